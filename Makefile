@@ -1,0 +1,55 @@
+# `make demo` and `make test` need python3 (3.11 or newer) and make; they set up .venv themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
+NEEDS := pyproject.toml constraints.txt
+
+# No banner about other tools in the middle of a documentation build.
+export NO_MKDOCS_2_WARNING := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint bench docs install clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/installed ## see it work: methods compared on a made-up crowd, and whom they believe
+	$(BIN)/crowdwise demo
+
+test: lint ## lint, all tests and doctests, then the documentation in strict mode
+	$(BIN)/python -m pytest -n auto --doctest-modules --doctest-ignore-import-errors tests src/crowdwise
+	$(BIN)/python -m mkdocs build --strict
+
+lint: $(VENV)/installed-dev ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check -q .
+	$(BIN)/mypy
+
+bench: $(VENV)/installed-dev ## speed beside crowd-kit, growth, reading, accuracy on real crowds: writes docs/benchmarks.md
+	$(BIN)/python benchmarks/run.py
+
+docs: $(VENV)/installed-dev ## write the generated pages, then build the site into site/
+	$(BIN)/python docs/generate.py
+	$(BIN)/python -m mkdocs build --strict
+
+install: $(VENV)/installed-dev ## only set up .venv with everything the tests need
+
+clean: ## remove .venv, the site and all caches
+	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests docs benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The tools that build the package are installed first, from the same pins as everything else.
+$(VENV)/tools: $(NEEDS)
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) pip hatchling editables
+	@touch $@
+
+$(VENV)/installed: $(VENV)/tools
+	$(PIP) --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/tools
+	$(PIP) --no-build-isolation -e '.[dev]'
+	@touch $(VENV)/installed $@
