@@ -1,0 +1,99 @@
+"""Which column of a table plays which part, whatever people call it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from crowdwise.errors import ColumnError, listing, suggestion
+
+ALIASES: dict[str, tuple[str, ...]] = {
+    "item": (
+        "item", "task", "unit", "example", "instance", "sample",
+        "question", "document", "doc", "image", "object", "microtask",
+    ),
+    "annotator": (
+        "annotator", "worker", "rater", "user", "coder", "labeler", "labeller",
+        "judge", "expert", "reviewer", "assessor", "performer", "participant",
+    ),
+    "label": (
+        "label", "answer", "response", "rating", "class", "category",
+        "vote", "choice", "judgment", "judgement", "annotation", "value",
+    ),
+    "weight": ("weight",),
+    "timestamp": ("timestamp", "created at", "submitted at", "annotated at"),
+    "truth": ("truth", "gold", "true label", "gold label", "ground truth", "true class", "gt"),
+}  # fmt: skip
+"""What readers accept for each part, the preferred word first.
+
+Case, ``_``, ``-`` and a trailing ``id`` do not matter.
+"""
+
+NEEDED = ("item", "annotator", "label")
+
+
+def normal(name: str) -> str:
+    """``Worker_ID`` -> ``worker``: the form in which column names are compared."""
+    words = re.sub(r"([a-z])([A-Z])", r"\1 \2", str(name))
+    words = re.sub(r"[\s_\-.]+", " ", words).strip().lower()
+    return re.sub(r"( (id|ids|name)|(?<=[a-z])ids?)$", "", words)
+
+
+def find(columns: Sequence[str], part: str) -> str | None:
+    """The column that plays a part, going by the aliases; ``None`` where there is none."""
+    by_name: dict[str, list[str]] = {}
+    for column in columns:
+        by_name.setdefault(normal(column), []).append(column)
+    for alias in ALIASES[part]:
+        matches = by_name.get(alias, [])
+        if len(matches) > 1:
+            raise ColumnError(f"Columns {listing(matches)} could both be the {part}. Say which: {part}={matches[0]!r}.")
+        if matches:
+            return matches[0]
+    return None
+
+
+def resolve(columns: Sequence[str], given: dict[str, str | None]) -> dict[str, str | None]:
+    """Part -> column: what the caller named (checked), else what the aliases find, never one column twice."""
+    for part, column in given.items():
+        if column is not None and column not in columns:
+            near = suggestion(column, list(columns))
+            raise ColumnError(
+                f"There is no column {column!r} for the {part}: the table has {listing(columns, 12)}.{near}"
+            )
+    named = [c for c in given.values() if c is not None]
+    twice = [c for c in named if named.count(c) > 1]
+    if twice:
+        parts = [part for part, column in given.items() if column == twice[0]]
+        raise ColumnError(
+            f"Column {twice[0]!r} is named for the {' and the '.join(parts)}: each part needs a column of its own."
+        )
+    taken = set(named)
+    free = [c for c in columns if c not in taken]
+    return {part: column if column is not None else find(free, part) for part, column in given.items()}
+
+
+def is_wide(columns: Sequence[str], parts: dict[str, str | None]) -> bool:
+    """Whether a table without annotator and label columns looks like one column per annotator."""
+    return (
+        parts["annotator"] is None
+        and parts["label"] is None
+        and parts["item"] is not None
+        and len(annotator_columns(columns, parts)) >= 2
+    )
+
+
+def annotator_columns(columns: Sequence[str], parts: dict[str, str | None]) -> list[str]:
+    """In the wide form: every column that plays no other part."""
+    return [c for c in columns if c not in parts.values()]
+
+
+def require_long(columns: Sequence[str], parts: dict[str, str | None]) -> None:
+    """The long form needs an item, an annotator and a label column."""
+    missing = [part for part in NEEDED if parts[part] is None]
+    if missing:
+        names = "; ".join(f"{part} (also {', '.join(ALIASES[part][1:5])}, ...)" for part in missing)
+        raise ColumnError(
+            f"No column found for: {names}. The table has {listing(columns, 12)}. "
+            f"Name the columns, e.g. {missing[0]}='...', or pass form='wide' if each annotator has a column."
+        )

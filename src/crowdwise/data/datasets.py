@@ -1,0 +1,129 @@
+"""A folder of files about one crowd, read as one thing."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.data.readers import FORMATS, PathLike, read_table, read_truth, read_votes
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ReadError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TABLES = {
+    "votes": ("labels", "votes", "answers"),
+    "truth": ("truth", "gold"),
+    "annotators": ("annotators", "workers"),
+    "items": ("items", "texts"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Votes and whatever lies beside them.
+
+    Attributes
+    ----------
+    name
+        The folder's name.
+    votes
+        The votes, with truth where the folder has it.
+    features
+        The arrays of ``features.npz`` by name (``x_train``, ``x_test``, ...); empty without the file.
+    items, annotators
+        Tables about items (texts) and annotators (demographics); ``None`` without the file.
+    meta
+        ``meta.json`` as a dict.
+    """
+
+    name: str
+    votes: Votes
+    features: dict[str, npt.NDArray[Any]] = field(default_factory=dict, repr=False)
+    items: pl.DataFrame | None = field(default=None, repr=False)
+    annotators: pl.DataFrame | None = field(default=None, repr=False)
+    meta: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+def read_dataset(path: PathLike, **options: Any) -> Dataset:
+    """A dataset folder: a table of votes and, where there are any, of truth, items and annotators.
+
+    It holds the tables ``labels`` (needed), ``truth``, ``items``/``texts`` and ``annotators``/``workers``, further
+    ``features.npz`` and ``meta.json``. Tables may be CSV, JSON lines, Parquet or Arrow. The options are those
+    of :func:`read_votes`.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise ReadError(
+            f"There is no folder {folder}."
+            if not folder.exists()
+            else f"{folder} is a file: use read_votes for a single file."
+        )
+    labels = find_table(folder, "votes")
+    if labels is None:
+        found = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"
+        raise ReadError(
+            f"{folder} has no table of votes: expected labels.csv (or .parquet, .jsonl, ...) and found {found}."
+        )
+    meta = _read_meta(folder)
+    votes = read_votes(labels, **options)
+    truth = find_table(folder, "truth")
+    if truth is not None and votes.truth is None:
+        votes = votes.with_truth(read_truth(truth))
+    return Dataset(
+        name=folder.resolve().name,
+        votes=votes,
+        features=_read_features(folder / "features.npz"),
+        items=_read_optional(folder, "items"),
+        annotators=_read_optional(folder, "annotators"),
+        meta=meta,
+    )
+
+
+def find_table(folder: Path, part: str) -> Path | None:
+    """The file in a folder that plays a part, e.g. ``labels.csv.gz`` for the votes."""
+    for stem in TABLES[part]:
+        for ending in FORMATS:
+            for compression in ("", ".gz", ".zst"):
+                file = folder / f"{stem}{ending}{compression}"
+                if file.is_file():
+                    return file
+    return None
+
+
+def _read_optional(folder: Path, part: str) -> pl.DataFrame | None:
+    file = find_table(folder, part)
+    return None if file is None else read_table(file, {})[0]
+
+
+def _read_features(file: Path) -> dict[str, npt.NDArray[Any]]:
+    if not file.is_file():
+        return {}
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ReadError(
+            f"{file} could not be read as a numpy archive: {error}. Write it with np.savez, without objects."
+        ) from error
+
+
+def _read_meta(folder: Path) -> dict[str, Any]:
+    file = folder / "meta.json"
+    if not file.is_file():
+        return {}
+    try:
+        meta = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ReadError(f"{file} is not valid JSON: {error}.") from error
+    if not isinstance(meta, dict):
+        raise ReadError(f"{file} holds a {type(meta).__name__}: expected a JSON object with names and values.")
+    return meta

@@ -1,0 +1,673 @@
+"""The sparse table of votes: who said what about which item.
+
+=============  ==========================  =====================================================
+field          shape                       meaning
+=============  ==========================  =====================================================
+``indptr``     N + 1                       votes of item n are rows ``indptr[n]:indptr[n + 1]``
+``annotator``  S                           code of the annotator, sorted within an item
+``label``      S                           code of the class the annotator chose
+``weight``     S or ``None``               how much a vote counts (1 where absent)
+``timestamp``  S or ``None``               when it was given
+``truth``      N or ``None``               code of the true class, -1 where unknown
+``items``, ``annotators``, ``classes``     the names behind the codes
+=============  ==========================  =====================================================
+
+``truth`` is there to measure with. No method looks at it unless it is handed over explicitly
+(``fit(votes, truth=...)``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.data import coding
+from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError, ParameterError, listing
+
+OnDuplicate = Literal["error", "first", "last", "all"]
+OnMissing = Literal["error", "drop"]
+
+__all__ = ["Votes"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Votes:
+    """A frozen, validated table of votes. Make one with a ``from_...`` method or :func:`crowdwise.read_votes`.
+
+    >>> import crowdwise as cw
+    >>> votes = cw.Votes.from_records([("a", "ann", "cat"), ("a", "bob", "dog"), ("b", "ann", "dog")])
+    >>> votes
+    Votes(3 votes: 2 items x 2 annotators x 2 classes)
+    >>> votes[[1]].to_frame("dict")["label"].tolist()
+    ['dog']
+    """
+
+    indptr: npt.NDArray[np.int64]
+    annotator: Codes
+    label: Codes
+    items: Vocabulary
+    annotators: Vocabulary
+    classes: Vocabulary
+    weight: npt.NDArray[np.float64] | None = None
+    timestamp: npt.NDArray[Any] | None = None
+    truth: Codes | None = None
+    kind: str = "polars"
+
+    def __post_init__(self) -> None:
+        for array in (
+            self.indptr,
+            self.annotator,
+            self.label,
+            self.items,
+            self.annotators,
+            self.classes,
+            self.weight,
+            self.timestamp,
+            self.truth,
+        ):
+            if array is not None:
+                array.setflags(write=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()  # a copy is as frozen as the original
+
+    # ---------------------------------------------------------------- making one
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        item: str | None = None,
+        annotator: str | None = None,
+        label: str | None = None,
+        weight: str | None = None,
+        timestamp: str | None = None,
+        truth: str | None = None,
+        classes: Sequence[Any] | None = None,
+        form: Literal["auto", "long", "wide"] = "auto",
+        on_duplicate: OnDuplicate = "error",
+        on_missing: OnMissing = "error",
+    ) -> Votes:
+        """Votes from a table.
+
+        pandas, polars, pyarrow, a dict of columns, anything narwhals or the Arrow stream protocol takes.
+
+        Parameters
+        ----------
+        frame
+            Long form (one row per vote) or wide form (one column per annotator).
+        item, annotator, label, weight, timestamp, truth
+            The columns, where their names are not among the usual ones (item/task/unit...,
+            annotator/worker/rater..., label/answer/response...).
+        classes
+            All classes, in order. May hold classes nobody used; a label outside it is an error. By
+            default the labels that occur, sorted; a pandas ``category`` or polars ``Enum`` column of
+            labels declares its own.
+        form
+            ``"wide"``: every column that plays no other part is an annotator; a weight or timestamp
+            holds for all votes of its row. ``"auto"`` takes the long form wherever its columns are
+            found.
+        on_duplicate
+            What to do when an annotator labelled an item twice: ``"error"``, keep the ``"first"`` or
+            ``"last"`` row, or count ``"all"`` of them.
+        on_missing
+            ``"drop"`` leaves out rows without a label instead of raising.
+        """
+        from crowdwise.data.tables import votes_from_table
+
+        given = {
+            "item": item,
+            "annotator": annotator,
+            "label": label,
+            "weight": weight,
+            "timestamp": timestamp,
+            "truth": truth,
+        }
+        return votes_from_table(
+            frame, given, classes=classes, form=form, on_duplicate=on_duplicate, on_missing=on_missing
+        )
+
+    @classmethod
+    def from_dense(
+        cls,
+        labels: Any,
+        *,
+        missing: Any = None,
+        items: Sequence[Any] | None = None,
+        annotators: Sequence[Any] | None = None,
+        classes: Sequence[Any] | None = None,
+        truth: Any = None,
+    ) -> Votes:
+        """Votes from an N x M array, one row per item and one column per annotator.
+
+        A cell is missing where the array is masked, NaN or ``None``, or equals ``missing``.
+
+        >>> import numpy as np
+        >>> Votes.from_dense(np.array([[0, 1, -1], [1, 1, 0]]), missing=-1)
+        Votes(5 votes: 2 items x 3 annotators x 2 classes)
+        """
+        from crowdwise.data.frames import is_missing
+
+        mask = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else None
+        # As objects a list keeps what it holds: numpy would make text of a NaN beside text.
+        table = (
+            np.array(labels, dtype=object) if isinstance(labels, (list, tuple)) else np.asarray(np.ma.getdata(labels))
+        )
+        if table.ndim != 2:
+            raise InputError(
+                "Expected an items x annotators array with 2 dimensions, every row equally long, and "
+                f"found {table.ndim}. "
+                "Use from_frame for a table in long form."
+            )
+        present = ~mask if mask is not None else np.ones(table.shape, dtype=bool)
+        if table.dtype.kind == "f":
+            present &= ~np.isnan(table)
+        if table.dtype == object:
+            present &= np.array([[not is_missing(v) for v in row] for row in table], dtype=bool).reshape(table.shape)
+        if missing is not None:
+            present &= table != missing
+        N, M = table.shape
+        for names, size, what in ((items, N, "items"), (annotators, M, "annotators")):
+            if names is not None:
+                if len(names) != size:
+                    raise InputError(
+                        f"The array has {N} rows (items) and {M} columns (annotators), and "
+                        f"{len(names)} {what} are named."
+                    )
+                coding.check_distinct(coding.to_vocabulary(names), what)
+        item, annotator = np.nonzero(present)
+        code, vocabulary = _encode_values(table[present], "label")
+        return cls.from_codes(
+            item, annotator, code,
+            items=range(N) if items is None else items,
+            annotators=range(M) if annotators is None else annotators,
+            classes=classes, label_names=vocabulary, truth=truth,
+        )  # fmt: skip
+
+    @classmethod
+    def from_records(
+        cls,
+        records: Iterable[Any],
+        *,
+        classes: Sequence[Any] | None = None,
+        on_duplicate: OnDuplicate = "error",
+        on_missing: OnMissing = "error",
+    ) -> Votes:
+        """Votes from rows: ``(item, annotator, label)`` or ``(item, annotator, label, weight)`` tuples, or dicts
+        (keys as in ``from_frame``)."""
+        rows = list(records)
+        if not rows:
+            raise InputError("No votes: the records are empty.")
+        if all(isinstance(row, Mapping) for row in rows):
+            names = list(dict.fromkeys(name for row in rows for name in row))
+            columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in names}
+        else:
+            width = len(rows[0]) if isinstance(rows[0], Sized) else 0
+            odd = [
+                n
+                for n, row in enumerate(rows)
+                if isinstance(row, (str, Mapping)) or not isinstance(row, Sized) or len(row) != width
+            ]
+            at = odd[0] if odd else 0
+            if odd or width not in (3, 4):
+                raise InputError(
+                    "Expected (item, annotator, label) or (item, annotator, label, weight) in every "
+                    "record, or a dict in every one: "
+                    f"found {rows[at]!r} in row {at}."
+                )
+            columns = dict(zip(("item", "annotator", "label", "weight")[:width], zip(*rows, strict=True), strict=True))
+        return cls.from_frame(columns, classes=classes, on_duplicate=on_duplicate, on_missing=on_missing)
+
+    @classmethod
+    def from_codes(
+        cls,
+        item: npt.ArrayLike,
+        annotator: npt.ArrayLike,
+        label: npt.ArrayLike,
+        *,
+        items: Any,
+        annotators: Any,
+        classes: Any = None,
+        label_names: Any = None,
+        weight: npt.ArrayLike | None = None,
+        timestamp: npt.NDArray[Any] | None = None,
+        truth: Any = None,
+        on_duplicate: OnDuplicate = "error",
+        kind: str = "polars",
+        rows: npt.NDArray[np.int64] | None = None,
+    ) -> Votes:
+        """Votes from three arrays of codes and the names behind them (what every other way of making one ends in).
+
+        ``label`` holds codes into ``label_names`` where given, else into ``classes``. ``truth`` is
+        an array of N class codes (-1 unknown) or a mapping from item to class. ``rows`` are the numbers
+        by which messages call the votes, where those are not simply their positions.
+        """
+        if label_names is None and classes is None:
+            raise ParameterError("Votes.from_codes needs classes, or label_names to sort them from.")
+        items, annotators = coding.to_vocabulary(items), coding.to_vocabulary(annotators)
+        names = coding.to_vocabulary(classes if label_names is None else label_names)
+        item, annotator, label = (
+            _codes(item, items, "item"),
+            _codes(annotator, annotators, "annotator"),
+            _codes(label, names, "label"),
+        )
+        S = len(item)
+        if not (len(annotator) == len(label) == S):
+            raise InputError(
+                f"item, annotator and label must be equally long and have {S}, {len(annotator)} and "
+                f"{len(label)} entries."
+            )
+        if S == 0:
+            raise InputError("No votes: the table is empty.")
+        label, classes = _declare(label, names, names if label_names is None else classes)
+        if weight is not None:
+            weight = _check_weight(np.asarray(weight, dtype=np.float64), S, rows)
+        if timestamp is not None and np.shape(timestamp) != (S,):
+            raise InputError(
+                f"Expected one timestamp for each of the {S} votes and found an array of shape {np.shape(timestamp)}."
+            )
+        order, indptr, annotator = _arrange(item, annotator, on_duplicate, items, annotators, rows)
+        small = np.int8 if len(classes) < 128 else np.int32  # stays in the cache while it is sorted
+        label = _in_order(label.astype(small), order).astype(np.int32)
+        weight = weight if weight is None else _in_order(weight, order)
+        timestamp = timestamp if timestamp is None else _in_order(np.asarray(timestamp), order)
+        votes = cls(indptr, annotator, label, items, annotators, classes, weight, timestamp, None, kind)
+        return votes if truth is None else votes.with_truth(truth)
+
+    # ---------------------------------------------------------------- what is in it
+
+    @property
+    def n_votes(self) -> int:
+        """S, the number of votes (``len(votes)`` is the number of items)."""
+        return len(self.label)
+
+    @property
+    def n_annotators(self) -> int:
+        return len(self.annotators)
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """``(N,)``: scikit-learn's splitters index votes by item."""
+        return (len(self),)
+
+    @property
+    def item(self) -> npt.NDArray[np.int64]:
+        """The item code of every vote."""
+        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
+
+    @property
+    def weights(self) -> npt.NDArray[np.float64]:
+        """The weight of every vote, ones where none were given."""
+        return np.ones(self.n_votes) if self.weight is None else self.weight
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __repr__(self) -> str:
+        M, K = self.n_annotators, self.n_classes
+        return f"Votes({self.n_votes:,} votes: {len(self):,} items x {M:,} annotators x {K:,} classes)"
+
+    def shares(self) -> npt.NDArray[np.float64]:
+        """N x K: the (weighted) share of each class among an item's votes; uniform where an item has none."""
+        from crowdwise import kernels
+
+        weight = np.empty(0) if self.weight is None else self.weight
+        return kernels.shares(self.indptr, self.label, weight, self.n_classes)
+
+    # ---------------------------------------------------------------- selecting and joining
+
+    def __getitem__(self, index: Any) -> Votes:
+        """The votes on some items: an integer, a slice, an array of positions or a mask.
+
+        Annotators and classes keep their codes.
+        """
+        if isinstance(index, tuple):  # scikit-learn asks for votes[index, ...]
+            if len(index) != 2 or not (index[1] is Ellipsis or index[1] == slice(None)):
+                raise IndexError(
+                    f"Votes are indexed by item alone and were asked for {index}. Choose annotators "
+                    "with only(...) or without(...)."
+                )
+            index = index[0]
+        rows = np.atleast_1d(np.arange(len(self))[index])
+        if rows.ndim != 1:
+            raise IndexError(
+                "Votes are indexed by item alone: expected an integer, a slice or a flat array and "
+                f"found {rows.ndim} dimensions."
+            )
+        start, count = self.indptr[rows], np.diff(self.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(count)])
+        take = np.arange(indptr[-1]) + np.repeat(start - indptr[:-1], count)
+        return replace(
+            self, indptr=indptr, annotator=self.annotator[take], label=self.label[take], items=self.items[rows],
+            weight=None if self.weight is None else self.weight[take],
+            timestamp=None if self.timestamp is None else self.timestamp[take],
+            truth=None if self.truth is None else self.truth[rows],
+        )  # fmt: skip
+
+    def only(self, annotators: Sequence[Any]) -> Votes:
+        """The votes of some annotators, by name. Items keep their codes, even those left without votes."""
+        return self._by_annotator(annotators, keep=True)
+
+    def without(self, annotators: Sequence[Any]) -> Votes:
+        """The votes of everybody but some annotators, by name."""
+        return self._by_annotator(annotators, keep=False)
+
+    def _by_annotator(self, names: Sequence[Any], keep: bool) -> Votes:
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            names = [names]
+        wanted = coding.to_vocabulary(list(names))
+        codes = coding.locate(wanted, self.annotators)
+        if (codes < 0).any():
+            raise InputError(
+                f"No annotator named {listing(wanted[codes < 0])}: the votes have {listing(self.annotators)}."
+            )
+        chosen = np.zeros(self.n_annotators, dtype=bool)
+        chosen[codes] = True
+        chosen = chosen if keep else ~chosen
+        rows = chosen[self.annotator]
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(self.item[rows], minlength=len(self)))]).astype(np.int64)
+        new_code = np.cumsum(chosen) - 1
+        return replace(
+            self, indptr=indptr, annotators=self.annotators[chosen],
+            annotator=new_code[self.annotator[rows]].astype(np.int32), label=self.label[rows],
+            weight=None if self.weight is None else self.weight[rows],
+            timestamp=None if self.timestamp is None else self.timestamp[rows],
+        )  # fmt: skip
+
+    def with_truth(self, truth: Any) -> Votes:
+        """The same votes with the true classes: N class codes (-1 unknown), a mapping from item to class, or
+        ``None``."""
+        return replace(self, truth=None if truth is None else self.encode_truth(truth))
+
+    def encode_truth(self, truth: Any) -> Codes:
+        """N class codes (-1 unknown) from such codes or from a mapping of items to classes.
+
+        Items the votes do not have are left out.
+        """
+        from crowdwise.data.frames import is_missing
+
+        if isinstance(truth, (np.ndarray, list, tuple)):
+            codes = np.asarray(truth)
+            fits = codes.shape == (len(self),) and (codes.dtype.kind in "iu" or len(codes) == 0)
+            if not fits or (len(codes) and (codes.min() < -1 or codes.max() >= self.n_classes)):
+                raise InputError(
+                    "As an array, truth must hold one class code from -1 (unknown) to "
+                    f"{self.n_classes - 1} for each of the {len(self)} items. "
+                    "To give class names, pass a mapping from item to class."
+                )
+            return codes.astype(np.int32)
+        if not hasattr(truth, "keys"):
+            raise InputError(
+                f"truth must be an array of class codes or a mapping from item to class, and is {type(truth).__name__}."
+            )
+        pairs = {name: value for name, value in dict(truth).items() if not is_missing(value)}
+        names, values = coding.to_vocabulary(list(pairs)), coding.to_vocabulary(list(pairs.values()))
+        codes = coding.locate(values, self.classes)
+        if (codes < 0).any():
+            unknown = list(dict.fromkeys(values[codes < 0].tolist()))
+            raise LabelError(
+                f"The truth names {listing(unknown)}, which no annotator used and no class list declares: "
+                f"the classes are {listing(self.classes, 10)}. "
+                "If the name is right, declare every class when the votes are made: classes=[...]."
+            )
+        rows = coding.locate(self.items, names)
+        if len(names) and len(self) and (rows < 0).all():
+            raise InputError(
+                f"None of the {len(names)} items with truth has votes: truth names "
+                f"{listing(names, 3)}, the votes {listing(self.items, 3)}. "
+                "Check that both name the items alike."
+            )
+        return coding.recode(rows, codes)
+
+    @staticmethod
+    def concat(tables: Sequence[Votes], *, on_duplicate: OnDuplicate = "error") -> Votes:
+        """One table from several, matched by the names of items, annotators and classes."""
+        if not tables:
+            raise InputError("Nothing to concatenate: the list of votes is empty.")
+        classes = _union([t.classes for t in tables])
+        if all(
+            t.classes.tolist() == sorted(t.classes.tolist()) for t in tables
+        ):  # the order of the tables must not matter
+            classes = classes[np.argsort(classes)]
+        items, annotators = _union([t.items for t in tables]), _union([t.annotators for t in tables])
+        truth = np.full(len(items), -1, dtype=np.int32)
+        for t in tables:
+            if t.truth is not None:
+                known = t.truth >= 0
+                where = coding.locate(t.items, items)[known]
+                codes = coding.recode(t.truth, coding.locate(t.classes, classes))[known]
+                clash = (truth[where] >= 0) & (truth[where] != codes)
+                if clash.any():
+                    raise LabelError(
+                        f"The tables disagree about the truth of {listing(items[where[clash]])}. "
+                        "Mend one of them, or drop it: votes.with_truth(None)."
+                    )
+                truth[where] = codes
+
+        def joined(name: str) -> npt.NDArray[Any] | None:
+            if all(getattr(t, name) is None for t in tables):
+                return None
+            if name == "timestamp" and any(t.timestamp is None for t in tables):
+                raise InputError(
+                    "Some of the tables have timestamps and some do not. Give all of them timestamps, or none."
+                )
+            if name == "timestamp" and len({t.timestamp.dtype.kind for t in tables if t.timestamp is not None}) > 1:
+                raise InputError(
+                    "The timestamps are dates in some of the tables and numbers in others. Convert one of them first."
+                )
+            return np.concatenate([t.weights if name == "weight" else getattr(t, name) for t in tables])
+
+        return Votes.from_codes(
+            np.concatenate([coding.locate(t.items, items)[t.item] for t in tables]),
+            np.concatenate([coding.recode(t.annotator, coding.locate(t.annotators, annotators)) for t in tables]),
+            np.concatenate([coding.recode(t.label, coding.locate(t.classes, classes)) for t in tables]),
+            items=items, annotators=annotators, classes=classes, weight=joined("weight"), timestamp=joined("timestamp"),
+            truth=truth if any(t.truth is not None for t in tables) else None,
+            on_duplicate=on_duplicate, kind=tables[0].kind,
+        )  # fmt: skip
+
+    # ---------------------------------------------------------------- out again
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """The long table again, one row per vote.
+
+        As ``"pandas"``, ``"polars"``, ``"pyarrow"`` or a ``"dict"`` of arrays.
+
+        By default as it came; polars for votes from files, dicts, records and arrays.
+        """
+        from crowdwise.data.frames import make_frame
+
+        item = self.item
+        columns: dict[str, Any] = {
+            "item": self.items[item],
+            "annotator": self.annotators[self.annotator],
+            "label": self.classes[self.label],
+        }
+        if self.weight is not None:
+            columns["weight"] = self.weight
+        if self.timestamp is not None:
+            columns["timestamp"] = self.timestamp
+        if self.truth is not None:
+            names = np.array([*self.classes.tolist(), None], dtype=object)
+            columns["truth"] = names[self.truth[item]]
+        return make_frame(columns, kind or self.kind)
+
+    def describe(self) -> dict[str, Any]:
+        """Counts that show the shape of the data, as a plain dict (``crowdwise describe`` draws it)."""
+        per_item, per_annotator = np.diff(self.indptr), np.bincount(self.annotator, minlength=self.n_annotators)
+        use = np.bincount(self.label, minlength=self.n_classes)
+        paired = per_item >= 2
+        counts = np.bincount(self.item * self.n_classes + self.label, minlength=len(self) * self.n_classes).reshape(
+            len(self), self.n_classes
+        )
+        return {
+            "items": len(self),
+            "annotators": self.n_annotators,
+            "classes": self.classes.tolist(),
+            "votes": self.n_votes,
+            "votes_per_item": _spread(per_item),
+            "votes_per_annotator": _spread(per_annotator),
+            "votes_per_class": dict(zip(map(str, self.classes.tolist()), use.tolist(), strict=True)),
+            "items_without_votes": int((per_item == 0).sum()),
+            "items_with_one_vote": int((per_item == 1).sum()),
+            "unanimous": float((counts.max(axis=1) == per_item)[paired].mean()) if paired.any() else None,
+            "density": self.n_votes / max(1, len(self) * self.n_annotators),
+            "weighted": self.weight is not None,
+            "timestamps": self.timestamp is not None,
+            "items_with_truth": 0 if self.truth is None else int((self.truth >= 0).sum()),
+        }
+
+
+# -------------------------------------------------------------------- the pieces
+
+
+def _codes(values: npt.ArrayLike, names: Vocabulary, what: str) -> Codes:
+    """Codes as int32, checked against the names they stand for."""
+    codes = np.asarray(values)
+    if codes.ndim != 1 or (codes.dtype.kind not in "iu" and len(codes)):
+        raise InputError(
+            f"The {what} codes must be a flat array of integers: found {codes.dtype} values in {codes.ndim} dimensions."
+        )
+    if len(codes) and (codes.min() < 0 or codes.max() >= len(names)):
+        raise InputError(f"The {what} codes run from {codes.min()} to {codes.max()}: expected 0 to {len(names) - 1}.")
+    return codes.astype(np.int32, copy=False)
+
+
+def _declare(label: Codes, names: Vocabulary, classes: Any) -> tuple[Codes, Vocabulary]:
+    """Codes into the class list: the declared one (checked), else the names that occur, sorted."""
+    if classes is None:
+        return coding.sort_vocabulary(label, names)
+    declared = coding.to_vocabulary(list(classes))
+    coding.check_distinct(declared, "classes")
+    if classes is names:
+        return label, declared
+    place = coding.locate(names, declared)
+    if (place < 0).any():
+        raise LabelError(
+            f"Annotators used {listing(names[place < 0])}, which the declared classes do not have: "
+            f"{listing(declared, 10)}. "
+            "Add the name to classes=[...], or leave those rows out."
+        )
+    return coding.recode(label, place), declared
+
+
+def _encode_values(values: npt.NDArray[Any], name: str) -> tuple[Codes, Vocabulary]:
+    """Codes of a flat array of any kind of label."""
+    from crowdwise.data.frames import make_frame
+
+    return coding.encode(make_frame({name: values})[name])
+
+
+def _check_weight(
+    weight: npt.NDArray[np.float64], S: int, rows: npt.NDArray[np.int64] | None
+) -> npt.NDArray[np.float64]:
+    if weight.shape != (S,):
+        raise InputError(f"Expected one weight for each of the {S} votes and found an array of shape {weight.shape}.")
+    bad = np.flatnonzero(~(np.isfinite(weight) & (weight > 0)))
+    if len(bad):
+        row = bad[0] if rows is None else rows[bad[0]]
+        raise InputError(
+            f"Weights must be positive numbers: found {weight[bad[0]]} in row {row}. Leave out the "
+            "votes that should not count."
+        )
+    return weight
+
+
+def _arrange(
+    item: Codes,
+    annotator: Codes,
+    on_duplicate: OnDuplicate,
+    items: Vocabulary,
+    annotators: Vocabulary,
+    rows: npt.NDArray[np.int64] | None,
+) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64], Codes]:
+    """The order of rows by item, annotator, then as they came, with duplicates settled.
+
+    Further the item boundaries, and the annotators in that order.
+
+    An order of ``None`` is the order they have.
+    """
+    if on_duplicate not in ("error", "first", "last", "all"):
+        raise ParameterError(f"on_duplicate={on_duplicate!r}: expected 'error', 'first', 'last' or 'all'.")
+    order, indptr, who, repeats, at = _sorted(item, annotator, len(items))
+    if repeats == 0 or on_duplicate == "all":
+        return order, indptr, who
+    place = np.arange(len(item)) if order is None else order
+    if on_duplicate == "error":
+        pair = place[at - 1 : at + 1]
+        name, what = listing(annotators[annotator[pair[:1]]]), listing(items[item[pair[:1]]])
+        first, second = pair if rows is None else rows[pair]
+        raise DuplicateError(
+            f"{repeats:,} duplicated {'votes' if repeats > 1 else 'vote'}: annotator {name} labels item {what} "
+            f"in rows {first} and {second} (rows counted from 0). "
+            "Keep one with on_duplicate='first' or 'last', or count every row with on_duplicate='all'."
+        )
+    same = (np.diff(who) == 0) & (np.diff(item[place]) == 0)
+    keep = np.ones(len(place), dtype=bool)
+    keep[slice(1, None) if on_duplicate == "first" else slice(None, -1)] = ~same
+    place = place[keep]
+    return place, _boundaries(item[place], len(items)), annotator[place]
+
+
+def _sorted(
+    item: Codes, annotator: Codes, n_items: int
+) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64], Codes, int, int]:
+    """Order, item boundaries, annotators, the number of repeated votes and where the first stands (see
+    ``native.arrange``)."""
+    if len(item) >= coding.NATIVE_ROWS:
+        from crowdwise.kernels import native
+
+        return native.arrange(item, annotator, n_items)
+    order: npt.NDArray[Any] = np.lexsort((annotator, item))
+    what, who = item[order], annotator[order]
+    again = np.flatnonzero((np.diff(what) == 0) & (np.diff(who) == 0)) + 1
+    return order, _boundaries(what, n_items), who, len(again), int(again[0]) if len(again) else -1
+
+
+def _boundaries(item: Codes, n_items: int) -> npt.NDArray[np.int64]:
+    """indptr of votes sorted by item."""
+    indptr = np.zeros(n_items + 1, dtype=np.int64)
+    np.cumsum(np.bincount(item, minlength=n_items), out=indptr[1:])
+    return indptr
+
+
+def _in_order(array: npt.NDArray[Any], order: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    """The rows in this order, always in a new array: what the caller does to his must not reach the votes."""
+    if order is None:
+        return array.copy()
+    if len(order) >= coding.NATIVE_ROWS and array.dtype.kind in "if":
+        from crowdwise.kernels import native
+
+        return native.take(array, order)
+    return np.asarray(array[order])
+
+
+def _union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
+    if len({v.dtype.kind for v in vocabularies if len(v)}) > 1:
+        raise ColumnError(
+            "The tables cannot be joined: a name is text in one and a number or a boolean in "
+            "another. Convert one of them first."
+        )
+    return coding.to_vocabulary(list(dict.fromkeys(name for v in vocabularies for name in v.tolist())))
+
+
+def _spread(counts: npt.NDArray[Any]) -> dict[str, float]:
+    if len(counts) == 0:
+        return {"min": 0, "median": 0, "mean": 0, "max": 0}
+    return {
+        "min": int(counts.min()),
+        "median": float(np.median(counts)),
+        "mean": float(counts.mean()),
+        "max": int(counts.max()),
+    }

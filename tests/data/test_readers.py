@@ -1,0 +1,406 @@
+"""Files: every format gives the same votes, text keeps what was written, and broken files are named."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crowdwise.data import coding, readers
+from crowdwise.data.readers import read_truth, read_votes
+from crowdwise.data.votes import Votes
+from crowdwise.errors import (
+    ColumnError,
+    CrowdwiseError,
+    DuplicateError,
+    InputError,
+    LabelError,
+    ParameterError,
+    ReadError,
+)
+
+pa = pytest.importorskip("pyarrow")
+
+CSV = "item,annotator,label\n1,ann,x\n1,bob,y\n2,ann,x\n"
+JSONL = """{"item": 1, "annotator": "ann", "label": "x"}
+{"item": 1, "annotator": "bob", "label": "y"}
+{"item": 2, "annotator": "ann", "label": "x"}
+"""
+ROWS = Counter([(1, "ann", "x"), (1, "bob", "y"), (2, "ann", "x")])
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """A file of this name with this text or these bytes."""
+
+    def make(name: str, content: str | bytes = CSV) -> Path:
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return make
+
+
+def named(votes: Votes) -> tuple[Counter[Any], list[Any]]:
+    """The votes as a bag of named rows, and the class list."""
+    frame = votes.to_frame("dict")
+    return Counter(
+        zip(*[np.asarray(column).tolist() for column in frame.values()], strict=True)
+    ), votes.classes.tolist()
+
+
+def zstd(text: str) -> bytes:
+    return bytes(pa.compress(text.encode(), codec="zstd", asbytes=True))
+
+
+# -------------------------------------------------------------------- formats
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", CSV), ("a.CSV", CSV), ("my.labels.v2.csv", CSV), ("a.txt", CSV),
+        ("a.csv.gz", gzip.compress(CSV.encode())), ("a.csv.zst", zstd(CSV)),
+        ("a.tsv", CSV.replace(",", "\t")), ("a.tsv.gz", gzip.compress(CSV.replace(",", "\t").encode())),
+        ("commas.tsv", CSV), ("tab.txt", CSV.replace(",", "\t")),
+        ("semicolon.csv", CSV.replace(",", ";")), ("pipe.csv", CSV.replace(",", "|")),
+        ("semicolon.csv.gz", gzip.compress(CSV.replace(",", ";").encode())),
+        ("semicolon.csv.zst", zstd(CSV.replace(",", ";"))),
+        ("bom.csv", b"\xef\xbb\xbf" + CSV.encode()), ("crlf.csv", CSV.replace("\n", "\r\n")),
+        ("no newline at the end.csv", CSV.rstrip("\n")), ("blank first.csv", "\n" + CSV),
+        ("blank lines.csv", CSV.replace("1,bob", "\n\n1,bob") + "\n\n"), ("extra.csv", CSV.replace("\n", ",\n")),
+        ("quoted.csv", re.sub(r"(\w+)", r'"\1"', CSV)),
+        ("swapped.csv", "label,note,item,annotator\nx,,1,ann\ny,?,1,bob\nx,,2,ann\n"),
+        ("aliases.csv", CSV.replace("item,annotator,label", "Task ID,worker_id,Response")),
+        ("a.jsonl", JSONL), ("no newline at the end.jsonl", JSONL.rstrip("\n")),
+        ("aliases.ndjson", JSONL.replace("annotator", "Worker ID")),
+        ("crlf.ndjson", JSONL.replace("\n", "\r\n\r\n")), ("bom.jsonl", b"\xef\xbb\xbf" + JSONL.encode()),
+    ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 30 and "\n" not in value else "",
+)  # fmt: skip
+def test_every_way_of_writing_the_same_votes(write: Write, name: str, content: str | bytes):
+    assert named(read_votes(write(name, content))) == (ROWS, ["x", "y"])
+
+
+@pytest.mark.parametrize("ending", ["parquet", "pq", "arrow", "feather", "ipc", "stream.arrow"])
+def test_binary_formats(tmp_path: Path, ending: str):
+    import pyarrow.feather
+    import pyarrow.parquet
+
+    path = tmp_path / f"votes.{ending}"
+    table = pa.table(
+        {"item": [1, 1, 2], "annotator": pa.array(["ann", "bob", "ann"]).dictionary_encode(), "label": ["x", "y", "x"]}
+    )
+    if ending in ("parquet", "pq"):
+        pyarrow.parquet.write_table(table, path)
+    elif ending == "feather":
+        pyarrow.feather.write_feather(table, path)
+    else:
+        with (pa.ipc.new_stream if ending.startswith("stream") else pa.ipc.new_file)(path, table.schema) as sink:
+            sink.write_table(table)
+    assert named(read_votes(path)) == (ROWS, ["x", "y"])
+    assert named(read_votes(str(path)))[0] == ROWS
+
+
+def test_an_enum_in_parquet_declares_the_classes(tmp_path: Path):
+    frame = pl.DataFrame({"item": [1], "annotator": [1], "label": pl.Series(["x"], dtype=pl.Enum(["z", "y", "x"]))})
+    frame.write_parquet(tmp_path / "a.parquet")
+    assert read_votes(tmp_path / "a.parquet").classes.tolist() == ["z", "y", "x"]
+
+
+PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1, max_size=5).filter(
+    lambda t: t not in readers.NULLS and not re.fullmatch(r"[+-]?\d+", t) and t.lower() not in ("true", "false")
+)
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> list[tuple[Any, Any, Any]]:
+    integers = st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 5)
+    item, annotator, label = (draw(st.sampled_from([PLAIN, integers])) for _ in range(3))
+    pairs = draw(st.lists(st.tuples(item, annotator), min_size=1, max_size=12, unique=True))
+    return [(*pair, draw(label)) for pair in pairs]
+
+
+@given(crowds(), st.sampled_from([",", ";", "|", "\t"]))
+def test_all_formats_agree_with_the_records(
+    tmp_path_factory: pytest.TempPathFactory, records: list[Any], separator: str
+):
+    folder = tmp_path_factory.mktemp("formats")
+    expected = named(Votes.from_records(records))
+    columns = dict(zip(("item", "annotator", "label"), map(list, zip(*records, strict=True)), strict=True))
+    frame = pl.DataFrame(columns)
+    frame.write_csv(folder / "a.csv", separator=separator)
+    (folder / "a.csv.gz").write_bytes(gzip.compress((folder / "a.csv").read_bytes()))
+    frame.write_ndjson(folder / "a.jsonl")
+    frame.write_parquet(folder / "a.parquet")
+    frame.write_ipc(folder / "a.arrow")
+    for path in folder.iterdir():
+        assert named(read_votes(path)) == expected, path.name
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(readers, "LARGE", 0)
+        patch.setattr(coding, "NATIVE_ROWS", 1)
+        assert named(read_votes(folder / "a.csv")) == expected
+
+
+# -------------------------------------------------------------------- what is in the cells
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["1", "10", "9"], [1, 9, 10]),
+        (["-1", "0", "1"], [-1, 0, 1]),
+        (["007", "7", "1"], ["007", "1", "7"]),
+        (["+1", "1", "2"], ["+1", "1", "2"]),
+        (["-0", "1", "2"], ["-0", "1", "2"]),
+        (["1_000", "1", "2"], ["1", "1_000", "2"]),
+        (["٣", "1", "2"], ["1", "2", "٣"]),
+        (["1.0", "2.0", "3"], ["1.0", "2.0", "3"]),
+        ([str(2**63 - 1), str(-(2**63)), "0"], [-(2**63), 0, 2**63 - 1]),
+        ([str(2**63), "1", "2"], ["1", "2", str(2**63)]),
+        (["9" * 5000, "1", "2"], ["1", "2", "9" * 5000]),
+        (["True", "false", "TRUE"], [False, True]),
+        (["true", "true", "true"], [True]),
+        (["true", "false", "maybe"], ["false", "maybe", "true"]),
+        (["ä", "漢字", "ñandú 🦩"], ["ä", "ñandú 🦩", "漢字"]),
+        (["a,b", 'say "hi"', "two\nlines"], ["a,b", 'say "hi"', "two\nlines"]),
+    ],
+)
+@pytest.mark.parametrize("large", [False, True])
+def test_a_cell_comes_back_as_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: list[str], classes: list[Any], large: bool
+):
+    monkeypatch.setattr(readers, "LARGE", 0 if large else readers.LARGE)
+    pl.DataFrame({"item": ["a", "b", "c"], "annotator": ["w"] * 3, "label": labels}).write_csv(tmp_path / "a.csv")
+    votes = read_votes(tmp_path / "a.csv")
+    assert votes.classes.tolist() == classes
+    assert len({type(name) for name in votes.classes.tolist()}) == 1
+
+
+def test_large_files_fall_back_to_text_when_an_integer_column_holds_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(readers, "LARGE", 0)
+    N = 10_050
+    frame = pl.DataFrame({"item": range(N), "annotator": [1] * N, "label": ["1"] * (N - 1) + ["unsure"]})
+    frame.write_csv(tmp_path / "a.csv")
+    votes = read_votes(tmp_path / "a.csv")
+    assert votes.classes.tolist() == ["1", "unsure"] and votes.items[-1] == N - 1
+
+
+def test_json_lines_keep_text_and_numbers_apart(write: Write):
+    votes = read_votes(
+        write(
+            "a.jsonl", f'{{"item":{2**70},"annotator":"7","label":true}}\n{{"item":2,"annotator":"07","label":false}}\n'
+        )
+    )
+    assert (
+        votes.items.tolist() == [str(2**70), "2"]
+        and votes.annotators.tolist() == ["7", "07"]
+        and votes.classes.tolist() == [False, True]
+    )
+
+
+def test_null_values_can_be_chosen(write: Write):
+    path = write("a.csv", "item,annotator,label\n1,ann,NA\n1,bob,-\n")
+    with pytest.raises(LabelError, match=r"1 row has no label .* row 0"):
+        read_votes(path)
+    assert read_votes(path, null_values=["-"], on_missing="drop").classes.tolist() == ["NA"]
+
+
+def test_optional_columns_and_options(write: Write):
+    path = write(
+        "a.csv",
+        "item,annotator,label,weight,timestamp,truth\n1,ann,x,2,2026-01-31T12:00:00,y\n1,bob,y,0.5,2026-01-31,y\n2,ann,x,1,,\n",
+    )
+    votes = read_votes(path, classes=["y", "x", "z"])
+    assert (
+        votes.weights.tolist() == [2, 0.5, 1]
+        and votes.classes.tolist() == ["y", "x", "z"]
+        and votes.truth.tolist() == [0, -1]
+    )
+    assert votes.timestamp.astype("datetime64[s]").astype(str).tolist() == [
+        "2026-01-31T12:00:00",
+        "2026-01-31T00:00:00",
+        "NaT",
+    ]
+    assert read_votes(path, classes="yxz").classes.tolist() == ["y", "x", "z"]
+
+
+def test_named_columns_and_separator(write: Write):
+    path = write("a.csv", '"item; a, b, c";"who";"label"\n1;ann;x\n')
+    assert named(read_votes(path, item="item; a, b, c", annotator="who"))[0] == Counter([(1, "ann", "x")])
+    path = write("b.csv", "item#annotator#label\n1#ann#x\n")
+    assert read_votes(path, separator="#").n_votes == 1
+    with pytest.raises(ParameterError, match="separator='::': expected a single character"):
+        read_votes(path, separator="::")
+
+
+@pytest.mark.parametrize("content", ["item,ann,bob\n1,x,y\n2,x,\n3,y,y\n", "item,ann,bob\n1,x,y\n2,x,NA\n3,y,y\n"])
+@pytest.mark.parametrize("name", ["wide.csv", "wide.csv.gz"])
+def test_wide_files_are_recognised(write: Write, name: str, content: str):
+    votes = read_votes(write(name, gzip.compress(content.encode()) if name.endswith("gz") else content))
+    assert (votes.n_votes, votes.annotators.tolist(), votes.classes.tolist()) == (5, ["ann", "bob"], ["x", "y"])
+
+
+def test_wide_file_without_items(write: Write):
+    votes = read_votes(write("a.csv", "ann,bob\nx,\n,\ny,x\n"), form="wide")
+    assert votes.items.tolist() == [0, 2] and votes.n_votes == 3
+    assert read_votes(write("b.csv", "ann\nx\ny\n"), form="wide").n_votes == 2
+
+
+def test_truth_beside_the_votes(write: Write):
+    path = write("labels.csv")
+    truth = write("truth.csv", "task,truth\n1,y\n2,\n99,x\n")
+    assert read_truth(truth) == {1: "y", 99: "x"}
+    assert read_votes(path, truth_path=truth).truth.tolist() == [1, -1]
+    assert read_votes(path, truth_path=write("t.jsonl", '{"item":"2","label":"x"}\n')).truth.tolist() == [-1, 0]
+    assert read_truth(write("named.csv", "q;correct\n1;y\n"), item="q", label="correct") == {1: "y"}
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "words"),
+    [
+        ("item\n1\n", ColumnError, ["needs an item column and a label column", "'item'"]),
+        ("item,label\n", ReadError, ["names no true class"]),
+        ("item,label\n1,\n2,NA\n", ReadError, ["names no true class"]),
+        ("item,label\n1,x\n1,y\n", LabelError, ["different true classes for item 1: 'x', 'y'"]),
+        ("item,label\n1,zebra\n", LabelError, ["'zebra'", "the classes are 'x', 'y'", "classes=[...]"]),
+        ("item,label\n77,x\n", InputError, ["None of the 1 items with truth has votes"]),
+    ],
+)
+def test_truth_errors(write: Write, content: str, kind: type[Exception], words: list[str]):
+    with pytest.raises(kind) as caught:
+        read_votes(write("labels.csv"), truth_path=write("truth.csv", content))
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+# -------------------------------------------------------------------- broken files
+
+
+PARQUET = io.BytesIO()
+pl.DataFrame({"item": [1], "annotator": [1], "label": [2]}).write_parquet(PARQUET)
+GARBAGE = bytes(np.random.default_rng(0).integers(0, 256, 600, dtype=np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "words"),
+    [
+        ("empty.csv", "", ReadError, ["empty.csv is empty"]),
+        ("blank.csv", "\n\n", ReadError, ["blank.csv", "empty CSV"]),
+        (
+            "header.csv",
+            "item,annotator,label\n",
+            ReadError,
+            ["header.csv has no votes", "'item', 'annotator', 'label'", "no rows"],
+        ),
+        ("header.csv", "item,annotator,label", ReadError, ["no rows"]),
+        ("one.csv", "item\n1\n", ReadError, ["single column, 'item'", "',', ';', '|' or a tab"]),
+        ("wrong.csv", "foo,bar,baz\n1,2,3\n", ColumnError, ["No column found for: item", "'foo', 'bar', 'baz'"]),
+        ("twice.csv", "item,annotator,label,label\n1,2,3,4\n", ColumnError, ["more than one column 'label'"]),
+        ("twice.csv", "item,ann,ann\n1,x,y\n", ColumnError, ["more than one column 'ann'"]),
+        (
+            "long.csv",
+            CSV + "3,ann,x,oops\n",
+            ReadError,
+            ["long.csv", "row 3 (counted from 0) has 4 fields and the header 3"],
+        ),
+        ("long.csv", CSV.replace(",", ";") + "3;ann;x;oops;\n", ReadError, ["row 3", "has 5 fields"]),
+        ("long.csv.gz", gzip.compress((CSV + "3,ann,x,oops\n").encode()), ReadError, ["row 3", "has 4 fields"]),
+        ("short.csv", CSV + "3,ann\n", LabelError, ["1 row has no label", "row 3"]),
+        (
+            "latin.csv",
+            "item,annotator,label\n1,José,x\n".encode("latin-1"),
+            ReadError,
+            ["latin.csv", "utf-8", "encoding"],
+        ),
+        ("utf16.csv", CSV.encode("utf-16"), ReadError, ["another encoding", "Save it as UTF-8"]),
+        ("garbage.csv", GARBAGE, ReadError, ["garbage.csv", "UTF-8"]),
+        ("zeros.csv", b"\0" * 50, ReadError, ["binary data"]),
+        ("parquet.csv", PARQUET.getvalue(), ReadError, ["binary data", "ending"]),
+        ("plain.csv.gz", CSV, ReadError, ["plain.csv.gz", "gzip"]),
+        ("cut.csv.gz", gzip.compress(CSV.encode() * 99)[:40], ReadError, ["cut.csv.gz", "ended"]),
+        ("broken.csv.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + GARBAGE, ReadError, ["broken.csv.gz"]),
+        ("duplicates.csv", CSV + "1,ann,y\n", DuplicateError, ["annotator 'ann' labels item 1 in rows 0 and 3"]),
+        ("garbage.jsonl", GARBAGE, ReadError, ["garbage.jsonl", "one JSON object on each line"]),
+        ("text.jsonl", CSV, ReadError, ["one JSON object on each line"]),
+        ("array.jsonl", '[{"item":1,"annotator":"a","label":"x"}]', ReadError, ["one JSON object on each line"]),
+        ("cut.jsonl", '{"item":1,"annotator":"a","label":"x"}\n{"item":1,"ann', ReadError, ["cut.jsonl"]),
+        ("numbers.jsonl", "1\n2\n", ReadError, ["one JSON object on each line"]),
+        ("blank.jsonl", "\n\n", ReadError, ["blank.jsonl"]),
+        ("latin.jsonl", '{"item":1,"annotator":"é","label":"x"}\n'.encode("latin-1"), ReadError, ["UTF-8"]),
+        ("nested.jsonl", '{"item":{"id":1},"annotator":"a","label":1}\n', InputError, ["'item' holds Struct"]),
+        (
+            "missing.jsonl",
+            '{"item":1,"annotator":"a","label":"x"}\n{"item":2,"annotator":"a"}\n',
+            LabelError,
+            ["1 row has no label", "row 1"],
+        ),
+        (
+            "garbage.parquet",
+            GARBAGE,
+            ReadError,
+            ["garbage.parquet could not be read as parquet", "Expected a Parquet file"],
+        ),
+        ("text.parquet", CSV, ReadError, ["Expected a Parquet file"]),
+        ("cut.parquet", PARQUET.getvalue()[:-20], ReadError, ["Expected a Parquet file"]),
+        ("garbage.arrow", GARBAGE, ReadError, ["Expected an Arrow or Feather file"]),
+        ("cut.arrow", b"ARROW1", ReadError, ["Expected an Arrow or Feather file"]),
+        ("text.feather", CSV, ReadError, ["Expected an Arrow or Feather file"]),
+        ("votes.xlsx", GARBAGE, ReadError, ["Cannot tell what votes.xlsx is", ".csv, .tsv"]),
+        ("votes", CSV, ReadError, ["Cannot tell what votes is"]),
+        ("votes.gz", gzip.compress(CSV.encode()), ReadError, ["Cannot tell what votes.gz is"]),
+        ("votes.parquet.gz", gzip.compress(PARQUET.getvalue()), ReadError, ["only text tables", "Unpack it first"]),
+    ],
+    ids=lambda value: (
+        value if isinstance(value, str) and "." in value and "\n" not in value and len(value) < 20 else ""
+    ),
+)
+def test_broken_files_are_named(write: Write, name: str, content: str | bytes, kind: type[Exception], words: list[str]):
+    with pytest.raises(kind) as caught:
+        read_votes(write(name, content))
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+    assert type(caught.value) is kind
+
+
+def test_missing_files_and_folders(tmp_path: Path, write: Write):
+    write("labels.csv")
+    with pytest.raises(ReadError, match=r"There is no file .*label\.csv\. The folder holds labels\.csv"):
+        read_votes(tmp_path / "label.csv")
+    with pytest.raises(ReadError, match="There is no file"):
+        read_votes(tmp_path / "nowhere" / "label")
+    with pytest.raises(ReadError, match="is a folder: use read_dataset"):
+        read_votes(tmp_path)
+
+
+@given(
+    st.binary(min_size=1, max_size=300),
+    st.sampled_from(["csv", "csv.gz", "csv.zst", "tsv", "jsonl", "parquet", "arrow", "feather"]),
+)
+def test_any_bytes_give_votes_or_an_error_of_ours(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, ending: str
+):
+    path = tmp_path_factory.mktemp("bytes") / f"a.{ending}"
+    path.write_bytes(content)
+    with pytest.raises(CrowdwiseError):
+        read_votes(path, form="long")
+
+
+def test_a_file_that_makes_polars_panic_is_a_read_error(write: Write, monkeypatch: pytest.MonkeyPatch):
+    def panic(*_: Any) -> None:
+        raise pl.exceptions.PanicException("assertion failed: offset + length <= self.length")
+
+    monkeypatch.setattr(pl, "read_parquet", panic)
+    with pytest.raises(ReadError, match=r"a\.parquet could not be read as parquet: assertion failed"):
+        read_votes(write("a.parquet", PARQUET.getvalue()))
