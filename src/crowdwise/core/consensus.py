@@ -1,0 +1,351 @@
+"""The result of a fit: labels with probabilities, and what was learned about everybody."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise import kernels
+from crowdwise.core.em import Part
+from crowdwise.core.numerics import TIE, Floats, Ints, entropy, normalise, share_interval
+from crowdwise.data import coding
+from crowdwise.data.frames import make_frame
+from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError, OutputError, ParameterError, ReadError
+
+if TYPE_CHECKING:
+    from crowdwise.core.model import Outcome
+
+FORMAT = 1
+__all__ = ["Consensus"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Consensus:
+    """What a fit found out. Frozen; saves to and loads from a plain folder.
+
+    Attributes
+    ----------
+    method, params, seed
+        How it was made.
+    posterior
+        N x K: P(truth of item n is class k, given all).
+    labels
+        The class of each item, by name (in the order of ``item_names``).
+    items, annotators
+        Tables, in the kind of dataframe the votes came from (see :meth:`to_frame`).
+    prior
+        K: the class distribution.
+    confusion
+        M x K x K: P(annotator m says l, given truth k), axis 1 the truth; ``None`` where the method has none.
+    counts
+        M x K x K expected counts behind it (annotator, truth, label): the evidence.
+    objective, trace, log_likelihood, iterations, converged, seconds
+        How the fit went. ``trace`` is the objective after every accepted pass.
+    """
+
+    method: str
+    params: dict[str, Any]
+    item_names: npt.NDArray[Any]
+    annotator_names: npt.NDArray[Any]
+    classes: npt.NDArray[Any]
+    posterior: Floats
+    label_codes: npt.NDArray[np.int32]
+    prior: Floats
+    counts: Floats
+    spread: Floats
+    """Posterior variance of the counts."""
+    votes_per_item: Ints
+    votes_per_annotator: Ints
+    agreement: Floats
+    """The share of each annotator's votes that say what the consensus says."""
+    confusion: Floats | None = None
+    log_likelihood: float | None = None
+    trace: Floats = field(default_factory=lambda: np.empty(0))
+    iterations: int = 0
+    converged: bool = True
+    seconds: float = 0.0
+    seed: int | None = None
+    n_votes: int = 0
+    annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    kind: str = "polars"
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    def __repr__(self) -> str:
+        sure = float(self.posterior.max(axis=1).mean()) if len(self.posterior) else float("nan")
+        return (
+            f"Consensus({self.method}: {len(self.item_names):,} items, {len(self.annotator_names):,} annotators, "
+            f"{len(self.classes)} classes; mean probability {sure:.3f}, {self.iterations} iterations)"
+        )
+
+    # ---------------------------------------------------------------- reading it
+
+    @property
+    def labels(self) -> npt.NDArray[Any]:
+        return self.classes[self.label_codes]
+
+    @property
+    def objective(self) -> float | None:
+        """What was maximised, at the end; ``None`` for methods that maximise nothing."""
+        return float(self.trace[-1]) if len(self.trace) else None
+
+    @property
+    def items(self) -> Any:
+        """One row per item: item, label, probability, entropy (bits), votes, and what the method adds."""
+        return self.to_frame("items")
+
+    @property
+    def annotators(self) -> Any:
+        """One row per annotator.
+
+        Columns: annotator, votes, accuracy with its 95 % interval, agreement with the consensus, and what the method
+        adds.
+        """
+        return self.to_frame("annotators")
+
+    def to_frame(
+        self, table: str = "items", *, kind: str | None = None, probabilities: bool = False, level: float = 0.95
+    ) -> Any:
+        """A table of the result.
+
+        Parameters
+        ----------
+        table
+            ``"items"``, ``"annotators"`` or ``"confusion"`` (one row per annotator, truth and label).
+        kind
+            ``"pandas"``, ``"polars"``, ``"pyarrow"`` or ``"dict"``; by default what the votes came from.
+        probabilities
+            With ``"items"``: also the probability of every class, in columns ``p(class)``.
+        level
+            The level of the intervals of annotators.
+        """
+        if not 0.0 < level < 1.0:
+            raise ParameterError(f"level={level!r}: expected a number between 0 and 1, such as 0.95.")
+        if table == "items":
+            columns = self._item_table(probabilities)
+        elif table == "annotators":
+            columns = self._annotator_table(level)
+        elif table == "confusion":
+            columns = self._confusion_table(level)
+        else:
+            raise ParameterError(f"Unknown table {table!r}: expected 'items', 'annotators' or 'confusion'.")
+        return make_frame(columns, kind or self.kind)
+
+    def accuracy(self, level: float = 0.95) -> tuple[Floats, Floats, Floats]:
+        """Each annotator's accuracy (the expected share of right votes) and the two ends of its interval."""
+        right, unsure = np.einsum("mkk->m", self.counts), np.einsum("mkk->m", self.spread)
+        total = self.counts.sum(axis=(1, 2))
+        low, high = share_interval(right, total, unsure, level)
+        return np.divide(right, total, out=np.full_like(total, np.nan), where=total > 0), low, high
+
+    def confusion_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """The two ends of an interval for every entry of every annotator's confusion matrix (M x K x K each)."""
+        total = np.broadcast_to(self.counts.sum(axis=2, keepdims=True), self.counts.shape)
+        p = (self.counts + 0.5) / (total + 1.0)
+        # Var of sum over votes of 1[truth = k] (1[label = l] - p): (1-p)^2 from votes for l, p^2 from the others.
+        rest = self.spread.sum(axis=2, keepdims=True) - self.spread
+        return share_interval(self.counts, total, (1.0 - p) ** 2 * self.spread + p**2 * rest, level)
+
+    def crowd_confusion(self) -> Floats:
+        """K x K: how the crowd as a whole answers, given the truth."""
+        K = len(self.classes)
+        return normalise(self.counts.sum(axis=0) + 1.0 / K, axis=1)
+
+    def score(self, truth: Any) -> float:
+        """Accuracy on items with known truth, ties split.
+
+        The truth is a mapping from item to class, or N class codes with -1 for unknown.
+        """
+        codes = self.truth_codes(truth)
+        known = np.flatnonzero(codes >= 0)
+        if len(known) == 0:
+            raise InputError("No item has a known truth: there is nothing to score.")
+        q = self.posterior[known]
+        tied = q >= q.max(axis=1, keepdims=True) - TIE
+        return float((tied[np.arange(len(known)), codes[known]] / tied.sum(axis=1)).mean())
+
+    def truth_codes(self, truth: Any) -> Ints:
+        """N class codes (-1 unknown) from such codes or from a mapping of items to classes."""
+        empty = np.zeros(0, dtype=np.int32)
+        shell = Votes(
+            np.zeros(len(self.item_names) + 1, dtype=np.int64),
+            empty,
+            empty,
+            self.item_names,
+            self.annotator_names,
+            self.classes,
+        )
+        return shell.encode_truth(truth)
+
+    def _item_table(self, probabilities: bool) -> dict[str, Any]:
+        N = len(self.item_names)
+        columns: dict[str, Any] = {
+            "item": self.item_names,
+            "label": self.labels,
+            "probability": self.posterior[np.arange(N), self.label_codes],
+            "entropy": entropy(self.posterior),
+            "votes": self.votes_per_item,
+            **self.item_columns,
+        }
+        if probabilities:
+            columns |= {f"p({name})": self.posterior[:, k] for k, name in enumerate(self.classes.tolist())}
+        return columns
+
+    def _annotator_table(self, level: float) -> dict[str, Any]:
+        accuracy, low, high = self.accuracy(level)
+        return {
+            "annotator": self.annotator_names,
+            "votes": self.votes_per_annotator,
+            "accuracy": accuracy,
+            "accuracy_low": low,
+            "accuracy_high": high,
+            "agreement": self.agreement,
+            **self.annotator_columns,
+        }
+
+    def _confusion_table(self, level: float) -> dict[str, Any]:
+        if self.confusion is None:
+            raise ParameterError(
+                f"{self.method} estimates no confusion matrices. Use dawid-skene, say, or the annotators table."
+            )
+        M, K, _ = self.confusion.shape
+        low, high = self.confusion_interval(level)
+        m, k, label = (a.ravel() for a in np.indices((M, K, K)))
+        return {
+            "annotator": self.annotator_names[m],
+            "truth": self.classes[k],
+            "label": self.classes[label],
+            "probability": self.confusion.ravel(),
+            "low": np.minimum(low, self.confusion).ravel(),
+            "high": np.maximum(high, self.confusion).ravel(),
+            "count": self.counts.ravel(),
+        }
+
+    # ---------------------------------------------------------------- keeping it
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write ``consensus.json`` and ``arrays.npz`` to a folder, all or nothing; an earlier consensus is replaced."""
+        folder = Path(folder)
+        if folder.exists() and not (
+            folder.is_dir() and (not any(folder.iterdir()) or (folder / "consensus.json").is_file())
+        ):
+            raise OutputError(
+                f"{folder} exists and holds something else than a saved consensus. Choose another folder."
+            )
+        arrays = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if isinstance(getattr(self, f.name), np.ndarray) and f.name not in NAMES
+        }
+        arrays |= {f"annotator:{n}": v for n, v in self.annotator_columns.items()} | {
+            f"item:{n}": v for n, v in self.item_columns.items()
+        }
+        facts = {
+            "format": FORMAT,
+            **{name: getattr(self, name).tolist() for name in NAMES},
+            **{
+                n: getattr(self, n)
+                for n in ("method", "log_likelihood", "iterations", "converged", "seconds", "seed", "n_votes", "kind")
+            },
+            "params": {name: plain(value) for name, value in self.params.items()},
+        }
+        temporary: Path | None = None
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+            (temporary / "consensus.json").write_text(json.dumps(facts), encoding="utf-8")
+            np.savez_compressed(temporary / "arrays.npz", allow_pickle=False, **arrays)
+            temporary.chmod(0o755)
+            if folder.exists():
+                shutil.rmtree(folder)
+            temporary.rename(folder)
+        except OSError as error:
+            raise OutputError(f"The consensus could not be written to {folder}: {error.strerror or error}.") from error
+        finally:
+            if temporary is not None and temporary.exists():
+                shutil.rmtree(temporary, ignore_errors=True)
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Consensus:
+        """Read what :meth:`save` wrote."""
+        folder = Path(folder)
+        try:
+            facts = json.loads((folder / "consensus.json").read_text(encoding="utf-8"))
+            with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+        except (OSError, ValueError) as error:
+            raise ReadError(f"{folder} does not hold a readable consensus: {error}.") from error
+        if facts.pop("format", None) != FORMAT:
+            raise ReadError(f"{folder} was written by another version of crowdwise, which this one does not read.")
+        for name in NAMES:
+            facts[name] = coding.to_vocabulary(facts[name])
+        for side in ("annotator", "item"):
+            facts[f"{side}_columns"] = {
+                n.partition(":")[2]: arrays.pop(n) for n in list(arrays) if n.startswith(f"{side}:")
+            }
+        return cls(**facts, **arrays)
+
+
+NAMES = ("item_names", "annotator_names", "classes")
+
+
+def build_consensus(
+    method: str,
+    params: dict[str, Any],
+    votes: Votes,
+    outcome: Outcome,
+    *,
+    labels: npt.NDArray[np.int32],
+    seed: int | None,
+    seconds: float,
+) -> Consensus:
+    """A consensus from votes and what a fit found out about them."""
+    M, K = votes.n_annotators, votes.n_classes
+    cell = Part.of(votes).cell
+    weight = np.empty(0) if votes.weight is None else votes.weight
+    q = outcome.posterior
+
+    def table(spread: bool) -> Floats:
+        found = kernels.scatter(votes.indptr, cell, weight, q, M * K, spread)
+        return found.reshape(M, K, K).transpose(0, 2, 1).copy()
+
+    per_item, per_annotator = np.diff(votes.indptr), np.bincount(votes.annotator, minlength=M)
+    agrees = np.bincount(votes.annotator[votes.label == np.repeat(labels, per_item)], minlength=M)
+    return Consensus(
+        method=method, params=params, item_names=votes.items, annotator_names=votes.annotators, classes=votes.classes,
+        posterior=q, label_codes=labels, prior=outcome.prior, counts=table(False), spread=table(True),
+        votes_per_item=per_item, votes_per_annotator=per_annotator,
+        agreement=np.divide(agrees, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
+        confusion=outcome.confusion, log_likelihood=outcome.log_likelihood, trace=outcome.trace,
+        iterations=outcome.iterations, converged=outcome.converged, seconds=seconds, seed=seed, n_votes=votes.n_votes,
+        annotator_columns=outcome.annotator_columns, item_columns=outcome.item_columns, kind=votes.kind,
+    )  # fmt: skip
+
+
+def plain(value: Any) -> Any:
+    """A parameter as JSON can hold it."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return value if value is None or isinstance(value, (str, int, float, bool)) else repr(value)

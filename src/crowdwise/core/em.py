@@ -1,0 +1,255 @@
+"""The one loop: expectation, maximisation, acceleration, trace, convergence.
+
+A model gives two pure functions, ``expect(part, params) -> stats`` and ``maximise(stats) -> params``.
+The statistics add up over any split of the votes, so the same pair serves one thread or many, a
+stream or a cluster. This file runs it to a fixed point.
+
+Acceleration is SQUAREM (Varadhan and Roland 2008) in the space of the expected counts, where every
+model of the family has its state, with three guards:
+
+- it waits until plain EM has settled near an optimum (the gain per vote is under ``SETTLED``): an early
+  leap can land in the basin of a worse one;
+- a leap may move at most ``REACH`` of the votes' mass from class to class;
+- a leap that lowers the objective is undone, so the trace never falls.
+
+On 60 simulated crowds with ten classes and one to three votes per item, leaps without the first two
+guards ended at a worse optimum than plain EM on 21, guarded ones on none; on real data they save half to
+two thirds of the passes where plain EM needs hundreds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from crowdwise import kernels
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.votes import Votes
+
+SETTLED = 3e-5
+REACH = 0.002
+
+__all__ = ["Climb", "Params", "Part", "Progress", "Stats", "climb", "expect", "statistics"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some votes as raw arrays, the way the kernels take them (cell = annotator * K + label)."""
+
+    indptr: Ints
+    cell: Ints
+    weight: Floats
+    truth: Ints
+    n_annotators: int
+    n_classes: int
+    item_prior: Floats | None = None
+
+    @classmethod
+    def of(cls, votes: Votes, truth: Ints | None = None, item_prior: Floats | None = None) -> Part:
+        """All of the votes; ``item_prior`` is an N x K log prior, one row per item."""
+        M, K = votes.n_annotators, votes.n_classes
+        cell: Ints = votes.annotator.astype(np.int64 if M * K > np.iinfo(np.int32).max else np.int32)
+        cell *= K
+        cell += votes.label
+        weight = np.empty(0) if votes.weight is None else votes.weight
+        return cls(votes.indptr, cell, weight, np.empty(0, np.int32) if truth is None else truth, M, K, item_prior)
+
+    @property
+    def n_cells(self) -> int:
+        return self.n_annotators * self.n_classes
+
+    @property
+    def n_votes(self) -> float:
+        """The total weight of the votes."""
+        return float(self.weight.sum()) if len(self.weight) else float(len(self.cell))
+
+    def split(self, lo: int, hi: int) -> Part:
+        """The items ``lo`` to ``hi`` (exclusive), to be worked on elsewhere or at another time."""
+        rows = slice(self.indptr[lo], self.indptr[hi])
+        return Part(
+            self.indptr[lo : hi + 1] - self.indptr[lo],
+            self.cell[rows],
+            self.weight[rows],
+            self.truth[lo:hi],
+            self.n_annotators,
+            self.n_classes,
+            None if self.item_prior is None else self.item_prior[lo:hi],
+        )
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a pass over votes yields; statistics of disjoint parts add up to those of the whole.
+
+    ``counts[m * K + l, k]`` is the expected number of times annotator m said l when the truth was k,
+    ``mass[k]`` the expected number of items of class k.
+    """
+
+    counts: Floats
+    mass: Floats
+    log_likelihood: float = 0.0
+
+    def __add__(self, other: Stats) -> Stats:
+        return Stats(self.counts + other.counts, self.mass + other.mass, self.log_likelihood + other.log_likelihood)
+
+    def table(self) -> Floats:
+        """The counts as c[m, l, k]."""
+        K = self.counts.shape[1]
+        return self.counts.reshape(-1, K, K)
+
+
+@dataclass(frozen=True)
+class Params:
+    """What a pass needs: log s[m * K + l, k] and the log prior of the classes (1 x K)."""
+
+    log_score: Floats
+    log_prior: Floats
+
+
+class Family(Protocol):
+    """A model of the family: how parameters come from statistics, and what is maximised."""
+
+    @property
+    def hard(self) -> bool: ...
+
+    def maximise(self, stats: Stats) -> Params: ...
+
+    def objective(self, log_likelihood: float, params: Params) -> float: ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is told after each pass over the votes."""
+
+    iteration: int
+    max_iter: int
+    objective: float
+    change: float
+    """The gain of this pass, per vote."""
+    restart: int = 0
+
+
+Callback = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Climb:
+    """Where the loop ended."""
+
+    params: Params
+    trace: Floats
+    iterations: int
+    converged: bool
+
+    @property
+    def objective(self) -> float:
+        return float(self.trace[-1])
+
+
+def expect(
+    part: Part, params: Params, *, hard: bool = False, posterior: bool = False, engine: str = "auto"
+) -> tuple[Stats, Floats]:
+    """The statistics of some votes under some parameters, and their N x K posterior where asked for."""
+    log_prior = params.log_prior if part.item_prior is None else params.log_prior + part.item_prior
+    counts, mass, evidence, q = kernels.expect(
+        part.indptr,
+        part.cell,
+        part.weight,
+        params.log_score,
+        log_prior,
+        part.truth,
+        hard=hard,
+        posterior=posterior,
+        engine=engine,
+    )
+    return Stats(counts, mass, evidence), q
+
+
+def statistics(part: Part, q: Floats) -> Stats:
+    """The statistics that go with a given N x K posterior (a start, say)."""
+    return Stats(kernels.scatter(part.indptr, part.cell, part.weight, q, part.n_cells), q.sum(axis=0))
+
+
+def climb(
+    part: Part,
+    family: Family,
+    start: Stats,
+    *,
+    max_iter: int = 500,
+    tol: float = 1e-7,
+    accelerate: bool = True,
+    callback: Callback | None = None,
+    restart: int = 0,
+    engine: str = "auto",
+) -> Climb:
+    """Alternate the two steps from some statistics until the objective gains less than ``tol`` per vote.
+
+    An iteration is one pass over the votes, whether the point it tried was kept or not.
+    """
+    votes = max(part.n_votes, 1.0)
+    trace: list[float] = []
+    passes = 0
+
+    def step(stats: Stats) -> tuple[Params, Stats, float]:
+        nonlocal passes
+        params = family.maximise(stats)
+        new, _ = expect(part, params, hard=family.hard, engine=engine)
+        passes += 1
+        return params, new, family.objective(new.log_likelihood, params)
+
+    def keep(objective: float) -> float:
+        """Note an accepted point and return its gain per vote."""
+        gain = (objective - trace[-1]) / votes if trace else np.inf
+        trace.append(objective)
+        if callback is not None:
+            callback(Progress(passes, max_iter, objective, float(gain), restart))
+        return float(gain)
+
+    point, converged = start, False
+    recent: list[Stats] = []
+    params: Params | None = None
+    while passes < max_iter:
+        params, stats, objective = step(point)
+        gain = keep(objective)
+        recent = [*recent, point][-2:] if gain < SETTLED else []
+        point = stats
+        if gain < tol:
+            converged = True
+            break
+        if accelerate and not family.hard and len(recent) == 2 and passes < max_iter:
+            leap = extrapolate(recent[0], recent[1], point, votes)
+            recent = []
+            if leap is not None:
+                tried, stats, objective = step(leap)
+                if objective >= trace[-1]:
+                    keep(objective)
+                    params, point = tried, stats
+    assert params is not None
+    return Climb(params, np.array(trace), passes, converged)
+
+
+def extrapolate(x0: Stats, x1: Stats, x2: Stats, votes: float) -> Stats | None:
+    """From three successive points, the SQUAREM leap x0 - 2a r + a^2 v.
+
+    Here r = x1 - x0, v = (x2 - x1) - r, a = -|r| / |v|. The step is shortened towards a = -1 (which is plain EM)
+    until it stays within reach; counts that would turn negative become zero, and each cell keeps its total.
+    ``None``: no leap worth taking.
+    """
+    r, v = x1.counts - x0.counts, x2.counts - 2.0 * x1.counts + x0.counts
+    r_mass, v_mass = x1.mass - x0.mass, x2.mass - 2.0 * x1.mass + x0.mass
+    curvature = np.sqrt((v * v).sum() + (v_mass * v_mass).sum())
+    if curvature == 0.0:
+        return None
+    a = -float(np.sqrt((r * r).sum() + (r_mass * r_mass).sum()) / curvature)
+    while a < -1.01:
+        counts = np.maximum(x0.counts - 2.0 * a * r + a * a * v, 0.0)
+        total, target = counts.sum(axis=1, keepdims=True), x2.counts.sum(axis=1, keepdims=True)
+        counts *= np.divide(target, total, out=np.zeros_like(total), where=total > 0.0)
+        if np.abs(counts - x2.counts).sum() / 2.0 <= REACH * votes:
+            mass = np.maximum(x0.mass - 2.0 * a * r_mass + a * a * v_mass, 0.0)
+            return Stats(counts, mass * (x2.mass.sum() / mass.sum()))
+        a = (a - 1.0) / 2.0
+    return None

@@ -1,0 +1,337 @@
+"""What every label-only model is: parameters stored as given, ``fit``, and one frozen result.
+
+Models speak scikit-learn's estimator protocol without importing it: keyword-only parameters,
+``get_params``/``set_params``, clones, ``fit`` returns self, learned things end in ``_``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core import em, starts
+from crowdwise.core.consensus import Consensus, build_consensus
+from crowdwise.core.em import Callback, Climb, Family, Params, Part, Stats
+from crowdwise.core.numerics import Floats, Ints, decide, safe_log
+from crowdwise.data import coding
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, ParameterError, suggestion
+
+__all__ = ["EMModel", "Model", "Outcome"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a fit found out, before it is dressed up as a consensus."""
+
+    posterior: Floats
+    prior: Floats
+    confusion: Floats | None = None
+    log_likelihood: float | None = None
+    trace: Floats = field(default_factory=lambda: np.empty(0))
+    iterations: int = 0
+    converged: bool = True
+    annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+
+class Model:
+    """The base of label-only models. A subclass gives ``_fit`` and ``_predict``."""
+
+    key: ClassVar[str]
+    lone_annotator: ClassVar[bool] = False
+    """Whether the model makes sense of a single annotator without any known truth."""
+    needs_truth: ClassVar[bool] = False
+    takes_item_prior: ClassVar[bool] = False
+
+    ties: str
+    random_state: int | None
+    consensus_: Consensus
+
+    # ---------------------------------------------------------------- parameters
+
+    @classmethod
+    def parameters(cls) -> dict[str, Any]:
+        """The names of the parameters and their defaults."""
+        signature = inspect.signature(cls)
+        return {name: p.default for name, p in signature.parameters.items()}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters as they were given."""
+        return {name: getattr(self, name) for name in self.parameters()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change some parameters; the next fit uses them."""
+        known = self.parameters()
+        for name, value in params.items():
+            if name not in known:
+                raise ParameterError(
+                    f"{type(self).__name__} has no parameter {name!r}: "
+                    f"it has {', '.join(known)}.{suggestion(name, list(known))}"
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        given = {name: value for name, value in self.get_params().items() if not _same(value, self.parameters()[name])}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+    # ---------------------------------------------------------------- fitting
+
+    def fit(self, votes: Votes, truth: Any = None, *, item_prior: Any = None, callback: Callback | None = None) -> Self:
+        """Learn from votes.
+
+        Parameters
+        ----------
+        votes
+            The votes. Their own ``truth`` is not looked at.
+        truth
+            The class of the items where it is known, for the model to use: a mapping from item to
+            class, or an array of N class codes with -1 for unknown (``votes.truth`` is one).
+        item_prior
+            N x K probabilities of each item's classes before any vote (from a classifier, say).
+        callback
+            Called with a :class:`crowdwise.core.em.Progress` after every pass over the votes.
+        """
+        began = time.perf_counter()
+        self._check_parameters()
+        gold = None if truth is None else votes.encode_truth(truth)
+        self._check_votes(votes, gold)
+        outcome = self._fit(votes, gold, self._log_item_prior(votes, item_prior), callback)
+        rng = np.random.default_rng(self.random_state)
+        self.consensus_ = build_consensus(
+            self.key,
+            self.get_params(),
+            votes,
+            outcome,
+            labels=decide(outcome.posterior, outcome.prior, self.ties, rng),
+            seed=self.random_state,
+            seconds=time.perf_counter() - began,
+        )
+        if not outcome.converged:
+            gain = (
+                (outcome.trace[-1] - outcome.trace[-2]) / max(votes.n_votes, 1)
+                if len(outcome.trace) > 1
+                else float("nan")
+            )
+            warnings.warn(
+                f"{self.key} stopped after {outcome.iterations} iterations, still gaining {gain:.1e} per vote: "
+                "raise max_iter, or tol if that is close enough.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def fit_predict(self, votes: Votes, truth: Any = None) -> npt.NDArray[Any]:
+        """The consensus labels of the votes' items."""
+        return self.fit(votes, truth).consensus_.labels
+
+    def predict_proba(self, votes: Votes) -> Floats:
+        """N x K class probabilities of items, in the fit or not, from what was learned about their annotators."""
+        fitted = self._fitted()
+        recoded = self._recode(votes, fitted)
+        return self._predict(recoded)
+
+    def predict(self, votes: Votes) -> npt.NDArray[Any]:
+        """The most probable class of each item."""
+        q = self.predict_proba(votes)
+        fitted = self._fitted()
+        return fitted.classes[decide(q, fitted.prior, self.ties, np.random.default_rng(self.random_state))]
+
+    # ---------------------------------------------------------------- for subclasses
+
+    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        raise NotImplementedError
+
+    def _predict(self, votes: Votes) -> Floats:
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        if self.ties not in ("prior", "random"):
+            raise ParameterError(
+                f"ties={self.ties!r}: expected 'prior' (the likelier class, then the first) or 'random' (seeded)."
+            )
+        if self.random_state is not None and not (
+            isinstance(self.random_state, (int, np.integer)) and self.random_state >= 0
+        ):
+            raise ParameterError(f"random_state={self.random_state!r}: expected a non-negative integer or None.")
+
+    def _check_votes(self, votes: Votes, gold: Ints | None) -> None:
+        if not isinstance(votes, Votes):
+            raise InputError(
+                f"Expected Votes and found {type(votes).__name__}. "
+                "Make them with Votes.from_frame, Votes.from_dense or read_votes."
+            )
+        if votes.n_classes < 2:
+            raise LabelError(
+                f"All votes say {votes.classes[0]!r}: with a single class there is nothing to decide. "
+                "If there are other classes that nobody chose, declare them: classes=[...]."
+            )
+        if self.needs_truth and (gold is None or not (gold >= 0).any()):
+            raise InputError(
+                f"{self.key} weighs annotators by their answers on items with known truth, and none is given: "
+                "pass truth={item: class}."
+            )
+        if votes.n_annotators < 2 and not self.lone_annotator and (gold is None or not (gold >= 0).any()):
+            raise InputError(
+                f"There is a single annotator, {votes.annotators[0]!r}: "
+                f"{self.key} learns whom to believe from agreement, and there is nobody to agree with. "
+                "Use the majority method, or give the truth of some items."
+            )
+
+    def _log_item_prior(self, votes: Votes, item_prior: Any) -> Floats | None:
+        if item_prior is None:
+            return None
+        if not self.takes_item_prior:
+            raise ParameterError(
+                f"{self.key} has no place for a prior per item: "
+                "leave item_prior out, or use a method of the Dawid-Skene family."
+            )
+        p = np.asarray(item_prior, dtype=np.float64)
+        if p.shape != (len(votes), votes.n_classes) or not (
+            np.isfinite(p).all() and (p >= 0).all() and (p.sum(axis=1) > 0).all()
+        ):
+            raise ParameterError(
+                f"item_prior must be {len(votes)} x {votes.n_classes} probabilities (items x classes); "
+                f"found shape {p.shape}."
+            )
+        return np.asarray(safe_log(p / p.sum(axis=1, keepdims=True)))
+
+    def _fitted(self) -> Consensus:
+        try:
+            return self.consensus_
+        except AttributeError:
+            raise NotFittedError(f"This {type(self).__name__} has not been fitted: call fit(votes) first.") from None
+
+    def _recode(self, votes: Votes, fitted: Consensus) -> Votes:
+        """New votes in the codes of the fit; annotators not seen there get codes after the last one."""
+        place = coding.locate(votes.classes, fitted.classes)
+        used = np.bincount(votes.label, minlength=votes.n_classes) > 0
+        if (place[used] < 0).any():
+            raise LabelError(
+                f"The new votes use {votes.classes[used & (place < 0)].tolist()}: "
+                f"the model was fitted with the classes {fitted.classes.tolist()}."
+            )
+        who = coding.locate(votes.annotators, fitted.annotator_names)
+        new = who < 0
+        who = np.where(new, len(fitted.annotator_names) + np.cumsum(new) - 1, who)
+        names = np.concatenate([fitted.annotator_names.astype(object), votes.annotators[new].astype(object)])
+        return Votes(
+            votes.indptr,
+            who[votes.annotator].astype(np.int32),
+            coding.recode(votes.label, place),
+            votes.items,
+            names,
+            fitted.classes,
+            votes.weight,
+        )
+
+
+class EMModel(Model):
+    """A model fitted by :mod:`crowdwise.core.em`. A subclass says how parameters come from statistics (``_family``)."""
+
+    takes_item_prior = True
+
+    start: Any
+    restarts: int
+    max_iter: int
+    tol: float
+    accelerate: bool
+    params_: Params
+    stats_: Stats
+
+    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
+        """The maximisation step, made once per fit from the start's statistics."""
+        raise NotImplementedError
+
+    def _finish(self, part: Part, family: Family, params: Params) -> Params:
+        """The parameters to report, from those at the end of the climb."""
+        return params
+
+    def _confusion(self, params: Params, K: int) -> Floats:
+        """theta[m, k, l] from the scores, rows normalised."""
+        theta = np.exp(params.log_score.reshape(-1, K, K)).transpose(0, 2, 1)
+        return np.asarray(theta / theta.sum(axis=2, keepdims=True))
+
+    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        part = Part.of(votes, gold, item_prior)
+        first = self._start(part, votes, gold)
+        family = self._family(part, first, votes, gold)
+        best = self._climb(part, family, first, callback, 0)
+        rng = np.random.default_rng(self.random_state)
+        for restart in range(1, self.restarts + 1):
+            again = self._climb(part, family, starts.shaken(part, votes, gold, rng), callback, restart)
+            if again.objective > best.objective:
+                best = again
+        params = self._finish(part, family, best.params)
+        stats, q = em.expect(part, params, posterior=True)
+        self.params_, self.stats_ = params, stats
+        return Outcome(
+            posterior=q,
+            prior=np.exp(params.log_prior[0]),
+            confusion=self._confusion(params, votes.n_classes),
+            log_likelihood=stats.log_likelihood,
+            trace=best.trace,
+            iterations=best.iterations,
+            converged=best.converged,
+        )
+
+    def _climb(self, part: Part, family: Family, start: Stats, callback: Callback | None, restart: int) -> Climb:
+        return em.climb(
+            part,
+            family,
+            start,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            accelerate=self.accelerate,
+            callback=callback,
+            restart=restart,
+        )
+
+    def _start(self, part: Part, votes: Votes, gold: Ints | None) -> Stats:
+        """Statistics to begin from: the votes, a given posterior, or an earlier consensus."""
+        if isinstance(self.start, str):
+            if self.start != "votes":
+                raise ParameterError(f"start={self.start!r}: expected 'votes', an N x K posterior, or a Consensus.")
+            return em.statistics(part, starts.informed(votes, gold))
+        if isinstance(self.start, Consensus):
+            return starts.warm(self.start, votes, part)
+        q = np.asarray(self.start, dtype=np.float64)
+        if q.shape != (len(votes), votes.n_classes) or not np.allclose(q.sum(axis=1), 1.0, atol=1e-6) or (q < 0).any():
+            raise ParameterError(
+                f"As an array, start must be a posterior of shape {len(votes)} x {votes.n_classes} "
+                f"whose rows sum to one; found shape {q.shape}."
+            )
+        return em.statistics(part, starts.clamp(q, gold))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for name, low in (("max_iter", 1), ("restarts", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
+                raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
+        if not (isinstance(self.tol, (int, float)) and 0.0 <= self.tol < np.inf):
+            raise ParameterError(
+                f"tol={self.tol!r}: expected a number of at least 0, the gain per vote under which the fit stops."
+            )
+
+    def _predict(self, votes: Votes) -> Floats:
+        K = votes.n_classes
+        part = Part.of(votes)
+        score = self.params_.log_score
+        strangers = votes.n_annotators - len(score) // K
+        if strangers:  # an annotator never seen answers like the crowd as a whole
+            pooled = self.stats_.table().sum(axis=0) + 1.0 / K
+            score = np.concatenate([score, np.tile(np.log(pooled / pooled.sum(axis=0)), (strangers, 1))])
+        _, q = em.expect(part, Params(score, self.params_.log_prior), posterior=True)
+        return q
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (isinstance(a, (str, int, float, bool)) and isinstance(b, (str, int, float, bool)) and a == b)

@@ -1,0 +1,102 @@
+"""Small pieces of arithmetic that several models share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[Any]
+
+TINY = 1e-300
+"""No probability is taken to be smaller: its logarithm stays finite, so a score can be weighted and summed."""
+
+TIE = 1e-9
+"""Two posterior probabilities closer than this are a tie."""
+
+
+def safe_log(p: Floats) -> Floats:
+    """log p, with p held above ``TINY``."""
+    return np.log(np.maximum(p, TINY))
+
+
+def normalise(counts: Floats, axis: int) -> Floats:
+    """Counts divided by their sum; uniform where there are none."""
+    total = counts.sum(axis=axis, keepdims=True)
+    return np.asarray(np.divide(counts, total, out=np.full_like(counts, 1.0 / counts.shape[axis]), where=total > 0))
+
+
+def entropy(q: Floats) -> Floats:
+    """The entropy of each row, in bits."""
+    return np.asarray(-(q * np.log2(np.maximum(q, TINY))).sum(axis=1) + 0.0)
+
+
+def decide(
+    q: Floats, prior: Floats, ties: str = "prior", rng: np.random.Generator | None = None
+) -> npt.NDArray[np.int32]:
+    """The class of each item: the most probable; among equals the one with the higher prior, then the first.
+
+    With ``ties="random"`` a seeded draw decides among equals.
+    """
+    best: npt.NDArray[np.int32] = q.argmax(axis=1).astype(np.int32)
+    tied = q >= q.max(axis=1, keepdims=True) - TIE
+    at = np.flatnonzero(tied.sum(axis=1) > 1)
+    if len(at):
+        order = rng.random((len(at), q.shape[1])) if ties == "random" and rng is not None else prior
+        best[at] = np.where(tied[at], order, -np.inf).argmax(axis=1)
+    return best
+
+
+def maximise_1d(f: Callable[[float], float], low: float, high: float, tol: float = 1e-4) -> float:
+    """The maximiser of a unimodal function on an interval, by golden-section search."""
+    ratio = (np.sqrt(5.0) - 1.0) / 2.0
+    a, b = low, high
+    x, y = b - ratio * (b - a), a + ratio * (b - a)
+    fx, fy = f(x), f(y)
+    while b - a > tol:
+        if fx >= fy:
+            b, y, fy = y, x, fx
+            x = b - ratio * (b - a)
+            fx = f(x)
+        else:
+            a, x, fx = x, y, fy
+            y = a + ratio * (b - a)
+            fy = f(y)
+    return float((a + b) / 2.0)
+
+
+def dirichlet_multinomial(counts: Floats, alpha: Floats) -> float:
+    """log P(counts | alpha), summed over rows (the last axis), without the term that alpha does not enter.
+
+    = sum over rows of [ lgamma(A) - lgamma(A + n) + sum_l lgamma(alpha_l + c_l) - lgamma(alpha_l) ],
+    A = sum_l alpha_l, n = sum_l c_l.
+    """
+    from scipy.special import gammaln
+
+    A, n = alpha.sum(axis=-1), counts.sum(axis=-1)
+    return float((gammaln(A) - gammaln(A + n)).sum() + (gammaln(alpha + counts) - gammaln(alpha)).sum())
+
+
+def share_interval(right: Floats, total: Floats, unsure: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
+    """Low and high ends of an interval for a share whose numerator was itself inferred.
+
+    ``right`` of ``total`` trials are expected successes; ``unsure`` is the posterior variance of that
+    number. With p the share, complete data would carry information n / p(1-p); Louis' principle
+    takes off the part that is missing, Var(right) / (p(1-p))^2, which leaves as many trials as
+
+        n_eff = n - Var(right) / p(1-p).
+
+    The interval is that of a Beta(p n_eff + 1/2, (1-p) n_eff + 1/2).
+    """
+    from scipy.special import betaincinv
+
+    n = np.asarray(total, dtype=np.float64)
+    p = np.divide(right, n, out=np.full_like(n, 0.5), where=n > 0)
+    gentle = (np.asarray(right) + 0.5) / (n + 1.0)
+    n_eff = np.clip(n - unsure / (gentle * (1.0 - gentle)), 0.0, n)
+    a, b = p * n_eff + 0.5, (1.0 - p) * n_eff + 0.5
+    tail = (1.0 - level) / 2.0
+    return np.minimum(betaincinv(a, b, tail), p), np.maximum(betaincinv(a, b, 1.0 - tail), p)
