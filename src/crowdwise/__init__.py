@@ -1,0 +1,74 @@
+"""crowdwise: labels you can trust from annotators you cannot.
+
+>>> import crowdwise as cw
+>>> photo = [("photo", "ann", "cat"), ("photo", "bob", "cat"), ("photo", "cem", "dog")]
+>>> votes = cw.Votes.from_records([*photo, ("scan", "ann", "dog"), ("scan", "bob", "dog")])
+>>> cw.aggregate(votes, "majority").labels.tolist()
+['cat', 'dog']
+
+Names are resolved when they are first used, so that importing crowdwise is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crowdwise import metrics as metrics
+    from crowdwise.api import aggregate as aggregate
+    from crowdwise.core.consensus import Consensus as Consensus
+    from crowdwise.data import simulate as simulate
+    from crowdwise.data.datasets import Dataset as Dataset
+    from crowdwise.data.datasets import read_dataset as read_dataset
+    from crowdwise.data.readers import read_truth as read_truth
+    from crowdwise.data.readers import read_votes as read_votes
+    from crowdwise.data.votes import Votes as Votes
+    from crowdwise.methods.anchored import Anchored as Anchored
+    from crowdwise.methods.dawid_skene import ConfusionVector as ConfusionVector
+    from crowdwise.methods.dawid_skene import DawidSkene as DawidSkene
+    from crowdwise.methods.dawid_skene import FastDawidSkene as FastDawidSkene
+    from crowdwise.methods.dawid_skene import OneCoin as OneCoin
+    from crowdwise.methods.votes import GoldWeighted as GoldWeighted
+    from crowdwise.methods.votes import MajorityVote as MajorityVote
+    from crowdwise.registry import METHODS as METHODS
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Consensus": "core.consensus",
+    "Dataset": "data.datasets",
+    "METHODS": "registry",
+    "Votes": "data.votes",
+    "aggregate": "api",
+    "read_dataset": "data.datasets",
+    "read_truth": "data.readers",
+    "read_votes": "data.readers",
+}
+_MODULES = {"errors": "errors", "metrics": "metrics", "simulate": "data.simulate"}
+
+
+def _methods() -> dict[str, str]:
+    """Class -> module of every method, from the registry."""
+    from crowdwise.registry import METHODS
+
+    return {entry.class_name: entry.module for entry in METHODS.values()}
+
+
+__all__ = sorted([*_WHERE, *_MODULES, *_methods()])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        value: Any = import_module(f"crowdwise.{_MODULES[name]}")
+    else:
+        where = _WHERE.get(name) or _methods().get(name)
+        if where is None:
+            raise AttributeError(f"module 'crowdwise' has no attribute {name!r}")
+        value = getattr(import_module(f"crowdwise.{where}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

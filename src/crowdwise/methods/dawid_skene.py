@@ -1,0 +1,258 @@
+"""Dawid and Skene's model and its relatives: annotators with confusion matrices, full or tied.
+
+The truth of item n is drawn from the prior pi. Annotator m, seeing an item of class k, says l with
+probability theta[m, k, l], independently of everybody else. The members of the family differ in what a
+confusion matrix may look like, that is, in how the scores log s[m, l, k] come from expected counts.
+
+==========================  =======================================================  ==============
+method                      theta[m, k, l]                                           parameters
+==========================  =======================================================  ==============
+``dawid-skene``             anything                                                 M K (K - 1)
+``confusion-vector``        w[m, k] if l = k, else (1 - w[m, k]) / (K - 1)            M K
+``one-coin``                w[m] if l = k, else (1 - w[m]) / (K - 1)                  M
+``fast-dawid-skene``        anything, each item counted for its best class alone     M K (K - 1)
+==========================  =======================================================  ==============
+
+=========  ===========  ===================  =================================================
+symbol     code         shape                equation
+=========  ===========  ===================  =================================================
+q[n, k]    posterior    N x K                softmax_k( log pi_k + sum_votes log theta[m, k, l] )
+c[m,l,k]   ``counts``   M x L x K            sum over m's votes for l of q[n, k]
+b[m,l,k]   ``pseudo``   (M or 1) x L x K     pseudo-counts of the prior
+theta      ``table``    M x L x K            (c + b) / sum_l (c + b), tied as above
+objective                                    sum_n log sum_k pi_k prod theta + sum b log theta
+=========  ===========  ===================  =================================================
+
+When it fails: with few votes per annotator and many classes a full confusion matrix has more cells than
+votes, and the classes may drift from what the labels mean while the likelihood rises (``anchored``
+guards against that); with annotators who copy each other, agreement is mistaken for competence.
+
+A. P. Dawid and A. M. Skene, Maximum likelihood estimation of observer error-rates using the EM
+algorithm, Applied Statistics 28 (1979). V. B. Sinha, S. Rao and V. N. Balasubramanian, Fast Dawid-Skene
+(2018), for the hard version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core import priors
+from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.model import EMModel
+from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.data.votes import Votes
+
+Tie = Callable[[Floats], Floats]
+
+
+# -------------------------------------------------------------------- the maths
+
+
+def full(counts: Floats) -> Floats:
+    """theta[m, l, k] = c[m, l, k] / sum_l c[m, l, k]; uniform where there is nothing to go by."""
+    return normalise(counts, axis=1)
+
+
+def per_class(counts: Floats) -> Floats:
+    """w[m, k] = c[m, k, k] / sum_l c[m, l, k], wrong answers spread evenly."""
+    M, K, _ = counts.shape
+    right = np.einsum("mkk->mk", counts)
+    both = np.stack([right, counts.sum(axis=1) - right], axis=1)
+    w, wrong = np.moveaxis(_share(both, K), 1, 0)
+    out = np.repeat((wrong / (K - 1.0))[:, None, :], K, axis=1)
+    out[:, np.arange(K), np.arange(K)] = w
+    return out
+
+
+def one_coin(counts: Floats) -> Floats:
+    """w[m] = sum_k c[m, k, k] / sum c[m], wrong answers spread evenly."""
+    M, K, _ = counts.shape
+    right = np.einsum("mkk->m", counts)[:, None]
+    both = np.stack([right, counts.sum(axis=(1, 2))[:, None] - right], axis=1)
+    w, wrong = np.moveaxis(_share(both, K), 1, 0)
+    out = np.repeat(wrong / (K - 1.0), K * K, axis=1).reshape(M, K, K)
+    out[:, np.arange(K), np.arange(K)] = w
+    return out
+
+
+def _share(right_wrong: Floats, K: int) -> Floats:
+    """Right and wrong counts (axis 1) as shares; chance, 1/K right, where there are none."""
+    total = right_wrong.sum(axis=1, keepdims=True)
+    chance = np.broadcast_to(np.array([1.0 / K, 1.0 - 1.0 / K])[None, :, None], right_wrong.shape)
+    return np.asarray(np.divide(right_wrong, total, out=chance.copy(), where=total > 0))
+
+
+@dataclass(frozen=True)
+class ConfusionFamily:
+    """The maximisation step and the objective, for one way of tying the confusion matrices."""
+
+    tie: Tie
+    pseudo: Floats
+    class_prior: Floats | None
+    hard: bool = False
+
+    def maximise(self, stats: Stats) -> Params:
+        counts = stats.table() + self.pseudo
+        log_score = safe_log(self.tie(counts)).reshape(stats.counts.shape)
+        pi = normalise(stats.mass, axis=0) if self.class_prior is None else self.class_prior
+        return Params(log_score, safe_log(pi)[None])
+
+    def objective(self, log_likelihood: float, params: Params) -> float:
+        """log-likelihood + sum b log theta."""
+        K = params.log_score.shape[1]
+        if self.pseudo.shape[0] == 1:
+            return log_likelihood + float((self.pseudo[0] * params.log_score.reshape(-1, K, K).sum(axis=0)).sum())
+        return log_likelihood + float(self.pseudo.ravel() @ params.log_score.ravel())
+
+
+# -------------------------------------------------------------------- the classes
+
+
+class DawidSkene(EMModel):
+    """Full confusion matrices, estimated by EM.
+
+    Parameters
+    ----------
+    prior
+        Pseudo-counts on the confusion matrices: a number of votes per row spread evenly over the
+        labels, ``"crowd"`` or ``"hierarchical"`` (learned, see :mod:`crowdwise.core.priors`), or an
+        array, K x K (truth, label) or M x K x K. The default, a hundredth of a vote, keeps
+        probabilities off zero and changes little else; add-one smoothing ruins sparse many-class data.
+    history
+        Past performance, which stays in force: annotator -> K x K counts (truth, label), or a Consensus.
+    class_prior
+        ``"learned"``, ``"uniform"``, or the probability of each class.
+    start
+        ``"votes"``, an N x K posterior, or a :class:`~crowdwise.Consensus` to go on from.
+    restarts
+        How many further, randomly shaken starts to try; the best objective is kept.
+    max_iter, tol
+        Stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
+    accelerate
+        Take guarded SQUAREM leaps once the fit has settled (see :mod:`crowdwise.core.em`).
+    ties, random_state
+        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.dirichlet(500, n_annotators=20, n_classes=3, votes_per_item=5, random_state=0)
+    >>> model = cw.DawidSkene().fit(crowd.votes)
+    >>> model.consensus_.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
+    True
+    """
+
+    key = "dawid-skene"
+    _tie: Tie = staticmethod(full)
+    _hard = False
+
+    def __init__(
+        self,
+        *,
+        prior: Any = 0.01,
+        history: Any = None,
+        class_prior: Any = "learned",
+        start: Any = "votes",
+        restarts: int = 0,
+        max_iter: int = 500,
+        tol: float = 1e-7,
+        accelerate: bool = True,
+        ties: str = "prior",
+        random_state: int | None = None,
+    ) -> None:
+        self.prior = prior
+        self.history = history
+        self.class_prior = class_prior
+        self.start = start
+        self.restarts = restarts
+        self.max_iter = max_iter
+        self.tol = tol
+        self.accelerate = accelerate
+        self.ties = ties
+        self.random_state = random_state
+
+    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> ConfusionFamily:
+        pseudo = priors.pseudo_counts(self.prior, self.history, votes, gold)
+        return ConfusionFamily(self._tie, pseudo, priors.class_prior_counts(self.class_prior, votes), self._hard)
+
+
+class OneCoin(DawidSkene):
+    """One accuracy per annotator, wrong answers spread evenly over the other classes.
+
+    Few parameters, so it stands where votes are sparse or classes many; it misses annotators who
+    are good at one class and bad at another. Parameters as in :class:`DawidSkene` (pseudo-counts are
+    pooled like the counts are).
+
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=4, random_state=1)
+    >>> consensus = cw.aggregate(crowd.votes, "one-coin")
+    >>> bool(abs(consensus.confusion[:, 0, 0] - crowd.parameters["accuracy"]).max() < 0.2)
+    True
+    """
+
+    key = "one-coin"
+    _tie: Tie = staticmethod(one_coin)
+
+
+class ConfusionVector(DawidSkene):
+    """One accuracy per annotator and class, wrong answers spread evenly.
+
+    Between ``one-coin`` and ``dawid-skene``: it sees who is good at which class, and does not try to
+    learn which wrong answers they prefer. Parameters as in :class:`DawidSkene`.
+
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.dirichlet(400, n_annotators=15, n_classes=4, votes_per_item=4, random_state=1)
+    >>> cw.aggregate(crowd.votes, "confusion-vector").confusion.shape
+    (15, 4, 4)
+    """
+
+    key = "confusion-vector"
+    _tie: Tie = staticmethod(per_class)
+
+
+class FastDawidSkene(DawidSkene):
+    """Full confusion matrices by hard EM: every item counts for its most probable class alone.
+
+    Settles in a handful of passes, at the price of an optimum that is often a little worse and of
+    overconfident annotators. The posterior it reports is the soft one under the final parameters.
+    Parameters as in :class:`DawidSkene`; ``accelerate`` has nothing to do here and is not offered.
+
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.dirichlet(500, n_annotators=20, n_classes=3, votes_per_item=5, random_state=0)
+    >>> consensus = cw.aggregate(crowd.votes, "fast-dawid-skene")
+    >>> bool(consensus.score(crowd.truth) > 0.8)
+    True
+    """
+
+    key = "fast-dawid-skene"
+    _hard = True
+
+    def __init__(
+        self,
+        *,
+        prior: Any = 0.01,
+        history: Any = None,
+        class_prior: Any = "learned",
+        start: Any = "votes",
+        restarts: int = 0,
+        max_iter: int = 500,
+        tol: float = 1e-7,
+        ties: str = "prior",
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            prior=prior,
+            history=history,
+            class_prior=class_prior,
+            start=start,
+            restarts=restarts,
+            max_iter=max_iter,
+            tol=tol,
+            accelerate=False,
+            ties=ties,
+            random_state=random_state,
+        )

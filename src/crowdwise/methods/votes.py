@@ -1,0 +1,115 @@
+"""Counting votes: plain, weighted, or weighted by what annotators got right on known items.
+
+``majority``: q[n, k] is the (weighted) share of class k among the votes on item n. Every annotator counts
+alike. It needs nothing, cannot drift, and is hard to beat on one or two votes per item; it is misled
+wherever the reliable are outnumbered.
+
+``gold-weighted``: annotator m was right on r_m of g_m items with known truth. With the accuracy
+w_m = (r_m + s * w) / (g_m + s), shrunk by s pseudo-votes towards the crowd's pooled accuracy w, a vote
+weighs what it is worth in log-odds, log( w_m (K - 1) / (1 - w_m) ): votes of annotators at chance
+count nothing, votes of those below it count against. q is the softmax over classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core.em import Callback
+from crowdwise.core.model import Model, Outcome
+from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.starts import clamp, log_odds, shares, tested_and_right, weighted_posterior
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ParameterError
+
+
+class MajorityVote(Model):
+    """The share of each class among an item's votes, counted by the votes' weights where they have any.
+
+    Parameters
+    ----------
+    soft
+        ``True``: the posterior is the vote shares. ``False``: all of it on the winning class, split
+        evenly between tied ones.
+    ties, random_state
+        Tied items: the class chosen more often overall (``"prior"``), then the first; or ``"random"``, seeded.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> votes = cw.Votes.from_records([("a", 1, "cat"), ("a", 2, "cat"), ("a", 3, "dog"), ("b", 1, "dog")])
+    >>> cw.aggregate(votes, "majority").labels.tolist()
+    ['cat', 'dog']
+    """
+
+    key = "majority"
+    lone_annotator = True
+
+    def __init__(self, *, soft: bool = True, ties: str = "prior", random_state: int | None = None) -> None:
+        self.soft = soft
+        self.ties = ties
+        self.random_state = random_state
+
+    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        prior = normalise(
+            np.bincount(votes.label, weights=votes.weight, minlength=votes.n_classes).astype(np.float64), axis=0
+        )
+        return Outcome(posterior=clamp(self._predict(votes), gold), prior=prior)
+
+    def _predict(self, votes: Votes) -> Floats:
+        q = votes.shares()
+        return q if self.soft else normalise((q >= q.max(axis=1, keepdims=True) - 1e-12).astype(np.float64), axis=1)
+
+
+class GoldWeighted(Model):
+    """Votes weighted by the log-odds of each annotator's accuracy on items with known truth.
+
+    Parameters
+    ----------
+    shrink
+        Pseudo-votes that pull an annotator's accuracy towards the crowd's: one who was never tested
+        has the crowd's.
+    ties, random_state
+        As in :class:`MajorityVote`.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.one_coin(300, n_annotators=9, n_classes=3, votes_per_item=5, random_state=0)
+    >>> gold = {n: int(crowd.truth[n]) for n in range(60)}
+    >>> consensus = cw.aggregate(crowd.votes, "gold-weighted", truth=gold)
+    >>> consensus.to_frame("annotators", kind="dict")["weight"].shape
+    (9,)
+    """
+
+    key = "gold-weighted"
+    lone_annotator = True
+    needs_truth = True
+
+    weight_: Floats
+
+    def __init__(self, *, shrink: float = 2.0, ties: str = "prior", random_state: int | None = None) -> None:
+        self.shrink = shrink
+        self.ties = ties
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not (isinstance(self.shrink, (int, float)) and 0.0 < self.shrink < np.inf):
+            raise ParameterError(f"shrink={self.shrink!r}: expected a positive number of pseudo-votes.")
+
+    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        assert gold is not None
+        K = votes.n_classes
+        tested, right = tested_and_right(votes, gold)
+        crowd = (right.sum() + 1.0) / (tested.sum() + 2.0)
+        self.weight_ = log_odds((right + self.shrink * crowd) / (tested + self.shrink), K)
+        self._stranger = float(log_odds(np.array(crowd), K))
+        q = clamp(self._predict(votes), gold)
+        columns: dict[str, Any] = {"weight": self.weight_, "gold_votes": tested, "gold_right": right}
+        return Outcome(posterior=q, prior=normalise(shares(votes, gold).sum(axis=0), axis=0), annotator_columns=columns)
+
+    def _predict(self, votes: Votes) -> Floats:
+        strangers = votes.n_annotators - len(self.weight_)
+        return weighted_posterior(votes, np.append(self.weight_, np.full(strangers, self._stranger)))

@@ -1,0 +1,220 @@
+"""How good a consensus is where the truth is known, every figure with a bootstrap interval.
+
+All take a :class:`~crowdwise.Consensus` (or an N x K array of probabilities) and the truth: a mapping from
+item to class, or N class codes with -1 for unknown. Items without truth are left out.
+
+>>> import crowdwise as cw
+>>> crowd = cw.simulate.one_coin(200, n_annotators=10, n_classes=2, votes_per_item=5, random_state=0)
+>>> cw.metrics.accuracy(cw.aggregate(crowd.votes, "one-coin"), crowd.truth)
+Estimate(0.745, 95% from 0.680 to 0.810, n=200)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.consensus import Consensus
+from crowdwise.core.numerics import TIE, Floats, Ints
+from crowdwise.errors import InputError, ParameterError
+
+__all__ = [
+    "Estimate",
+    "accuracy",
+    "accuracy_per_class",
+    "brier",
+    "calibration_error",
+    "confusion_error",
+    "log_loss",
+    "reliability",
+]
+
+WORK = 2e8
+"""Resamples times items: above it fewer resamples are drawn (at least 200)."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure, the two ends of its bootstrap interval, and how many items (or annotators) it rests on."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    level: float = 0.95
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"Estimate({self.value:.3f}, {self.level:.0%} from {self.low:.3f} to {self.high:.3f}, n={self.n})"
+
+
+def accuracy(result: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0) -> Estimate:
+    """The share of items whose most probable class is the true one.
+
+    An item with j tied classes counts 1/j if the truth is among them.
+    """
+    q, y = _known(result, truth)
+    return bootstrap_mean(hits(q, y), level=level, resamples=resamples, random_state=random_state)
+
+
+def accuracy_per_class(
+    result: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0
+) -> dict[Any, Estimate]:
+    """The accuracy on the items of each true class (recall), by class name; classes without items are left out."""
+    q, y = _known(result, truth)
+    names = result.classes.tolist() if isinstance(result, Consensus) else list(range(q.shape[1]))
+    right = hits(q, y)
+    return {
+        names[k]: bootstrap_mean(right[y == k], level=level, resamples=resamples, random_state=random_state)
+        for k in np.unique(y).tolist()
+    }
+
+
+def log_loss(
+    result: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0, floor: float = 1e-15
+) -> Estimate:
+    """The mean of -log P(true class), with probabilities held above ``floor``."""
+    if not 0.0 < floor < 1.0:
+        raise ParameterError(f"floor={floor!r}: expected a number between 0 and 1.")
+    q, y = _known(result, truth)
+    return bootstrap_mean(
+        -np.log(np.maximum(q[np.arange(len(y)), y], floor)), level=level, resamples=resamples, random_state=random_state
+    )
+
+
+def brier(result: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0) -> Estimate:
+    """The mean of sum_k (q_k - 1[truth = k])^2: 0 is perfect, 2 certain and wrong."""
+    q, y = _known(result, truth)
+    score = (q * q).sum(axis=1) - 2.0 * q[np.arange(len(y)), y] + 1.0
+    return bootstrap_mean(score, level=level, resamples=resamples, random_state=random_state)
+
+
+def calibration_error(
+    result: Any, truth: Any, *, bins: int = 15, level: float = 0.95, resamples: int = 1000, random_state: int = 0
+) -> Estimate:
+    """Expected calibration error: the mean over items of |accuracy - probability| of their bin.
+
+    Bins are of equal width over the top probability.
+    """
+    q, y = _known(result, truth)
+    top, right, where = q.max(axis=1), hits(q, y), _bin(q, bins)
+
+    def statistic(weight: Floats) -> float:
+        gap = np.bincount(where, weights=weight * (right - top), minlength=bins)
+        return float(np.abs(gap).sum() / weight.sum())
+
+    return bootstrap(statistic, len(y), level=level, resamples=resamples, random_state=random_state)
+
+
+def reliability(result: Any, truth: Any, *, bins: int = 15) -> dict[str, npt.NDArray[Any]]:
+    """The calibration curve: number, mean probability and accuracy of the items in each bin of the top probability.
+
+    Bins without items are left out.
+    """
+    q, y = _known(result, truth)
+    where = _bin(q, bins)
+    n = np.bincount(where, minlength=bins)
+    used = n > 0
+    top, right = (np.bincount(where, weights=x, minlength=bins)[used] / n[used] for x in (q.max(axis=1), hits(q, y)))
+    return {"items": n[used], "probability": top, "accuracy": right}
+
+
+def confusion_error(
+    estimated: Any, true: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0
+) -> Estimate:
+    """How far estimated confusion matrices are from the true ones: the mean over annotators of |A - A'|_F^2 / K.
+
+    Both are M x K x K (annotator, truth, label), or a Consensus that has them. Reference: Tanno et al. 2019.
+    """
+    tables = []
+    for given in (estimated, true):
+        table = given.confusion if isinstance(given, Consensus) else given
+        if table is None:
+            raise InputError(f"A {given.method} consensus has no confusion matrices to compare.")
+        tables.append(np.asarray(table, dtype=np.float64))
+    a, b = tables
+    if a.shape != b.shape or a.ndim != 3 or a.shape[1] != a.shape[2]:
+        raise InputError(f"Expected two M x K x K arrays of the same shape and found {a.shape} and {b.shape}.")
+    return bootstrap_mean(
+        ((a - b) ** 2).sum(axis=(1, 2)) / a.shape[1], level=level, resamples=resamples, random_state=random_state
+    )
+
+
+# -------------------------------------------------------------------- the pieces
+
+
+def hits(q: Floats, y: Ints) -> Floats:
+    """1 where the most probable class is the true one, 1/j where it is one of j tied ones, else 0."""
+    tied = q >= q.max(axis=1, keepdims=True) - TIE
+    return np.asarray(tied[np.arange(len(y)), y] / tied.sum(axis=1))
+
+
+def bootstrap_mean(x: Floats, *, level: float, resamples: int, random_state: int) -> Estimate:
+    """The mean of x with an interval; resampling is by distinct values where there are few."""
+    values, count = np.unique(x, return_counts=True)
+    n = len(x)
+    if len(values) <= 64 and n:
+        _check(level, resamples)
+        rng = np.random.default_rng(random_state)
+        means = rng.multinomial(n, count / n, size=resamples) @ values / n
+        return _estimate(float(x.mean()), means, n, level)
+    return bootstrap(lambda w: float(w @ x / w.sum()), n, level=level, resamples=resamples, random_state=random_state)
+
+
+def bootstrap(
+    statistic: Callable[[Floats], float], n: int, *, level: float, resamples: int, random_state: int
+) -> Estimate:
+    """A statistic of item weights (how often each item was drawn) with a percentile interval."""
+    _check(level, resamples)
+    if n == 0:
+        raise InputError("No item has a known truth: there is nothing to measure.")
+    rng = np.random.default_rng(random_state)
+    rounds = int(min(resamples, max(200, WORK // n)))
+    draws = np.array(
+        [statistic(np.bincount(rng.integers(0, n, n), minlength=n).astype(np.float64)) for _ in range(rounds)]
+    )
+    return _estimate(statistic(np.ones(n)), draws, n, level)
+
+
+def _estimate(value: float, draws: Floats, n: int, level: float) -> Estimate:
+    low, high = np.quantile(draws, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    return Estimate(value, float(low), float(high), n, level)
+
+
+def _check(level: float, resamples: int) -> None:
+    if not 0.0 < level < 1.0:
+        raise ParameterError(f"level={level!r}: expected a number between 0 and 1, such as 0.95.")
+    if resamples < 1:
+        raise ParameterError(f"resamples={resamples!r}: expected at least 1.")
+
+
+def _known(result: Any, truth: Any) -> tuple[Floats, Ints]:
+    """The probabilities and true classes of the items with known truth."""
+    if isinstance(result, Consensus):
+        q, y = result.posterior, result.truth_codes(truth)
+    else:
+        q, y = np.asarray(result, dtype=np.float64), np.asarray(truth)
+        if q.ndim != 2 or y.shape != (len(q),) or y.dtype.kind not in "iu":
+            raise InputError(
+                "Expected N x K probabilities with N integer class codes, "
+                f"and found shapes {q.shape} and {y.shape} ({y.dtype}). "
+                "To give class names, pass the Consensus and a mapping from item to class."
+            )
+        if len(y) and y.max() >= q.shape[1]:
+            raise InputError(f"The truth has class code {y.max()}, and there are {q.shape[1]} classes.")
+    known = y >= 0
+    if not known.any():
+        raise InputError("No item has a known truth: there is nothing to measure.")
+    return q[known], y[known]
+
+
+def _bin(q: Floats, bins: int) -> Ints:
+    if bins < 1:
+        raise ParameterError(f"bins={bins!r}: expected at least 1.")
+    return np.asarray(np.clip(np.ceil(q.max(axis=1) * bins) - 1, 0, bins - 1), dtype=np.int64)

@@ -1,0 +1,80 @@
+"""The one list of methods. The command line, the table in the docs, the contract tests and the benchmarks read it.
+
+To add a method: write its class in one file of ``crowdwise/methods`` and add its line here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from crowdwise.errors import ParameterError, suggestion
+
+DEFAULT = "anchored"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method: its key, where its class is (``module:Class``), and a line for people.
+
+    A module without a dot is one of ``crowdwise.methods``.
+    """
+
+    key: str
+    family: str
+    target: str
+    summary: str
+    reference: str
+
+    def load(self) -> Any:
+        """The class behind the key."""
+        return getattr(import_module(f"crowdwise.{self.module}"), self.class_name)
+
+    @property
+    def module(self) -> str:
+        """Where the class is, below ``crowdwise``."""
+        module = self.target.partition(":")[0]
+        return module if "." in module else f"methods.{module}"
+
+    @property
+    def class_name(self) -> str:
+        return self.target.partition(":")[2]
+
+
+DS = "Dawid-Skene"
+
+_ENTRIES = (
+    Entry(
+        "anchored", DS, "anchored:Anchored", "Confusion matrices held to what the labels mean (default)", "crowdwise"
+    ),
+    Entry("majority", "votes", "votes:MajorityVote", "The share of votes, weighted where votes have weights", ""),
+    Entry("gold-weighted", "votes", "votes:GoldWeighted", "Votes weighted by accuracy on items with known truth", ""),
+    Entry("dawid-skene", DS, "dawid_skene:DawidSkene", "A full confusion matrix per annotator", "Dawid and Skene 1979"),
+    Entry("one-coin", DS, "dawid_skene:OneCoin", "One accuracy per annotator", "Zhang et al. 2016"),
+    Entry("confusion-vector", DS, "dawid_skene:ConfusionVector", "Accuracy per annotator and class", "Li and Yu 2014"),
+    Entry("fast-dawid-skene", DS, "dawid_skene:FastDawidSkene", "Confusion matrices by hard EM", "Sinha et al. 2018"),
+)
+METHODS: dict[str, Entry] = {entry.key: entry for entry in _ENTRIES}
+
+
+def find(key: str) -> Entry:
+    """The entry of a method, with a suggestion where the key is not quite right."""
+    entry = METHODS.get(key)
+    if entry is None:
+        raise ParameterError(
+            f"Unknown method {key!r}: there are {', '.join(METHODS)}.{suggestion(str(key), list(METHODS))}"
+        )
+    return entry
+
+
+def create(key: str, **params: Any) -> Any:
+    """A model from its key and parameters, with a suggestion where a parameter's name is not quite right."""
+    model = find(key).load()
+    known = list(model.parameters())
+    for name in params:
+        if name not in known:
+            raise ParameterError(
+                f"{key} has no parameter {name!r}: it has {', '.join(known)}.{suggestion(name, known)}"
+            )
+    return model(**params)
