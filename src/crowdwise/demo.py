@@ -1,0 +1,102 @@
+"""The demonstration: handwritten digits and a crowd of really trained weak classifiers, no download needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdwise import metrics, registry, terminal
+from crowdwise.api import aggregate
+from crowdwise.core.consensus import Consensus
+from crowdwise.data.simulate import SCENARIOS, Simulated
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+MACHINES, SPAMMERS, COPIERS, GOLD = 12, 2, 3, 60
+
+
+def run(*, seed: int = 0, out: Path | None = None, screen: Console | None = None) -> dict[str, Consensus]:
+    """Make the crowd, aggregate it with every method, and show who is to be believed."""
+    screen = screen or terminal.console(stderr=False)
+    screen.print(f"Training {MACHINES} weak classifiers; adding {SPAMMERS} spammers and {COPIERS} copiers ...")
+    crowd = SCENARIOS["machine"](
+        n_annotators=MACHINES, spammers=SPAMMERS, copiers=COPIERS, votes_per_item=4, random_state=seed
+    )
+    results, rows = compare(crowd, seed)
+    screen.print(f"[bold]{crowd.votes}[/bold]")
+    screen.print(f"Four of the {crowd.votes.n_annotators} annotators label each digit.")
+    screen.print()
+    screen.print(method_table(rows))
+    screen.print(f"* told {GOLD} of the true digits; nobody's accuracy counts these", markup=False)
+    screen.print()
+    screen.print(terminal.annotator_table(results[registry.DEFAULT], limit=9))
+    accuracy, low, high = results[registry.DEFAULT].accuracy()
+    true = crowd.parameters["accuracy"]
+    inside, off = int(((low <= true) & (true <= high)).sum()), np.abs(accuracy - true).mean()
+    screen.print(f"{inside} of the {len(true)} intervals hold the annotator's real accuracy;")
+    screen.print(f"the estimates are off by {off:.3f} on average.")
+    if out is not None:
+        crowd.save(out / "crowd")
+        results[registry.DEFAULT].save(out / "consensus")
+        screen.print(f"kept in {out}", markup=False)
+    screen.print()
+    screen.print("Next: crowdwise aggregate YOUR_FILE.csv --out consensus.csv", markup=False)
+    return results
+
+
+def compare(
+    crowd: Simulated, seed: int
+) -> tuple[dict[str, Consensus], list[tuple[str, metrics.Estimate, float, float, float]]]:
+    """Every method on the crowd.
+
+    Those that need known truth get it for a few items, which are then left out of everybody's accuracy.
+    """
+    truth = crowd.truth
+    gold = np.full(len(truth), -1, dtype=np.int32)
+    gold[:GOLD] = truth[:GOLD]
+    hidden = np.where(gold >= 0, -1, truth)
+    results, rows = {}, []
+    for key, entry in registry.METHODS.items():
+        known = gold if entry.load().needs_truth else None
+        found = aggregate(crowd.votes, key, truth=known)
+        results[key] = found
+        rows.append(
+            (
+                key,
+                metrics.accuracy(found, hidden),
+                float(metrics.log_loss(found, hidden)),
+                float(metrics.calibration_error(found, hidden)),
+                found.seconds,
+            )
+        )
+    return results, sorted(rows, key=lambda row: -row[1].value)
+
+
+def method_table(rows: list[tuple[str, metrics.Estimate, float, float, float]]) -> Table:
+    from rich.table import Table
+
+    table = Table(
+        box=None,
+        pad_edge=False,
+        title="Methods, measured against the real digits",
+        title_justify="left",
+        title_style="bold",
+    )
+    table.add_column("method")
+    for name in ("accuracy", "95% interval", "log loss", "calibration error", "ms"):
+        table.add_column(name, justify="right")
+    for key, acc, loss, calibration, seconds in rows:
+        name = f"{key} *" if registry.find(key).load().needs_truth else key
+        table.add_row(
+            name,
+            f"{acc.value:.3f}",
+            f"{acc.low:.3f} to {acc.high:.3f}",
+            f"{loss:.3f}",
+            f"{calibration:.3f}",
+            f"{1000 * seconds:.0f}",
+        )
+    return table
