@@ -1,0 +1,250 @@
+"""Write what the documentation says about the code from the code itself.
+
+    python docs/generate.py            write every generated block, and the picture of the demonstration
+    python docs/generate.py --check    write nothing; exit with 1 and name the files that are out of date
+
+A generated block stands between ``<!-- name:begin -->`` and ``<!-- name:end -->``; the rest of the page is written by
+hand.
+
+==================  ======================================  ====================================
+block               where                                   from
+==================  ======================================  ====================================
+``methods``         README.md, docs/methods.md              the registry
+``parameters KEY``  docs/methods.md, one for each method    the docstring and signature of its class
+``aliases``         docs/votes.md                           ``crowdwise.data.columns.ALIASES``
+``help``            docs/cli.md                             ``--help`` of every command
+``scenarios``       docs/cli.md                             ``crowdwise.simulate.SCENARIOS``
+==================  ======================================  ====================================
+
+``docs/assets/demo.svg`` shows how long each method took, which is different every time, so the check leaves it out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import io
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+
+WIDTH = 80
+"""Columns of the help texts."""
+PICTURE = 80
+"""Columns of the picture: the longest line of the demonstration fits."""
+
+# The help must not depend on who asks for it: a fixed width, no colours. Read when typer is imported.
+os.environ.update(
+    COLUMNS=str(WIDTH), TERMINAL_WIDTH=str(WIDTH), NO_COLOR="1", TERM="dumb", _TYPER_FORCE_DISABLE_TERMINAL="1"
+)
+for _name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"):
+    os.environ.pop(_name, None)
+
+import crowdwise  # noqa: E402
+from crowdwise import registry  # noqa: E402
+
+
+def blocks() -> dict[str, dict[str, Callable[[], str]]]:
+    """File -> block -> the function that makes its text."""
+    parameters = {f"parameters {key}": lambda key=key: parameter_list(key) for key in registry.METHODS}
+    return {
+        "README.md": {"methods": lambda: method_table("docs/methods.md")},
+        "docs/methods.md": {"methods": lambda: method_table(""), **parameters},
+        "docs/votes.md": {"aliases": alias_table},
+        "docs/cli.md": {"help": help_texts, "scenarios": scenario_table},
+    }
+
+
+# -------------------------------------------------------------------- the blocks
+
+
+def method_table(page: str) -> str:
+    """The registry as a table, with links to each method's section."""
+    rows = [
+        (f"[`{entry.key}`]({page}#{entry.key})", f"`{entry.class_name}`", entry.summary, entry.reference)
+        for entry in registry.METHODS.values()
+    ]
+    return table(("method", "class", "what it does", "reference"), rows)
+
+
+def parameter_list(key: str) -> str:
+    """What is particular to a method as a table; what it shares with its base class as one line."""
+    model = registry.find(key).load()
+    base = next((c for c in model.__mro__[1:] if c.__dict__.get("key") in registry.METHODS), None)
+    described = descriptions(model)
+    known, inherited = model.parameters(), base.parameters() if base else {}
+    rows, same = [], []
+    for names, text in described:
+        mine = [n for n in names if n in known]
+        shared = base is not None and (names, text) in descriptions(base)
+        if shared and all(known[n] == inherited[n] for n in mine):
+            same += mine
+        elif mine:
+            text = f"As in [`{base.key}`](#{base.key}), with another default." if shared else text
+            rows.append((", ".join(f"`{n}`" for n in mine), ", ".join(f"`{known[n]!r}`" for n in mine), text))
+    out = [table(("parameter", "default", "meaning"), rows)] if rows else []
+    if same:
+        out.append(f"As in [`{base.key}`](#{base.key}): {', '.join(f'`{n}`' for n in same)}.")
+    left_out = [n for n in inherited if n not in known]
+    if left_out:
+        out.append(f"Not offered: {', '.join(f'`{n}`' for n in left_out)}.")
+    return "\n\n".join(out)
+
+
+def descriptions(model: Any) -> list[tuple[tuple[str, ...], str]]:
+    """The entries of a class's ``Parameters`` section, those that say "As in" another class looked up there."""
+    found: list[tuple[tuple[str, ...], str]] = []
+    for names, text in section(model):
+        elsewhere = re.match(r"As in :class:`(\w+)`", text)
+        if elsewhere:
+            other = descriptions(getattr(crowdwise, elsewhere[1]))
+            found += [(n, t) for n, t in other if set(n) & set(names)]
+        else:
+            found.append((names, markdown(text)))
+    if not found:
+        return next((descriptions(c) for c in model.__mro__[1:] if c.__dict__.get("key") in registry.METHODS), [])
+    return found
+
+
+def section(model: Any) -> list[tuple[tuple[str, ...], str]]:
+    """(names, text) of each entry under ``Parameters`` in the docstring."""
+    doc = inspect.cleandoc(model.__doc__ or "")
+    match = re.search(r"^Parameters\n-+\n(.*?)(?=\n\w[^\n]*\n-{3,}\n|\Z)", doc, flags=re.S | re.M)
+    entries: list[tuple[tuple[str, ...], str]] = []
+    for line in match[1].splitlines() if match else []:
+        if line and not line.startswith(" "):
+            entries.append((tuple(n.strip() for n in line.split(",")), ""))
+        elif entries and line.strip():
+            names, text = entries[-1]
+            entries[-1] = (names, f"{text} {line.strip()}".strip())
+    return entries
+
+
+def alias_table() -> str:
+    from crowdwise.data.columns import ALIASES
+
+    rows = [(f"`{part}`", ", ".join(f"`{name}`" for name in names)) for part, names in ALIASES.items()]
+    return table(("part", "column names that are understood"), rows)
+
+
+def help_texts() -> str:
+    """``--help`` of the program and of every command."""
+    import typer
+    from typer.testing import CliRunner
+
+    from crowdwise.cli import app
+
+    def show(title: str, words: list[str]) -> str:
+        text = CliRunner().invoke(app, [*words, "--help"], prog_name="crowdwise").stdout
+        lines = [line.rstrip() for line in text.strip("\n").splitlines()]
+        return f"### {title}\n\n```text\n" + "\n".join(lines).strip("\n") + "\n```"
+
+    commands = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    return "\n\n".join([show("crowdwise", []), *(show(name, [name]) for name in commands)])
+
+
+def scenario_table() -> str:
+    rows = []
+    for name, function in crowdwise.simulate.SCENARIOS.items():
+        first = markdown((inspect.getdoc(function) or "").partition("\n")[0])
+        names = [p for p in inspect.signature(function).parameters if p != "random_state"]
+        rows.append((f"`{name}`", first, ", ".join(f"`{n}`" for n in names)))
+    return table(("scenario", "what it makes", "parameters"), rows)
+
+
+# -------------------------------------------------------------------- the pieces
+
+
+def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [header, ("---",) * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def markdown(text: str) -> str:
+    """A docstring's markup as Markdown."""
+    text = (
+        re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"`\1`", text)
+        if ":mod:" not in text
+        else re.sub(r":\w+:`~?([\w.]+)`", _short, text)
+    )
+    return text.replace("``", "`")
+
+
+def _short(match: re.Match[str]) -> str:
+    """Modules keep their whole name, everything else its last part."""
+    return f"`{match[1] if match[0].startswith(':mod:') else match[1].rpartition('.')[2]}`"
+
+
+def fill(page: str, name: str, text: str) -> str:
+    """The page with one block replaced."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, found, rest = page.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise SystemExit(f"The block {name!r} is missing: expected {begin} and {end}.")
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
+
+
+def render(file: str) -> tuple[str, str]:
+    """A page as it is and as it should be."""
+    now = (ROOT / file).read_text(encoding="utf-8")
+    then = now
+    for name, make in blocks()[file].items():
+        then = fill(then, name, make())
+    return now, then
+
+
+def draw_demo() -> None:
+    """The demonstration's terminal output as a picture that needs no font from elsewhere."""
+    from rich.console import Console
+    from rich.terminal_theme import MONOKAI
+
+    from crowdwise import demo
+
+    looks = {"highlight": False, "force_terminal": True, "color_system": "truecolor", "no_color": False}
+    screen = Console(record=True, width=PICTURE, height=60, file=io.StringIO(), **looks)  # type: ignore[arg-type]
+    screen.print("[bold]$ crowdwise demo[/bold]")
+    demo.run(screen=screen)
+    screen.print()
+    svg = screen.export_svg(title="crowdwise demo", theme=MONOKAI, unique_id="demo")
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S)
+    svg = svg.replace(
+        "Fira Code, monospace", "ui-monospace, 'Cascadia Mono', 'DejaVu Sans Mono', Menlo, Consolas, monospace"
+    )
+    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.S)
+    # Rich clips lines to the height of a font that we do not ship, which cuts off underscores.
+    svg = re.sub(r"<clipPath id=\"demo-line-\d+\">.*?</clipPath>\s*", "", svg, flags=re.S)
+    svg = re.sub(r" clip-path=\"url\(#demo-line-\d+\)\"", "", svg)
+    (ROOT / "docs/assets/demo.svg").write_text(svg, encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Write the generated parts of the documentation.")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit with 1 and name the files that are out of date"
+    )
+    check = parser.parse_args().check
+    stale = []
+    for file in blocks():
+        now, then = render(file)
+        if now != then:
+            stale.append(file)
+            if not check:
+                (ROOT / file).write_text(then, encoding="utf-8")
+    if check:
+        for file in stale:
+            print(f"{file} is out of date: run python docs/generate.py", file=sys.stderr)
+        return 1 if stale else 0
+    draw_demo()
+    print(f"written: {', '.join([*stale, 'docs/assets/demo.svg'])}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,280 @@
+"""The documentation tells the truth: its code runs, prints what it says it prints, and leaves nothing public out.
+
+In README.md, CONTRIBUTING.md and docs/*.md
+
+- every ``python`` block is run, a page from top to bottom in one namespace and one empty folder;
+- every line of a ``console`` or ``bash`` block that begins with ``crowdwise`` is run in the same folder;
+- a ``text`` block after ``<!-- output -->`` holds what the block before it printed, ``...`` standing for anything;
+- ``<!-- no-run -->`` above a block leaves it out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import inspect
+import io
+import os
+import pkgutil
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+import crowdwise
+from crowdwise import registry, terminal
+from crowdwise.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+MODULES = [
+    "crowdwise",
+    *sorted(m.name for m in pkgutil.walk_packages(crowdwise.__path__, "crowdwise.") if not m.name.endswith("__main__")),
+]
+LOOSE = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+NO_RUN, OUTPUT = "<!-- no-run -->", "<!-- output -->"
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, text, first line in the file, and the comment above it."""
+
+    language: str
+    text: str
+    line: int
+    mark: str
+
+
+def blocks(page: Path) -> list[Block]:
+    source = page.read_text(encoding="utf-8")
+    found = re.finditer(r"(?:^(<!-- [\w-]+ -->)\n+)?^```[ ]?(\w*)[^\n]*\n(.*?)^```[ ]*$", source, flags=re.M | re.S)
+    return [Block(m[2], m[3], source.count("\n", 0, m.start(3)) + 1, m[1] or "") for m in found]
+
+
+def run_python(block: Block, page: Path, namespace: dict[str, Any]) -> str:
+    printed = io.StringIO()
+    code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")
+    with contextlib.redirect_stdout(printed):
+        exec(code, namespace)
+    return printed.getvalue()
+
+
+def run_console(block: Block, page: Path) -> str:
+    printed = ""
+    for line in block.text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if not words or words[0] != "crowdwise":
+            continue
+        target = words[words.index(">") + 1] if ">" in words else None
+        result = CliRunner().invoke(
+            app, words[1 : words.index(">")] if target else words[1:], prog_name="crowdwise", env={"COLUMNS": "120"}
+        )
+        assert result.exit_code == 0, (
+            f"{page.name}, from line {block.line}: {line}\n{result.output}\n{result.exception!r}"
+        )
+        if target:
+            Path(target).write_text(result.stdout, encoding="utf-8")
+        printed += result.output
+    return printed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_blocks_run_and_print_what_they_say(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "__docs__"}
+    printed = ""
+    for block in blocks(page):
+        if block.mark == NO_RUN:
+            continue
+        if block.language == "python":
+            printed = run_python(block, page, namespace)
+        elif block.language in ("console", "bash"):
+            printed = run_console(block, page)
+        elif block.mark == OUTPUT:
+            same = doctest.OutputChecker().check_output(block.text, printed, LOOSE)
+            assert same, f"{page.name}, line {block.line} says\n{block.text}\nand the block above it prints\n{printed}"
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.name)
+def test_examples_run(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    runpy.run_path(str(script), run_name="__main__")
+    assert capsys.readouterr().out
+
+
+def test_the_example_that_reads_a_file_reads_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    crowdwise.simulate.one_coin(200, n_annotators=8, votes_per_item=4, random_state=0).save(tmp_path / "crowd")
+    monkeypatch.setattr(sys, "argv", ["annotators_to_keep.py", str(tmp_path / "crowd" / "labels.csv"), "--bar", "0.5"])
+    runpy.run_path(str(ROOT / "examples" / "annotators_to_keep.py"), run_name="__main__")
+    assert "keep" in capsys.readouterr().out
+
+
+def test_generated_parts_are_up_to_date() -> None:
+    done = subprocess.run([sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_picture_shows_every_method_and_fetches_nothing() -> None:
+    picture = (DOCS / "assets" / "demo.svg").read_text(encoding="utf-8")
+    words = re.sub(r"<[^>]+>", " ", picture).replace("&#160;", " ")
+    assert [key for key in registry.METHODS if key not in words] == []
+    assert set(re.findall(r"https?://[^\"' )]+", picture)) <= {"http://www.w3.org/2000/svg"}
+
+
+# -------------------------------------------------------------------- nothing left out
+
+
+def text_of_docs() -> str:
+    return "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+
+
+def test_every_method_has_a_section() -> None:
+    sections = re.findall(r"^#+ ([\w-]+)$", (DOCS / "methods.md").read_text(encoding="utf-8"), flags=re.M)
+    assert [key for key in registry.METHODS if key not in sections] == []
+
+
+def test_every_parameter_is_described() -> None:
+    page = (DOCS / "methods.md").read_text(encoding="utf-8")
+    for key, entry in registry.METHODS.items():
+        described = page.partition(f"<!-- parameters {key}:begin -->")[2].partition(f"<!-- parameters {key}:end -->")[0]
+        assert [name for name in entry.load().parameters() if f"`{name}`" not in described] == [], key
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Every command with its options."""
+    group: Any = typer.main.get_command(app)
+    for name, command in [("crowdwise", group), *group.commands.items()]:
+        yield name, [option for p in command.params if p.param_type_name == "option" for option in p.opts]
+
+
+def test_every_command_and_option_is_in_the_command_line_page() -> None:
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    for name, options in commands():
+        part = re.search(rf"^### {name}\n+```text\n(.*?)^```", page, flags=re.M | re.S)
+        assert part, f"docs/cli.md has no section for {name}"
+        assert [option for option in options if not re.search(rf"(?<![\w-]){option}(?![\w-])", part[1])] == [], name
+
+
+def test_every_field_of_the_json_is_described() -> None:
+    votes = crowdwise.simulate.one_coin(50, n_annotators=5, random_state=0).votes
+    consensus = crowdwise.aggregate(votes)
+    fields = terminal.facts(consensus, terminal.measure(consensus, votes.truth, None))
+    page = (DOCS / "cli.md").read_text(encoding="utf-8").partition("\n## JSON\n")[2].partition("\n## ")[0]
+    assert [name for name in fields if f"`{name}`" not in page] == []
+
+
+def test_every_public_name_is_mentioned() -> None:
+    text = text_of_docs()
+    names = [*crowdwise.__all__, *(f"metrics.{name}" for name in crowdwise.metrics.__all__), *crowdwise.errors.__all__]
+    assert [name for name in names if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)] == []
+
+
+def test_every_public_member_is_mentioned() -> None:
+    text = text_of_docs()
+    for owner in (crowdwise.Votes, crowdwise.Consensus, crowdwise.Dataset):
+        names = {
+            n
+            for n, v in vars(owner).items()
+            if inspect.isroutine(v) or isinstance(v, property | staticmethod | classmethod)
+        }
+        names = {n for n in names | set(owner.__dataclass_fields__) if not n.startswith("_")}
+        assert sorted(n for n in names if not re.search(rf"`[^`\n]*\b{n}\b[^`\n]*`|\.{n}\b", text)) == [], (
+            owner.__name__
+        )
+
+
+def test_every_page_is_in_the_menu() -> None:
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    listed = [next(iter(entry.values())) for entry in site["nav"]]
+    assert sorted(listed) == sorted(page.name for page in DOCS.glob("*.md"))
+
+
+def test_links_between_files_lead_somewhere() -> None:
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (ROOT / target).exists(), f"{page.name} links to {target}"
+
+
+# -------------------------------------------------------------------- the method of CONTRIBUTING.md
+
+
+def test_the_method_that_contributing_adds_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file and its registry line are all it takes: library, command line and saved results know it."""
+    page = ROOT / "CONTRIBUTING.md"
+    python = [b for b in blocks(page) if b.language == "python"]
+    file = next(b for b in python if "class TwoThirds(Model)" in b.text)
+    line = next(b for b in python if b.text.startswith("Entry("))
+    module = types.ModuleType("crowdwise.methods.two_thirds")
+    run_python(file, page, vars(module))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    entry = eval(line.text.strip().rstrip(","), {"Entry": registry.Entry})
+    monkeypatch.setitem(registry.METHODS, entry.key, entry)
+
+    crowd = crowdwise.simulate.one_coin(100, n_annotators=9, n_classes=3, votes_per_item=5, random_state=0)
+    consensus = crowdwise.aggregate(crowd.votes, entry.key, truth={0: int(crowd.truth[0])})
+    assert consensus.score(crowd.truth) > 0.6
+    decided = consensus.to_frame("items", kind="dict")["decided"]
+    assert decided[0] and 0 < decided.sum() < 100
+    consensus.save(tmp_path / "kept")
+    assert (crowdwise.Consensus.load(tmp_path / "kept").item_columns["decided"] == decided).all()
+    with pytest.raises(crowdwise.errors.ParameterError, match="threshold=2"):
+        crowdwise.aggregate(crowd.votes, entry.key, threshold=2)
+    try:
+        assert examples_of(module) == ""
+    finally:
+        vars(crowdwise).pop("TwoThirds", None)
+
+    crowd.save(tmp_path / "crowd")
+    result = CliRunner().invoke(app, ["aggregate", str(tmp_path / "crowd"), "--method", "two-thirds"])
+    assert result.exit_code == 0 and "decided" in result.stdout.splitlines()[0]
+    assert "two-thirds" in CliRunner().invoke(app, ["methods", "--json"]).stdout
+
+
+# -------------------------------------------------------------------- docstrings and the site
+
+
+def examples_of(module: types.ModuleType) -> str:
+    """Run the examples in a module's docstrings; what went wrong."""
+    runner = doctest.DocTestRunner(optionflags=LOOSE)
+    said = io.StringIO()
+    for test in doctest.DocTestFinder().find(module, module.__name__):
+        runner.run(test, out=said.write)
+    return said.getvalue()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples(name: str) -> None:
+    assert examples_of(importlib.import_module(name)) == ""
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) >= len(list(DOCS.glob("*.md")))
+    for page in pages:  # nothing is fetched from elsewhere
+        fetched = re.findall(
+            r"<(?:script|img|link)[^>]+(?:src|href)=\"?(https?://[^\" >]+)", page.read_text(encoding="utf-8")
+        )
+        assert [address for address in fetched if "canonical" not in address] == [], page.name
