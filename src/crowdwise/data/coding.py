@@ -194,15 +194,7 @@ def _encode_integers(column: pl.Series) -> tuple[Codes, Vocabulary]:
         return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
     low, high = int(values.min()), int(values.max())
     if high - low < 4 * len(values) + 1024:
-        shifted = values - np.int64(low) if low else values
-        seen = np.zeros(high - low + 1, dtype=bool)
-        seen[shifted] = True
-        vocabulary = np.flatnonzero(seen) + low
-        if len(vocabulary) == len(seen):
-            codes = shifted.astype(np.int32, copy=False)
-        else:
-            rank = (np.cumsum(seen) - 1).astype(np.int32)
-            codes = rank[shifted]
+        codes, vocabulary = _code_range(values, low, high)
     else:
         vocabulary, inverse = np.unique(values, return_inverse=True)
         codes = inverse.astype(np.int32)
@@ -212,6 +204,22 @@ def _encode_integers(column: pl.Series) -> tuple[Codes, Vocabulary]:
         if not (codes == 0).any():
             codes, vocabulary = np.where(codes > 0, codes - 1, codes).astype(np.int32), vocabulary[1:]
     return codes, vocabulary
+
+
+def _code_range(values: npt.NDArray[Any], low: int, high: int) -> tuple[Codes, npt.NDArray[np.int64]]:
+    """Codes of integers that lie close together, by a table of those that occur."""
+    seen = np.zeros(high - low + 1, dtype=bool)
+    if len(values) >= NATIVE_ROWS:
+        from crowdwise.kernels import native
+
+        native.mark(values, low, seen)
+    else:
+        seen[values - np.int64(low)] = True
+    vocabulary = np.flatnonzero(seen) + low
+    if low == 0 and len(vocabulary) == len(seen):
+        return values.astype(np.int32, copy=False), vocabulary
+    rank = (np.cumsum(seen) - 1).astype(np.int32)
+    return rank[values - np.int64(low)], vocabulary
 
 
 def _encode_text(column: pl.Series) -> tuple[Codes, Vocabulary]:

@@ -180,7 +180,7 @@ def _read_text(
         )
     separator = separator or _separator(path, line)
     options: dict[str, Any] = {"separator": separator, "null_values": list(null_values)}
-    head = pl.read_csv(path, n_rows=10_000, infer_schema=False, **options)
+    head = _head(path, options)
     if head.width == 1 and given and not wide:
         raise ReadError(
             f"{path} has a single column, {head.columns[0][:80]!r}: expected items, annotators and "
@@ -196,6 +196,16 @@ def _read_text(
     if not wide and all(table.null_count().row(0)):  # blank lines between the others
         table = table.filter(~pl.all_horizontal(pl.all().is_null()))
     return table, True
+
+
+def _head(path: Path, options: dict[str, Any]) -> pl.DataFrame:
+    """The first rows, as text."""
+    import polars as pl
+
+    if path.stat().st_size > LARGE and path.suffix.lower() not in COMPRESSED:
+        with path.open("rb") as file, contextlib.suppress(pl.exceptions.PolarsError):  # quotes may be cut in two
+            return pl.read_csv(file.read(256 * 1024).rpartition(b"\n")[0], infer_schema=False, **options)
+    return pl.read_csv(path, n_rows=10_000, infer_schema=False, **options)
 
 
 def _read_large(path: Path, head: pl.DataFrame, needed: list[str] | None, options: dict[str, Any]) -> pl.DataFrame:

@@ -118,6 +118,11 @@ def arrange(item: Ints, annotator: Ints, n_items: int) -> tuple[Ints | None, Int
     return order, indptr, who, *_repeats(indptr, who)
 
 
+def mark(values: Ints, low: int, seen: npt.NDArray[np.bool_]) -> None:
+    """``seen[values - low] = True``, without making ``values - low``."""
+    _mark(values, low, seen)
+
+
 def take(values: npt.NDArray[Any], order: Ints) -> npt.NDArray[Any]:
     """``values[order]``, threaded."""
     out = np.empty(len(order), dtype=values.dtype)
@@ -240,18 +245,15 @@ def _expect(n_classes: int, weighted: bool) -> Callable[..., None]:
                 for k in range(K):
                     x[k] += weight[s] * log_score[c, k] if weighted else log_score[c, k]
             known = truth[n] if gold else -1
-            best = 0
-            for k in range(1, K):
-                if x[k] > x[best]:
-                    best = k
-            top = x[best]
             if known >= 0:
                 total += x[known]
                 for k in range(K):
                     x[k] = 0.0
                 x[known] = 1.0
-                best = known
             else:
+                top = x[0]
+                for k in range(1, K):
+                    top = max(top, x[k])
                 z = 0.0
                 for k in range(K):
                     x[k] = _exp(x[k] - top, powers)
@@ -265,6 +267,10 @@ def _expect(n_classes: int, weighted: bool) -> Callable[..., None]:
                 for k in range(K):
                     q[n, k] = x[k]
             if hard:
+                best = 0
+                for k in range(1, K):
+                    if x[k] > x[best]:
+                        best = k
                 for s in range(indptr[n], indptr[n + 1]):
                     counts[cell[s], best] += weight[s] if weighted else 1.0
                 mass[best] += 1.0
@@ -434,6 +440,12 @@ def _sort_runs(
         for i in range(a, b):
             order[i] = run[i - a] & 0xFFFFFFFF
             who[i] = run[i - a] >> 32
+
+
+@njit(nogil=True, cache=True)
+def _mark(values: Any, low: int, seen: Any) -> None:
+    for s in range(len(values)):
+        seen[values[s] - low] = True
 
 
 @njit(nogil=True, cache=True)
