@@ -29,6 +29,7 @@ import crowdwise as cw
 from crowdwise.core import em
 from crowdwise.core.em import Params, Part
 from crowdwise.kernels import native
+from crowdwise.kernels.threads import threads_for
 
 HERE = Path(__file__).resolve().parent
 SETS = (
@@ -100,7 +101,7 @@ def speed(scale: float) -> dict[str, Any]:
     votes = crowd(S).votes
     part = Part.of(votes)
     K = votes.n_classes
-    threads = native.threads_for(votes.n_votes, part.n_cells)
+    threads = threads_for(votes.n_votes, part.n_cells)
     out: dict[str, Any] = {
         "votes": votes.n_votes,
         "items": len(votes),
@@ -242,7 +243,7 @@ def growth(scale: float) -> dict[str, Any]:
     for S in (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000, 50_000_000):
         S = max(50_000, int(S * scale))
         part = Part.of(crowd(S).votes)
-        seconds = least(one_pass(part, native.threads_for(S, part.n_cells)), 5)
+        seconds = least(one_pass(part, threads_for(S, part.n_cells)), 5)
         rows.append({"votes": S, "seconds": seconds, "ns_per_vote": 1e9 * seconds / S})
     x, y = np.log([r["votes"] for r in rows]), np.log([r["seconds"] for r in rows])
     return {"rows": rows, "exponent": float(np.polyfit(x, y, 1)[0])}

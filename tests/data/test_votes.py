@@ -19,7 +19,7 @@ from sklearn.utils import _safe_indexing
 from crowdwise.data import coding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError, ParameterError
-from crowdwise.kernels import native
+from crowdwise.kernels import tables
 
 RECORDS = [("a", "ann", "cat"), ("a", "bob", "dog"), ("b", "ann", "dog"), ("c", "cem", "cat"), ("c", "ann", "cat")]
 LONG = {"item": [1, 1, 2], "annotator": ["ann", "bob", "ann"], "label": ["x", "y", "x"]}
@@ -677,7 +677,7 @@ def test_compiled_order_of_crowded_and_of_many_items(n_items: int):
 
 def check_arranged(item: Any, annotator: Any, n_items: int) -> None:
     expected = np.lexsort((annotator, item))
-    order, indptr, who, repeats, at = native.arrange(item, annotator, n_items)
+    order, indptr, who, repeats, at = tables.arrange(item, annotator, n_items)
     np.testing.assert_array_equal(np.arange(len(item)) if order is None else order, expected)
     np.testing.assert_array_equal(who, annotator[expected])
     np.testing.assert_array_equal(np.diff(indptr), np.bincount(item, minlength=n_items))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from brute import enumerate_truths
 from crowdwise import kernels
 from crowdwise.kernels import native, reference
+from crowdwise.kernels.threads import threads_for
 
 NONE, NO_TRUTH = np.empty(0), np.empty(0, dtype=np.int32)
 
@@ -163,6 +164,6 @@ def test_the_path_is_chosen_by_the_amount_of_work(monkeypatch):
 
 def test_threads_are_few_where_their_tables_would_cost_more_than_the_votes(monkeypatch):
     monkeypatch.setenv("CROWDWISE_THREADS", "8")
-    assert native.threads_for(10_000_000, 1000) == 8
-    assert native.threads_for(1_000_000, 2_000_000) == 1
-    assert native.threads_for(1000, 10) == 1
+    assert threads_for(10_000_000, 1000) == 8
+    assert threads_for(1_000_000, 2_000_000) == 1
+    assert threads_for(1000, 10) == 1

@@ -387,7 +387,7 @@ def test_aggregate_takes_a_table():
     assert c.labels[0] == "x"
 
 
-def test_convergence_warning_is_a_warning():
+def test_a_fit_that_settles_does_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
-        cw.aggregate(crowd().votes, "dawid-skene")
+        assert cw.aggregate(crowd().votes, "dawid-skene").converged

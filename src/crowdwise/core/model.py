@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import time
 import warnings
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -41,7 +42,7 @@ class Outcome:
     item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
-class Model:
+class Model(ABC):
     """The base of label-only models. A subclass gives ``_fit`` and ``_predict``."""
 
     key: ClassVar[str]
@@ -146,11 +147,13 @@ class Model:
 
     # ---------------------------------------------------------------- for subclasses
 
-    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        raise NotImplementedError
+    @abstractmethod
+    def _fit(
+        self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None
+    ) -> Outcome: ...
 
-    def _predict(self, votes: Votes) -> Floats:
-        raise NotImplementedError
+    @abstractmethod
+    def _predict(self, votes: Votes) -> Floats: ...
 
     def _check_parameters(self) -> None:
         if self.ties not in ("prior", "random"):
@@ -233,7 +236,7 @@ class Model:
         )
 
 
-class EMModel(Model):
+class EMModel(Model, ABC):
     """A model fitted by :mod:`crowdwise.core.em`. A subclass says how parameters come from statistics (``_family``)."""
 
     takes_item_prior = True
@@ -246,9 +249,9 @@ class EMModel(Model):
     params_: Params
     stats_: Stats
 
+    @abstractmethod
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
         """The maximisation step, made once per fit from the start's statistics."""
-        raise NotImplementedError
 
     def _finish(self, part: Part, family: Family, params: Params) -> Params:
         """The parameters to report, from those at the end of the climb."""

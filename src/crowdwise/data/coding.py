@@ -210,9 +210,9 @@ def _code_range(values: npt.NDArray[Any], low: int, high: int) -> tuple[Codes, n
     """Codes of integers that lie close together, by a table of those that occur."""
     seen = np.zeros(high - low + 1, dtype=bool)
     if len(values) >= NATIVE_ROWS:
-        from crowdwise.kernels import native
+        from crowdwise.kernels import tables
 
-        native.mark(values, low, seen)
+        tables.mark(values, low, seen)
     else:
         seen[values - np.int64(low)] = True
     vocabulary = np.flatnonzero(seen) + low
@@ -226,11 +226,11 @@ def _encode_text(column: pl.Series) -> tuple[Codes, Vocabulary]:
     import polars as pl
 
     if len(column) >= NATIVE_ROWS:
-        from crowdwise.kernels import native
+        from crowdwise.kernels import tables
 
         # 64 bits of one hash and 32 of another: the odds that two of ten million names share both are 1e-15.
         check = column.hash(seed=2).to_numpy().view(np.uint32)[::2].copy()
-        codes, first = native.code([column.hash(seed=1).to_numpy(), check])
+        codes, first = tables.code([column.hash(seed=1).to_numpy(), check])
         names = column.gather(first)
         if column.null_count():
             empty = names.is_null().to_numpy()

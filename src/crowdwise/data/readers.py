@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from crowdwise.data.assembly import OnDuplicate
 from crowdwise.data.columns import resolve
 from crowdwise.data.tables import Form, truth_from_table, votes_from_table
-from crowdwise.data.votes import OnDuplicate, OnMissing, Votes
+from crowdwise.data.votes import OnMissing, Votes
 from crowdwise.errors import ColumnError, ParameterError, ReadError, listing
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import coding, columns, frames
+from crowdwise.data.assembly import OnDuplicate
 from crowdwise.data.coding import Codes, Vocabulary
-from crowdwise.data.votes import OnDuplicate, OnMissing, Votes
+from crowdwise.data.votes import OnMissing, Votes
 from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, listing
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import coding
+from crowdwise.data import assembly, coding
+from crowdwise.data.assembly import OnDuplicate
 from crowdwise.data.coding import Codes, Vocabulary
-from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError, ParameterError, listing
+from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, listing
 
-OnDuplicate = Literal["error", "first", "last", "all"]
 OnMissing = Literal["error", "drop"]
 
 __all__ = ["Votes"]
@@ -254,9 +254,9 @@ class Votes:
         items, annotators = coding.to_vocabulary(items), coding.to_vocabulary(annotators)
         names = coding.to_vocabulary(classes if label_names is None else label_names)
         item, annotator, label = (
-            _codes(item, items, "item"),
-            _codes(annotator, annotators, "annotator"),
-            _codes(label, names, "label"),
+            assembly.checked_codes(item, items, "item"),
+            assembly.checked_codes(annotator, annotators, "annotator"),
+            assembly.checked_codes(label, names, "label"),
         )
         S = len(item)
         if not (len(annotator) == len(label) == S):
@@ -266,18 +266,18 @@ class Votes:
             )
         if S == 0:
             raise InputError("No votes: the table is empty.")
-        label, classes = _declare(label, names, names if label_names is None else classes)
+        label, classes = assembly.declare(label, names, names if label_names is None else classes)
         if weight is not None:
-            weight = _check_weight(np.asarray(weight, dtype=np.float64), S, rows)
+            weight = assembly.checked_weight(np.asarray(weight, dtype=np.float64), S, rows)
         if timestamp is not None and np.shape(timestamp) != (S,):
             raise InputError(
                 f"Expected one timestamp for each of the {S} votes and found an array of shape {np.shape(timestamp)}."
             )
-        order, indptr, annotator = _arrange(item, annotator, on_duplicate, items, annotators, rows)
+        order, indptr, annotator = assembly.arrange(item, annotator, on_duplicate, items, annotators, rows)
         small = np.int8 if len(classes) < 128 else np.int32  # stays in the cache while it is sorted
-        label = _in_order(label.astype(small), order).astype(np.int32)
-        weight = weight if weight is None else _in_order(weight, order)
-        timestamp = timestamp if timestamp is None else _in_order(np.asarray(timestamp), order)
+        label = assembly.in_order(label.astype(small), order).astype(np.int32)
+        weight = weight if weight is None else assembly.in_order(weight, order)
+        timestamp = timestamp if timestamp is None else assembly.in_order(np.asarray(timestamp), order)
         votes = cls(indptr, annotator, label, items, annotators, classes, weight, timestamp, None, kind)
         return votes if truth is None else votes.with_truth(truth)
 
@@ -532,125 +532,11 @@ class Votes:
 # -------------------------------------------------------------------- the pieces
 
 
-def _codes(values: npt.ArrayLike, names: Vocabulary, what: str) -> Codes:
-    """Codes as int32, checked against the names they stand for."""
-    codes = np.asarray(values)
-    if codes.ndim != 1 or (codes.dtype.kind not in "iu" and len(codes)):
-        raise InputError(
-            f"The {what} codes must be a flat array of integers: found {codes.dtype} values in {codes.ndim} dimensions."
-        )
-    if len(codes) and (codes.min() < 0 or codes.max() >= len(names)):
-        raise InputError(f"The {what} codes run from {codes.min()} to {codes.max()}: expected 0 to {len(names) - 1}.")
-    return codes.astype(np.int32, copy=False)
-
-
-def _declare(label: Codes, names: Vocabulary, classes: Any) -> tuple[Codes, Vocabulary]:
-    """Codes into the class list: the declared one (checked), else the names that occur, sorted."""
-    if classes is None:
-        return coding.sort_vocabulary(label, names)
-    declared = coding.to_vocabulary(list(classes))
-    coding.check_distinct(declared, "classes")
-    if classes is names:
-        return label, declared
-    place = coding.locate(names, declared)
-    if (place < 0).any():
-        raise LabelError(
-            f"Annotators used {listing(names[place < 0])}, which the declared classes do not have: "
-            f"{listing(declared, 10)}. "
-            "Add the name to classes=[...], or leave those rows out."
-        )
-    return coding.recode(label, place), declared
-
-
 def _encode_values(values: npt.NDArray[Any], name: str) -> tuple[Codes, Vocabulary]:
     """Codes of a flat array of any kind of label."""
     from crowdwise.data.frames import make_frame
 
     return coding.encode(make_frame({name: values})[name])
-
-
-def _check_weight(
-    weight: npt.NDArray[np.float64], S: int, rows: npt.NDArray[np.int64] | None
-) -> npt.NDArray[np.float64]:
-    if weight.shape != (S,):
-        raise InputError(f"Expected one weight for each of the {S} votes and found an array of shape {weight.shape}.")
-    bad = np.flatnonzero(~(np.isfinite(weight) & (weight > 0)))
-    if len(bad):
-        row = bad[0] if rows is None else rows[bad[0]]
-        raise InputError(
-            f"Weights must be positive numbers: found {weight[bad[0]]} in row {row}. Leave out the "
-            "votes that should not count."
-        )
-    return weight
-
-
-def _arrange(
-    item: Codes,
-    annotator: Codes,
-    on_duplicate: OnDuplicate,
-    items: Vocabulary,
-    annotators: Vocabulary,
-    rows: npt.NDArray[np.int64] | None,
-) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64], Codes]:
-    """The order of rows by item, annotator, then as they came, with duplicates settled.
-
-    Further the item boundaries, and the annotators in that order.
-
-    An order of ``None`` is the order they have.
-    """
-    if on_duplicate not in ("error", "first", "last", "all"):
-        raise ParameterError(f"on_duplicate={on_duplicate!r}: expected 'error', 'first', 'last' or 'all'.")
-    order, indptr, who, repeats, at = _sorted(item, annotator, len(items))
-    if repeats == 0 or on_duplicate == "all":
-        return order, indptr, who
-    place = np.arange(len(item)) if order is None else order
-    if on_duplicate == "error":
-        pair = place[at - 1 : at + 1]
-        name, what = listing(annotators[annotator[pair[:1]]]), listing(items[item[pair[:1]]])
-        first, second = pair if rows is None else rows[pair]
-        raise DuplicateError(
-            f"{repeats:,} duplicated {'votes' if repeats > 1 else 'vote'}: annotator {name} labels item {what} "
-            f"in rows {first} and {second} (rows counted from 0). "
-            "Keep one with on_duplicate='first' or 'last', or count every row with on_duplicate='all'."
-        )
-    same = (np.diff(who) == 0) & (np.diff(item[place]) == 0)
-    keep = np.ones(len(place), dtype=bool)
-    keep[slice(1, None) if on_duplicate == "first" else slice(None, -1)] = ~same
-    place = place[keep]
-    return place, _boundaries(item[place], len(items)), annotator[place]
-
-
-def _sorted(
-    item: Codes, annotator: Codes, n_items: int
-) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64], Codes, int, int]:
-    """Order, item boundaries, annotators, the number of repeated votes and where the first stands (see
-    ``native.arrange``)."""
-    if len(item) >= coding.NATIVE_ROWS:
-        from crowdwise.kernels import native
-
-        return native.arrange(item, annotator, n_items)
-    order: npt.NDArray[Any] = np.lexsort((annotator, item))
-    what, who = item[order], annotator[order]
-    again = np.flatnonzero((np.diff(what) == 0) & (np.diff(who) == 0)) + 1
-    return order, _boundaries(what, n_items), who, len(again), int(again[0]) if len(again) else -1
-
-
-def _boundaries(item: Codes, n_items: int) -> npt.NDArray[np.int64]:
-    """indptr of votes sorted by item."""
-    indptr = np.zeros(n_items + 1, dtype=np.int64)
-    np.cumsum(np.bincount(item, minlength=n_items), out=indptr[1:])
-    return indptr
-
-
-def _in_order(array: npt.NDArray[Any], order: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-    """The rows in this order, always in a new array: what the caller does to his must not reach the votes."""
-    if order is None:
-        return array.copy()
-    if len(order) >= coding.NATIVE_ROWS and array.dtype.kind in "if":
-        from crowdwise.kernels import native
-
-        return native.take(array, order)
-    return np.asarray(array[order])
 
 
 def _union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:

@@ -1,0 +1,279 @@
+"""Compiled help for large tables: sorting votes by item, coding names, gathering rows.
+
+Each deals its rows to runs or partitions small enough that working on one stays in a core's cache.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from crowdwise.kernels.reference import Ints
+from crowdwise.kernels.threads import even_cuts, in_threads, threads_for
+
+CACHED_BITS = 15
+"""Tables of so many bits' entries stay in a core's cache: work on large data is dealt out in runs of that size."""
+
+
+def arrange(item: Ints, annotator: Ints, n_items: int) -> tuple[Ints | None, Ints, Ints, int, int]:
+    """Votes sorted by item, then annotator, then as they came.
+
+    Returns their order (``None``: they are in order already), the item boundaries, the annotators in that
+    order, and how many votes repeat the (item, annotator) before them, with the position of the first.
+
+    Votes are first dealt to runs of items small enough that sorting one stays in the cache.
+    """
+    indptr = np.zeros(n_items + 1, dtype=np.int64)
+    if _in_order(item, annotator, indptr):
+        return None, indptr, annotator.copy(), *_repeats(indptr, annotator)
+    S = len(item)
+    P = ((n_items - 1) >> CACHED_BITS) + 1
+    start = _run_sizes(item, CACHED_BITS, P)
+    items, packed = np.empty(S, dtype=np.int32), np.empty(S, dtype=np.int64)
+    _deal_votes(item, annotator, CACHED_BITS, start[:-1].copy(), items, packed)
+    order, who = np.empty(S, dtype=np.int32 if S < 2**31 else np.int64), np.empty(S, dtype=np.int32)
+    T = min(P, threads_for(S, 0))
+    cuts = even_cuts(P, T)
+    in_threads(lambda t: _sort_runs(cuts[t], cuts[t + 1], CACHED_BITS, start, items, packed, indptr, order, who), T)
+    return order, indptr, who, *_repeats(indptr, who)
+
+
+def mark(values: Ints, low: int, seen: npt.NDArray[np.bool_]) -> None:
+    """``seen[values - low] = True``, without making ``values - low``."""
+    _mark(values, low, seen)
+
+
+def take(values: npt.NDArray[Any], order: Ints) -> npt.NDArray[Any]:
+    """``values[order]``, threaded."""
+    out = np.empty(len(order), dtype=values.dtype)
+    T = threads_for(len(order), 0)
+    cuts = even_cuts(len(order), T)
+    in_threads(lambda t: _take(cuts[t], cuts[t + 1], values, order, out), T)
+    return out
+
+
+def code(hashes: list[npt.NDArray[Any]]) -> tuple[Ints, Ints]:
+    """Codes in order of first appearance, and the row where each appears, from two independent hashes of each value.
+
+    The hashes are 64 and 32 bits wide; the list is emptied, so that their memory can be reused on the way. Few
+    distinct values go through one small table. Otherwise rows are dealt to partitions by the top bits of
+    their hash, so that the table of each stays in the cache.
+    """
+    first, second = hashes
+    hashes.clear()
+    S = len(first)
+    codes = np.empty(S, dtype=np.int32)
+    rows = np.empty(1 << CACHED_BITS - 2, dtype=np.int64)
+    few = _code_few(first, second, codes, rows)
+    if few >= 0:
+        return codes, rows[:few].copy()
+    bits = max(1, int(S).bit_length() - 2 - CACHED_BITS)
+    start = _partition_sizes(first, bits)
+    P = len(start) - 1
+    row, h, g = np.empty(S, dtype=np.int32), np.empty(S, dtype=np.uint64), np.empty(S, dtype=np.uint32)
+    _deal_hashes(first, second, bits, start[:-1].copy(), row, h, g)
+    del first, second
+    local, seen = np.empty(S, dtype=np.int32), np.empty(S, dtype=np.int32)
+    used = np.empty(P, dtype=np.int64)
+    T = min(P, threads_for(S, 0))
+    cuts = even_cuts(P, T)
+    in_threads(lambda t: _code_partitions(cuts[t], cuts[t + 1], start, row, h, g, local, seen, used), T)
+    first_rows = _number_by_appearance(start, seen, used, np.zeros(S, dtype=np.int32))
+    in_threads(lambda t: _write_codes(cuts[t], cuts[t + 1], start, row, local, seen, codes), T)
+    return codes, first_rows
+
+
+@njit(nogil=True, cache=True)
+def _in_order(item: Any, annotator: Any, start: Any) -> Any:
+    """Whether votes are in order; if so, ``start`` receives the item boundaries."""
+    for s in range(1, len(item)):
+        if item[s] < item[s - 1] or (item[s] == item[s - 1] and annotator[s] < annotator[s - 1]):
+            return False
+    for s in range(len(item)):
+        start[item[s] + 1] += 1
+    for n in range(len(start) - 1):
+        start[n + 1] += start[n]
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _repeats(start: Any, annotator: Any) -> Any:
+    count, where = 0, -1
+    for n in range(len(start) - 1):
+        for s in range(start[n] + 1, start[n + 1]):
+            if annotator[s] == annotator[s - 1]:
+                if count == 0:
+                    where = s
+                count += 1
+    return count, where
+
+
+@njit(nogil=True, cache=True)
+def _run_sizes(item: Any, shift: int, P: int) -> Any:
+    """Where each run of ``2^shift`` items begins among the votes."""
+    start = np.zeros(P + 1, dtype=np.int64)
+    for s in range(len(item)):
+        start[(item[s] >> shift) + 1] += 1
+    for p in range(P):
+        start[p + 1] += start[p]
+    return start
+
+
+@njit(nogil=True, cache=True)
+def _deal_votes(item: Any, annotator: Any, shift: int, fill: Any, items: Any, packed: Any) -> None:
+    for s in range(len(item)):
+        p = item[s] >> shift
+        at = fill[p]
+        items[at], packed[at] = item[s], (np.int64(annotator[s]) << 32) | s
+        fill[p] = at + 1
+
+
+@njit(nogil=True, cache=True)
+def _sort_runs(
+    lo: int, hi: int, shift: int, start: Any, items: Any, packed: Any, indptr: Any, order: Any, who: Any
+) -> None:
+    """A counting sort by item within each run, then a short sort by annotator (and row) within each item."""
+    size = 1 << shift
+    fill = np.empty(size, dtype=np.int64)
+    for p in range(lo, hi):
+        a, b, base = start[p], start[p + 1], p << shift
+        last = min(base + size, len(indptr) - 1)
+        fill[:] = 0
+        for i in range(a, b):
+            fill[items[i] - base] += 1
+        at = a
+        for n in range(base, last):
+            count = fill[n - base]
+            fill[n - base] = at
+            at += count
+            indptr[n + 1] = at
+        run = np.empty(b - a, dtype=np.int64)
+        for i in range(a, b):
+            n = items[i] - base
+            run[fill[n] - a] = packed[i]
+            fill[n] += 1
+        left = 0
+        for n in range(base, last):
+            right = indptr[n + 1] - a
+            if right - left > 32:
+                run[left:right] = np.sort(run[left:right])
+            else:
+                for i in range(left + 1, right):
+                    value, j = run[i], i - 1
+                    while j >= left and run[j] > value:
+                        run[j + 1] = run[j]
+                        j -= 1
+                    run[j + 1] = value
+            left = right
+        for i in range(a, b):
+            order[i] = run[i - a] & 0xFFFFFFFF
+            who[i] = run[i - a] >> 32
+
+
+@njit(nogil=True, cache=True)
+def _mark(values: Any, low: int, seen: Any) -> None:
+    for s in range(len(values)):
+        seen[values[s] - low] = True
+
+
+@njit(nogil=True, cache=True)
+def _take(lo: int, hi: int, values: Any, order: Any, out: Any) -> None:
+    for i in range(lo, hi):
+        out[i] = values[order[i]]
+
+
+@njit(nogil=True, cache=True)
+def _code_few(first: Any, second: Any, codes: Any, rows: Any) -> Any:
+    """Codes by open addressing in one small table; -1 as soon as there are more distinct values than ``rows`` holds."""
+    size = 4 * len(rows)
+    key, check = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.uint32)
+    value = np.full(size, -1, dtype=np.int32)
+    used = 0
+    for s in range(len(first)):
+        h, g = first[s], second[s]
+        at = np.int64(h & np.uint64(size - 1))
+        while value[at] >= 0 and (key[at] != h or check[at] != g):
+            at = (at + 1) & (size - 1)
+        if value[at] < 0:
+            if used == len(rows):
+                return -1
+            key[at], check[at], value[at] = h, g, used
+            rows[used] = s
+            used += 1
+        codes[s] = value[at]
+    return used
+
+
+@njit(nogil=True, cache=True)
+def _partition_sizes(first: Any, bits: int) -> Any:
+    """Where each partition begins: rows counted by the top ``bits`` bits of their hash."""
+    start = np.zeros((1 << bits) + 1, dtype=np.int64)
+    shift = np.uint64(64 - bits)
+    for s in range(len(first)):
+        start[np.int64(first[s] >> shift) + 1] += 1
+    for p in range(1 << bits):
+        start[p + 1] += start[p]
+    return start
+
+
+@njit(nogil=True, cache=True)
+def _deal_hashes(first: Any, second: Any, bits: int, fill: Any, row: Any, h: Any, g: Any) -> None:
+    shift = np.uint64(64 - bits)
+    for s in range(len(first)):
+        p = np.int64(first[s] >> shift)
+        at = fill[p]
+        row[at], h[at], g[at] = s, first[s], second[s]
+        fill[p] = at + 1
+
+
+@njit(nogil=True, cache=True)
+def _code_partitions(lo: int, hi: int, start: Any, row: Any, h: Any, g: Any, local: Any, seen: Any, used: Any) -> None:
+    """Codes within each partition, and the rows where they first appear, by open addressing with linear probing."""
+    for p in range(lo, hi):
+        a, b = start[p], start[p + 1]
+        size = 4
+        while size < 2 * (b - a):
+            size *= 2
+        key, check = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.uint32)
+        value = np.full(size, -1, dtype=np.int32)
+        distinct = 0
+        for i in range(a, b):
+            at = np.int64(h[i] & np.uint64(size - 1))
+            while value[at] >= 0 and (key[at] != h[i] or check[at] != g[i]):
+                at = (at + 1) & (size - 1)
+            if value[at] < 0:
+                key[at], check[at], value[at] = h[i], g[i], distinct
+                seen[a + distinct] = row[i]
+                distinct += 1
+            local[i] = value[at]
+        used[p] = distinct
+
+
+@njit(nogil=True, cache=True)
+def _number_by_appearance(start: Any, seen: Any, used: Any, rank: Any) -> Any:
+    """Put in ``seen`` the number of each distinct value by first appearance; returns the rows where they appear."""
+    for p in range(len(used)):
+        for i in range(start[p], start[p] + used[p]):
+            rank[seen[i]] = 1
+    total = 0
+    for s in range(len(rank)):
+        if rank[s]:
+            rank[s] = total
+            total += 1
+    rows = np.empty(total, dtype=np.int64)
+    for p in range(len(used)):
+        for i in range(start[p], start[p] + used[p]):
+            s = seen[i]
+            seen[i] = rank[s]
+            rows[rank[s]] = s
+    return rows
+
+
+@njit(nogil=True, cache=True)
+def _write_codes(lo: int, hi: int, start: Any, row: Any, local: Any, seen: Any, codes: Any) -> None:
+    for p in range(lo, hi):
+        for i in range(start[p], start[p + 1]):
+            codes[row[i]] = seen[start[p] + local[i]]
