@@ -45,9 +45,7 @@ class Entry:
 DS = "Dawid-Skene"
 
 _ENTRIES = (
-    Entry(
-        "anchored", DS, "anchored:Anchored", "Confusion matrices held to what the labels mean (default)", "crowdwise"
-    ),
+    Entry("anchored", DS, "anchored:Anchored", "Confusion matrices held to what labels mean (default)", "crowdwise"),
     Entry("majority", "votes", "votes:MajorityVote", "The share of votes, weighted where votes have weights", ""),
     Entry("gold-weighted", "votes", "votes:GoldWeighted", "Votes weighted by accuracy on items with known truth", ""),
     Entry("dawid-skene", DS, "dawid_skene:DawidSkene", "A full confusion matrix per annotator", "Dawid and Skene 1979"),

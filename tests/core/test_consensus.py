@@ -183,3 +183,42 @@ def test_unreadable_folders_are_explained(found, tmp_path, damage):
 
 def test_repr_says_what_it_is(found):
     assert repr(found).startswith("Consensus(dawid-skene: 300 items, 12 annotators, 3 classes; mean probability 0.")
+
+
+# -------------------------------------------------------------------- many classes
+
+
+def test_with_too_many_classes_counts_are_left_out_and_the_rest_still_works(monkeypatch, tmp_path):
+    from crowdwise.core import consensus as module
+
+    votes = crowd().votes
+    full = cw.aggregate(votes, "majority")
+    monkeypatch.setattr(module, "MOST_CELLS", 10)
+    bare = cw.aggregate(votes, "majority")
+    assert bare.counts is None
+    for a, b in zip(full.accuracy(), bare.accuracy(), strict=True):
+        assert np.allclose(a, b)
+    assert cw.Consensus.load(bare.save(tmp_path / "kept")).annotators.equals(bare.annotators)
+    with pytest.raises(InputError, match="No counts were kept: 12 annotators"):
+        bare.crowd_confusion()
+    with pytest.raises(ParameterError, match="kept no counts"):
+        cw.aggregate(votes, "dawid-skene", history=bare)
+
+
+def test_a_thousand_classes_and_annotators_are_no_trouble_for_the_majority():
+    rng = np.random.default_rng(0)
+    item = np.repeat(np.arange(2000), 3)
+    names = {"items": range(2000), "annotators": range(1500), "classes": range(1000)}
+    votes = cw.Votes.from_codes(
+        item, rng.integers(0, 1500, 6000), rng.integers(0, 1000, 6000), on_duplicate="all", **names
+    )
+    found = cw.aggregate(votes, "majority")
+    assert found.counts is None
+    assert found.annotators.height == 1500
+
+
+def test_matrices_that_cannot_fit_are_refused_with_advice():
+    names = {"items": ["x"], "annotators": range(100_000), "classes": range(10_000)}
+    votes = cw.Votes.from_codes([0, 0], [0, 1], [0, 1], **names)
+    with pytest.raises(InputError, match=r"over 10,000 classes need .* GB.*Use majority"):
+        cw.aggregate(votes, "dawid-skene")

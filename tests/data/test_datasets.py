@@ -163,3 +163,17 @@ def test_real_duplicates_are_found(categorical: list[tuple[Path, dict[str, Any]]
             assert everything.n_votes - first.n_votes == twice, folder.name
         else:
             assert read_dataset(folder).votes.n_votes == stats["n_labels"], folder.name
+
+
+def test_classes_listed_in_meta_are_declared_where_they_are_the_labels_own(tmp_path: Path):
+    (tmp_path / "labels.csv").write_text("task,worker,label\n1,a,x\n1,b,y\n")
+    (tmp_path / "truth.csv").write_text("task,label\n1,z\n")
+    (tmp_path / "meta.json").write_text('{"classes": ["z", "y", "x"]}')
+    votes = read_dataset(tmp_path).votes
+    assert votes.classes.tolist() == ["z", "y", "x"]
+    assert votes.truth is not None and votes.truth.tolist() == [0]
+    assert votes.to_frame("dict")["label"].tolist() == ["x", "y"]
+    (tmp_path / "labels.csv").write_text("task,worker,label\n1,a,0\n1,b,1\n")
+    (tmp_path / "truth.csv").unlink()
+    assert read_dataset(tmp_path).votes.classes.tolist() == [0, 1]  # a legend to the codes, not their names
+    assert read_dataset(tmp_path, classes=["1", "0", "2"]).votes.classes.tolist() == [1, 0, 2]

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from crowdwise.core.model import Outcome
 
 FORMAT = 1
+MOST_CELLS = 2**27
+"""The most cells (annotators x classes x classes) whose counts a consensus keeps: a gigabyte a table."""
+
 __all__ = ["Consensus"]
 
 
@@ -48,7 +51,7 @@ class Consensus:
     confusion
         M x K x K: P(annotator m says l, given truth k), axis 1 the truth; ``None`` where the method has none.
     counts
-        M x K x K expected counts behind it (annotator, truth, label): the evidence.
+        M x K x K expected counts (annotator, truth, label): the evidence; ``None`` where there are too many to keep.
     objective, trace, log_likelihood, iterations, converged, seconds
         How the fit went. ``trace`` is the objective after every accepted pass.
     """
@@ -61,13 +64,19 @@ class Consensus:
     posterior: Floats
     label_codes: npt.NDArray[np.int32]
     prior: Floats
-    counts: Floats
-    spread: Floats
-    """Posterior variance of the counts."""
+    right: Floats
+    """The expected number (weight) of each annotator's right votes."""
+    total: Floats
+    """The number (weight) of each annotator's votes."""
+    unsure: Floats
+    """The posterior variance of ``right``."""
     votes_per_item: Ints
     votes_per_annotator: Ints
     agreement: Floats
     """The share of each annotator's votes that say what the consensus says."""
+    counts: Floats | None = None
+    spread: Floats | None = None
+    """The posterior variance of the counts."""
     confusion: Floats | None = None
     log_likelihood: float | None = None
     trace: Floats = field(default_factory=lambda: np.empty(0))
@@ -148,23 +157,32 @@ class Consensus:
 
     def accuracy(self, level: float = 0.95) -> tuple[Floats, Floats, Floats]:
         """Each annotator's accuracy (the expected share of right votes) and the two ends of its interval."""
-        right, unsure = np.einsum("mkk->m", self.counts), np.einsum("mkk->m", self.spread)
-        total = self.counts.sum(axis=(1, 2))
-        low, high = share_interval(right, total, unsure, level)
-        return np.divide(right, total, out=np.full_like(total, np.nan), where=total > 0), low, high
+        low, high = share_interval(self.right, self.total, self.unsure, level)
+        share = np.divide(self.right, self.total, out=np.full_like(self.total, np.nan), where=self.total > 0)
+        return share, low, high
 
     def confusion_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """The two ends of an interval for every entry of every annotator's confusion matrix (M x K x K each)."""
-        total = np.broadcast_to(self.counts.sum(axis=2, keepdims=True), self.counts.shape)
-        p = (self.counts + 0.5) / (total + 1.0)
+        counts, spread = self._evidence()
+        total = np.broadcast_to(counts.sum(axis=2, keepdims=True), counts.shape)
+        p = (counts + 0.5) / (total + 1.0)
         # Var of sum over votes of 1[truth = k] (1[label = l] - p): (1-p)^2 from votes for l, p^2 from the others.
-        rest = self.spread.sum(axis=2, keepdims=True) - self.spread
-        return share_interval(self.counts, total, (1.0 - p) ** 2 * self.spread + p**2 * rest, level)
+        rest = spread.sum(axis=2, keepdims=True) - spread
+        return share_interval(counts, total, (1.0 - p) ** 2 * spread + p**2 * rest, level)
 
     def crowd_confusion(self) -> Floats:
         """K x K: how the crowd as a whole answers, given the truth."""
         K = len(self.classes)
-        return normalise(self.counts.sum(axis=0) + 1.0 / K, axis=1)
+        return normalise(self._evidence()[0].sum(axis=0) + 1.0 / K, axis=1)
+
+    def _evidence(self) -> tuple[Floats, Floats]:
+        if self.counts is None or self.spread is None:
+            M, K = len(self.annotator_names), len(self.classes)
+            raise InputError(
+                f"No counts were kept: {M:,} annotators x {K:,} x {K:,} classes are too many. "
+                "Merge rare classes, or look at fewer annotators: votes.only([...])."
+            )
+        return self.counts, self.spread
 
     def score(self, truth: Any) -> float:
         """Accuracy on items with known truth, ties split.
@@ -233,7 +251,7 @@ class Consensus:
             "probability": self.confusion.ravel(),
             "low": np.minimum(low, self.confusion).ravel(),
             "high": np.maximum(high, self.confusion).ravel(),
-            "count": self.counts.ravel(),
+            "count": self._evidence()[0].ravel(),
         }
 
     # ---------------------------------------------------------------- keeping it
@@ -325,11 +343,20 @@ def build_consensus(
         found = kernels.scatter(votes.indptr, cell, weight, q, M * K, spread)
         return found.reshape(M, K, K).transpose(0, 2, 1).copy()
 
+    counts = spread = None
+    if M * K * K <= MOST_CELLS:
+        counts, spread = table(False), table(True)
+        right, unsure = np.einsum("mkk->m", counts), np.einsum("mkk->m", spread)
+    else:
+        p, w = q[votes.item, votes.label], votes.weights
+        right, unsure = (np.bincount(votes.annotator, weights=w * x, minlength=M) for x in (p, p * (1.0 - p)))
+    total = np.bincount(votes.annotator, weights=votes.weight, minlength=M).astype(np.float64)
     per_item, per_annotator = np.diff(votes.indptr), np.bincount(votes.annotator, minlength=M)
     agrees = np.bincount(votes.annotator[votes.label == np.repeat(labels, per_item)], minlength=M)
     return Consensus(
         method=method, params=params, item_names=votes.items, annotator_names=votes.annotators, classes=votes.classes,
-        posterior=q, label_codes=labels, prior=outcome.prior, counts=table(False), spread=table(True),
+        posterior=q, label_codes=labels, prior=outcome.prior,
+        right=right, total=total, unsure=unsure, counts=counts, spread=spread,
         votes_per_item=per_item, votes_per_annotator=per_annotator,
         agreement=np.divide(agrees, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
         confusion=outcome.confusion, log_likelihood=outcome.log_likelihood, trace=outcome.trace,

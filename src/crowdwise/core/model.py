@@ -7,6 +7,7 @@ Models speak scikit-learn's estimator protocol without importing it: keyword-onl
 from __future__ import annotations
 
 import inspect
+import os
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -25,6 +26,9 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, ParameterError, suggestion
 
 __all__ = ["EMModel", "Model", "Outcome"]
+
+TABLES = 6
+"""How many M x K x K tables a fit holds at once, with acceleration."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,11 @@ class Model(ABC):
         """
         began = time.perf_counter()
         self._check_parameters()
+        if not isinstance(votes, Votes):
+            raise InputError(
+                f"Expected Votes and found {type(votes).__name__}. "
+                "Make them with Votes.from_frame, Votes.from_dense or read_votes."
+            )
         gold = None if truth is None else votes.encode_truth(truth)
         self._check_votes(votes, gold)
         outcome = self._fit(votes, gold, self._log_item_prior(votes, item_prior), callback)
@@ -166,11 +175,6 @@ class Model(ABC):
             raise ParameterError(f"random_state={self.random_state!r}: expected a non-negative integer or None.")
 
     def _check_votes(self, votes: Votes, gold: Ints | None) -> None:
-        if not isinstance(votes, Votes):
-            raise InputError(
-                f"Expected Votes and found {type(votes).__name__}. "
-                "Make them with Votes.from_frame, Votes.from_dense or read_votes."
-            )
         if votes.n_classes < 2:
             raise LabelError(
                 f"All votes say {votes.classes[0]!r}: with a single class there is nothing to decide. "
@@ -263,6 +267,7 @@ class EMModel(Model, ABC):
         return np.asarray(theta / theta.sum(axis=2, keepdims=True))
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        check_memory(votes)
         part = Part.of(votes, gold, item_prior)
         first = self._start(part, votes, gold)
         family = self._family(part, first, votes, gold)
@@ -334,6 +339,22 @@ class EMModel(Model, ABC):
             score = np.concatenate([score, np.tile(np.log(pooled / pooled.sum(axis=0)), (strangers, 1))])
         _, q = em.expect(part, Params(score, self.params_.log_prior), posterior=True)
         return q
+
+
+def check_memory(votes: Votes) -> None:
+    """Refuse confusion matrices that cannot fit, before the machine starts to swap."""
+    M, K = votes.n_annotators, votes.n_classes
+    need = TABLES * 8 * M * K * K
+    try:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # a system that does not tell
+        return
+    if need > there:
+        raise InputError(
+            f"The confusion matrices of {M:,} annotators over {K:,} classes need {need / 2**30:,.0f} GB, "
+            f"and the machine has {there / 2**30:,.0f}. "
+            "Use majority, merge rare classes, or leave out annotators with few votes."
+        )
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -107,6 +107,8 @@ def _from_history(history: Any, votes: Votes) -> Floats:
             coding.locate(votes.classes, history.classes),
         )
         known, shared = np.flatnonzero(place >= 0), np.flatnonzero(classes >= 0)
+        if history.counts is None:
+            raise ParameterError("The consensus given as history kept no counts: there were too many classes.")
         counts = history.counts[place[known]][:, classes[shared]][:, :, classes[shared]]
         out[np.ix_(known, shared, shared)] = counts
         return out.transpose(0, 2, 1)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.data import coding
 from crowdwise.data.readers import FORMATS, PathLike, read_table, read_truth, read_votes
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ReadError
@@ -75,6 +76,8 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
         )
     meta = _read_meta(folder)
     votes = read_votes(labels, **options)
+    if options.get("classes") is None:
+        votes = _declare(votes, meta.get("classes"))
     truth = find_table(folder, "truth")
     if truth is not None and votes.truth is None:
         votes = votes.with_truth(read_truth(truth))
@@ -86,6 +89,17 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
         annotators=_read_optional(folder, "annotators"),
         meta=meta,
     )
+
+
+def _declare(votes: Votes, listed: Any) -> Votes:
+    """The classes ``meta.json`` lists, in its order, where they are the labels' own names (not a legend to codes)."""
+    if not isinstance(listed, list):
+        return votes
+    classes = coding.to_vocabulary(listed)
+    place = coding.locate(votes.classes, classes)
+    if len(set(listed)) < len(listed) or classes.dtype != votes.classes.dtype or (place < 0).any():
+        return votes
+    return replace(votes, label=coding.recode(votes.label, place), classes=classes)
 
 
 def find_table(folder: Path, part: str) -> Path | None:
