@@ -58,8 +58,8 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
     """A dataset folder: a table of votes and, where there are any, of truth, items and annotators.
 
     It holds the tables ``labels`` (needed), ``truth``, ``items``/``texts`` and ``annotators``/``workers``, further
-    ``features.npz`` and ``meta.json``. Tables may be CSV, JSON lines, Parquet or Arrow. The options are those
-    of :func:`read_votes`.
+    ``features.npz`` and ``meta.json``, whose ``classes`` declare the classes where they are the labels' own names.
+    Tables may be CSV, JSON lines, Parquet or Arrow. The options are those of :func:`read_votes`.
     """
     folder = Path(path)
     if not folder.is_dir():
