@@ -10,7 +10,7 @@ hand.
 block               where                                   from
 ==================  ======================================  ====================================
 ``methods``         README.md, docs/methods.md              the registry
-``parameters KEY``  docs/methods.md, one for each method    the docstring and signature of its class
+``parameters KEY``  docs/methods*.md, one for each method   the docstring and signature of its class
 ``aliases``         docs/votes.md                           ``crowdwise.data.columns.ALIASES``
 ``help``            docs/cli.md                             ``--help`` of every command
 ``scenarios``       docs/cli.md                             ``crowdwise.simulate.SCENARIOS``
@@ -27,7 +27,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,13 @@ from crowdwise import registry  # noqa: E402
 
 def blocks() -> dict[str, dict[str, Callable[[], str]]]:
     """File -> block -> the function that makes its text."""
-    parameters = {f"parameters {key}": lambda key=key: parameter_list(key) for key in registry.METHODS}
+    pages: dict[str, dict[str, Callable[[], str]]] = {"docs/methods.md": {"methods": lambda: method_table("")}}
+    for key in registry.METHODS:
+        page = pages.setdefault(f"docs/{home(key)}", {})
+        page[f"parameters {key}"] = lambda key=key: parameter_list(key)
     return {
-        "README.md": {"methods": lambda: method_table("docs/methods.md")},
-        "docs/methods.md": {"methods": lambda: method_table(""), **parameters},
+        "README.md": {"methods": lambda: method_table("docs/")},
+        **pages,
         "docs/votes.md": {"aliases": alias_table},
         "docs/cli.md": {"help": help_texts, "scenarios": scenario_table},
     }
@@ -64,10 +67,23 @@ def blocks() -> dict[str, dict[str, Callable[[], str]]]:
 # -------------------------------------------------------------------- the blocks
 
 
-def method_table(page: str) -> str:
+def home(key: str) -> str:
+    """The page with a method's section (docs/methods.md, or docs/methods-FAMILY.md)."""
+    for page in sorted((ROOT / "docs").glob("methods*.md")):
+        if re.search(rf"^## {re.escape(key)}$", page.read_text(encoding="utf-8"), flags=re.M):
+            return page.name
+    raise SystemExit(f"No page docs/methods*.md has a section '## {key}': write one.")
+
+
+def method_table(folder: str) -> str:
     """The registry as a table, with links to each method's section."""
     rows = [
-        (f"[`{entry.key}`]({page}#{entry.key})", f"`{entry.class_name}`", entry.summary, entry.reference)
+        (
+            f"[`{entry.key}`]({folder}{home(entry.key)}#{entry.key})",
+            f"`{entry.class_name}`",
+            entry.summary,
+            entry.reference,
+        )
         for entry in registry.METHODS.values()
     ]
     return table(("method", "class", "what it does", "reference"), rows)
@@ -86,11 +102,11 @@ def parameter_list(key: str) -> str:
         if shared and all(known[n] == inherited[n] for n in mine):
             same += mine
         elif mine:
-            text = f"As in [`{base.key}`](#{base.key}), with another default." if shared else text
+            text = f"As in [`{base.key}`]({home(base.key)}#{base.key}), with another default." if shared else text
             rows.append((", ".join(f"`{n}`" for n in mine), ", ".join(f"`{known[n]!r}`" for n in mine), text))
     out = [table(("parameter", "default", "meaning"), rows)] if rows else []
     if same:
-        out.append(f"As in [`{base.key}`](#{base.key}): {', '.join(f'`{n}`' for n in same)}.")
+        out.append(f"As in [`{base.key}`]({home(base.key)}#{base.key}): {', '.join(f'`{n}`' for n in same)}.")
     left_out = [n for n in inherited if n not in known]
     if left_out:
         out.append(f"Not offered: {', '.join(f'`{n}`' for n in left_out)}.")
@@ -145,8 +161,13 @@ def help_texts() -> str:
         lines = [line.rstrip() for line in text.strip("\n").splitlines()]
         return f"### {title}\n\n```text\n" + "\n".join(lines).strip("\n") + "\n```"
 
-    commands = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    return "\n\n".join([show("crowdwise", []), *(show(name, [name]) for name in commands)])
+    def walk(command: Any, words: list[str]) -> Iterator[list[str]]:
+        for name, inner in getattr(command, "commands", {}).items():
+            yield [*words, name]
+            yield from walk(inner, [*words, name])
+
+    commands = walk(typer.main.get_command(app), [])
+    return "\n\n".join([show("crowdwise", []), *(show(" ".join(words), words) for words in commands)])
 
 
 def scenario_table() -> str:

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 import crowdwise as cw
+from crowdwise import demo
 from crowdwise.cli import app, assignments
 
 CSV = "task,worker,label\n" + "".join(
@@ -404,10 +405,10 @@ def test_scenarios_are_listed():
 
 
 @pytest.mark.slow
-def test_demo_shows_every_method_and_keeps_what_it_made(tmp_path):
+def test_demo_compares_methods_and_keeps_what_it_made(tmp_path):
     done = run("demo", "--out", tmp_path / "kept")
     assert done.returncode == 0, done.stderr
-    for key in cw.METHODS:
+    for key in demo.SHOWN:
         assert key in done.stdout
     assert "intervals hold the annotator's real accuracy" in done.stdout
     kept = cw.Consensus.load(tmp_path / "kept" / "consensus")
@@ -458,3 +459,41 @@ def test_progress_appears_on_a_terminal_and_only_there():
         terminal.console, terminal.PATIENCE = original, 0.7
     assert "pass 3 of at most 500" in screen.getvalue()
     assert np.char.count(screen.getvalue(), "dawid-skene") >= 1
+
+
+# -------------------------------------------------------------------- bench
+
+
+@pytest.fixture
+def sets(tmp_path):
+    for seed, name in enumerate(("first", "second")):
+        cw.simulate.dirichlet(60, n_annotators=8, n_classes=3, votes_per_item=4, random_state=seed).save(
+            tmp_path / name
+        )
+    (tmp_path / "numbers").mkdir()
+    (tmp_path / "numbers" / "labels.csv").write_text("task,worker,label\n1,a,3\n1,b,4\n")
+    (tmp_path / "numbers" / "truth.csv").write_text("task,label\n1,3.5\n")
+    return tmp_path
+
+
+def test_bench_measures_every_method_on_every_set_with_classes(sets):
+    out = sets / "table.csv"
+    done = run(
+        "bench", "labels", "--data", sets, "--methods", "majority,dawid-skene,gold-weighted", "--json", "--out", out
+    )
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["data"] == ["first", "second"]
+    cells = {(c["data"], c["method"]): c for c in facts["cells"]}
+    votes = cw.read_dataset(sets / "first").votes
+    assert cells["first", "majority"]["accuracy"] == cw.aggregate(votes, "majority").score(votes.truth)
+    assert cells["first", "gold-weighted"]["problem"] == "needs known truth"
+    assert pl.read_csv(out).height == 6
+
+
+def test_bench_shows_a_table_and_names_what_is_missing(sets):
+    done = run("bench", "labels", "--data", sets, "--sets", "second", "--methods", "majority", "--seeds", 2)
+    assert "majority" in done.stdout and "second" in done.stdout
+    assert run("bench", "labels", "--data", sets, "--sets", "third").returncode == 1
+    assert run("bench", "labels", "--data", sets, "--methods", "majorty").returncode == 2
+    assert "set CROWDWISE_DATA" in run("bench", "labels", "--data", sets / "none").stderr

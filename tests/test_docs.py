@@ -35,6 +35,7 @@ from typer.testing import CliRunner
 import crowdwise
 from crowdwise import registry, terminal
 from crowdwise.cli import app
+from crowdwise.demo import SHOWN
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -134,7 +135,7 @@ def test_generated_parts_are_up_to_date() -> None:
 def test_the_picture_shows_every_method_and_fetches_nothing() -> None:
     picture = (DOCS / "assets" / "demo.svg").read_text(encoding="utf-8")
     words = re.sub(r"<[^>]+>", " ", picture).replace("&#160;", " ")
-    assert [key for key in registry.METHODS if key not in words] == []
+    assert [key for key in SHOWN if key not in words] == []
     assert set(re.findall(r"https?://[^\"' )]+", picture)) <= {"http://www.w3.org/2000/svg"}
 
 
@@ -145,13 +146,17 @@ def text_of_docs() -> str:
     return "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
 
+def text_of_methods() -> str:
+    return "\n".join(page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("methods*.md")))
+
+
 def test_every_method_has_a_section() -> None:
-    sections = re.findall(r"^#+ ([\w-]+)$", (DOCS / "methods.md").read_text(encoding="utf-8"), flags=re.M)
-    assert [key for key in registry.METHODS if key not in sections] == []
+    sections = re.findall(r"^## ([\w-]+)$", text_of_methods(), flags=re.M)
+    assert [key for key in registry.METHODS if sections.count(key) != 1] == []
 
 
 def test_every_parameter_is_described() -> None:
-    page = (DOCS / "methods.md").read_text(encoding="utf-8")
+    page = text_of_methods()
     for key, entry in registry.METHODS.items():
         described = page.partition(f"<!-- parameters {key}:begin -->")[2].partition(f"<!-- parameters {key}:end -->")[0]
         assert [name for name in entry.load().parameters() if f"`{name}`" not in described] == [], key
@@ -159,9 +164,13 @@ def test_every_parameter_is_described() -> None:
 
 def commands() -> Iterator[tuple[str, list[str]]]:
     """Every command with its options."""
-    group: Any = typer.main.get_command(app)
-    for name, command in [("crowdwise", group), *group.commands.items()]:
+
+    def walk(name: str, command: Any) -> Iterator[tuple[str, list[str]]]:
         yield name, [option for p in command.params if p.param_type_name == "option" for option in p.opts]
+        for inner, found in getattr(command, "commands", {}).items():
+            yield from walk(f"{name} {inner}".removeprefix("crowdwise "), found)
+
+    yield from walk("crowdwise", typer.main.get_command(app))
 
 
 def test_every_command_and_option_is_in_the_command_line_page() -> None:
@@ -202,7 +211,13 @@ def test_every_public_member_is_mentioned() -> None:
 
 def test_every_page_is_in_the_menu() -> None:
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-    listed = [next(iter(entry.values())) for entry in site["nav"]]
+
+    def pages(menu: list[Any]) -> Iterator[str]:
+        for entry in menu:
+            target = next(iter(entry.values())) if isinstance(entry, dict) else entry
+            yield from pages(target) if isinstance(target, list) else [target]
+
+    listed = list(pages(site["nav"]))
     assert sorted(listed) == sorted(page.name for page in DOCS.glob("*.md"))
 
 

@@ -321,6 +321,52 @@ def demo(
     run(seed=seed, out=out)
 
 
+bench = typer.Typer(help="Measure methods on data sets whose truth is known.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+@bench.command("labels")
+def bench_labels(
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="A folder of dataset folders. [default: CROWDWISE_DATA]", show_default=False),
+    ] = None,
+    sets: Annotated[
+        str | None, typer.Option("--sets", help="Which of them, comma-separated; else all.", show_default=False)
+    ] = None,
+    methods_: Annotated[
+        str | None, typer.Option("--methods", help="Which methods, comma-separated; else all.", show_default=False)
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds to average over.")] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Write the table here: .csv, .jsonl or .parquet.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Every label-only method on every data set: accuracy (ties split), log loss, seconds.
+
+    Methods see the votes alone; the truth only measures. Nothing is tuned.
+    """
+    import polars as pl
+
+    from crowdwise import bench as runner
+    from crowdwise import terminal
+
+    check_outputs(out)
+    folder = data or runner.data_folder()
+    keys = [registry.find(key.strip()).key for key in methods_.split(",")] if methods_ else list(registry.METHODS)
+    names = runner.find_sets(folder, [name.strip() for name in sets.split(",")] if sets else None)
+    with terminal.steps(len(names) * len(keys)) as told:
+        cells = list(runner.run(folder, names, keys, seeds=seeds, told=told))
+    if out is not None:
+        write_table(pl.DataFrame([cell.as_dict() for cell in cells]), out)
+    if as_json:
+        emit(json.dumps({"data": names, "methods": keys, "seeds": seeds, "cells": [cell.as_dict() for cell in cells]}))
+    else:
+        terminal.show_bench(names, keys, cells)
+
+
 @app.callback(invoke_without_command=True)
 def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:

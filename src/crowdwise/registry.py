@@ -52,6 +52,17 @@ _ENTRIES = (
     Entry("one-coin", DS, "dawid_skene:OneCoin", "One accuracy per annotator", "Zhang et al. 2016"),
     Entry("confusion-vector", DS, "dawid_skene:ConfusionVector", "Accuracy per annotator and class", "Li and Yu 2014"),
     Entry("fast-dawid-skene", DS, "dawid_skene:FastDawidSkene", "Confusion matrices by hard EM", "Sinha et al. 2018"),
+    Entry("wawa", "weights", "weights:Wawa", "Votes weighted by agreement with the majority", "Crowd-Kit"),
+    Entry(
+        "zero-based-skill", "weights", "weights:ZeroBasedSkill", "Skills moved in steps towards agreement", "Crowd-Kit"
+    ),
+    Entry("iwmv", "weights", "weights:IWMV", "Votes weighted by K times accuracy minus 1, repeated", "Li and Yu 2014"),
+    Entry(
+        "zencrowd", "weights", "weights:ZenCrowd", "Reliable answers, or random ones, by EM", "Demartini et al. 2012"
+    ),
+    Entry("pm", "weights", "truth:PM", "Labels and weights with the least weighted loss", "Li et al. 2014"),
+    Entry("catd", "weights", "truth:CATD", "Weights from an upper bound of each one's error", "Li et al. 2014"),
+    Entry("bwa", "weights", "truth:BWA", "Each class a number, with noise per annotator", "Li et al. 2019"),
 )
 METHODS: dict[str, Entry] = {entry.key: entry for entry in _ENTRIES}
 

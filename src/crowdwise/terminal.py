@@ -76,6 +76,19 @@ def progress(title: str) -> Iterator[Callback]:
         bar.stop()
 
 
+@contextmanager
+def steps(total: int) -> Iterator[Callable[[str, str], None]]:
+    """A callback that says which of many things is being done, with a bar; nothing when piped."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    screen = console()
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Bar(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda data, method: bar.update(task, advance=1, description=f"{data}: {method}")
+
+
 def measure(consensus: Consensus, truth: Any, used: Any) -> Estimate | None:
     """Accuracy on the items whose truth is known and was not given to the method."""
     if truth is None:
@@ -238,6 +251,28 @@ def histogram(title: str, counts: Any) -> Table:
             f"{a:,}" if b - a == 1 else f"{a:,} to {b - 1:,}", f"{height:,}", bar(height / max(heights.max(), 1), 30)
         )
     return table
+
+
+def show_bench(sets: list[str], methods: list[str], cells: Iterable[Any]) -> None:
+    """Accuracy in percent, a row for each method and a column for each data set, the best of a column in bold."""
+    from rich.table import Table
+
+    found = {(cell.data, cell.method): cell.accuracy for cell in cells}
+    best = {s: max((found[s, m] for m in methods if found[s, m] is not None), default=None) for s in sets}
+    table = Table(box=None, pad_edge=False)
+    table.add_column("accuracy %")
+    for name in [*sets, "mean"]:
+        table.add_column(name, justify="right", no_wrap=True)
+    for method in methods:
+        row = [found[s, method] for s in sets]
+        there = [x for x in row if x is not None]
+        shown = ["" if x is None else f"{100 * x:.1f}" for x in row]
+        marks = [
+            f"[bold]{text}[/bold]" if x is not None and x == best[s] else text
+            for x, s, text in zip(row, sets, shown, strict=True)
+        ]
+        table.add_row(method, *marks, f"{100 * float(np.mean(there)):.1f}" if len(there) == len(sets) else "")
+    console(stderr=False).print(table)
 
 
 def show_methods(entries: Iterable[Entry]) -> None:

@@ -1,0 +1,476 @@
+"""One weight per annotator, earned by agreeing with the consensus: wawa, zero-based skill, IWMV, ZenCrowd.
+
+Three of them count weighted votes. Given the labels h, an annotator's right votes r[m] are those that agree with h;
+given the right votes, a rule makes weights v[m]; given the weights, the votes are counted again.
+
+====================  ================================================  ======================================
+method                weight v[m] of a vote                             rounds
+====================  ================================================  ======================================
+``wawa``              r[m] / n[m]                                       one, from the majority
+``zero-based-skill``  s[m], moved by a rate towards r[m] / n[m]         many, with a falling rate
+``iwmv``              K r[m] / n[m] - 1                                 until the labels stay
+====================  ================================================  ======================================
+
+=========  ===============  ======  ==========================================================================
+symbol     code             shape   equation
+=========  ===============  ======  ==========================================================================
+t[n, k]    ``tally``        N x K   sum over the votes for k on n of v[m]
+q[n, k]    ``shares_of``    N x K   t[n, k] / sum_k t[n, k]; of ``iwmv``: softmax_k( K / (K - 1) t[n, k] )
+h[n, k]    ``best``         N x K   1 where q[n, k] is the largest, tied classes evenly; the truth where known
+n[m]       ``total``        M       the votes of m
+r[m]       ``agreement``    M       sum over the votes of m of h[n, label]
+=========  ===============  ======  ==========================================================================
+
+Tied items count in part for each of the tied classes, so the order of classes does not matter. The weights of
+``iwmv`` are the log-odds log( w (K - 1) / (1 - w) ) to first order around chance, w = 1 / K, up to the factor
+K / (K - 1); its posterior uses just that.
+
+``zencrowd`` is a model with a likelihood. Each answer of annotator m comes, with probability w[m], from a reliable
+state that says the truth, else from an unreliable one that says any of the K labels alike:
+
+    theta[m, k, l] = w[m] 1[l = k] + (1 - w[m]) / K
+
+with a Beta prior on w[m] (a and b pseudo-answers of either state) and a uniform prior on the classes. EM maximises
+log-likelihood + sum_m ( a log w[m] + b log(1 - w[m]) ). With c = 1 / (K - 1), R right and W wrong expected votes, the
+maximisation step is the root in [0, 1] of a quadratic,
+
+    (R + W + a + b) w^2 - (R + a (1 - c) - (W + b) c) w - a c = 0.
+
+It is not ``one-coin``: there 1 - w is the probability of a *wrong* answer, which may exceed chance, and then votes
+count against what they say. Here an unreliable answer says nothing, so nobody is read backwards; the reliability has a
+prior that pulls those with few votes towards it; and the classes' prior is fixed.
+
+When they fail: agreement is with the crowd's own labels. Where most of the crowd shares a mistake, the mistaken earn
+the weight (``iwmv`` falls under the majority on bluebirds); an annotator who errs on one class alone looks mediocre;
+copies look competent.
+
+``wawa`` and ``zero-based-skill`` are those of the Crowd-Kit library. H. Li and B. Yu, Error rate bounds and iterative
+weighted majority voting for crowdsourcing (2014). G. Demartini, D. E. Difallah and P. Cudre-Mauroux, ZenCrowd:
+leveraging probabilistic reasoning and crowdsourcing techniques for large-scale entity linking, WWW (2012).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core import priors
+from crowdwise.core.em import Callback, Params, Part, Progress, Stats
+from crowdwise.core.model import EMModel, Model, Outcome
+from crowdwise.core.numerics import TIE, Floats, Ints, normalise, safe_log
+from crowdwise.core.starts import clamp
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ParameterError
+
+# -------------------------------------------------------------------- the maths
+
+
+def tally(votes: Votes, weight: Floats) -> Floats:
+    """t[n, k]: the summed weights of the annotators who said k of item n."""
+    N, K = len(votes), votes.n_classes
+    counted = np.bincount(
+        votes.item * K + votes.label, weights=weight[votes.annotator] * votes.weights, minlength=N * K
+    )
+    return np.asarray(counted.reshape(N, K))
+
+
+def shares_of(t: Floats) -> Floats:
+    """t divided by its row sums (weights are not negative); uniform where an item has no weight at all."""
+    return normalise(t, axis=1)
+
+
+def softmax(t: Floats) -> Floats:
+    """exp t, rows summing to one."""
+    q = np.exp(t - t.max(axis=1, keepdims=True))
+    return np.asarray(q / q.sum(axis=1, keepdims=True))
+
+
+def best(q: Floats) -> Floats:
+    """Each item counted for its best class alone, tied classes evenly."""
+    return normalise((q >= q.max(axis=1, keepdims=True) - TIE).astype(np.float64), axis=1)
+
+
+def total_votes(votes: Votes) -> Floats:
+    """n[m]: the weight of the votes of each annotator."""
+    return np.asarray(np.bincount(votes.annotator, weights=votes.weights, minlength=votes.n_annotators))
+
+
+def agreement(votes: Votes, h: Floats) -> Floats:
+    """r[m]: the weight of an annotator's votes that say what h says."""
+    hit = h[votes.item, votes.label] * votes.weights
+    return np.asarray(np.bincount(votes.annotator, weights=hit, minlength=votes.n_annotators))
+
+
+def rate_of(right: Floats, total: Floats) -> Floats:
+    """r[m] / n[m], and the pooled rate for annotators without votes."""
+    pooled = right.sum() / max(total.sum(), 1e-300)
+    return np.asarray(np.divide(right, total, out=np.full_like(total, pooled), where=total > 0))
+
+
+def reliability(right: Floats, wrong: Floats, a: float, b: float, K: int) -> Floats:
+    """The w in [0, 1] that maximises R log(w + (1-w)/K) + W log((1-w)/K) + a log w + b log(1-w).
+
+    The derivative has the sign of -A w^2 + B w + a c with A, B as below and c = 1 / (K - 1). Of the two ways to write
+    the positive root the one that does not subtract nearly equal numbers is taken.
+    Without votes and prior: w = 0, chance.
+    """
+    c = 1.0 / (K - 1.0)
+    A = right + wrong + a + b
+    B = right + a * (1.0 - c) - (wrong + b) * c
+    root = np.sqrt(B * B + 4.0 * A * a * c)
+    high = np.divide(B + root, 2.0 * A, out=np.zeros_like(A), where=A > 0)
+    low = np.divide(2.0 * a * c, root - B, out=np.zeros_like(A), where=root - B > 0)
+    return np.asarray(np.clip(np.where(B > 0, high, low), 0.0, 1.0))
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Where a loop over labels and weights ended."""
+
+    weight: Floats
+    iterations: int
+    converged: bool
+    trace: Floats
+
+
+def alternate(
+    votes: Votes,
+    gold: Ints | None,
+    weigh: Callable[[Floats, Floats], Floats],
+    count: Callable[[Votes, Floats], Floats],
+    max_iter: int,
+    callback: Callback | None,
+    value: Callable[[Floats, Floats, Floats], float] | None = None,
+) -> Rounds:
+    """Weights from labels, labels from weights, from the majority until the labels stay.
+
+    ``weigh(right, total)`` makes the weights, ``count(votes, weight)`` the posterior; ``value(weight, right, total)``
+    is what a round has reached, where the method climbs something.
+    """
+    total = total_votes(votes)
+    h = clamp(best(votes.shares()), gold)
+    right = agreement(votes, h)
+    trace: list[float] = []
+    for iteration in range(1, max_iter + 1):
+        weight = weigh(right, total)
+        new = clamp(best(count(votes, weight)), gold)
+        moved = float((np.abs(new - h).max(axis=1, initial=0.0) > TIE).mean()) if len(h) else 0.0
+        h, right = new, agreement(votes, new)
+        if value is not None:
+            trace.append(value(weight, right, total))
+        if callback is not None:  # without an objective, progress is told by the share of items that moved
+            gain = (trace[-1] - trace[-2]) / max(float(total.sum()), 1.0) if len(trace) > 1 else np.inf
+            reached, change = (trace[-1], gain) if trace else (float("nan"), moved)
+            callback(Progress(iteration, max_iter, reached, change))
+        if moved == 0.0:
+            break
+    return Rounds(weight, iteration, moved == 0.0, np.array(trace))
+
+
+@dataclass(frozen=True)
+class ReliableFamily:
+    """The maximisation step and the objective of ``zencrowd``."""
+
+    a: float
+    b: float
+    class_prior: Floats | None
+    hard: bool = False
+
+    def maximise(self, stats: Stats) -> Params:
+        counts = stats.table()
+        K = counts.shape[1]
+        right = np.einsum("mkk->m", counts)
+        wrong = np.maximum(counts.sum(axis=(1, 2)) - right, 0.0)
+        w = reliability(right, wrong, self.a, self.b, K)
+        theta = np.repeat((1.0 - w) / K, K * K).reshape(-1, K, K)
+        theta[:, np.arange(K), np.arange(K)] += w[:, None]
+        pi = normalise(stats.mass, axis=0) if self.class_prior is None else self.class_prior
+        return Params(safe_log(theta).reshape(stats.counts.shape), safe_log(pi)[None])
+
+    def objective(self, log_likelihood: float, params: Params) -> float:
+        """log-likelihood + sum_m ( a log w + b log(1 - w) )."""
+        w = reliabilities(params)
+        return log_likelihood + float((self.a * safe_log(w) + self.b * safe_log(1.0 - w)).sum())
+
+
+def reliabilities(params: Params) -> Floats:
+    """w[m] back from the scores: theta right minus theta wrong."""
+    K = params.log_score.shape[1]
+    table = params.log_score.reshape(-1, K, K)
+    return np.asarray(np.exp(table[:, 0, 0]) - np.exp(table[:, 1, 0]))
+
+
+# -------------------------------------------------------------------- the classes
+
+
+class WeightedVote(Model, ABC):
+    """The base of methods that count votes with one weight per annotator. A subclass gives ``_weights``.
+
+    A stranger's vote weighs what the average vote of the fit did.
+    """
+
+    weight_: Floats
+
+    @abstractmethod
+    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds: ...
+
+    def _count(self, votes: Votes, weight: Floats) -> Floats:
+        return shares_of(tally(votes, weight))
+
+    def _columns(self, rounds: Rounds) -> dict[str, Any]:
+        return {"weight": rounds.weight}
+
+    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        rounds = self._weights(votes, gold, callback)
+        total = total_votes(votes)
+        self.weight_ = rounds.weight
+        self._stranger = float(rounds.weight @ total / max(total.sum(), 1e-300))
+        q = clamp(self._count(votes, rounds.weight), gold)
+        return Outcome(
+            posterior=q,
+            prior=normalise(q.sum(axis=0), axis=0),
+            trace=rounds.trace,
+            iterations=rounds.iterations,
+            converged=rounds.converged,
+            annotator_columns=self._columns(rounds),
+        )
+
+    def _predict(self, votes: Votes) -> Floats:
+        strangers = votes.n_annotators - len(self.weight_)
+        return self._count(votes, np.append(self.weight_, np.full(strangers, self._stranger)))
+
+
+class Wawa(WeightedVote):
+    """Worker agreement with the aggregate: a vote weighs how often its annotator agrees with the majority.
+
+    One round: the majority, the agreement with it, the weighted votes. Where some truths are given, they stand in the
+    majority's place.
+
+    Parameters
+    ----------
+    ties, random_state
+        Equally weighted classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0)
+    >>> consensus = cw.aggregate(crowd.votes, "wawa")
+    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
+    True
+    """
+
+    key = "wawa"
+
+    def __init__(self, *, ties: str = "prior", random_state: int | None = None) -> None:
+        self.ties = ties
+        self.random_state = random_state
+
+    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds:
+        right = agreement(votes, clamp(best(votes.shares()), gold))
+        return Rounds(rate_of(right, total_votes(votes)), 1, True, np.empty(0))
+
+    def _columns(self, rounds: Rounds) -> dict[str, Any]:
+        return {"skill": rounds.weight}
+
+
+class ZeroBasedSkill(WeightedVote):
+    """Skills that move, step by step, towards the agreement with the labels they lead to.
+
+    All skills start just above chance, 1/K. In each step the votes are counted with the skills as weights, and every
+    skill moves by ``rate`` of the way to its annotator's agreement with the outcome: a gradient step on half the
+    squared difference of the two. The rate is multiplied by ``rate_factor`` at every ``rate_steps``-th step, which
+    calms labels that would flicker. The fit stops when no skill is further than ``tol`` from its agreement, or after
+    ``max_iter`` steps.
+
+    Parameters
+    ----------
+    rate, rate_factor, rate_steps
+        The learning rate, over 0 and at most 1, and its schedule.
+    max_iter, tol
+        See above.
+    ties, random_state
+        As in :class:`Wawa`.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0)
+    >>> consensus = cw.aggregate(crowd.votes, "zero-based-skill")
+    >>> bool(abs(consensus.annotator_columns["skill"] - crowd.parameters["accuracy"]).max() < 0.15)
+    True
+    """
+
+    key = "zero-based-skill"
+
+    def __init__(
+        self,
+        *,
+        rate: float = 1.0,
+        rate_factor: float = 0.5,
+        rate_steps: int = 20,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        ties: str = "prior",
+        random_state: int | None = None,
+    ) -> None:
+        self.rate = rate
+        self.rate_factor = rate_factor
+        self.rate_steps = rate_steps
+        self.max_iter = max_iter
+        self.tol = tol
+        self.ties = ties
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number(self, "rate", 0.0, 1.0, "a share of the way over 0 and up to 1", open_low=True)
+        check_number(self, "rate_factor", 0.0, 1.0, "a factor over 0 and up to 1", open_low=True)
+        check_number(self, "tol", 0.0, np.inf, "a difference of skills of at least 0")
+        check_count(self, "rate_steps")
+        check_count(self, "max_iter")
+
+    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds:
+        total = total_votes(votes)
+        skill = np.full(votes.n_annotators, 1.0 / votes.n_classes + 1e-5)
+        rate, gap = self.rate, np.inf
+        for iteration in range(1, self.max_iter + 1):
+            if iteration % self.rate_steps == 0:
+                rate *= self.rate_factor
+            aim = rate_of(agreement(votes, clamp(best(self._count(votes, skill)), gold)), total)
+            gap = float(np.abs(aim - skill).max(initial=0.0))
+            if callback is not None:
+                callback(Progress(iteration, self.max_iter, float("nan"), gap))
+            if gap <= self.tol:
+                break
+            skill = skill + rate * (aim - skill)
+        return Rounds(skill, iteration, gap <= self.tol, np.empty(0))
+
+    def _columns(self, rounds: Rounds) -> dict[str, Any]:
+        return {"skill": rounds.weight}
+
+
+class IWMV(WeightedVote):
+    """Iterative weighted majority voting: a vote weighs K w - 1, with w the rate of agreement with the outcome.
+
+    Annotators at chance count nothing, those below it count against what they say. It settles in a handful of rounds.
+
+    Parameters
+    ----------
+    max_iter
+        The most rounds; it stops when no label changes.
+    ties, random_state
+        As in :class:`Wawa`.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0)
+    >>> consensus = cw.aggregate(crowd.votes, "iwmv")
+    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
+    True
+    """
+
+    key = "iwmv"
+
+    def __init__(self, *, max_iter: int = 100, ties: str = "prior", random_state: int | None = None) -> None:
+        self.max_iter = max_iter
+        self.ties = ties
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_count(self, "max_iter")
+
+    def _count(self, votes: Votes, weight: Floats) -> Floats:
+        K = votes.n_classes
+        return softmax(K / (K - 1.0) * tally(votes, weight))
+
+    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds:
+        def weigh(right: Floats, total: Floats) -> Floats:
+            return votes.n_classes * rate_of(right, total) - 1.0
+
+        return alternate(votes, gold, weigh, self._count, self.max_iter, callback)
+
+
+class ZenCrowd(EMModel):
+    """Annotators who are reliable in a share of their answers and say anything in the others, by EM.
+
+    Parameters
+    ----------
+    reliability, strength
+        The Beta prior on the share of reliable answers: ``strength`` pseudo-answers, of which a share ``reliability``
+        is reliable. It stays in force through the fit. Strength 0: no prior.
+    class_prior
+        ``"uniform"``, ``"learned"``, or the probability of each class.
+    start, restarts, max_iter, tol, accelerate, ties, random_state
+        As in :class:`~crowdwise.DawidSkene`.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0)
+    >>> consensus = cw.aggregate(crowd.votes, "zencrowd")
+    >>> accuracy = crowd.parameters["accuracy"]
+    >>> bool(abs(consensus.annotator_columns["reliability"] - (4 * accuracy - 1) / 3).max() < 0.2)
+    True
+    """
+
+    key = "zencrowd"
+
+    def __init__(
+        self,
+        *,
+        reliability: float = 0.8,
+        strength: float = 1.0,
+        class_prior: Any = "uniform",
+        start: Any = "votes",
+        restarts: int = 0,
+        max_iter: int = 500,
+        tol: float = 1e-7,
+        accelerate: bool = True,
+        ties: str = "prior",
+        random_state: int | None = None,
+    ) -> None:
+        self.reliability = reliability
+        self.strength = strength
+        self.class_prior = class_prior
+        self.start = start
+        self.restarts = restarts
+        self.max_iter = max_iter
+        self.tol = tol
+        self.accelerate = accelerate
+        self.ties = ties
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number(self, "reliability", 0.0, 1.0, "a share from 0 to 1")
+        check_number(self, "strength", 0.0, np.inf, "a number of pseudo-answers of at least 0")
+
+    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> ReliableFamily:
+        a, b = self.strength * self.reliability, self.strength * (1.0 - self.reliability)
+        return ReliableFamily(a, b, priors.class_prior_counts(self.class_prior, votes))
+
+    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        outcome = super()._fit(votes, gold, item_prior, callback)
+        return replace(outcome, annotator_columns={"reliability": reliabilities(self.params_)})
+
+
+def check_number(model: Model, name: str, low: float, high: float, what: str, *, open_low: bool = False) -> None:
+    """Refuse a parameter that is not a finite number from ``low`` (or over it) to ``high``."""
+    value = getattr(model, name)
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not (number and np.isfinite(value) and (value > low if open_low else value >= low) and value <= high):
+        raise ParameterError(f"{name}={value!r}: expected {what}.")
+
+
+def check_count(model: Model, name: str) -> None:
+    """Refuse a parameter that is not a whole number of at least 1."""
+    value = getattr(model, name)
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+        raise ParameterError(f"{name}={value!r}: expected a whole number of at least 1.")
