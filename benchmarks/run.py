@@ -26,6 +26,7 @@ import numpy as np
 import polars as pl
 
 import crowdwise as cw
+from crowdwise import bench
 from crowdwise.core import em
 from crowdwise.core.em import Params, Part
 from crowdwise.kernels import native
@@ -295,31 +296,16 @@ def starting(scale: float) -> dict[str, Any]:
 
 
 def accuracy(scale: float) -> dict[str, Any]:
-    """Every method on the real crowds with truth: accuracy (ties split), log loss, seconds. Empty without the data."""
+    """Every label-only method on the real crowds with truth, as ``crowdwise bench labels`` measures it; empty without data."""
     folder = Path(os.environ.get("CROWDWISE_DATA", HERE.parents[1] / "shared" / "data"))
-    out: dict[str, Any] = {}
-    for name in SETS:
-        if not (folder / name).is_dir():
-            continue
-        votes = cw.read_dataset(folder / name, on_duplicate="all").votes
-        out[name] = {
-            "items": len(votes),
-            "annotators": votes.n_annotators,
-            "classes": votes.n_classes,
-            "votes": votes.n_votes,
-        }
-        for key, entry in cw.METHODS.items():
-            if entry.load().needs_truth:
-                continue
-            found = cw.aggregate(votes, key)
-            out[name][key] = {
-                "accuracy": found.score(votes.truth),
-                "log_loss": cw.metrics.log_loss(found, votes.truth, resamples=1).value,
-                "calibration_error": cw.metrics.calibration_error(found, votes.truth, resamples=1).value,
-                "iterations": found.iterations,
-                "seconds": found.seconds,
-            }
-    return out
+    sets = [name for name in SETS if (folder / name).is_dir()]
+    keys = [key for key, entry in cw.METHODS.items() if not entry.load().needs_truth]
+    cells = [cell.as_dict() for cell in bench.run(folder, sets, keys, seeds=1)]
+    shapes = {name: cw.read_dataset(folder / name, on_duplicate="all").votes.describe() for name in sets}
+    return {
+        "sets": {name: {k: shapes[name][k] for k in ("items", "votes", "classes")} for name in sets},
+        "cells": cells,
+    }
 
 
 PARTS: dict[str, Callable[[float], dict[str, Any]]] = {

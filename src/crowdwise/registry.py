@@ -63,6 +63,10 @@ _ENTRIES = (
     Entry("pm", "weights", "truth:PM", "Labels and weights with the least weighted loss", "Li et al. 2014"),
     Entry("catd", "weights", "truth:CATD", "Weights from an upper bound of each one's error", "Li et al. 2014"),
     Entry("bwa", "weights", "truth:BWA", "Each class a number, with noise per annotator", "Li et al. 2019"),
+    Entry(
+        "glad", "ability", "ability:GLAD", "One ability per annotator, one difficulty per item", "Whitehill et al. 2009"
+    ),
+    Entry("irt", "ability", "ability:ItemResponse", "Who knows answers, who does not guesses; hard items", "crowdwise"),
 )
 METHODS: dict[str, Entry] = {entry.key: entry for entry in _ENTRIES}
 

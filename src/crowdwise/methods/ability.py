@@ -1,0 +1,453 @@
+"""Annotators with an ability, items with a difficulty: ``glad`` and ``irt``.
+
+In the Dawid-Skene family an annotator errs alike on every item of a class. Here some items are harder than others:
+every vote s, by annotator m on item n, has a number x_s that grows with ability and falls with difficulty, and p_s =
+sigmoid(x_s) is the probability that the annotator gets it right (``glad``) or knows the answer (``irt``).
+
+==========  ================================  ===============================================================
+method      x_s                               P(m says l, given truth k)
+==========  ================================  ===============================================================
+``glad``    a_m exp(b_n)                      p_s if l = k, else (1 - p_s) / (K - 1)
+``irt``     a_m - d_n                         p_s 1[l = k] + (1 - p_s) g[m, l]
+==========  ================================  ===============================================================
+
+Abilities and difficulties have Gaussian priors, the guesses g[m] of an annotator a Dirichlet prior. Without priors
+nothing would be determined: an item has a handful of votes, and a scale (``glad``) or a shift (``irt``) can be moved
+from abilities to difficulties.
+
+Why ``irt`` is this and not another. The item response model of tests, sigmoid(a_m - d_n) with two parameters to a
+vote, has no place for the label of a wrong answer. People who do not know do not err evenly: they have a favourite
+answer. So whoever does not know guesses, from a distribution of their own; as in MACE, a spammer is then somebody who
+rarely knows, and the guesses say which answers of theirs to ignore. Unlike MACE's, the probability of knowing depends
+on the item. A guess can be right: with x_s going to minus infinity a vote says nothing at all, whatever the number of
+classes, while in ``glad`` the hardest items are still answered rightly half of the time.
+
+===============  ====================  =======  ======================================================================
+symbol           code                  shape    equation
+===============  ====================  =======  ======================================================================
+a_m              ``a``, ability        M        prior Normal(mean, sd)
+b_n              ``b``, log of ease    N        ``glad``; difficulty is exp(-b_n). Prior Normal(mean, sd)
+d_n              ``b``, difficulty     N        ``irt``. Prior Normal(mean, sd)
+x_s              ``x``                 S        see above; slopes u_s = dx/da, v_s = dx/db
+g[m, l]          ``guess``             M x K    (expected guesses + e / K) / (their sum), e = ``guesses``
+z_s              ``bonus``             S        log P(l_s | truth = l_s) - log P(l_s | another truth)
+q[n, k]          posterior             N x K    softmax_k( log pi_k + sum of w_s z_s over votes of n for k )
+c_s              ``c``                 S        P(right) = q[n, l_s]; ``irt``: P(knew) = q[n, l_s] sigmoid(x_s - log g)
+Q(a, b)          ``surrogate``         1        sum w_s ( c_s x_s - log(1 + exp x_s) ) + log priors
+J                objective             1        sum_n log sum_k pi_k prod P(l_s | k)^w_s + log priors
+===============  ====================  =======  ======================================================================
+
+EM. Given (a, b) the posterior is closed, and with it c_s, the expected value of "was right" or "knew". Given c, Q is a
+logistic regression with these targets, in which each vote ties one a to one b; a few safeguarded Newton steps raise
+it (:mod:`crowdwise.methods.bipartite`), so J rises too. When EM has settled, J is maximised over every item's
+difficulty by itself, from a grid: an item may have two hills, and EM has climbed the nearer one. This is also how
+items that were not in the fit get their difficulty.
+
+When they fail: difficulties are point estimates, so with a handful of votes per item they are mostly their prior, and
+under a wide one they explain disagreement away; ability and difficulty are only told apart where annotators share
+items; an item everybody gets wrong looks easy. ``glad`` misses annotators who are better at one class than at another,
+``irt`` those who mistake one class for another. With two classes and many items that nobody knows, "nobody knows, and
+guesses are even" and "half know that it is 1, the others guess 0" explain such items equally well; guesses then tilt
+and the items drift into one class, unless the prior keeps guesses even.
+
+J. Whitehill, P. Ruvolo, T. Wu, J. Bergsma and J. Movellan, Whose vote should count more: optimal integration of
+labels from labelers of unknown expertise, NIPS 2009 (``glad``). G. Rasch, Probabilistic models for some intelligence
+and attainment tests, 1960, and D. Hovy, T. Berg-Kirkpatrick, A. Vaswani and E. Hovy, Learning whom to trust with
+MACE, NAACL 2013 (the two halves of ``irt``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from crowdwise.core import priors
+from crowdwise.core.em import Callback, Progress
+from crowdwise.core.model import Model, Outcome
+from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.starts import informed
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ParameterError
+from crowdwise.methods.bipartite import (
+    Gaussian,
+    Link,
+    Problem,
+    Rows,
+    ascend,
+    best_difficulty,
+    expect,
+    log_gaussian,
+    sigmoid,
+    softplus,
+)
+
+EASIEST = 10.0
+"""The greatest log of ease: sigmoid(exp(10)) is 1 to ten thousand digits, and sums of such x still have decimals."""
+
+# -------------------------------------------------------------------- the maths
+
+
+def product(a: Floats, b: Floats, annotator: Ints, item: Ints) -> tuple[Floats, Floats, Floats]:
+    """x = a exp(b), dx/da = exp(b), dx/db = x. Ease beyond ``EASIEST`` makes no difference."""
+    ease = np.exp(np.minimum(b, EASIEST))[item]
+    x = a[annotator] * ease
+    return x, ease, np.where(b < EASIEST, 1.0, 0.0)[item] * x
+
+
+def difference(a: Floats, b: Floats, annotator: Ints, item: Ints) -> tuple[Floats, float, float]:
+    """x = a - b, dx/da = 1, dx/db = -1."""
+    return a[annotator] - b[item], 1.0, -1.0
+
+
+def even_errors(x: Floats, K: int) -> tuple[Floats, Floats]:
+    """``glad``: z_s = x_s + log(K - 1), and log P(l_s | another truth) = log(1 - p_s) - log(K - 1)."""
+    others = np.log(K - 1.0)
+    return x + others, -softplus(x) - others
+
+
+def own_guesses(x: Floats, log_guess: Floats) -> tuple[Floats, Floats]:
+    """``irt``: z_s = log(1 + exp(x_s) / g), and log P(l_s | another truth) = log(1 - p_s) + log g."""
+    return softplus(x - log_guess), log_guess - softplus(x)
+
+
+# -------------------------------------------------------------------- the classes
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a fit stands: abilities, the b of every item, guesses (``irt``), class shares."""
+
+    a: Floats
+    b: Floats
+    guess: Floats
+    pi: Floats
+
+
+class AbilityModel(Model, ABC):
+    """EM over abilities and difficulties: what ``glad`` and ``irt`` share."""
+
+    takes_item_prior = True
+
+    _link: Link
+    _chance: ClassVar[str]
+    """What p_s is the probability of."""
+    class_prior: Any
+    max_iter: int
+    tol: float
+    ability_: Floats
+    """a_m of every annotator."""
+    guess_: Floats
+    """g[m, l] (``irt``)."""
+    prior_: Floats
+    """pi_k."""
+    _stranger: tuple[float, Floats]
+
+    @abstractmethod
+    def _gaussians(self) -> tuple[Gaussian, Gaussian]:
+        """The priors of a and b."""
+
+    @abstractmethod
+    def _evidence(self, rows: Rows, x: Floats, guess: Floats) -> tuple[Floats, Floats]:
+        """z_s and log P(l_s | another truth) of every vote."""
+
+    @abstractmethod
+    def _credit(self, rows: Rows, x: Floats, guess: Floats, q: Floats) -> Floats:
+        """c_s: the probability that the vote was right, or known."""
+
+    @abstractmethod
+    def _difficulty(self, b: Floats) -> Floats:
+        """What the table of items says."""
+
+    @abstractmethod
+    def _mean_confusion(self, p: Floats, guess: Floats, K: int) -> Floats:
+        """theta[m, k, l] of annotators who are right, or know, with probability p[m]."""
+
+    def _guesses(self, rows: Rows, c: Floats) -> Floats:
+        """g[m, l] from the credits; a model without guesses has an empty table."""
+        return np.empty((rows.M, 0))
+
+    def _log_guess_prior(self, guess: Floats) -> float:
+        return 0.0
+
+    def _problem(self, votes: Votes) -> Problem:
+        return Problem(Rows.of(votes), self._link, *self._gaussians())
+
+    def _pass(
+        self, to: Problem, state: State, log_prior: Floats, gold: Ints | None = None
+    ) -> tuple[Floats, Floats, Floats]:
+        """Posterior, credits, and each item's log-likelihood."""
+        x, _, _ = to.x(state.a, state.b)
+        q, evidence = expect(to.rows, *self._evidence(to.rows, x, state.guess), log_prior, gold)
+        return q, self._credit(to.rows, x, state.guess, q), evidence
+
+    def _objective(self, to: Problem, state: State, evidence: Floats) -> float:
+        return float(evidence.sum()) + to.log_priors(state.a, state.b) + self._log_guess_prior(state.guess)
+
+    def _settle(
+        self, to: Problem, state: State, log_prior: Floats, gold: Ints | None = None, evidence: Floats | None = None
+    ) -> State:
+        """The state with the best b of every item; its own b where ``evidence``, at that, shows it to be better."""
+
+        def height(b: Floats) -> tuple[Floats, Floats]:
+            x, _, v = to.x(state.a, b)
+            q, found = expect(to.rows, *self._evidence(to.rows, x, state.guess), log_prior, gold)
+            r = to.rows.weight * (self._credit(to.rows, x, state.guess, q) - sigmoid(x))
+            slope = to.rows.per_item(r * v) - (b - to.on_b[0]) / to.on_b[1] ** 2
+            return found + log_gaussian(b, to.on_b), slope
+
+        b = best_difficulty(height, to.on_b, to.rows.N)
+        if evidence is not None:
+            # To rounding the same is not better: items of the fit and new ones with the same votes must agree.
+            worse = height(b)[0] < evidence + log_gaussian(state.b, to.on_b) - 1e-10
+            b = np.where(worse, state.b, b)
+        return replace(state, b=b)
+
+    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        to = self._problem(votes)
+        rows = to.rows
+        fixed = priors.class_prior_counts(self.class_prior, votes)
+        total = max(float(rows.weight.sum()), 1.0)
+        trace: list[float] = []
+
+        def log_prior(state: State) -> Floats:
+            return safe_log(state.pi)[None] if item_prior is None else safe_log(state.pi)[None] + item_prior
+
+        def keep(state: State, evidence: Floats) -> float:
+            """Note an accepted point and return its gain per vote."""
+            objective = self._objective(to, state, evidence)
+            gain = (objective - trace[-1]) / total if trace else float("inf")
+            trace.append(objective)
+            if callback is not None:
+                callback(Progress(len(trace), self.max_iter, objective, gain))
+            return gain
+
+        pi = np.full(rows.K, 1.0 / rows.K) if fixed is None else fixed
+        a, b = np.full(rows.M, float(to.on_a[0])), np.full(rows.N, float(to.on_b[0]))
+        state = State(a, b, self._guesses(rows, np.zeros(len(rows.item))), pi)
+        q, c, _ = self._pass(to, state, log_prior(state), gold)
+        if gold is not None:  # known truths say whom to believe before anything else does
+            q = informed(votes, gold)
+            c = rows.voted(q)
+        converged = False
+        while not converged and len(trace) < self.max_iter:
+            steady = False
+            while not steady and len(trace) < self.max_iter:
+                a, b = ascend(to, c, state.a, state.b)
+                pi = normalise(q.sum(axis=0), axis=0) if fixed is None else fixed
+                state = State(a, b, self._guesses(rows, c), pi)
+                q, c, evidence = self._pass(to, state, log_prior(state), gold)
+                steady = keep(state, evidence) < self.tol
+            # Some items may sit on the lower of two hills. If finding the higher one was worth it, go on from there.
+            state = self._settle(to, state, log_prior(state), gold, evidence)
+            q, c, evidence = self._pass(to, state, log_prior(state), gold)
+            converged = keep(state, evidence) < self.tol and steady
+        return self._outcome(to, state, q, float(evidence.sum()), np.array(trace), converged)
+
+    def _outcome(
+        self, to: Problem, state: State, q: Floats, log_likelihood: float, trace: Floats, converged: bool
+    ) -> Outcome:
+        rows = to.rows
+        self.ability_, self.guess_, self.prior_ = state.a, state.guess, state.pi
+        seen = rows.per_annotator(rows.weight)
+        share = normalise(seen, axis=0)
+        self._stranger = float(share @ state.a), share @ state.guess  # answers like the crowd as a whole
+        p = sigmoid(to.link(state.a, np.array([to.on_b[0]]), np.arange(rows.M), np.zeros(rows.M, np.int64))[0])
+        np.divide(rows.per_annotator(rows.weight * sigmoid(to.x(state.a, state.b)[0])), seen, out=p, where=seen > 0)
+        return Outcome(
+            posterior=q,
+            prior=state.pi,
+            confusion=self._mean_confusion(p, state.guess, rows.K),
+            log_likelihood=log_likelihood,
+            trace=trace,
+            iterations=len(trace),
+            converged=converged,
+            annotator_columns={"ability": state.a, self._chance: p},
+            item_columns={"difficulty": self._difficulty(state.b)},
+        )
+
+    def _predict(self, votes: Votes) -> Floats:
+        to = self._problem(votes)
+        ability, guess = self._stranger
+        strangers = to.rows.M - len(self.ability_)
+        a = np.append(self.ability_, np.full(strangers, ability))
+        g = np.concatenate([self.guess_, np.tile(guess, (strangers, 1))])
+        log_prior = safe_log(self.prior_)[None]
+        state = self._settle(to, State(a, np.zeros(to.rows.N), g, self.prior_), log_prior)
+        return self._pass(to, state, log_prior)[0]
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for name in self.parameters():
+            value = getattr(self, name)
+            if name.endswith("_mean") and not (isinstance(value, (int, float)) and np.isfinite(value)):
+                raise ParameterError(f"{name}={value!r}: expected a number, the mean of a Normal prior.")
+            if name.endswith("_sd") and not (isinstance(value, (int, float)) and 0.0 < value < np.inf):
+                raise ParameterError(f"{name}={value!r}: expected a standard deviation over 0.")
+        if not isinstance(self.max_iter, (int, np.integer)) or isinstance(self.max_iter, bool) or self.max_iter < 1:
+            raise ParameterError(f"max_iter={self.max_iter!r}: expected a whole number of at least 1.")
+        if not (isinstance(self.tol, (int, float)) and 0.0 <= self.tol < np.inf):
+            raise ParameterError(
+                f"tol={self.tol!r}: expected a number of at least 0, the gain per vote under which the fit stops."
+            )
+
+
+class GLAD(AbilityModel):
+    """Ability times ease: an annotator is right with probability sigmoid(ability * exp(log ease)), errors uniform.
+
+    Adds ``ability`` (under 0: more often wrong than right) and ``right``, the mean probability of being right, to the
+    table of annotators, and ``difficulty`` = exp(-log ease) to that of items. Confusion matrices are averages over the
+    items that an annotator answered.
+
+    Parameters
+    ----------
+    ability_mean, ability_sd, ease_mean, ease_sd
+        The Normal priors of abilities and of the log of ease.
+    class_prior
+        ``"uniform"``, ``"learned"``, or the probability of each class.
+    max_iter, tol
+        Stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote. Once more at the end
+        every item's difficulty is looked for afresh.
+    ties, random_state
+        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.difficulty(500, n_annotators=30, votes_per_item=9, random_state=0)
+    >>> consensus = cw.GLAD().fit(crowd.votes).consensus_
+    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
+    True
+    """
+
+    key = "glad"
+    _link: Link = staticmethod(product)
+    _chance = "right"
+
+    def __init__(
+        self,
+        *,
+        ability_mean: float = 1.0,
+        ability_sd: float = 1.0,
+        ease_mean: float = 1.0,
+        ease_sd: float = 1.0,
+        class_prior: Any = "uniform",
+        max_iter: int = 200,
+        tol: float = 1e-7,
+        ties: str = "prior",
+        random_state: int | None = None,
+    ) -> None:
+        self.ability_mean = ability_mean
+        self.ability_sd = ability_sd
+        self.ease_mean = ease_mean
+        self.ease_sd = ease_sd
+        self.class_prior = class_prior
+        self.max_iter = max_iter
+        self.tol = tol
+        self.ties = ties
+        self.random_state = random_state
+
+    def _gaussians(self) -> tuple[Gaussian, Gaussian]:
+        return (self.ability_mean, self.ability_sd), (self.ease_mean, self.ease_sd)
+
+    def _evidence(self, rows: Rows, x: Floats, guess: Floats) -> tuple[Floats, Floats]:
+        return even_errors(x, rows.K)
+
+    def _credit(self, rows: Rows, x: Floats, guess: Floats, q: Floats) -> Floats:
+        return rows.voted(q)
+
+    def _difficulty(self, b: Floats) -> Floats:
+        return np.asarray(np.exp(-b))
+
+    def _mean_confusion(self, p: Floats, guess: Floats, K: int) -> Floats:
+        wrong = ((1.0 - p) / (K - 1.0))[:, None, None]
+        return np.asarray(wrong + (p[:, None, None] - wrong) * np.eye(K))
+
+
+class ItemResponse(AbilityModel):
+    """Ability minus difficulty: who knows the answer gives it, who does not guesses in a way of their own.
+
+    An annotator knows with probability sigmoid(ability - difficulty). Adds ``ability`` and ``knows``, the mean
+    probability of knowing, to the table of annotators, and ``difficulty`` to that of items; ``guess_`` has the guesses
+    (M x K). Confusion matrices are averages over the items that an annotator answered.
+
+    Parameters
+    ----------
+    ability_mean, ability_sd, difficulty_sd
+        The Normal priors of abilities and of difficulties (whose mean is 0: only differences matter). A wide prior of
+        difficulties is rarely good: they are point estimates from a few votes each.
+    guesses
+        Pseudo-guesses of every annotator, spread evenly over the classes: a Dirichlet prior. More of them (20) where
+        many items are beyond everybody, see the module.
+    class_prior
+        ``"learned"``, ``"uniform"``, or the probability of each class. Guesses follow the class shares, and a fixed,
+        wrong prior would take those who know the common class for guessers.
+    max_iter, tol, ties, random_state
+        As in :class:`GLAD`.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.hammer_spammer(400, n_classes=4, accuracy=0.9, votes_per_item=5, random_state=0)
+    >>> consensus = cw.ItemResponse().fit(crowd.votes).consensus_
+    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
+    True
+    """
+
+    key = "irt"
+    _link: Link = staticmethod(difference)
+    _chance = "knows"
+
+    def __init__(
+        self,
+        *,
+        ability_mean: float = 1.0,
+        ability_sd: float = 2.0,
+        difficulty_sd: float = 0.5,
+        guesses: float = 3.0,
+        class_prior: Any = "learned",
+        max_iter: int = 500,
+        tol: float = 1e-7,
+        ties: str = "prior",
+        random_state: int | None = None,
+    ) -> None:
+        self.ability_mean = ability_mean
+        self.ability_sd = ability_sd
+        self.difficulty_sd = difficulty_sd
+        self.guesses = guesses
+        self.class_prior = class_prior
+        self.max_iter = max_iter
+        self.tol = tol
+        self.ties = ties
+        self.random_state = random_state
+
+    def _gaussians(self) -> tuple[Gaussian, Gaussian]:
+        return (self.ability_mean, self.ability_sd), (0.0, self.difficulty_sd)
+
+    def _evidence(self, rows: Rows, x: Floats, guess: Floats) -> tuple[Floats, Floats]:
+        return own_guesses(x, safe_log(guess).ravel()[rows.cell])
+
+    def _credit(self, rows: Rows, x: Floats, guess: Floats, q: Floats) -> Floats:
+        return np.asarray(rows.voted(q) * sigmoid(x - safe_log(guess).ravel()[rows.cell]))
+
+    def _guesses(self, rows: Rows, c: Floats) -> Floats:
+        counts = np.bincount(rows.cell, weights=rows.weight * (1.0 - c), minlength=rows.M * rows.K).reshape(
+            rows.M, rows.K
+        )
+        return normalise(np.asarray(counts + self.guesses / rows.K, dtype=np.float64), axis=1)
+
+    def _log_guess_prior(self, guess: Floats) -> float:
+        return float(safe_log(guess).sum() * self.guesses / guess.shape[1])
+
+    def _difficulty(self, b: Floats) -> Floats:
+        return b
+
+    def _mean_confusion(self, p: Floats, guess: Floats, K: int) -> Floats:
+        return np.asarray(p[:, None, None] * np.eye(K) + (1.0 - p)[:, None, None] * guess[:, None, :])
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not (isinstance(self.guesses, (int, float)) and 0.0 < self.guesses < np.inf):
+            raise ParameterError(f"guesses={self.guesses!r}: expected a positive number of pseudo-guesses.")
