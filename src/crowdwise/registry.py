@@ -67,6 +67,10 @@ _ENTRIES = (
         "glad", "ability", "ability:GLAD", "One ability per annotator, one difficulty per item", "Whitehill et al. 2009"
     ),
     Entry("irt", "ability", "ability:ItemResponse", "Who knows answers, who does not guesses; hard items", "crowdwise"),
+    Entry("ibcc", "Bayes", "bayes:IBCC", "Bayesian confusion matrices (also BayesGC)", "Kim and Ghahramani 2012"),
+    Entry("ebcc", "Bayes", "subtypes:EBCC", "Classes with subtypes, on which annotators err alike", "Li et al. 2019"),
+    Entry("cbcc", "Bayes", "communities:CBCC", "Annotators in communities that answer alike", "Venanzi et al. 2014"),
+    Entry("mace", "Bayes", "mace:MACE", "Annotators who know, or answer from habit", "Hovy et al. 2013"),
 )
 METHODS: dict[str, Entry] = {entry.key: entry for entry in _ENTRIES}
 

@@ -1,0 +1,348 @@
+"""Dawid and Skene's model as a Bayesian would have it: confusion matrices with a prior, and a posterior over them.
+
+Classes and confusion matrices are drawn from Dirichlet distributions, then truths and votes as in ``dawid-skene``:
+
+    pi ~ Dir(a0),   theta[m, k] ~ Dir(b0[m, k]),   z_n ~ pi,   label of m on n ~ theta[m, z_n]
+
+``variational`` looks for the product q(z) q(pi) q(theta) closest to the posterior. Its steps are those of EM, with
+expected logarithms in place of logarithms, and what they raise is a lower bound of the evidence log p(votes).
+``gibbs`` draws from the posterior itself, in turn the truths given the parameters and the parameters given the truths.
+
+===========  ==============  ===============  =======================================================================
+symbol       code            shape            equation
+===========  ==============  ===============  =======================================================================
+q[n, k]      posterior       N x K            softmax_k( E log pi_k + sum_votes E log theta[m, k, l] )
+c[m, l, k]   ``counts``      M x L x K        sum over m's votes for l of q[n, k]
+b[m, l, k]   ``rows``        M x L x K        b0 + c, the Dirichlet of theta[m, k] (b0: ``prior`` and ``history``)
+a[k]         ``classes``     K                a0 + sum_n q[n, k], the Dirichlet of pi
+E log theta  ``log_score``   (M L) x K        psi(b[m, l, k]) - psi(sum_l b[m, l, k])
+ELBO         objective                        sum_n log Z_n - KL(q(pi) | p(pi)) - sum_mk KL(q(theta[m, k]) | p)
+===========  ==============  ===============  =======================================================================
+
+Z_n is the normaliser of q[n]. The default prior, 4 on the diagonal and 1 beside it, says that annotators are somewhat
+better than chance; it keeps classes at their labels where votes are few, and gives way where they are many.
+
+When it fails: the prior is one opinion for all annotators, and weighs 4 + (K - 1) votes per row; with many classes and
+few votes per annotator it outweighs them. Where annotators are bad, it holds on to them being good (75 % on ``web``,
+where plain ``dawid-skene`` has 82 %). Annotators are independent given the truth, here as there. The variational
+posterior is narrower than the exact one, so probabilities are a little too sure.
+
+H.-C. Kim and Z. Ghahramani, Bayesian classifier combination, AISTATS 2012 (the model, by Gibbs sampling). E. Simpson,
+S. Roberts, I. Psorakis and A. Smith, Dynamic Bayesian combination of multiple imperfect classifiers (2013), the
+variational version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core import em, priors
+from crowdwise.core.em import Callback, Params, Part, Progress, Stats
+from crowdwise.core.model import EMModel, Outcome
+from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ParameterError
+
+BATCHES = 10
+"""Into so many stretches a chain is cut to see how much its averages still vary."""
+
+
+# -------------------------------------------------------------------- the maths
+
+
+def expected_log(a: Floats, axis: int) -> Floats:
+    """E log p under Dir(a): psi(a_l) - psi(sum_l a_l)."""
+    from scipy.special import digamma
+
+    return np.asarray(digamma(a) - digamma(a.sum(axis=axis, keepdims=True)))
+
+
+def divergence(a: Floats, a0: Floats, mean_log: Floats, axis: int) -> float:
+    """KL(Dir(a) | Dir(a0)), summed over all Dirichlets but along ``axis``; ``mean_log`` is E log p under Dir(a).
+
+    = log B(a0) - log B(a) + sum_l (a_l - a0_l) E log p_l, with log B(a) = sum_l lgamma(a_l) - lgamma(sum_l a_l).
+    """
+    from scipy.special import gammaln
+
+    def log_beta(x: Floats) -> Floats:
+        return np.asarray(gammaln(x).sum(axis=axis) - gammaln(x.sum(axis=axis)))
+
+    return float((log_beta(a0) - log_beta(a) + ((a - a0) * mean_log).sum(axis=axis)).sum())
+
+
+def draw_log_dirichlet(a: Floats, axis: int, rng: np.random.Generator) -> Floats:
+    """The logarithm of a draw from each Dir(a).
+
+    A Gamma(a) draw is a Gamma(a + 1) draw times U^(1/a): its logarithm is finite however small a is.
+    """
+    g = np.log(rng.standard_gamma(a + 1.0)) - rng.standard_exponential(a.shape) / a
+    g -= g.max(axis=axis, keepdims=True)
+    return np.asarray(g - np.log(np.exp(g).sum(axis=axis, keepdims=True)))
+
+
+def dirichlet_rows(prior: Any, history: Any, votes: Votes) -> Floats:
+    """b0[m, l, k] (first axis 1 where all annotators share it) from ``prior`` and ``history``."""
+    K = votes.n_classes
+    try:
+        b = np.asarray(prior, dtype=np.float64)
+    except (TypeError, ValueError):
+        b = np.array(np.nan)
+    if not np.isfinite(b).all() or not (b > 0).all():
+        raise ParameterError(f"prior={prior!r}: expected finite numbers above 0, the parameters of Dirichlets.")
+    if b.shape in ((), (2,)):
+        diagonal, off = (float(b), 1.0) if b.ndim == 0 else b
+        b = np.where(np.eye(K, dtype=bool), diagonal, off)
+    elif b.shape not in ((K, K), (votes.n_annotators, K, K)):
+        raise ParameterError(
+            f"prior has shape {b.shape}: expected a number, (diagonal, off-diagonal), {K} x {K} (truth, label), "
+            f"or {votes.n_annotators} x {K} x {K} (annotator, truth, label)."
+        )
+    return priors.pseudo_counts(b, history, votes)
+
+
+def class_dirichlet(class_alpha: Any, votes: Votes) -> Floats:
+    """a0[k] from a number or K numbers."""
+    K = votes.n_classes
+    try:
+        a = np.asarray(class_alpha, dtype=np.float64)
+    except (TypeError, ValueError):
+        a = np.empty(0)
+    if a.shape not in ((), (K,)) or not np.isfinite(a).all() or not (a > 0).all():
+        raise ParameterError(f"class_alpha={class_alpha!r}: expected a number above 0, or {K} of them, one per class.")
+    return np.broadcast_to(a, (K,)).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Dirichlets(Params):
+    """Expected logarithms, and the Dirichlets they are of: ``rows[m, l, k]`` and ``classes[k]``."""
+
+    rows: Floats
+    classes: Floats
+
+
+@dataclass(frozen=True)
+class DirichletFamily:
+    """The variational step and the bound it raises."""
+
+    rows: Floats
+    classes: Floats
+    hard: bool = False
+
+    def maximise(self, stats: Stats) -> Dirichlets:
+        L = self.rows.shape[1]
+        rows = stats.counts.reshape(-1, L, stats.counts.shape[1]) + self.rows
+        classes = stats.mass + self.classes
+        log_score = expected_log(rows, axis=1).reshape(stats.counts.shape)
+        return Dirichlets(log_score, expected_log(classes, axis=0)[None], rows, classes)
+
+    def objective(self, log_likelihood: float, params: Params) -> float:
+        """sum_n log Z_n - KL(pi) - KL(theta)."""
+        assert isinstance(params, Dirichlets)
+        rows = divergence(params.rows, self.rows, params.log_score.reshape(params.rows.shape), axis=1)
+        return log_likelihood - rows - divergence(params.classes, self.classes, params.log_prior[0], axis=0)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Averages over the draws of a chain."""
+
+    posterior: Floats
+    error: Floats
+    """N x K: the standard error of the posterior, from how much stretches of the chain differ."""
+    theta: Floats
+    """M x L x K."""
+    pi: Floats
+
+
+def gibbs(
+    part: Part,
+    family: DirichletFamily,
+    state: Dirichlets,
+    burn_in: int,
+    samples: int,
+    rng: np.random.Generator,
+    report: Callable[[int, float], None] | None = None,
+) -> Chain:
+    """Draw parameters from ``state``, truths given them, the next state given those, and so on.
+
+    The posterior is the average of P(z_n | parameters, votes) over the draws of the parameters, which is the average
+    of the drawn truths with one source of noise less.
+    """
+    N, K = len(part.indptr) - 1, part.n_classes
+    batches = min(BATCHES, samples)
+    batch = np.arange(samples) * batches // samples
+    total, squares, stretch = np.zeros((N, K)), np.zeros((N, K)), np.zeros((N, K))
+    theta, pi = np.zeros_like(state.rows), np.zeros(K)
+    for sweep in range(burn_in + samples):
+        log_theta = draw_log_dirichlet(state.rows, 1, rng).reshape(-1, K)
+        log_pi = draw_log_dirichlet(state.classes, 0, rng)
+        stats, q = em.expect(part, Params(log_theta, log_pi[None]), posterior=True)
+        s = sweep - burn_in
+        if s >= 0:
+            total += q
+            stretch += q
+            theta += normalise(state.rows, axis=1)
+            pi += np.exp(log_pi)
+            if s + 1 == samples or batch[s + 1] != batch[s]:
+                squares += stretch * stretch / np.count_nonzero(batch == batch[s])
+                stretch[:] = 0.0
+        drawn = (rng.random((N, 1)) >= np.cumsum(q, axis=1)).sum(axis=1)
+        truth = np.zeros((N, K))
+        truth[np.arange(N), np.minimum(drawn, K - 1)] = 1.0
+        state = family.maximise(em.statistics(part, truth))
+        if report is not None:
+            report(sweep + 1, stats.log_likelihood)
+    q = total / samples
+    # Var of the mean, by batch means: sum_b size_b (mean_b - mean)^2 / (batches - 1) / samples.
+    error = np.sqrt(np.maximum(squares - samples * q * q, 0.0) / max(batches - 1, 1) / samples)
+    return Chain(q / q.sum(axis=1, keepdims=True), error, theta / samples, pi / pi.sum())
+
+
+def drawn_by_name(votes: Votes, rng: np.random.Generator, *size: int) -> Floats:
+    """Exponential noise, one draw (of some size) per item and class, tied to their names.
+
+    So the order of rows, of classes and of annotators does not matter to what is drawn.
+    """
+    rows, columns = (np.argsort(names.astype(str), kind="stable") for names in (votes.items, votes.classes))
+    out = np.empty((len(rows), len(columns), *size))
+    out[np.ix_(rows, columns)] = rng.standard_exponential(out.shape)
+    return out
+
+
+def shared_prior(log_prior: Floats) -> Floats:
+    """The class distribution an item without votes gets."""
+    p = np.exp(log_prior - log_prior.max())
+    return np.asarray(p / p.sum())
+
+
+# -------------------------------------------------------------------- the class
+
+
+class IBCC(EMModel):
+    """Bayesian classifier combination with independent annotators: confusion matrices under Dirichlet priors.
+
+    Parameters
+    ----------
+    prior
+        Parameters of the Dirichlets of the confusion matrices: a number for the diagonal, with 1 beside it; two,
+        (diagonal, off-diagonal); or an array, K x K (truth, label) or M x K x K. ``prior=(5, 2), class_alpha=1.1`` is
+        the setting of BayesGC.
+    class_alpha
+        Parameters of the Dirichlet of the classes: a number, or one for each class.
+    history
+        Past performance, which stays in force: annotator -> K x K counts (truth, label), or a Consensus.
+    inference
+        ``"variational"``: the product of distributions closest to the posterior. ``"gibbs"``: draws from the
+        posterior, by a chain that starts at the variational solution.
+    burn_in, samples
+        With ``"gibbs"``: how many sweeps are thrown away, and how many are averaged after them.
+    start, restarts, max_iter, tol, accelerate
+        As in :class:`DawidSkene`; what is raised is the ELBO.
+    ties, random_state
+        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``. The seed is
+        that of the Gibbs draws, too.
+
+    Notes
+    -----
+    ``confusion`` holds posterior means. ``prior`` is the distribution of an item nobody voted on. With ``"gibbs"`` the
+    table of items has the column ``simulation_error``, the standard error of ``probability`` due to finite sampling;
+    there is no objective, items outside the fit are answered with the posterior means of the parameters, and
+    exchanging annotators or classes changes the draws, so results agree within that error.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.dirichlet(300, n_annotators=40, n_classes=4, votes_per_item=3, random_state=0)
+    >>> bayes, plain = cw.IBCC().fit(crowd.votes).consensus_, cw.DawidSkene().fit(crowd.votes).consensus_
+    >>> bayes.score(crowd.truth) > plain.score(crowd.truth)
+    True
+    """
+
+    key = "ibcc"
+
+    def __init__(
+        self,
+        *,
+        prior: Any = 4.0,
+        class_alpha: Any = 1.0,
+        history: Any = None,
+        inference: str = "variational",
+        burn_in: int = 100,
+        samples: int = 400,
+        start: Any = "votes",
+        restarts: int = 0,
+        max_iter: int = 500,
+        tol: float = 1e-7,
+        accelerate: bool = True,
+        ties: str = "prior",
+        random_state: int | None = 0,
+    ) -> None:
+        self.prior = prior
+        self.class_alpha = class_alpha
+        self.history = history
+        self.inference = inference
+        self.burn_in = burn_in
+        self.samples = samples
+        self.start = start
+        self.restarts = restarts
+        self.max_iter = max_iter
+        self.tol = tol
+        self.accelerate = accelerate
+        self.ties = ties
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.inference not in ("variational", "gibbs"):
+            raise ParameterError(f"inference={self.inference!r}: expected 'variational' or 'gibbs'.")
+        for name, low in (("burn_in", 0), ("samples", 2)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
+                raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
+
+    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> DirichletFamily:
+        return DirichletFamily(
+            dirichlet_rows(self.prior, self.history, votes), class_dirichlet(self.class_alpha, votes)
+        )
+
+    def _confusion(self, params: Params, K: int) -> Floats:
+        assert isinstance(params, Dirichlets)
+        return normalise(params.rows, axis=1).transpose(0, 2, 1).copy()
+
+    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        outcome = super()._fit(votes, gold, item_prior, callback)
+        if self.inference == "variational":
+            # The normalisers' sum is part of the bound, not a likelihood: there is none to report.
+            return replace(outcome, prior=shared_prior(self.params_.log_prior[0]), log_likelihood=None)
+        return self._sample(Part.of(votes, gold, item_prior), votes, gold, outcome.iterations, callback)
+
+    def _sample(self, part: Part, votes: Votes, gold: Ints | None, before: int, callback: Callback | None) -> Outcome:
+        state, last = self.params_, np.nan
+        assert isinstance(state, Dirichlets)
+
+        def report(sweep: int, log_likelihood: float) -> None:
+            nonlocal last
+            if callback is not None:
+                gain = (log_likelihood - last) / max(part.n_votes, 1.0)
+                callback(Progress(before + sweep, before + self.burn_in + self.samples, log_likelihood, gain))
+            last = log_likelihood
+
+        rng = np.random.default_rng(self.random_state)
+        chain = gibbs(
+            part, self._family(part, self.stats_, votes, gold), state, self.burn_in, self.samples, rng, report
+        )
+        K = votes.n_classes
+        self.params_ = Params(safe_log(chain.theta).reshape(-1, K), safe_log(chain.pi)[None])
+        self.stats_ = em.statistics(part, chain.posterior)
+        best = chain.posterior.argmax(axis=1)
+        return Outcome(
+            posterior=chain.posterior,
+            prior=chain.pi,
+            confusion=chain.theta.transpose(0, 2, 1).copy(),
+            iterations=before + self.burn_in + self.samples,
+            item_columns={"simulation_error": chain.error[np.arange(len(best)), best]},
+        )
