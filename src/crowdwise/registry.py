@@ -71,6 +71,14 @@ _ENTRIES = (
     Entry("ebcc", "Bayes", "subtypes:EBCC", "Classes with subtypes, on which annotators err alike", "Li et al. 2019"),
     Entry("cbcc", "Bayes", "communities:CBCC", "Annotators in communities that answer alike", "Venanzi et al. 2014"),
     Entry("mace", "Bayes", "mace:MACE", "Annotators who know, or answer from habit", "Hovy et al. 2013"),
+    Entry("kos", "spectral", "spectral:KOS", "Messages between items and annotators", "Karger, Oh and Shah 2011"),
+    Entry("kos-svd", "spectral", "spectral:KOSSVD", "Top singular vector of the centred votes", "Zhang et al. 2016"),
+    Entry("ghosh", "spectral", "spectral:Ghosh", "Top singular vector of the votes", "Ghosh et al. 2011"),
+    Entry("eigenratio", "spectral", "skills:EigenRatio", "Agreement eigenvector over the graph's", "Dalvi et al. 2013"),
+    Entry("sml", "spectral", "covariance:SML", "Sensitivity and specificity from covariances", "Parisi et al. 2014"),
+    Entry("pgd", "skills", "skills:PGD", "Skills by projected gradient on pairwise agreement", "Ma et al. 2018"),
+    Entry("m-msr", "skills", "trimmed:MMSR", "Skills by trimmed means, against adversaries", "Ma and Olshevsky 2020"),
+    Entry("triangular", "skills", "triangles:Triangular", "Skills from the best triangles", "Bonald and Combes 2017"),
 )
 METHODS: dict[str, Entry] = {entry.key: entry for entry in _ENTRIES}
 

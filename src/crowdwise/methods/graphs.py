@@ -1,0 +1,166 @@
+"""Who shares items with whom, as sparse matrices, and what the methods built on them have in common.
+
+=========  ===============  ==========  =============================================================================
+symbol     code             shape       equation
+=========  ===============  ==========  =============================================================================
+A[n, m]    ``signed``       N x M       sum of weights of m's votes on n, + for the class asked about, - for others
+n[i, j]    ``Pairs.n``      M x M       sum over items of the products of both annotators' vote weights; 0 for i = j
+c[i, j]    ``Pairs.c``      M x M       (K * share of common items on which they agree - 1) / (K - 1)
+=========  ===============  ==========  =============================================================================
+
+Annotators who share items, directly or through others, form a group. Groups that share none tell nothing about each
+other, and everything here is solved group by group: taken together, the top eigenvector is zero on all groups but
+one. All votes on an item belong to one group. Memory grows with the votes and with the pairs of annotators who
+share an item; nothing is items x annotators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.votes import Votes
+
+DENSE = 200
+"""Up to this size an eigenvector is found by a dense solver, beyond it by Lanczos iteration."""
+CONTRADICTIONS = 3
+"""Known truths turn a sign round when they contradict it this many times more often than they confirm it."""
+
+
+def signed(votes: Votes, k: int) -> Any:
+    """A[n, m]: the weight of m's votes for class k on item n minus that of their votes for others (sparse, CSR)."""
+    from scipy.sparse import csr_matrix
+
+    value = np.where(votes.label == k, 1.0, -1.0) * votes.weights
+    A = csr_matrix((value, votes.annotator, votes.indptr), shape=(len(votes), votes.n_annotators), copy=True)
+    A.sum_duplicates()
+    return A
+
+
+class Pairs(NamedTuple):
+    """Who shares items with whom: n, the common (weighted) items, and c, the agreement above chance (sparse, CSR)."""
+
+    n: Any
+    c: Any
+
+
+def pairs(votes: Votes, gold: Ints | None) -> Pairs:
+    """c[i, j] = (K * agreement - 1) / (K - 1) over common items, without the diagonal.
+
+    In expectation it is s_i s_j for annotators of one accuracy, s = (K p - 1) / (K - 1). Where truths are known
+    they are one more annotator, the last.
+    """
+    from scipy.sparse import csr_matrix
+
+    N, M, K = len(votes), votes.n_annotators, votes.n_classes
+    item, who, label, w = votes.item, votes.annotator, votes.label, votes.weights
+    if gold is not None and (gold >= 0).any():
+        known = np.flatnonzero(gold >= 0)
+        item, who = np.append(item, known), np.append(who, np.full(len(known), M))
+        label, w = np.append(label, gold[known]), np.append(w, np.ones(len(known)))
+        M += 1
+    all_votes = csr_matrix((w, (item, who)), shape=(N, M))
+    n = common(all_votes)
+    cells = csr_matrix((w, (item * K + label, who)), shape=(N * K, M))
+    share = on_pattern(cells.T @ cells, n) / n.data
+    return Pairs(n, like(n, (K * share - 1.0) / (K - 1.0)))
+
+
+def common(size: Any) -> Any:
+    """n[i, j], the common items of two annotators, off the diagonal, from the N x M sizes of their votes."""
+    n = (size.T @ size).tocsr()
+    n.setdiag(0.0)
+    n.eliminate_zeros()
+    n.sort_indices()
+    return n
+
+
+def on_pattern(values: Any, pattern: Any) -> Floats:
+    """The entries of a sparse M x M matrix where another has some, 0 where it has none itself."""
+    M = pattern.shape[0]
+    keys = np.repeat(np.arange(M, dtype=np.int64), np.diff(pattern.indptr)) * M + pattern.indices
+    values = values.tocoo()
+    key = values.row.astype(np.int64) * M + values.col
+    out = np.zeros(len(keys))
+    if len(keys):
+        place = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+        hit = keys[place] == key
+        out[place[hit]] = values.data[hit]
+    return out
+
+
+def like(pattern: Any, data: Floats) -> Any:
+    """A sparse matrix with the places of another and new entries (zeros are kept)."""
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix((data, pattern.indices, pattern.indptr), shape=pattern.shape)
+
+
+def groups_of(graph: Any) -> Ints:
+    """The group of each annotator: who is connected with whom through common items."""
+    from scipy.sparse.csgraph import connected_components
+
+    return np.asarray(connected_components(graph, directed=False)[1])
+
+
+def leading(apply: Callable[[Floats], Floats], size: int) -> tuple[float, Floats]:
+    """The eigenvalue of largest modulus of a symmetric operator on vectors of a size, and its unit eigenvector."""
+    if size <= DENSE:
+        full = np.column_stack([apply(e) for e in np.eye(size)])
+        values, vectors = np.linalg.eigh((full + full.T) / 2.0)
+        top = int(np.abs(values).argmax())
+        return float(values[top]), vectors[:, top]
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    operator = LinearOperator((size, size), matvec=apply, dtype=np.float64)
+    v0 = np.random.default_rng(0).standard_normal(size)  # fixed: the result repeats, and no symmetry cancels it
+    values, vectors = eigsh(operator, k=1, which="LM", v0=v0, tol=0.0)
+    return float(values[0]), vectors[:, 0]
+
+
+def by_group(group: Ints, solve: Callable[[Ints], Floats]) -> Floats:
+    """A vector over annotators, solved group by group; somebody who shares items with nobody gets 1."""
+    out = np.ones(len(group))
+    order = np.argsort(group, kind="stable")
+    for members in np.split(order, np.cumsum(np.bincount(group))[:-1]):
+        if len(members) > 1:
+            out[members] = solve(members)
+    return out
+
+
+def with_strangers(value: Floats, M: int) -> Floats:
+    """Values for annotators not met in the fit: the mean of those who were."""
+    return np.append(value, np.full(M - len(value), value.mean()))
+
+
+def softmax(logits: Floats, used: Ints) -> Floats:
+    """Over the classes in use."""
+    logits = np.where(used, logits, -np.inf)
+    q = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(q / q.sum(axis=1, keepdims=True))
+
+
+def used_classes(votes: Votes, gold: Ints | None) -> Ints:
+    """Which classes anybody ever named."""
+    used = np.bincount(votes.label, minlength=votes.n_classes) > 0
+    if gold is not None:
+        used[gold[gold >= 0]] = True
+    return np.asarray(used)
+
+
+def weighted(votes: Votes, weight: Floats, used: Ints) -> Floats:
+    """softmax_k of the summed weights of the annotators who said k, over the classes in use."""
+    N, K = len(votes), votes.n_classes
+    total = np.bincount(votes.item * K + votes.label, weights=weight[votes.annotator] * votes.weights, minlength=N * K)
+    return softmax(total.reshape(N, K).astype(np.float64), used)
+
+
+def contradicted(q: Floats, gold: Ints | None) -> bool:
+    """Whether known truths speak against a posterior often enough to turn it round."""
+    if gold is None:
+        return False
+    known = np.flatnonzero(gold >= 0)
+    return float(np.sign(1.0 / q.shape[1] - q[known, gold[known]]).sum()) >= CONTRADICTIONS
