@@ -71,9 +71,9 @@ A cold `crowdwise aggregate` on 800 items and 8,000 votes takes {crowdwise_secon
 ACCURACY = """
 ## Accuracy on real crowds
 
-Made by `crowdwise bench labels`: accuracy in percent with ties split, every method with its defaults and one seed, nothing
-tuned. The best of a column is bold; a gap says that the method refused the data. Log loss and seconds are means over the
-data sets; real crowds break every model's assumptions, and confident models pay for it in log loss.
+Made by `crowdwise bench labels`: accuracy in percent with ties split, every method with its defaults and one seed,
+nothing tuned. The best of a column is bold; a gap says that the method refused the data. Log loss and seconds are means
+over the data sets; real crowds break every model's assumptions, and confident models pay for it in log loss.
 
 | method | {names} | mean | log loss | seconds |
 |---|{bars}|
@@ -83,8 +83,8 @@ The data sets: {shapes}.
 
 ## Beside published figures
 
-Where a paper, its code or an independent re-computation gives a figure for the same data. A difference of more than half a
-point has its reason in the section of the method, where one is known.
+Where a paper, its code or an independent re-computation gives a figure for the same data. A difference of more than
+half a point has its reason in the section of the method, where one is known.
 
 | method | data set | here | published | difference | source |
 |---|---|---:|---:|---:|---|
@@ -204,9 +204,8 @@ def beside(value: dict[tuple[str, str], float | None]) -> list[str]:
             if ours is not None:
                 gap = ours - float(line["accuracy"])
                 shown = f"**{gap:+.2f}**" if abs(gap) > 0.5 else f"{gap:+.2f}"
-                rows.append(
-                    f"| `{line['method']}` | {line['data']} | {ours:.2f} | {line['accuracy']} | {shown} | {line['source']} |"
-                )
+                cells = (f"`{line['method']}`", line["data"], f"{ours:.2f}", line["accuracy"], shown, line["source"])
+                rows.append(f"| {' | '.join(cells)} |")
     return rows
 
 

@@ -296,7 +296,7 @@ def starting(scale: float) -> dict[str, Any]:
 
 
 def accuracy(scale: float) -> dict[str, Any]:
-    """Every label-only method on the real crowds with truth, as ``crowdwise bench labels`` measures it; empty without data."""
+    """Every label-only method on the real crowds with truth, as ``crowdwise bench labels`` measures it."""
     folder = Path(os.environ.get("CROWDWISE_DATA", HERE.parents[1] / "shared" / "data"))
     sets = [name for name in SETS if (folder / name).is_dir()]
     keys = [key for key, entry in cw.METHODS.items() if not entry.load().needs_truth]

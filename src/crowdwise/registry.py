@@ -79,6 +79,7 @@ _ENTRIES = (
     Entry("pgd", "skills", "skills:PGD", "Skills by projected gradient on pairwise agreement", "Ma et al. 2018"),
     Entry("m-msr", "skills", "trimmed:MMSR", "Skills by trimmed means, against adversaries", "Ma and Olshevsky 2020"),
     Entry("triangular", "skills", "triangles:Triangular", "Skills from the best triangles", "Bonald and Combes 2017"),
+    Entry("minimax", "entropy", "minimax:Minimax", "Annotators and items both confuse classes", "Zhou et al. 2014"),
 )
 METHODS: dict[str, Entry] = {entry.key: entry for entry in _ENTRIES}
 

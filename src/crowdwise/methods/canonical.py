@@ -1,0 +1,165 @@
+"""Votes in an order of their own: one that neither the names nor the order of rows, annotators and classes decide.
+
+An iterative solver that stops early, or a sampler that hands out random numbers, gives answers that depend a little
+on which item comes first. Here items, annotators and classes are sorted by what they are in the graph of votes: each
+begins alike (an item with known truth differs), and in every round takes up the colours of its neighbours (colour
+refinement, with sums of 64-bit hashes, which have no order). Those that end alike are exchangeable, or as good as.
+
+On the way, votes of the same annotator for the same label of the same item become one with their weights added, and
+classes that nobody chose are left out: no vote speaks for them, so they get no probability.
+
+=====================  =======  ==============================================================
+code                   shape    meaning
+=====================  =======  ==============================================================
+``item``               S        item of each vote, rising
+``annotator, label``   S        who, and what
+``weight``             S        how much it counts
+``gold``               N        class where it is known, -1 elsewhere
+``*_order``            N, M, k  the code in the votes behind each code here
+=====================  =======  ==============================================================
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib import import_module
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.votes import Votes
+
+Hashes = npt.NDArray[np.uint64]
+ROUNDS = 4
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Linear algebra on a single thread meanwhile.
+
+    A solver makes thousands of short calls; handing each to several threads takes many times as long where the
+    processors are busy, and the sums come out in another order.
+    """
+    import scipy.linalg  # noqa: F401  loads the library whose threads are to be limited
+
+    limits: AbstractContextManager[object] = import_module("threadpoolctl").threadpool_limits(limits=1)
+    return limits
+
+
+def mix(x: Hashes) -> Hashes:
+    """A well-spread hash of each number (the finaliser of splitmix64); products wrap round on purpose."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def fold(group: Ints, values: Hashes, size: int) -> Hashes:
+    """The sum of the hashes in each group, modulo 2^64."""
+    order = np.argsort(group, kind="stable")
+    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values[order], dtype=np.uint64)])
+    ends = np.searchsorted(group[order], np.arange(size + 1))
+    return np.asarray(total[ends[1:]] - total[ends[:-1]])
+
+
+def colours(
+    item: Ints, annotator: Ints, label: Ints, weight: Floats, gold: Ints, size: tuple[int, int, int]
+) -> tuple[Hashes, Hashes, Hashes]:
+    """A colour per item, annotator and class."""
+    N, M, K = size
+    of_item, of_annotator, of_class = (np.full(n, c, np.uint64) for n, c in ((N, 1), (M, 2), (K, 3)))
+    w = mix(np.rint(weight * 2**20).astype(np.int64).astype(np.uint64))  # coarse, so that sums may differ in a last bit
+    known = gold >= 0
+    for _ in range(ROUNDS):
+        i, a, c = mix(of_item)[item] + w, mix(of_annotator)[annotator] + w, mix(of_class)[label] * np.uint64(3)
+        told = np.where(known, mix(of_class)[np.maximum(gold, 0)], np.uint64(0))
+        of_item, of_annotator, of_class = (
+            mix(of_item + told + fold(item, mix(a + c), N)),
+            mix(of_annotator + fold(annotator, mix(i + c), M)),
+            mix(of_class + fold(label, mix(i ^ a), K) + fold(gold[known], mix(of_item[known]), K)),
+        )
+    return of_item, of_annotator, of_class
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """The votes, re-coded."""
+
+    item: Ints
+    annotator: Ints
+    label: Ints
+    weight: Floats
+    gold: Ints
+    item_order: Ints
+    annotator_order: Ints
+    class_order: Ints
+    n_classes: int
+    """How many classes the votes have, chosen or not."""
+
+    @classmethod
+    def of(cls, votes: Votes, gold: Ints | None = None, *, every_class: bool = False) -> Canonical:
+        """Re-code votes; ``every_class`` keeps the classes that nobody chose."""
+        N, M, K = len(votes), votes.n_annotators, votes.n_classes
+        known = np.full(N, -1, np.int64) if gold is None else np.asarray(gold, np.int64)
+        key, place = np.unique(
+            (votes.item.astype(np.int64) * M + votes.annotator) * K + votes.label, return_inverse=True
+        )
+        weight = np.bincount(place, weights=votes.weights, minlength=len(key)).astype(np.float64)
+        item, annotator, label = key // (M * K), key // K % M, key % K
+        used = np.bincount(label, minlength=K) + np.bincount(known[known >= 0], minlength=K) > 0
+        if every_class or used.sum() < 2:
+            used[:] = True
+        found = colours(item, annotator, label, weight, known, (N, M, K))
+        items, annotators, classes = (np.argsort(colour, kind="stable") for colour in found)
+        classes = classes[used[classes]]
+        new_item, new_annotator, new_class = inverse(items, N), inverse(annotators, M), inverse(classes, K)
+        item, annotator, label = new_item[item], new_annotator[annotator], new_class[label]
+        rows = np.argsort((item * M + annotator) * K + label)
+        told = np.where(known >= 0, new_class[known], -1)[items]
+        return cls(item[rows], annotator[rows], label[rows], weight[rows], told, items, annotators, classes, K)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """N, M, and the classes that take part."""
+        return len(self.item_order), len(self.annotator_order), len(self.class_order)
+
+    def counts(self) -> Floats:
+        """N x K: the weight of the votes for each class on each item."""
+        N, _, K = self.shape
+        counts = np.bincount(self.item * K + self.label, weights=self.weight, minlength=N * K)
+        return counts.astype(np.float64).reshape(N, K)
+
+    def restore_items(self, q: Floats) -> Floats:
+        """N x K probabilities back in the order of the votes, nothing for classes that took no part."""
+        out = np.zeros((len(q), self.n_classes))
+        out[np.ix_(self.item_order, self.class_order)] = q
+        return out
+
+    def restore_classes(self, pi: Floats) -> Floats:
+        """One number per class, nothing for those that took no part."""
+        out = np.zeros(self.n_classes)
+        out[self.class_order] = pi
+        return out
+
+    def restore_annotators(self, table: Floats, absent: float) -> Floats:
+        """M x K x K over annotators, truths and labels; ``absent`` in the rows of truths that took no part."""
+        M, K = len(table), self.n_classes
+        out = np.zeros((M, K, K))
+        out[:, np.setdiff1d(np.arange(K), self.class_order)] = absent
+        out[np.ix_(self.annotator_order, self.class_order, self.class_order)] = table
+        return out
+
+    @staticmethod
+    def back(order: Ints, values: Floats) -> Floats:
+        """Values per item or annotator, back in the order of the votes."""
+        out = np.empty_like(values)
+        out[order] = values
+        return out
+
+
+def inverse(order: Ints, size: int) -> Ints:
+    """Where each old code went; -1 where it went nowhere."""
+    out = np.full(size, -1, np.int64)
+    out[order] = np.arange(len(order))
+    return out
