@@ -45,7 +45,7 @@ class Entry:
 DS = "Dawid-Skene"
 
 _ENTRIES = (
-    Entry("anchored", DS, "anchored:Anchored", "Confusion matrices held to what labels mean (default)", "crowdwise"),
+    Entry("anchored", DS, "anchored:Anchored", "Confusion matrices held to the labels (default)", "crowdwise"),
     Entry("majority", "votes", "votes:MajorityVote", "The share of votes, weighted where votes have weights", ""),
     Entry("gold-weighted", "votes", "votes:GoldWeighted", "Votes weighted by accuracy on items with known truth", ""),
     Entry("dawid-skene", DS, "dawid_skene:DawidSkene", "A full confusion matrix per annotator", "Dawid and Skene 1979"),
@@ -53,20 +53,14 @@ _ENTRIES = (
     Entry("confusion-vector", DS, "dawid_skene:ConfusionVector", "Accuracy per annotator and class", "Li and Yu 2014"),
     Entry("fast-dawid-skene", DS, "dawid_skene:FastDawidSkene", "Confusion matrices by hard EM", "Sinha et al. 2018"),
     Entry("wawa", "weights", "weights:Wawa", "Votes weighted by agreement with the majority", "Crowd-Kit"),
-    Entry(
-        "zero-based-skill", "weights", "weights:ZeroBasedSkill", "Skills moved in steps towards agreement", "Crowd-Kit"
-    ),
-    Entry("iwmv", "weights", "weights:IWMV", "Votes weighted by K times accuracy minus 1, repeated", "Li and Yu 2014"),
-    Entry(
-        "zencrowd", "weights", "weights:ZenCrowd", "Reliable answers, or random ones, by EM", "Demartini et al. 2012"
-    ),
+    Entry("zero-based-skill", "weights", "weights:ZeroBasedSkill", "Skills moved towards agreement", "Crowd-Kit"),
+    Entry("iwmv", "weights", "weights:IWMV", "Votes weighted by K times accuracy minus 1", "Li and Yu 2014"),
+    Entry("zencrowd", "weights", "weights:ZenCrowd", "Reliable answers, or random ones", "Demartini et al. 2012"),
     Entry("pm", "weights", "truth:PM", "Labels and weights with the least weighted loss", "Li et al. 2014"),
     Entry("catd", "weights", "truth:CATD", "Weights from an upper bound of each one's error", "Li et al. 2014"),
     Entry("bwa", "weights", "truth:BWA", "Each class a number, with noise per annotator", "Li et al. 2019"),
-    Entry(
-        "glad", "ability", "ability:GLAD", "One ability per annotator, one difficulty per item", "Whitehill et al. 2009"
-    ),
-    Entry("irt", "ability", "ability:ItemResponse", "Who knows answers, who does not guesses; hard items", "crowdwise"),
+    Entry("glad", "ability", "ability:GLAD", "Ability of annotators, difficulty of items", "Whitehill et al. 2009"),
+    Entry("irt", "ability", "ability:ItemResponse", "Who knows answers, who does not guesses", "crowdwise"),
     Entry("ibcc", "Bayes", "bayes:IBCC", "Bayesian confusion matrices (also BayesGC)", "Kim and Ghahramani 2012"),
     Entry("ebcc", "Bayes", "subtypes:EBCC", "Classes with subtypes, on which annotators err alike", "Li et al. 2019"),
     Entry("cbcc", "Bayes", "communities:CBCC", "Annotators in communities that answer alike", "Venanzi et al. 2014"),
@@ -79,6 +73,10 @@ _ENTRIES = (
     Entry("pgd", "skills", "skills:PGD", "Skills by projected gradient on pairwise agreement", "Ma et al. 2018"),
     Entry("m-msr", "skills", "trimmed:MMSR", "Skills by trimmed means, against adversaries", "Ma and Olshevsky 2020"),
     Entry("triangular", "skills", "triangles:Triangular", "Skills from the best triangles", "Bonald and Combes 2017"),
+    Entry(
+        "bp", "messages", "messages:BeliefPropagation", "Belief propagation on the graph of votes", "Liu et al. 2012"
+    ),
+    Entry("mf", "messages", "messages:MeanField", "Mean field over truths and confusion matrices", "Liu et al. 2012"),
     Entry("minimax", "entropy", "minimax:Minimax", "Annotators and items both confuse classes", "Zhou et al. 2014"),
 )
 METHODS: dict[str, Entry] = {entry.key: entry for entry in _ENTRIES}
