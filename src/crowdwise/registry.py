@@ -73,9 +73,7 @@ _ENTRIES = (
     Entry("pgd", "skills", "skills:PGD", "Skills by projected gradient on pairwise agreement", "Ma et al. 2018"),
     Entry("m-msr", "skills", "trimmed:MMSR", "Skills by trimmed means, against adversaries", "Ma and Olshevsky 2020"),
     Entry("triangular", "skills", "triangles:Triangular", "Skills from the best triangles", "Bonald and Combes 2017"),
-    Entry(
-        "bp", "messages", "messages:BeliefPropagation", "Belief propagation on the graph of votes", "Liu et al. 2012"
-    ),
+    Entry("bp", "messages", "messages:BeliefPropagation", "Belief propagation over the votes", "Liu et al. 2012"),
     Entry("mf", "messages", "messages:MeanField", "Mean field over truths and confusion matrices", "Liu et al. 2012"),
     Entry("minimax", "entropy", "minimax:Minimax", "Annotators and items both confuse classes", "Zhou et al. 2014"),
 )
