@@ -81,6 +81,15 @@ def test_native_equals_reference(name, hard):
                 assert np.allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
+def test_native_gives_exact_zeros_where_numpy_does():
+    log_score = np.array([[-1.0, -1200.0], [-1200.0, -1.0]])
+    for engine in (reference, native):
+        _, _, _, q = engine.expect(
+            np.array([0, 1, 2]), np.array([0, 1], dtype=np.int32), NONE, log_score, np.zeros((1, 2)), NO_TRUTH
+        )
+        assert q.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
 def test_native_leaves_out_the_posterior_when_not_asked():
     arguments = problem(0)
     full, bare = native.expect(*arguments), native.expect(*arguments, posterior=False)

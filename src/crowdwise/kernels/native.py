@@ -79,8 +79,8 @@ def cooccurrence(indptr: Ints, cell: Ints, weight: Floats, n_cells: int) -> tupl
     return rows, indices, values
 
 
-POWERS = np.ldexp(1.0, np.arange(-1074, 1))
-"""2^-1074 to 2^0."""
+POWERS = np.ldexp(1.0, np.arange(-1077, 1))
+"""2^-1077 (which is 0) to 2^0."""
 
 
 @njit(nogil=True, inline="always")
@@ -90,7 +90,7 @@ def _exp(x: float, powers: Any) -> float:
     x = n log 2 + r with n whole and |r| <= log(2) / 2; e^r is a Taylor sum, 2^n comes from a table. Cody and
     Waite's two-part log 2 keeps r exact.
     """
-    x = max(x, -740.0)
+    x = max(x, -746.0)  # from here on e^x is 0, as the table says
     n = np.rint(x * 1.4426950408889634)
     r = x - n * 6.93147180369123816490e-01 - n * 1.90821492927058770002e-10
     p = 1.6059043836821613e-10
@@ -107,7 +107,7 @@ def _exp(x: float, powers: Any) -> float:
     p = p * r + 0.5
     p = p * r + 1.0
     p = p * r + 1.0
-    return p * powers[np.int64(n) + 1074]  # type: ignore[no-any-return]
+    return p * powers[np.int64(n) + 1077]  # type: ignore[no-any-return]
 
 
 @cache
