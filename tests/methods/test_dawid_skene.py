@@ -16,7 +16,7 @@ from brute import enumerate_truths, objective, rows_of
 from crowdwise import registry
 from crowdwise.core.em import Part, statistics
 from crowdwise.core.priors import learned, pseudo_counts, strength
-from crowdwise.core.starts import informed, winners
+from crowdwise.core.starts import informed, majority
 from crowdwise.errors import ConvergenceWarning, ParameterError
 from crowdwise.methods.dawid_skene import full, one_coin, per_class
 
@@ -250,7 +250,7 @@ def test_like_minded_annotators_are_shrunk_hard_and_mixed_ones_hardly():
     )
     mixed = cw.simulate.hammer_spammer(2000, n_annotators=40, n_classes=3, votes_per_item=5, random_state=0)
     weight = [
-        learned(statistics(Part.of(s.votes), winners(s.votes, None)).table(), hierarchical=False)[0].sum()
+        learned(statistics(Part.of(s.votes), majority(s.votes, None)).table(), hierarchical=False)[0].sum()
         for s in (sim, mixed)
     ]
     assert weight[0] > 3 * weight[1]

@@ -29,6 +29,17 @@ def normalise(counts: Floats, axis: int) -> Floats:
     return np.asarray(np.divide(counts, total, out=np.full_like(counts, 1.0 / counts.shape[axis]), where=total > 0))
 
 
+def softmax(logit: Floats) -> Floats:
+    """exp(logit) with rows that sum to one; the largest of a row is taken out first."""
+    q = np.exp(logit - logit.max(axis=1, keepdims=True))
+    return np.asarray(q / q.sum(axis=1, keepdims=True))
+
+
+def winners(q: Floats) -> Floats:
+    """Each row counted for its largest entry alone, tied ones evenly."""
+    return normalise((q >= q.max(axis=1, keepdims=True) - TIE).astype(np.float64), axis=1)
+
+
 def entropy(q: Floats) -> Floats:
     """The entropy of each row, in bits."""
     return np.asarray(-(q * np.log2(np.maximum(q, TINY))).sum(axis=1) + 0.0)

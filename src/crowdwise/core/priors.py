@@ -28,7 +28,7 @@ import numpy as np
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.em import Part, statistics
 from crowdwise.core.numerics import Floats, Ints, dirichlet_multinomial, maximise_1d, normalise
-from crowdwise.core.starts import winners
+from crowdwise.core.starts import majority
 from crowdwise.data import coding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError, listing, suggestion
@@ -47,7 +47,7 @@ def pseudo_counts(prior: Any, history: Any, votes: Votes, gold: Ints | None = No
                 f"prior={prior!r}: expected a number, 'crowd', 'hierarchical', "
                 f"or an array of pseudo-counts.{suggestion(prior, NAMED)}"
             )
-        counts = statistics(Part.of(votes), winners(votes, gold)).table()
+        counts = statistics(Part.of(votes), majority(votes, gold)).table()
         table = learned(counts if past is None else counts + past, hierarchical=prior == "hierarchical")
     else:
         table = _given(prior, votes)

@@ -7,7 +7,7 @@ import numpy as np
 from crowdwise.core import em
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.em import Params, Part, Stats
-from crowdwise.core.numerics import TIE, Floats, Ints, normalise
+from crowdwise.core.numerics import Floats, Ints, softmax, winners
 from crowdwise.data import coding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
@@ -32,10 +32,9 @@ def shares(votes: Votes, gold: Ints | None) -> Floats:
     return clamp(votes.shares(), gold)
 
 
-def winners(votes: Votes, gold: Ints | None) -> Floats:
-    """Each item counted for its most voted class alone, tied classes evenly."""
-    q = shares(votes, gold)
-    return normalise((q >= q.max(axis=1, keepdims=True) - TIE).astype(np.float64), axis=1)
+def majority(votes: Votes, gold: Ints | None) -> Floats:
+    """Each item counted for its most voted class alone, tied classes evenly; for the truth where it is known."""
+    return winners(shares(votes, gold))
 
 
 def informed(votes: Votes, gold: Ints | None) -> Floats:
@@ -76,9 +75,7 @@ def weighted_posterior(votes: Votes, weight: Floats) -> Floats:
     """softmax_k of the summed weights of the annotators who said k."""
     N, K = len(votes), votes.n_classes
     logit = np.bincount(votes.item * K + votes.label, weights=weight[votes.annotator] * votes.weights, minlength=N * K)
-    logit = logit.reshape(N, K)
-    q = np.exp(logit - logit.max(axis=1, keepdims=True))
-    return np.asarray(q / q.sum(axis=1, keepdims=True))
+    return softmax(logit.reshape(N, K).astype(np.float64))
 
 
 def shaken(part: Part, votes: Votes, gold: Ints | None, rng: np.random.Generator) -> Stats:

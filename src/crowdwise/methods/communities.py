@@ -45,7 +45,7 @@ import numpy as np
 from crowdwise.core import em, starts
 from crowdwise.core.em import Callback, Climb, Params, Part, Stats
 from crowdwise.core.model import EMModel, Outcome, check_memory
-from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.numerics import Floats, Ints, normalise, softmax
 from crowdwise.core.priors import own_accuracy
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
@@ -73,9 +73,7 @@ def log_evidence(counts: Floats, centre: Floats) -> Floats:
 
 def memberships(counts: Floats, centre: Floats, share: Floats) -> Floats:
     """r[m, j]: the probability that m belongs to community j."""
-    logit = np.log(share) + log_evidence(counts, centre)
-    r = np.exp(logit - logit.max(axis=1, keepdims=True))
-    return np.asarray(r / r.sum(axis=1, keepdims=True))
+    return softmax(np.log(share) + log_evidence(counts, centre))
 
 
 def moved(counts: Floats, centre: Floats, member: Floats, prior: Floats, strength: float) -> Floats:
@@ -98,7 +96,7 @@ def by_accuracy(accuracy: Floats, J: int) -> Floats:
     centre = np.quantile(accuracy, (np.arange(J) + 0.5) / J)
     width = max(float(accuracy.std()) / J, 1e-3)
     near = -0.5 * ((accuracy[:, None] - centre) / width) ** 2
-    return normalise(np.exp(near - near.max(axis=1, keepdims=True)), axis=1)
+    return softmax(near)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.numerics import Floats, Ints, softmax
 from crowdwise.data.votes import Votes
 
 DENSE = 200
@@ -136,11 +136,9 @@ def with_strangers(value: Floats, M: int) -> Floats:
     return np.append(value, np.full(M - len(value), value.mean()))
 
 
-def softmax(logits: Floats, used: Ints) -> Floats:
-    """Over the classes in use."""
-    logits = np.where(used, logits, -np.inf)
-    q = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(q / q.sum(axis=1, keepdims=True))
+def softmax_used(logits: Floats, used: Ints) -> Floats:
+    """The softmax over the classes in use."""
+    return softmax(np.where(used, logits, -np.inf))
 
 
 def used_classes(votes: Votes, gold: Ints | None) -> Ints:
@@ -155,7 +153,7 @@ def weighted(votes: Votes, weight: Floats, used: Ints) -> Floats:
     """softmax_k of the summed weights of the annotators who said k, over the classes in use."""
     N, K = len(votes), votes.n_classes
     total = np.bincount(votes.item * K + votes.label, weights=weight[votes.annotator] * votes.weights, minlength=N * K)
-    return softmax(total.reshape(N, K).astype(np.float64), used)
+    return softmax_used(total.reshape(N, K).astype(np.float64), used)
 
 
 def contradicted(q: Floats, gold: Ints | None) -> bool:

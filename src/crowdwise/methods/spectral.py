@@ -56,7 +56,7 @@ from crowdwise.methods.graphs import (
     groups_of,
     leading,
     signed,
-    softmax,
+    softmax_used,
     used_classes,
     with_strangers,
 )
@@ -173,7 +173,7 @@ def posterior(logits: Floats, used: Ints) -> Floats:
     """Probabilities from the log-odds of the questions; a class nobody ever named gets none."""
     if logits.shape[1] == 1:
         logits = np.column_stack([-logits[:, 0] / 2.0, logits[:, 0] / 2.0])
-    return softmax(logits, used)
+    return softmax_used(logits, used)
 
 
 # -------------------------------------------------------------------- singular vectors

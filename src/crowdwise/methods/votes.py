@@ -18,7 +18,7 @@ import numpy as np
 
 from crowdwise.core.em import Callback
 from crowdwise.core.model import Model, Outcome
-from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.numerics import Floats, Ints, normalise, winners
 from crowdwise.core.starts import clamp, log_odds, shares, tested_and_right, weighted_posterior
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
@@ -59,7 +59,7 @@ class MajorityVote(Model):
 
     def _predict(self, votes: Votes) -> Floats:
         q = votes.shares()
-        return q if self.soft else normalise((q >= q.max(axis=1, keepdims=True) - 1e-12).astype(np.float64), axis=1)
+        return q if self.soft else winners(q)
 
 
 class GoldWeighted(Model):

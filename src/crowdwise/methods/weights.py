@@ -16,7 +16,7 @@ symbol     code             shape   equation
 =========  ===============  ======  ==========================================================================
 t[n, k]    ``tally``        N x K   sum over the votes for k on n of v[m]
 q[n, k]    ``shares_of``    N x K   t[n, k] / sum_k t[n, k]; of ``iwmv``: softmax_k( K / (K - 1) t[n, k] )
-h[n, k]    ``best``         N x K   1 where q[n, k] is the largest, tied classes evenly; the truth where known
+h[n, k]    ``winners``      N x K   1 where q[n, k] is the largest, tied classes evenly; the truth where known
 n[m]       ``total``        M       the votes of m
 r[m]       ``agreement``    M       sum over the votes of m of h[n, label]
 =========  ===============  ======  ==========================================================================
@@ -61,7 +61,7 @@ import numpy as np
 from crowdwise.core import priors
 from crowdwise.core.em import Callback, Params, Part, Progress, Stats
 from crowdwise.core.model import EMModel, Model, Outcome
-from crowdwise.core.numerics import TIE, Floats, Ints, normalise, safe_log
+from crowdwise.core.numerics import TIE, Floats, Ints, normalise, safe_log, softmax, winners
 from crowdwise.core.starts import clamp
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
@@ -81,17 +81,6 @@ def tally(votes: Votes, weight: Floats) -> Floats:
 def shares_of(t: Floats) -> Floats:
     """t divided by its row sums (weights are not negative); uniform where an item has no weight at all."""
     return normalise(t, axis=1)
-
-
-def softmax(t: Floats) -> Floats:
-    """exp t, rows summing to one."""
-    q = np.exp(t - t.max(axis=1, keepdims=True))
-    return np.asarray(q / q.sum(axis=1, keepdims=True))
-
-
-def best(q: Floats) -> Floats:
-    """Each item counted for its best class alone, tied classes evenly."""
-    return normalise((q >= q.max(axis=1, keepdims=True) - TIE).astype(np.float64), axis=1)
 
 
 def total_votes(votes: Votes) -> Floats:
@@ -152,12 +141,12 @@ def alternate(
     is what a round has reached, where the method climbs something.
     """
     total = total_votes(votes)
-    h = clamp(best(votes.shares()), gold)
+    h = clamp(winners(votes.shares()), gold)
     right = agreement(votes, h)
     trace: list[float] = []
     for iteration in range(1, max_iter + 1):
         weight = weigh(right, total)
-        new = clamp(best(count(votes, weight)), gold)
+        new = clamp(winners(count(votes, weight)), gold)
         moved = float((np.abs(new - h).max(axis=1, initial=0.0) > TIE).mean()) if len(h) else 0.0
         h, right = new, agreement(votes, new)
         if value is not None:
@@ -271,7 +260,7 @@ class Wawa(WeightedVote):
         self.random_state = random_state
 
     def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds:
-        right = agreement(votes, clamp(best(votes.shares()), gold))
+        right = agreement(votes, clamp(winners(votes.shares()), gold))
         return Rounds(rate_of(right, total_votes(votes)), 1, True, np.empty(0))
 
     def _columns(self, rounds: Rounds) -> dict[str, Any]:
@@ -341,7 +330,7 @@ class ZeroBasedSkill(WeightedVote):
         for iteration in range(1, self.max_iter + 1):
             if iteration % self.rate_steps == 0:
                 rate *= self.rate_factor
-            aim = rate_of(agreement(votes, clamp(best(self._count(votes, skill)), gold)), total)
+            aim = rate_of(agreement(votes, clamp(winners(self._count(votes, skill)), gold)), total)
             gap = float(np.abs(aim - skill).max(initial=0.0))
             if callback is not None:
                 callback(Progress(iteration, self.max_iter, float("nan"), gap))
