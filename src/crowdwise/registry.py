@@ -65,6 +65,11 @@ _ENTRIES = (
     Entry("ebcc", "Bayes", "subtypes:EBCC", "Classes with subtypes, on which annotators err alike", "Li et al. 2019"),
     Entry("cbcc", "Bayes", "communities:CBCC", "Annotators in communities that answer alike", "Venanzi et al. 2014"),
     Entry("mace", "Bayes", "mace:MACE", "Annotators who know, or answer from habit", "Hovy et al. 2013"),
+    Entry("spectral-ds", "moments", "triples:SpectralDS", "Confusions from triples of groups", "Zhang et al. 2016"),
+    Entry("multispa", "moments", "pairs:MultiSPA", "Corners of what pairs of annotators say", "Ibrahim et al. 2019"),
+    Entry("cnmf", "moments", "pairs:CNMF", "All pairs of annotators fitted at once", "Ibrahim et al. 2019"),
+    Entry("symnmf", "moments", "factors:SymNMF", "A symmetric factorisation of all pairs", "Ibrahim and Fu 2021"),
+    Entry("tensor", "moments", "tensor:TensorDS", "All triples of annotators at once", "Traganitis et al. 2018"),
     Entry("kos", "spectral", "spectral:KOS", "Messages between items and annotators", "Karger, Oh and Shah 2011"),
     Entry("kos-svd", "spectral", "spectral:KOSSVD", "Top singular vector of the centred votes", "Zhang et al. 2016"),
     Entry("ghosh", "spectral", "spectral:Ghosh", "Top singular vector of the votes", "Ghosh et al. 2011"),
@@ -76,6 +81,8 @@ _ENTRIES = (
     Entry("bp", "messages", "messages:BeliefPropagation", "Belief propagation over the votes", "Liu et al. 2012"),
     Entry("mf", "messages", "messages:MeanField", "Mean field over truths and confusion matrices", "Liu et al. 2012"),
     Entry("minimax", "entropy", "minimax:Minimax", "Annotators and items both confuse classes", "Zhou et al. 2014"),
+    Entry("m3v", "entropy", "margin:MaxMarginVote", "Weighted votes that win by a margin", "Tian and Zhu 2015"),
+    Entry("crowd-svm", "entropy", "crowd_svm:CrowdSVM", "Confusion matrices and margins, sampled", "Tian and Zhu 2015"),
 )
 METHODS: dict[str, Entry] = {entry.key: entry for entry in _ENTRIES}
 

@@ -10,6 +10,7 @@ import pytest
 from scipy.special import betaln, digamma, gammaln
 
 import crowdwise as cw
+from crowdwise.core.model import recode
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, ParameterError
 from crowdwise.methods import integrals
@@ -480,7 +481,7 @@ def test_items_of_the_fit_are_recognised_by_name_and_votes():
     b = Votes.from_records(
         [("z", 2, "q"), ("x", 2, "q"), ("x", 1, "p"), ("y", 1, "q"), ("w", 2, "p")], classes=["p", "q"]
     )
-    b = cw.MajorityVote().fit(a)._recode(b, cw.MajorityVote().fit(a).consensus_)
+    b = recode(b, cw.MajorityVote().fit(a).consensus_)
     here, there = same_items(b, a)
     assert {(str(b.items[i]), str(a.items[j])) for i, j in zip(here, there, strict=True)} == {("x", "x"), ("z", "z")}
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -16,11 +14,12 @@ import numpy.typing as npt
 
 from crowdwise import kernels
 from crowdwise.core.em import Part
+from crowdwise.core.folders import replacing
 from crowdwise.core.numerics import TIE, Floats, Ints, entropy, normalise, share_interval
 from crowdwise.data import coding
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, OutputError, ParameterError, ReadError
+from crowdwise.errors import InputError, ParameterError, ReadError
 
 if TYPE_CHECKING:
     from crowdwise.core.model import Outcome
@@ -123,7 +122,7 @@ class Consensus:
         """One row per annotator.
 
         Columns: annotator, votes, accuracy with its 95 % interval, agreement with the consensus, and what the method
-        adds.
+        adds, with 95 % intervals (``NAME_low``, ``NAME_high``).
         """
         return self.to_frame("annotators")
 
@@ -141,7 +140,7 @@ class Consensus:
         probabilities
             With ``"items"``: also the probability of every class, in columns ``p(class)``.
         level
-            The level of the intervals of annotators.
+            The level of the intervals of accuracies and confusions; those of what the method adds are at 95 %.
         """
         if not 0.0 < level < 1.0:
             raise ParameterError(f"level={level!r}: expected a number between 0 and 1, such as 0.95.")
@@ -258,13 +257,6 @@ class Consensus:
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write ``consensus.json`` and ``arrays.npz`` to a folder, all or nothing; an earlier consensus is replaced."""
-        folder = Path(folder)
-        if folder.exists() and not (
-            folder.is_dir() and (not any(folder.iterdir()) or (folder / "consensus.json").is_file())
-        ):
-            raise OutputError(
-                f"{folder} exists and holds something else than a saved consensus. Choose another folder."
-            )
         arrays = {
             f.name: getattr(self, f.name)
             for f in fields(self)
@@ -282,22 +274,10 @@ class Consensus:
             },
             "params": {name: plain(value) for name, value in self.params.items()},
         }
-        temporary: Path | None = None
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        with replacing(folder, "consensus.json", "consensus") as temporary:
             (temporary / "consensus.json").write_text(json.dumps(facts), encoding="utf-8")
             np.savez_compressed(temporary / "arrays.npz", allow_pickle=False, **arrays)
-            temporary.chmod(0o755)
-            if folder.exists():
-                shutil.rmtree(folder)
-            temporary.rename(folder)
-        except OSError as error:
-            raise OutputError(f"The consensus could not be written to {folder}: {error.strerror or error}.") from error
-        finally:
-            if temporary is not None and temporary.exists():
-                shutil.rmtree(temporary, ignore_errors=True)
-        return folder
+        return Path(folder)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Consensus:

@@ -145,8 +145,7 @@ class Model(ABC):
     def predict_proba(self, votes: Votes) -> Floats:
         """N x K class probabilities of items, in the fit or not, from what was learned about their annotators."""
         fitted = self._fitted()
-        recoded = self._recode(votes, fitted)
-        return self._predict(recoded)
+        return self._predict(recode(votes, fitted))
 
     def predict(self, votes: Votes) -> npt.NDArray[Any]:
         """The most probable class of each item."""
@@ -216,29 +215,6 @@ class Model(ABC):
         except AttributeError:
             raise NotFittedError(f"This {type(self).__name__} has not been fitted: call fit(votes) first.") from None
 
-    def _recode(self, votes: Votes, fitted: Consensus) -> Votes:
-        """New votes in the codes of the fit; annotators not seen there get codes after the last one."""
-        place = coding.locate(votes.classes, fitted.classes)
-        used = np.bincount(votes.label, minlength=votes.n_classes) > 0
-        if (place[used] < 0).any():
-            raise LabelError(
-                f"The new votes use {votes.classes[used & (place < 0)].tolist()}: "
-                f"the model was fitted with the classes {fitted.classes.tolist()}."
-            )
-        who = coding.locate(votes.annotators, fitted.annotator_names)
-        new = who < 0
-        who = np.where(new, len(fitted.annotator_names) + np.cumsum(new) - 1, who)
-        names = np.concatenate([fitted.annotator_names.astype(object), votes.annotators[new].astype(object)])
-        return Votes(
-            votes.indptr,
-            who[votes.annotator].astype(np.int32),
-            coding.recode(votes.label, place),
-            votes.items,
-            names,
-            fitted.classes,
-            votes.weight,
-        )
-
 
 class EMModel(Model, ABC):
     """A model fitted by :mod:`crowdwise.core.em`. A subclass says how parameters come from statistics (``_family``)."""
@@ -303,20 +279,8 @@ class EMModel(Model, ABC):
         )
 
     def _start(self, part: Part, votes: Votes, gold: Ints | None) -> Stats:
-        """Statistics to begin from: the votes, a given posterior, or an earlier consensus."""
-        if isinstance(self.start, str):
-            if self.start != "votes":
-                raise ParameterError(f"start={self.start!r}: expected 'votes', an N x K posterior, or a Consensus.")
-            return em.statistics(part, starts.informed(votes, gold))
-        if isinstance(self.start, Consensus):
-            return starts.warm(self.start, votes, part)
-        q = np.asarray(self.start, dtype=np.float64)
-        if q.shape != (len(votes), votes.n_classes) or not np.allclose(q.sum(axis=1), 1.0, atol=1e-6) or (q < 0).any():
-            raise ParameterError(
-                f"As an array, start must be a posterior of shape {len(votes)} x {votes.n_classes} "
-                f"whose rows sum to one; found shape {q.shape}."
-            )
-        return em.statistics(part, starts.clamp(q, gold))
+        """Statistics to begin from: see :func:`crowdwise.core.starts.begin`."""
+        return em.statistics(part, starts.begin(self.start, part, votes, gold, self.random_state))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -339,6 +303,30 @@ class EMModel(Model, ABC):
             score = np.concatenate([score, np.tile(np.log(pooled / pooled.sum(axis=0)), (strangers, 1))])
         _, q = em.expect(part, Params(score, self.params_.log_prior), posterior=True)
         return q
+
+
+def recode(votes: Votes, fitted: Consensus) -> Votes:
+    """New votes in the codes of the fit; annotators not seen there get codes after the last one."""
+    place = coding.locate(votes.classes, fitted.classes)
+    used = np.bincount(votes.label, minlength=votes.n_classes) > 0
+    if (place[used] < 0).any():
+        raise LabelError(
+            f"The new votes use {votes.classes[used & (place < 0)].tolist()}: "
+            f"the model was fitted with the classes {fitted.classes.tolist()}."
+        )
+    who = coding.locate(votes.annotators, fitted.annotator_names)
+    new = who < 0
+    who = np.where(new, len(fitted.annotator_names) + np.cumsum(new) - 1, who)
+    names = np.concatenate([fitted.annotator_names.astype(object), votes.annotators[new].astype(object)])
+    return Votes(
+        votes.indptr,
+        who[votes.annotator].astype(np.int32),
+        coding.recode(votes.label, place),
+        votes.items,
+        names,
+        fitted.classes,
+        votes.weight,
+    )
 
 
 def check_memory(votes: Votes) -> None:

@@ -91,6 +91,12 @@ def dirichlet_multinomial(counts: Floats, alpha: Floats) -> float:
     return float((gammaln(A) - gammaln(A + n)).sum() + (gammaln(alpha + counts) - gammaln(alpha)).sum())
 
 
+def effective_votes(right: Floats, total: Floats, unsure: Floats) -> Floats:
+    """n_eff of :func:`share_interval`: how many trials of known outcome the inferred ones are worth."""
+    gentle = (np.asarray(right) + 0.5) / (np.asarray(total) + 1.0)
+    return np.clip(total - unsure / (gentle * (1.0 - gentle)), 0.0, total)
+
+
 def share_interval(right: Floats, total: Floats, unsure: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
     """Low and high ends of an interval for a share whose numerator was itself inferred.
 
@@ -106,8 +112,7 @@ def share_interval(right: Floats, total: Floats, unsure: Floats, level: float = 
 
     n = np.asarray(total, dtype=np.float64)
     p = np.divide(right, n, out=np.full_like(n, 0.5), where=n > 0)
-    gentle = (np.asarray(right) + 0.5) / (n + 1.0)
-    n_eff = np.clip(n - unsure / (gentle * (1.0 - gentle)), 0.0, n)
+    n_eff = effective_votes(right, n, unsure)
     a, b = p * n_eff + 0.5, (1.0 - p) * n_eff + 0.5
     tail = (1.0 - level) / 2.0
     return np.minimum(betaincinv(a, b, tail), p), np.maximum(betaincinv(a, b, 1.0 - tail), p)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 import numpy as np
 
 from crowdwise.core import em
@@ -10,7 +13,16 @@ from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.numerics import Floats, Ints, softmax, winners
 from crowdwise.data import coding
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
+from crowdwise.errors import ParameterError, suggestion
+
+SOLVERS = {
+    "spectral-ds": "crowdwise.methods.triples:initial_confusion",
+    "multispa": "crowdwise.methods.pairs:initial_confusion",
+    "cnmf": "crowdwise.methods.pairs:coupled_confusion",
+    "symnmf": "crowdwise.methods.factors:initial_confusion",
+    "tensor": "crowdwise.methods.tensor:initial_confusion",
+}
+"""Methods whose confusion matrices other methods can begin from, loaded when asked for."""
 
 TRUST = 5.0
 """How many votes on known items weigh as much as an annotator's agreement with everybody else."""
@@ -84,8 +96,50 @@ def shaken(part: Part, votes: Votes, gold: Ints | None, rng: np.random.Generator
     return em.statistics(part, clamp(q / q.sum(axis=1, keepdims=True), gold))
 
 
-def warm(earlier: Consensus, votes: Votes, part: Part) -> Stats:
-    """One expectation step with what an earlier consensus knew of the annotators.
+def begin(start: Any, part: Part, votes: Votes, gold: Ints | None, random_state: int | None) -> Floats:
+    """The N x K posterior a fit begins with, from whatever was handed over as ``start``.
+
+    ``"votes"``, a name in ``SOLVERS``, an earlier consensus, or the posterior itself.
+    """
+    if isinstance(start, str):
+        if start == "votes":
+            return informed(votes, gold)
+        if start not in SOLVERS:
+            known = ["votes", *SOLVERS]
+            raise ParameterError(
+                f"start={start!r}: expected {', '.join(map(repr, known))}, an N x K posterior, or a Consensus."
+                f"{suggestion(start, known)}"
+            )
+        return solved(start, part, votes, gold, random_state)
+    if isinstance(start, Consensus):
+        return warm(start, votes, part)
+    q = np.asarray(start, dtype=np.float64)
+    if q.shape != (len(votes), votes.n_classes) or not np.allclose(q.sum(axis=1), 1.0, atol=1e-6) or (q < 0).any():
+        raise ParameterError(
+            f"As an array, start must be a posterior of shape {len(votes)} x {votes.n_classes} "
+            f"whose rows sum to one; found shape {q.shape}."
+        )
+    return clamp(q, gold)
+
+
+def solved(name: str, part: Part, votes: Votes, gold: Ints | None, random_state: int | None) -> Floats:
+    """What an item's votes say, given the confusion matrices that a method of moments solves for."""
+    module, _, function = SOLVERS[name].partition(":")
+    theta = getattr(import_module(module), function)(votes, gold, random_state)
+    shares_of_classes = np.maximum(shares(votes, gold).mean(axis=0), 1e-12)
+    return expected(theta, np.log(shares_of_classes), part)
+
+
+def expected(theta: Floats, log_prior: Floats, part: Part) -> Floats:
+    """The posterior under given confusion matrices theta[m, k, l]."""
+    K = part.n_classes
+    log_score = np.log(np.maximum(theta.transpose(0, 2, 1), 1e-12)).reshape(-1, K)
+    _, q = em.expect(part, Params(log_score, log_prior[None]), posterior=True)
+    return q
+
+
+def warm(earlier: Consensus, votes: Votes, part: Part) -> Floats:
+    """What the votes say, given what an earlier consensus knew of the annotators.
 
     They are matched by name; strangers answer like its crowd.
     """
@@ -102,6 +156,4 @@ def warm(earlier: Consensus, votes: Votes, part: Part) -> Stats:
     theta = np.tile(earlier.crowd_confusion(), (votes.n_annotators, 1, 1))
     place = coding.locate(votes.annotators, earlier.annotator_names)
     theta[place >= 0] = earlier.confusion[place[place >= 0]]
-    log_score = np.log(np.maximum(theta.transpose(0, 2, 1), 1e-12)).reshape(-1, votes.n_classes)
-    stats, _ = em.expect(part, Params(log_score, np.log(np.maximum(earlier.prior, 1e-12))[None]))
-    return stats
+    return expected(theta, np.log(np.maximum(earlier.prior, 1e-12)), part)

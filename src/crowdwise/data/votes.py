@@ -355,6 +355,29 @@ class Votes:
             truth=None if self.truth is None else self.truth[rows],
         )  # fmt: skip
 
+    def select(self, rows: npt.ArrayLike) -> Votes:
+        """Some of the votes, by a mask over their rows. Items and annotators keep their codes, even without votes.
+
+        >>> votes = Votes.from_records([("a", "ann", "cat"), ("a", "bob", "dog"), ("b", "ann", "dog")])
+        >>> votes.select(votes.label == 1)
+        Votes(2 votes: 2 items x 2 annotators x 2 classes)
+        """
+        mask = np.asarray(rows)
+        if mask.dtype != bool or mask.shape != (self.n_votes,):
+            raise InputError(
+                f"Expected a mask with one true or false for each of the {self.n_votes} votes, "
+                f"and found an array of {mask.dtype} of shape {mask.shape}."
+            )
+        return replace(
+            self, indptr=self._indptr_of(mask), annotator=self.annotator[mask], label=self.label[mask],
+            weight=None if self.weight is None else self.weight[mask],
+            timestamp=None if self.timestamp is None else self.timestamp[mask],
+        )  # fmt: skip
+
+    def _indptr_of(self, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """Where each item's votes begin, once only those of a mask are kept."""
+        return np.concatenate([[0], np.cumsum(np.bincount(self.item[mask], minlength=len(self)))]).astype(np.int64)
+
     def only(self, annotators: Sequence[Any]) -> Votes:
         """The votes of some annotators, by name. Items keep their codes, even those left without votes."""
         return self._by_annotator(annotators, keep=True)
@@ -375,14 +398,10 @@ class Votes:
         chosen = np.zeros(self.n_annotators, dtype=bool)
         chosen[codes] = True
         chosen = chosen if keep else ~chosen
-        rows = chosen[self.annotator]
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(self.item[rows], minlength=len(self)))]).astype(np.int64)
+        kept = self.select(chosen[self.annotator])
         new_code = np.cumsum(chosen) - 1
         return replace(
-            self, indptr=indptr, annotators=self.annotators[chosen],
-            annotator=new_code[self.annotator[rows]].astype(np.int32), label=self.label[rows],
-            weight=None if self.weight is None else self.weight[rows],
-            timestamp=None if self.timestamp is None else self.timestamp[rows],
+            kept, annotators=self.annotators[chosen], annotator=new_code[kept.annotator].astype(np.int32)
         )  # fmt: skip
 
     def with_truth(self, truth: Any) -> Votes:

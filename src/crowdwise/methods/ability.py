@@ -64,15 +64,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise.core import priors
-from crowdwise.core.em import Callback, Progress
+from crowdwise.core import priors, starts
+from crowdwise.core.em import Callback, Part, Progress
+from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Model, Outcome
-from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
-from crowdwise.core.starts import informed
+from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, softmax
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.bipartite import (
     Gaussian,
+    Height,
     Link,
     Problem,
     Rows,
@@ -83,9 +84,13 @@ from crowdwise.methods.bipartite import (
     sigmoid,
     softplus,
 )
+from crowdwise.methods.precision import unmimicked
 
 EASIEST = 10.0
 """The greatest log of ease: sigmoid(exp(10)) is 1 to ten thousand digits, and sums of such x still have decimals."""
+NODES = np.polynomial.hermite_e.hermegauss(9)[0]
+LOG_WEIGHTS = np.log(np.polynomial.hermite_e.hermegauss(9)[1])
+"""Of Gauss-Hermite quadrature, by which intervals integrate over the difficulty of an item."""
 
 # -------------------------------------------------------------------- the maths
 
@@ -135,6 +140,7 @@ class AbilityModel(Model, ABC):
     _chance: ClassVar[str]
     """What p_s is the probability of."""
     class_prior: Any
+    start: Any
     max_iter: int
     tol: float
     ability_: Floats
@@ -186,10 +192,8 @@ class AbilityModel(Model, ABC):
     def _objective(self, to: Problem, state: State, evidence: Floats) -> float:
         return float(evidence.sum()) + to.log_priors(state.a, state.b) + self._log_guess_prior(state.guess)
 
-    def _settle(
-        self, to: Problem, state: State, log_prior: Floats, gold: Ints | None = None, evidence: Floats | None = None
-    ) -> State:
-        """The state with the best b of every item; its own b where ``evidence``, at that, shows it to be better."""
+    def _height(self, to: Problem, state: State, log_prior: Floats, gold: Ints | None) -> Height:
+        """Each item's part of J, and its slope, as functions of the b of every item."""
 
         def height(b: Floats) -> tuple[Floats, Floats]:
             x, _, v = to.x(state.a, b)
@@ -198,6 +202,14 @@ class AbilityModel(Model, ABC):
             slope = to.rows.per_item(r * v) - (b - to.on_b[0]) / to.on_b[1] ** 2
             return found + log_gaussian(b, to.on_b), slope
 
+        return height
+
+    def _settle(
+        self, to: Problem, state: State, log_prior: Floats, gold: Ints | None = None, evidence: Floats | None = None
+    ) -> State:
+        """The state with the best b of every item; its own b where ``evidence``, at that, shows it to be better."""
+
+        height = self._height(to, state, log_prior, gold)
         b = best_difficulty(height, to.on_b, to.rows.N)
         if evidence is not None:
             # To rounding the same is not better: items of the fit and new ones with the same votes must agree.
@@ -228,8 +240,9 @@ class AbilityModel(Model, ABC):
         a, b = np.full(rows.M, float(to.on_a[0])), np.full(rows.N, float(to.on_b[0]))
         state = State(a, b, self._guesses(rows, np.zeros(len(rows.item))), pi)
         q, c, _ = self._pass(to, state, log_prior(state), gold)
-        if gold is not None:  # known truths say whom to believe before anything else does
-            q = informed(votes, gold)
+        if gold is not None or not (isinstance(self.start, str) and self.start == "votes"):
+            # Known truths, or what was asked for, say whom to believe before anything else does.
+            q = starts.begin(self.start, Part.of(votes, gold, item_prior), votes, gold, self.random_state)
             c = rows.voted(q)
         converged = False
         while not converged and len(trace) < self.max_iter:
@@ -244,7 +257,78 @@ class AbilityModel(Model, ABC):
             state = self._settle(to, state, log_prior(state), gold, evidence)
             q, c, evidence = self._pass(to, state, log_prior(state), gold)
             converged = keep(state, evidence) < self.tol and steady
-        return self._outcome(to, state, q, float(evidence.sum()), np.array(trace), converged)
+        outcome = self._outcome(to, state, q, float(evidence.sum()), np.array(trace), converged)
+        return self._with_intervals(outcome, to, state, log_prior(state), gold)
+
+    def _slopes(
+        self, to: Problem, state: State, log_prior: Floats, gold: Ints | None, width: Floats
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """The slopes of every vote's log-likelihood in a and in the guess of its label, b integrated out.
+
+        Also the mean and variance of every b. By Gauss-Hermite quadrature around the b of each item.
+        """
+        rows, heights, found = to.rows, [], []
+        points = [state.b + t * width for t in NODES]
+        for b, t, log_w in zip(points, NODES, LOG_WEIGHTS, strict=True):
+            x, u, _ = to.x(state.a, b)
+            q, evidence = expect(rows, *self._evidence(rows, x, state.guess), log_prior, gold)
+            c = self._credit(rows, x, state.guess, q)
+            heights.append(evidence + log_gaussian(b, to.on_b) + log_w + 0.5 * t * t)
+            found.append((u * (c - sigmoid(x)), self._guess_slope(rows, c, state.guess)))
+        share = softmax(np.stack(heights, axis=1))
+        in_a, in_guess = (
+            sum((share[rows.item, j] * pair[side] for j, pair in enumerate(found)), np.zeros(len(rows.item)))
+            for side in (0, 1)
+        )
+        at = np.stack(points, axis=1)
+        mean = (share * at).sum(axis=1)
+        return in_a, in_guess, mean, (share * (at - mean[:, None]) ** 2).sum(axis=1)
+
+    def _with_intervals(
+        self, outcome: Outcome, to: Problem, state: State, log_prior: Floats, gold: Ints | None
+    ) -> Outcome:
+        """Intervals for abilities and difficulties, b integrated out.
+
+        Given point estimates of b, abilities are too small and their information too large: both are about votes that b
+        was fitted to. So the interval is around the ability after two scoring steps up the marginal likelihood.
+        """
+        rows, (mean, sd) = to.rows, to.on_a
+        height, e = self._height(to, state, log_prior, gold), 1e-3 * to.on_b[1]
+        curvature = (height(state.b - e)[1] - height(state.b + e)[1]) / (2.0 * e)
+        width = 1.0 / np.sqrt(np.maximum(curvature, to.on_b[1] ** -2))
+        moved, information = state, np.ones(rows.M)
+        for _ in range(2):
+            in_a, in_guess, centre, variance = self._slopes(to, moved, log_prior, gold, width)
+            information = self._information(rows, in_a, in_guess, state.guess) + sd**-2
+            step = (rows.per_annotator(rows.weight * in_a) - (moved.a - mean) / sd**2) / information
+            moved = replace(moved, a=moved.a + np.clip(step, -sd, sd))
+        ends = around(moved.a, 1.0 / information)
+        (low, high), (p_low, p_high) = ends, (self._mean_chance(to, replace(state, a=a)) for a in ends)
+        name, ability, p = self._chance, outcome.annotator_columns["ability"], outcome.annotator_columns[self._chance]
+        hard = [self._difficulty(b) for b in around(centre, variance)]
+        return replace(
+            outcome,
+            annotator_columns=with_interval("ability", ability, low, high) | with_interval(name, p, p_low, p_high),
+            item_columns=with_interval(
+                "difficulty", outcome.item_columns["difficulty"], np.minimum(*hard), np.maximum(*hard)
+            ),
+        )
+
+    def _information(self, rows: Rows, in_a: Floats, in_guess: Floats, guess: Floats) -> Floats:
+        """What the votes of each annotator say of a: sums of squared slopes."""
+        return rows.per_annotator(rows.weight * in_a**2)
+
+    def _guess_slope(self, rows: Rows, c: Floats, guess: Floats) -> Floats:
+        """Of every vote's log-likelihood in the guess of its label."""
+        return np.zeros(len(c))
+
+    def _mean_chance(self, to: Problem, state: State) -> Floats:
+        """The mean of p_s over the votes of every annotator; on a typical item for those without votes."""
+        rows = to.rows
+        seen = rows.per_annotator(rows.weight)
+        p = sigmoid(to.link(state.a, np.array([to.on_b[0]]), np.arange(rows.M), np.zeros(rows.M, np.int64))[0])
+        total = rows.per_annotator(rows.weight * sigmoid(to.x(state.a, state.b)[0]))
+        return np.asarray(np.divide(total, seen, out=p, where=seen > 0))
 
     def _outcome(
         self, to: Problem, state: State, q: Floats, log_likelihood: float, trace: Floats, converged: bool
@@ -254,8 +338,7 @@ class AbilityModel(Model, ABC):
         seen = rows.per_annotator(rows.weight)
         share = normalise(seen, axis=0)
         self._stranger = float(share @ state.a), share @ state.guess  # answers like the crowd as a whole
-        p = sigmoid(to.link(state.a, np.array([to.on_b[0]]), np.arange(rows.M), np.zeros(rows.M, np.int64))[0])
-        np.divide(rows.per_annotator(rows.weight * sigmoid(to.x(state.a, state.b)[0])), seen, out=p, where=seen > 0)
+        p = self._mean_chance(to, state)
         return Outcome(
             posterior=q,
             prior=state.pi,
@@ -307,6 +390,9 @@ class GLAD(AbilityModel):
         The Normal priors of abilities and of the log of ease.
     class_prior
         ``"uniform"``, ``"learned"``, or the probability of each class.
+    start
+        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
+        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
     max_iter, tol
         Stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote. Once more at the end
         every item's difficulty is looked for afresh.
@@ -334,6 +420,7 @@ class GLAD(AbilityModel):
         ease_mean: float = 1.0,
         ease_sd: float = 1.0,
         class_prior: Any = "uniform",
+        start: Any = "votes",
         max_iter: int = 200,
         tol: float = 1e-7,
         ties: str = "prior",
@@ -344,6 +431,7 @@ class GLAD(AbilityModel):
         self.ease_mean = ease_mean
         self.ease_sd = ease_sd
         self.class_prior = class_prior
+        self.start = start
         self.max_iter = max_iter
         self.tol = tol
         self.ties = ties
@@ -384,6 +472,9 @@ class ItemResponse(AbilityModel):
     class_prior
         ``"learned"``, ``"uniform"``, or the probability of each class. Guesses follow the class shares, and a fixed,
         wrong prior would take those who know the common class for guessers.
+    start
+        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
+        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
     max_iter, tol, ties, random_state
         As in :class:`GLAD`.
 
@@ -408,6 +499,7 @@ class ItemResponse(AbilityModel):
         difficulty_sd: float = 0.5,
         guesses: float = 3.0,
         class_prior: Any = "learned",
+        start: Any = "votes",
         max_iter: int = 500,
         tol: float = 1e-7,
         ties: str = "prior",
@@ -418,6 +510,7 @@ class ItemResponse(AbilityModel):
         self.difficulty_sd = difficulty_sd
         self.guesses = guesses
         self.class_prior = class_prior
+        self.start = start
         self.max_iter = max_iter
         self.tol = tol
         self.ties = ties
@@ -437,6 +530,17 @@ class ItemResponse(AbilityModel):
             rows.M, rows.K
         )
         return normalise(np.asarray(counts + self.guesses / rows.K, dtype=np.float64), axis=1)
+
+    def _guess_slope(self, rows: Rows, c: Floats, guess: Floats) -> Floats:
+        return np.asarray((1.0 - c) / guess.ravel()[rows.cell])
+
+    def _information(self, rows: Rows, in_a: Floats, in_guess: Floats, guess: Floats) -> Floats:
+        def per_cell(values: Floats) -> Floats:
+            found = np.bincount(rows.cell, weights=rows.weight * values, minlength=guess.size)
+            return np.asarray(found.reshape(guess.shape), dtype=np.float64)
+
+        own = per_cell(in_guess**2) + self.guesses / rows.K / guess**2
+        return unmimicked(super()._information(rows, in_a, in_guess, guess), per_cell(in_a * in_guess), own)
 
     def _log_guess_prior(self, guess: Floats) -> float:
         return float(safe_log(guess).sum() * self.guesses / guess.shape[1])

@@ -176,6 +176,9 @@ class CBCC(EMModel):
         How hard they are held there: 1 weighs about as much as one annotator.
     class_alpha
         Parameters of the Dirichlet of the classes: a number, or one for each class.
+    start
+        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
+        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
     max_iter, tol
         Stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
     ties, random_state
@@ -211,6 +214,7 @@ class CBCC(EMModel):
         prior: Any = 4.0,
         strength: float = 1.0,
         class_alpha: Any = 1.0,
+        start: Any = "votes",
         max_iter: int = 500,
         tol: float = 1e-6,
         ties: str = "prior",
@@ -221,6 +225,7 @@ class CBCC(EMModel):
         self.prior = prior
         self.strength = strength
         self.class_alpha = class_alpha
+        self.start = start
         self.max_iter = max_iter
         self.tol = tol
         self.ties = ties
@@ -251,7 +256,7 @@ class CBCC(EMModel):
         check_memory(votes)
         M, K = votes.n_annotators, votes.n_classes
         part = Part.of(votes, gold, item_prior)
-        start = em.statistics(part, starts.informed(votes, gold))
+        start = em.statistics(part, starts.begin(self.start, part, votes, gold, self.random_state))
         tried = range(1, min(self.most, M) + 1) if isinstance(self.communities, str) else [int(self.communities)]
         best: tuple[float, Climb] | None = None
         for place, J in enumerate(tried):

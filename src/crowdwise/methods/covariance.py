@@ -33,6 +33,7 @@ import numpy as np
 
 from crowdwise.core import em
 from crowdwise.core.em import Callback, Params, Part
+from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, maximise_1d
 from crowdwise.core.starts import clamp
@@ -44,6 +45,7 @@ from crowdwise.methods.graphs import (
     by_group,
     common,
     groups_of,
+    in_company,
     leading,
     like,
     on_pattern,
@@ -110,6 +112,23 @@ def sensitivities(mu: Floats, v: Floats, b: float, size: Floats) -> tuple[Floats
     return np.clip(psi, edge, 1.0 - edge), np.clip(eta, edge, 1.0 - edge)
 
 
+def coin_pulls(A: Any, mu: Floats, v: Floats, b: float) -> tuple[Floats, Floats]:
+    """How far each stored entry of A moves psi and eta of its annotator, the other annotators and b held.
+
+    Through the mean vote, and through v, a sum over items of the own centred vote times those of the others.
+    """
+    row, col, size = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)), A.indices, np.abs(A.data)
+    vote = A.data - size * mu[col]
+    said, weight = vote * v[col], size * v[col] ** 2
+    others = np.bincount(row, weights=said, minlength=A.shape[0])[row] - said
+    squares = np.bincount(row, weights=weight, minlength=A.shape[0])[row] - weight
+    total = np.bincount(col, weights=size * squares, minlength=A.shape[1])
+    on_v = (vote * others - v[col] * size * squares) / np.maximum(total, 1e-12)[col]
+    on_mu = vote / np.maximum(np.bincount(col, weights=size, minlength=A.shape[1]), 1e-12)[col]
+    r = np.sqrt((1.0 - b) / (1.0 + b))
+    return (on_mu + on_v * r) / 2.0, (on_v / r - on_mu) / 2.0
+
+
 def scores(psi: Floats, eta: Floats, b: float) -> Params:
     """The score table of the yes-or-no question, class 1 = yes."""
     s = np.empty((len(psi), 2, 2))  # annotator, label, truth
@@ -125,6 +144,8 @@ class _Coins:
     psi: Floats
     eta: Floats
     log_likelihood: float
+    pull: tuple[Floats, Floats]
+    """How far each vote moves psi and eta."""
 
 
 class SML(Model):
@@ -173,14 +194,22 @@ class SML(Model):
             self.worth_ = [mean_log_odds(*evidence(*self._linear(votes, c))) for c in self.coins_]
         q = clamp(self._predict(votes), gold)
         psi, eta = (np.column_stack([getattr(c, name) for c in self.coins_]) for name in ("psi", "eta"))
-        columns = {"balanced_accuracy": ((psi + eta) / 2.0).mean(axis=1)}
+        A = signed(votes, 0)
+
+        def interval(name: str, value: Floats, pull: Floats) -> dict[str, Any]:
+            variance = np.bincount(A.indices, weights=pull**2, minlength=votes.n_annotators).astype(np.float64)
+            variance[~in_company(A)] = np.inf
+            return with_interval(name, value, *around(value, variance, 0.0, 1.0))
+
+        both = np.mean([(c.pull[0] + c.pull[1]) / 2.0 for c in self.coins_], axis=0)
+        columns = interval("balanced_accuracy", ((psi + eta) / 2.0).mean(axis=1), both)
         if K > 2:
             skew = np.array([[c.b for c in self.coins_]])
             prior = posterior(np.log1p(skew) - np.log1p(-skew), self.used_)[0]
             return Outcome(posterior=q, prior=prior, annotator_columns=columns)
         theta = np.stack([np.column_stack([eta, 1.0 - eta]), np.column_stack([1.0 - psi, psi])], axis=1)
-        columns |= {"sensitivity": psi[:, 0], "specificity": eta[:, 0]}
         coins = self.coins_[0]
+        columns |= interval("sensitivity", coins.psi, coins.pull[0]) | interval("specificity", coins.eta, coins.pull[1])
         return Outcome(
             posterior=q,
             prior=np.array([(1.0 - coins.b) / 2.0, (1.0 + coins.b) / 2.0]),
@@ -219,10 +248,14 @@ class SML(Model):
             return em.expect(part, scores(*sensitivities(mu, v, b, size), b))[0].log_likelihood
 
         grid = np.linspace(-0.95, 0.95, 39)
-        best = int(np.argmax([fit(float(b)) for b in grid]))
-        b = maximise_1d(fit, max(float(grid[best]) - 0.05, -0.99), min(float(grid[best]) + 0.05, 0.99))
+        heights = np.array([fit(float(b)) for b in grid])
+        best = int(heights.argmax())
+        if np.ptp(heights) <= 1e-9 * max(float(np.abs(heights).max()), 1.0):  # no covariance: any b explains the votes
+            b = float(np.clip(mu @ size / max(float(size.sum()), 1e-300), -0.95, 0.95))
+        else:
+            b = maximise_1d(fit, max(float(grid[best]) - 0.05, -0.99), min(float(grid[best]) + 0.05, 0.99))
         psi, eta = sensitivities(mu, v, b, size)
-        return _Coins(k, v, b, psi, eta, fit(b))
+        return _Coins(k, v, b, psi, eta, fit(b), coin_pulls(signed(votes, k), mu, v, b))
 
     def _linear(self, votes: Votes, coins: _Coins) -> tuple[Any, Floats, Floats]:
         A = signed(votes, coins.k)

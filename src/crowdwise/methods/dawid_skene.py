@@ -127,7 +127,8 @@ class DawidSkene(EMModel):
     class_prior
         ``"learned"``, ``"uniform"``, or the probability of each class.
     start
-        ``"votes"``, an N x K posterior, or a :class:`~crowdwise.Consensus` to go on from.
+        ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``, ``"tensor"``), an
+        N x K posterior, or a :class:`~crowdwise.Consensus` to go on from.
     restarts
         How many further, randomly shaken starts to try; the best objective is kept.
     max_iter, tol

@@ -47,6 +47,17 @@ class Pairs(NamedTuple):
     c: Any
 
 
+def told(votes: Votes, gold: Ints | None) -> tuple[Ints, Ints, Ints, Floats, int]:
+    """Item, annotator, label and weight of every vote, and how many annotators: known truths are one more, the last."""
+    item, who, label, w, M = votes.item, votes.annotator, votes.label, votes.weights, votes.n_annotators
+    if gold is not None and (gold >= 0).any():
+        known = np.flatnonzero(gold >= 0)
+        item, who = np.append(item, known), np.append(who, np.full(len(known), M))
+        label, w = np.append(label, gold[known]), np.append(w, np.ones(len(known)))
+        M += 1
+    return item, who, label, w, M
+
+
 def pairs(votes: Votes, gold: Ints | None) -> Pairs:
     """c[i, j] = (K * agreement - 1) / (K - 1) over common items, without the diagonal.
 
@@ -55,15 +66,9 @@ def pairs(votes: Votes, gold: Ints | None) -> Pairs:
     """
     from scipy.sparse import csr_matrix
 
-    N, M, K = len(votes), votes.n_annotators, votes.n_classes
-    item, who, label, w = votes.item, votes.annotator, votes.label, votes.weights
-    if gold is not None and (gold >= 0).any():
-        known = np.flatnonzero(gold >= 0)
-        item, who = np.append(item, known), np.append(who, np.full(len(known), M))
-        label, w = np.append(label, gold[known]), np.append(w, np.ones(len(known)))
-        M += 1
-    all_votes = csr_matrix((w, (item, who)), shape=(N, M))
-    n = common(all_votes)
+    N, K = len(votes), votes.n_classes
+    item, who, label, w, M = told(votes, gold)
+    n = common(csr_matrix((w, (item, who)), shape=(N, M)))
     cells = csr_matrix((w, (item * K + label, who)), shape=(N * K, M))
     share = on_pattern(cells.T @ cells, n) / n.data
     return Pairs(n, like(n, (K * share - 1.0) / (K - 1.0)))
@@ -104,6 +109,13 @@ def groups_of(graph: Any) -> Ints:
     from scipy.sparse.csgraph import connected_components
 
     return np.asarray(connected_components(graph, directed=False)[1])
+
+
+def in_company(A: Any) -> Ints:
+    """Which annotators share an item with anybody (A: N x M, sparse, CSR)."""
+    size = np.diff(A.indptr)
+    shared = np.repeat(size > 1, size)
+    return np.asarray(np.bincount(A.indices[shared], minlength=A.shape[1]) > 0)
 
 
 def leading(apply: Callable[[Floats], Floats], size: int) -> tuple[float, Floats]:

@@ -42,11 +42,13 @@ import numpy as np
 
 from crowdwise.core import em, priors, starts
 from crowdwise.core.em import Callback, Climb, Params, Part, Stats
+from crowdwise.core.intervals import around, beta_interval, right_votes, with_interval
 from crowdwise.core.model import EMModel, Outcome, check_memory
-from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.numerics import Floats, Ints, effective_votes, normalise, safe_log
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.bayes import divergence, drawn_by_name, expected_log
+from crowdwise.methods.precision import knowing_information
 
 # -------------------------------------------------------------------- the maths
 
@@ -133,6 +135,9 @@ class MACE(EMModel):
         With ``"em"``: pseudo-counts, divided by the number of classes, on every probability.
     class_prior
         ``"uniform"`` as in the paper, ``"learned"``, or the probability of each class.
+    start
+        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
+        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
     restarts
         How many further starts, at random and not from the votes, to try; the best objective is kept.
     max_iter, tol
@@ -170,6 +175,7 @@ class MACE(EMModel):
         smoothing: float = 0.01,
         class_prior: Any = "uniform",
         restarts: int = 2,
+        start: Any = "votes",
         max_iter: int = 500,
         tol: float = 1e-7,
         ties: str = "prior",
@@ -181,6 +187,7 @@ class MACE(EMModel):
         self.smoothing = smoothing
         self.class_prior = class_prior
         self.restarts = restarts
+        self.start = start
         self.max_iter = max_iter
         self.tol = tol
         self.ties = ties
@@ -221,7 +228,7 @@ class MACE(EMModel):
         check_memory(votes)
         K = votes.n_classes
         part = Part.of(votes, gold, item_prior)
-        begin = starts.informed(votes, gold)
+        begin = starts.begin(self.start, part, votes, gold, self.random_state)
         rng = np.random.default_rng(self.random_state)
         best: Climb | None = None
         for restart in range(self.restarts + 1):
@@ -249,11 +256,32 @@ class MACE(EMModel):
             iterations=best.iterations,
             converged=best.converged,
             annotator_columns={
-                "competence": self.competence_,
+                **with_interval("competence", self.competence_, *self._competence_interval(votes, posterior, params)),
                 "favourite": votes.classes.astype(str)[favourite],
-                "favourite_share": self.strategy_.max(axis=1),
+                **self._favourite_shares(params),
             },
         )
+
+    def _competence_interval(self, votes: Votes, q: Floats, params: Habits) -> tuple[Floats, Floats]:
+        """Normal in log-odds, by the information of the votes and of the priors.
+
+        The votes count for as many as they would with known truths (:func:`effective_votes`).
+        """
+        right, total, unsure = right_votes(votes, q)
+        worth = np.divide(effective_votes(right, total, unsure), total, out=np.zeros_like(total), where=total > 0)
+        truths = worth[:, None] * self.stats_.table().sum(axis=1)
+        prior = self._family(Part.of(votes), self.stats_, votes, None)
+        theta = np.clip(self.competence_, 1e-9, 1.0 - 1e-9)
+        information = knowing_information(theta, self.strategy_, truths, prior.strategy_prior)
+        information += prior.trust_prior.sum(axis=1) * theta * (1.0 - theta)
+        low, high = around(np.log(theta) - np.log1p(-theta), 1.0 / np.maximum(information, 1e-12), -700.0, 700.0)
+        return 1.0 / (1.0 + np.exp(-low)), 1.0 / (1.0 + np.exp(-high))
+
+    def _favourite_shares(self, params: Habits) -> dict[str, Any]:
+        """The share of the label that habit prefers, a Beta of the answers from habit."""
+        own = np.maximum(params.strategy.max(axis=1), 0.5)
+        rest = np.maximum(params.strategy.sum(axis=1) - params.strategy.max(axis=1), 0.5)
+        return with_interval("favourite_share", self.strategy_.max(axis=1), *beta_interval(own, rest))
 
     def _climb(self, part: Part, family: Any, start: Stats, callback: Callback | None, restart: int) -> Climb:
         return em.climb(

@@ -39,13 +39,14 @@ Q. Liu, J. C. Platt and C. Meek, Aggregating ordinal labels from crowds by minim
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from crowdwise.core.em import Callback, Progress
+from crowdwise.core import starts
+from crowdwise.core.em import Callback, Part, Progress
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise
-from crowdwise.core.starts import clamp, informed
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.methods.canonical import Canonical, one_thread
@@ -114,7 +115,7 @@ def truth_distribution(logit: Floats, gold: Ints) -> tuple[Floats, float]:
     evidence = (top + np.log(total))[:, 0]
     known = np.flatnonzero(gold >= 0)
     evidence[known] = logit[known, gold[known]]
-    return clamp(q / total, gold), float(evidence.sum())
+    return starts.clamp(q / total, gold), float(evidence.sum())
 
 
 def penalty(sigma: Floats, tau: Floats, a: float, b: float) -> float:
@@ -211,6 +212,9 @@ class Minimax(Model):
         number of votes per item. The greater, the nearer to a model in which all items are alike.
     inner_iter
         Most iterations of L-BFGS in one turn of sigma and tau.
+    start
+        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
+        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
     max_iter, tol
         Stop after so many turns, or when one gains less than ``tol`` per vote.
     ties, random_state
@@ -241,6 +245,7 @@ class Minimax(Model):
         annotator_penalty: float | None = None,
         item_penalty: float | None = None,
         inner_iter: int = 25,
+        start: Any = "votes",
         max_iter: int = 50,
         tol: float = 1e-5,
         ties: str = "prior",
@@ -249,6 +254,7 @@ class Minimax(Model):
         self.annotator_penalty = annotator_penalty
         self.item_penalty = item_penalty
         self.inner_iter = inner_iter
+        self.start = start
         self.max_iter = max_iter
         self.tol = tol
         self.ties = ties
@@ -289,7 +295,9 @@ class Minimax(Model):
         log_prior = (
             np.full((N, K), -np.log(K)) if item_prior is None else item_prior[np.ix_(c.item_order, c.class_order)]
         )
-        q = informed(votes, gold)[np.ix_(c.item_order, c.class_order)]
+        q = starts.begin(self.start, Part.of(votes, gold, item_prior), votes, gold, self.random_state)[
+            np.ix_(c.item_order, c.class_order)
+        ]
         sigma, tau = np.zeros((M, K, K)), np.zeros((N, K, K))
         trace: list[float] = []
         converged = False

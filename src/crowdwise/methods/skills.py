@@ -41,6 +41,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.em import Callback
+from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.starts import TRUST, clamp, log_odds, tested_and_right
@@ -58,6 +59,7 @@ from crowdwise.methods.graphs import (
     weighted,
     with_strangers,
 )
+from crowdwise.methods.precision import pair_variance
 
 # -------------------------------------------------------------------- ratio of eigenvectors
 
@@ -80,6 +82,17 @@ def ratio_weights(found: Pairs) -> tuple[Floats, Floats]:
 
     weight = by_group(groups_of(linked), solve)
     return weight, weight * scale
+
+
+def pair_scale(found: Pairs, skill: Floats) -> Floats:
+    """The factor, one for each group, by which skills fit the agreement of pairs best.
+
+    The ones on the diagonal, in the place of s^2, make skills too large as a whole.
+    """
+    group = groups_of(found.n)
+    agreed = np.bincount(group, weights=skill * (like(found.n, found.n.data * found.c.data) @ skill))
+    squared = np.bincount(group, weights=skill**2 * (found.n @ skill**2))
+    return np.asarray(np.sqrt(np.clip(agreed / np.maximum(squared, 1e-300), 0.0, 1.0))[group])
 
 
 class EigenRatio(Model):
@@ -121,7 +134,13 @@ class EigenRatio(Model):
             sign[group == group[-1]] *= -1.0  # the group in which the truth is an annotator, the last
             self.skill_ = (sign * skill)[:M]
         q = clamp(self._predict(votes), gold)
-        columns = {"weight": (sign * weight)[:M], "skill": np.clip(self.skill_, -1.0 / (K - 1.0), 1.0)}
+        ends = -1.0 / (K - 1.0), 1.0
+        turned = sign * skill
+        variance = pair_variance(votes, gold, np.where(np.arange(len(turned)) < M, np.clip(turned, *ends), 1.0))[:M]
+        per_skill = np.divide(weight, skill, out=np.ones_like(skill), where=skill != 0.0)[:M]
+        columns = with_interval("weight", (sign * weight)[:M], *around((sign * weight)[:M], per_skill**2 * variance))
+        at = np.clip(self.skill_, *ends)
+        columns |= with_interval("skill", at, *around(at * pair_scale(found, turned)[:M], variance, *ends))
         return Outcome(posterior=q, prior=normalise(q.sum(axis=0), axis=0), annotator_columns=columns)
 
     def _predict(self, votes: Votes) -> Floats:
@@ -170,6 +189,10 @@ class PairSkills(Model, ABC):
     def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float) -> Found:
         """The skills of the annotators (and of the truth, where it is one of them)."""
 
+    def _variance(self, found: Pairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
+        """The variance of the skills (and of the truth's, where it is one of the annotators)."""
+        return pair_variance(votes, gold, skill)
+
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         M, K = votes.n_annotators, votes.n_classes
         low, high = bounds(int((np.diff(votes.indptr) > 0).sum()), K)
@@ -186,13 +209,18 @@ class PairSkills(Model, ABC):
             turn = np.where((group == group[-1])[:M], -1.0, 1.0)
             self.skill_ = np.clip(turn * skill, low, high)
         q = clamp(self._predict(votes), gold)
+        known = np.append(self.skill_, np.ones(found.n.shape[0] - M))
+        skills = with_interval(
+            "skill", self.skill_, *around(self.skill_, self._variance(found, votes, gold, known)[:M], low, high)
+        )
+        weights = (log_odds((1.0 + (K - 1.0) * s) / K, K) for s in skills.values())
         return Outcome(
             posterior=q,
             prior=normalise(q.sum(axis=0), axis=0),
             trace=result.trace,
             iterations=result.iterations,
             converged=result.converged,
-            annotator_columns={"skill": self.skill_, "weight": log_odds((1.0 + (K - 1.0) * self.skill_) / K, K)},
+            annotator_columns=skills | with_interval("weight", *weights),
         )
 
     def _predict(self, votes: Votes) -> Floats:

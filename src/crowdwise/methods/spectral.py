@@ -44,6 +44,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.em import Callback
+from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.starts import clamp
@@ -54,6 +55,7 @@ from crowdwise.methods.graphs import (
     CONTRADICTIONS,
     by_group,
     groups_of,
+    in_company,
     leading,
     signed,
     softmax_used,
@@ -99,6 +101,8 @@ class Question:
     k: int
     weight: Floats
     offset: Floats
+    pull: Floats
+    """How far each vote moves the weight of its annotator, the other annotators held, less the mean of that."""
     worth: float = 1.0
     edge: Floats | None = None
     sign: float = 1.0
@@ -136,11 +140,15 @@ class _OneVsRest(Model, ABC):
             logits.append(question.worth * z * g)
         q = posterior(np.column_stack(logits), self.used_)
         weight = np.mean([question.sign * question.weight for question in self.questions_], axis=0)
+        # A vote answers all questions at once: its pulls are summed before they are squared.
+        pull = np.mean([question.sign * question.pull for question in self.questions_], axis=0)
+        variance = np.bincount(A.indices, weights=pull**2, minlength=votes.n_annotators).astype(np.float64)
+        variance[~in_company(A) | (weight == 0.0)] = np.inf
         return Outcome(
             posterior=clamp(q, gold),
             prior=normalise(clamp(q, gold).sum(axis=0), axis=0),
             iterations=self._rounds(),
-            annotator_columns={"weight": weight},
+            annotator_columns=with_interval("weight", weight, *around(weight, variance)),
         )
 
     def _first_edges(self, A: Any, question: Question) -> Floats:
@@ -208,6 +216,29 @@ def orient(v: Floats, offset: Floats, group: Ints, support: Floats) -> tuple[Flo
     return v * sign, offset * sign
 
 
+def centred(A: Any, value: Floats) -> Floats:
+    """Values of stored entries of A, less the mean of their annotator's."""
+    n = np.maximum(np.bincount(A.indices, minlength=A.shape[1]), 1)
+    return np.asarray(value - (np.bincount(A.indices, weights=value, minlength=A.shape[1]) / n)[A.indices])
+
+
+def pulls(A: Any, v: Floats, offset: Floats, group: Ints) -> Floats:
+    """How far each vote moves v[m], less the mean of that: v[m] is a sum over m's items of A times what others say.
+
+    With t = A v and l the eigenvalue, l v[m] = sum_n A[n, m] t[n], of which sum_n A[n, m]^2 v[m] is m's own doing and
+    cannot vary; so v[m] = sum_n A[n, m] (t[n] - A[n, m] v[m]) / (l - sum_n A[n, m]^2).
+    """
+    row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    t = A @ v - _item_offset(A, offset)
+    some = np.diff(A.indptr) > 0
+    top = np.bincount(group[A.indices[A.indptr[:-1][some]]], weights=t[some] ** 2, minlength=int(group.max()) + 1)[
+        group
+    ]
+    own = np.bincount(A.indices, weights=A.data**2, minlength=A.shape[1])
+    term = A.data * (t[row] - A.data * v[A.indices])
+    return centred(A, term / np.maximum(top - own, 1e-12)[A.indices])
+
+
 class Ghosh(_OneVsRest):
     """Weights from the top singular vector of the +-1 matrix of votes.
 
@@ -239,7 +270,7 @@ class Ghosh(_OneVsRest):
         v, offset, group = top_right(A, centre=False)
         support = np.sign(A @ v) * np.asarray(A.sum(axis=1)).ravel()
         v, offset = orient(v, offset, group, _per_annotator(A, support))
-        return Question(k, v, offset)
+        return Question(k, v, offset, pulls(A, v, np.zeros(A.shape[1]), group))
 
 
 class KOSSVD(_OneVsRest):
@@ -271,7 +302,7 @@ class KOSSVD(_OneVsRest):
     def _learn(self, A: Any, k: int) -> Question:
         v, offset, group = top_right(A, centre=True)
         v, offset = orient(v, offset, group, np.where(v >= 0.0, v**2, -(v**2)))
-        return Question(k, v, offset)
+        return Question(k, v, offset, pulls(A, v, offset, group))
 
 
 def _per_annotator(A: Any, value: Floats) -> Floats:
@@ -387,7 +418,7 @@ class KOS(_OneVsRest):
     def _learn(self, A: Any, k: int) -> Question:
         rng = np.random.default_rng(0 if self.random_state is None else self.random_state)
         edge, total = pass_messages(A, first_messages(A, rng), self.rounds)
-        return Question(k, total, np.zeros(A.shape[1]), edge=edge)
+        return Question(k, total, np.zeros(A.shape[1]), centred(A, total[A.indices] - edge), edge=edge)
 
     def _edge_weight(self, A: Any, votes: Votes, question: Question) -> Floats:
         assert question.edge is not None

@@ -143,6 +143,9 @@ class EBCC(EMModel):
     history
         Past performance, which stays in force: annotator -> K x K counts (truth, label), or a Consensus. It counts in
         every subtype, since it does not say which one it was in.
+    start
+        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
+        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
     restarts
         How many further random starts to try; the highest ELBO is kept.
     max_iter, tol
@@ -178,6 +181,7 @@ class EBCC(EMModel):
         class_alpha: Any = "votes",
         history: Any = None,
         restarts: int = 9,
+        start: Any = "votes",
         max_iter: int = 500,
         tol: float = 1e-6,
         accelerate: bool = True,
@@ -190,6 +194,7 @@ class EBCC(EMModel):
         self.class_alpha = class_alpha
         self.history = history
         self.restarts = restarts
+        self.start = start
         self.max_iter = max_iter
         self.tol = tol
         self.accelerate = accelerate
@@ -218,7 +223,7 @@ class EBCC(EMModel):
         check_memory(votes)
         N, K, G = len(votes), votes.n_classes, int(self.subtypes)
         part = Part.of(votes, None, over_subtypes(item_prior, gold, N, K, G))
-        begin = starts.informed(votes, gold)
+        begin = starts.begin(self.start, Part.of(votes, gold, item_prior), votes, gold, self.random_state)
         rng = np.random.default_rng(self.random_state)
         family: SubtypeFamily | None = None
         best: Climb | None = None

@@ -25,13 +25,20 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.graphs import Pairs, groups_of, like
+from crowdwise.methods.precision import triangle_variance
 from crowdwise.methods.skills import Found, PairSkills
 
 
 def triangles(found: Pairs, width: int) -> Floats:
+    """s_k^2 of every annotator k; see :func:`best_triangles`."""
+    return best_triangles(found, width)[0]
+
+
+def best_triangles(found: Pairs, width: int) -> tuple[Floats, Ints, Ints]:
     """s_k^2 from the best pair of partners (i, j) of each k: greatest |c_ij| sqrt(min(n_ij, n_ik, n_jk)).
 
     That is |c_ij| where all share equally many items. Pairs that are equally good are averaged. NaN: no triangle.
+    Also the two partners (of the first of equals; -1 for no triangle).
     ``width``: partners looked at, those first with whom most is shared and who agree most with others.
     """
     M, indptr, indices = found.n.shape[0], found.n.indptr, found.n.indices
@@ -39,7 +46,7 @@ def triangles(found: Pairs, width: int) -> Floats:
     keys = np.repeat(np.arange(M, dtype=np.int64), np.diff(indptr)) * M + indices
     total = np.asarray(found.n.sum(axis=1)).ravel()
     strength = np.asarray(like(found.n, n * c).sum(axis=1)).ravel() / np.maximum(total, 1e-300)
-    square = np.full(M, np.nan)
+    square, one, two = np.full(M, np.nan), np.full(M, -1), np.full(M, -1)
     for k in range(M):
         own = np.arange(indptr[k], indptr[k + 1])
         if len(own) > width:
@@ -57,7 +64,8 @@ def triangles(found: Pairs, width: int) -> Floats:
         score = c[place] * np.sqrt(np.minimum(np.minimum(n[place], n[first]), n[second]))
         best = score >= score.max() * (1.0 - 1e-9)
         square[k] = float((c[first] * c[second] / c[place])[best].mean())
-    return square
+        one[k], two[k] = indices[first[best][0]], indices[second[best][0]]
+    return square, one, two
 
 
 def triangle_signs(found: Pairs, size: Floats) -> Floats:
@@ -108,6 +116,8 @@ class Triangular(PairSkills):
 
     key = "triangular"
 
+    _partners: list[Ints]
+
     def __init__(self, *, width: int = 64, ties: str = "prior", random_state: int | None = None) -> None:
         self.width = width
         self.ties = ties
@@ -120,9 +130,13 @@ class Triangular(PairSkills):
 
     def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float) -> Found:
         M = votes.n_annotators
-        size = np.sqrt(np.minimum(triangles(found, self.width), high**2))
+        square, *self._partners = best_triangles(found, self.width)
+        size = np.sqrt(np.minimum(square, high**2))
         size[M:] = 1.0
         open_ = np.isnan(size)
         if open_.any():  # part of no triangle: the strength of an average pair
             size[open_] = np.sqrt(np.abs(np.average(found.c.data, weights=found.n.data))) if found.n.nnz else 0.5
         return Found(size * triangle_signs(found, size))
+
+    def _variance(self, found: Pairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
+        return triangle_variance(votes, gold, found, np.abs(skill), *self._partners)

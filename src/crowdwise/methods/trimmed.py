@@ -160,3 +160,7 @@ class MMSR(PairSkills):
         trim = max(least // 2 - 1, 0) if self.trim is None else int(self.trim)
         result = subsequence(found, trim, 1.0 - high, M, self.max_iter, self.tol)
         return Found(result.skill * graph_signs(found, M), result.iterations, result.converged)
+
+    def _variance(self, found: Pairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
+        # What is left after trimming is near the median of the opinions, whose variance is pi / 2 of their mean's.
+        return 0.5 * np.pi * super()._variance(found, votes, gold, skill)

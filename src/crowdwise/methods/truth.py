@@ -47,9 +47,12 @@ scale: a Bayesian model for adjudicating highly redundant crowd annotations, WWW
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from crowdwise.core.em import Callback, Progress
+from crowdwise.core.intervals import chi_squared_interval, rate_interval, with_interval
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.starts import clamp
@@ -169,18 +172,32 @@ class PM(WeightedVote):
         check_count(self, "max_iter")
 
     def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds:
-        def loss(right: Floats, total: Floats) -> Floats:
-            d = np.maximum(total - right, 0.0) + self.smooth
-            return d / (total + 2.0 * self.smooth) if self.per_vote else d
-
         def weigh(right: Floats, total: Floats) -> Floats:
-            return loss_weights(loss(right, total), self.norm)
+            return loss_weights(self._loss(right, total), self.norm)
 
         def value(weight: Floats, right: Floats, total: Floats) -> float:
-            return -float(weight @ loss(right, total))
+            return -float(weight @ self._loss(right, total))
 
         climbs = self.norm == "sum" and not self.per_vote
         return alternate(votes, gold, weigh, self._count, self.max_iter, callback, value if climbs else None)
+
+    def _loss(self, right: Floats, total: Floats) -> Floats:
+        d = np.maximum(total - right, 0.0) + self.smooth
+        return d / (total + 2.0 * self.smooth) if self.per_vote else d
+
+    def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
+        """The weight at either end of the interval of one's own rate of loss, the losses of the others held."""
+        all_losses = self._loss(right, total)
+        rest = all_losses.sum() - all_losses
+        top = np.sort(all_losses)[::-1]
+        others = np.where(all_losses == top[0], top[min(1, len(top) - 1)], top[0])
+
+        def at(share: Floats) -> Floats:
+            d = self._loss(share * total, total)
+            return np.asarray(-np.log(d / (d + rest if self.norm == "sum" else np.maximum(d, others))))
+
+        low, high = rate_interval(right, total)
+        return with_interval("weight", weight, at(low), at(high))
 
 
 class CATD(WeightedVote):
@@ -236,6 +253,12 @@ class CATD(WeightedVote):
             return np.asarray(quantile / (np.maximum(total - right, 0.0) + self.smooth))
 
         return alternate(votes, gold, weigh, self._count, self.max_iter, callback)
+
+    def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
+        """Of n over the loss, one over the error that the weight is a cautious bound of."""
+        rate = total / (np.maximum(total - right, 0.0) + self.smooth)
+        low, high = chi_squared_interval(np.maximum(total, 1e-12))
+        return with_interval("weight", weight, rate * low, np.where(total > 0, rate * high, np.inf))
 
 
 class BWA(Model):
@@ -312,13 +335,15 @@ class BWA(Model):
             if moved <= self.tol:
                 break
         self.precision_, self.mean_, self._unknown = precision, mu, a / b
+        # Gamma posteriors. The K questions are put to the same votes: their errors go together, and do not average out.
+        value, (low, high) = precision.mean(axis=1), chi_squared_interval(a + total)
         return Outcome(
             posterior=normalise(z, axis=1),
             prior=normalise(mu, axis=0),
             trace=np.array(trace),
             iterations=iteration,
             converged=moved <= self.tol,
-            annotator_columns={"precision": precision.mean(axis=1)},
+            annotator_columns=with_interval("precision", value, value * low, value * high),
         )
 
     def _predict(self, votes: Votes) -> Floats:

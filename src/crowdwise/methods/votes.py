@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.em import Callback
+from crowdwise.core.intervals import beta_interval, with_interval
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, winners
 from crowdwise.core.starts import clamp, log_odds, shares, tested_and_right, weighted_posterior
@@ -104,10 +105,13 @@ class GoldWeighted(Model):
         K = votes.n_classes
         tested, right = tested_and_right(votes, gold)
         crowd = (right.sum() + 1.0) / (tested.sum() + 2.0)
-        self.weight_ = log_odds((right + self.shrink * crowd) / (tested + self.shrink), K)
+        a, b = right + self.shrink * crowd, np.maximum(tested - right, 0.0) + self.shrink * (1.0 - crowd)
+        self.weight_ = log_odds(a / (a + b), K)
+        low, high = (log_odds(np.clip(p, 1e-12, 1.0 - 1e-12), K) for p in beta_interval(a, b))
         self._stranger = float(log_odds(np.array(crowd), K))
         q = clamp(self._predict(votes), gold)
-        columns: dict[str, Any] = {"weight": self.weight_, "gold_votes": tested, "gold_right": right}
+        columns: dict[str, Any] = with_interval("weight", self.weight_, low, high)
+        columns |= {"gold_votes": tested, "gold_right": right}
         return Outcome(posterior=q, prior=normalise(shares(votes, gold).sum(axis=0), axis=0), annotator_columns=columns)
 
     def _predict(self, votes: Votes) -> Floats:

@@ -60,6 +60,7 @@ import numpy as np
 
 from crowdwise.core import priors
 from crowdwise.core.em import Callback, Params, Part, Progress, Stats
+from crowdwise.core.intervals import accuracy_interval, rate_interval, with_interval
 from crowdwise.core.model import EMModel, Model, Outcome
 from crowdwise.core.numerics import TIE, Floats, Ints, normalise, safe_log, softmax, winners
 from crowdwise.core.starts import clamp
@@ -210,8 +211,9 @@ class WeightedVote(Model, ABC):
     def _count(self, votes: Votes, weight: Floats) -> Floats:
         return shares_of(tally(votes, weight))
 
-    def _columns(self, rounds: Rounds) -> dict[str, Any]:
-        return {"weight": rounds.weight}
+    @abstractmethod
+    def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
+        """The weights with their intervals, from the votes that agree with the labels."""
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         rounds = self._weights(votes, gold, callback)
@@ -225,7 +227,7 @@ class WeightedVote(Model, ABC):
             trace=rounds.trace,
             iterations=rounds.iterations,
             converged=rounds.converged,
-            annotator_columns=self._columns(rounds),
+            annotator_columns=self._columns(rounds.weight, agreement(votes, winners(q)), total),
         )
 
     def _predict(self, votes: Votes) -> Floats:
@@ -263,8 +265,8 @@ class Wawa(WeightedVote):
         right = agreement(votes, clamp(winners(votes.shares()), gold))
         return Rounds(rate_of(right, total_votes(votes)), 1, True, np.empty(0))
 
-    def _columns(self, rounds: Rounds) -> dict[str, Any]:
-        return {"skill": rounds.weight}
+    def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
+        return with_interval("skill", weight, *rate_interval(weight * total, total))
 
 
 class ZeroBasedSkill(WeightedVote):
@@ -339,8 +341,8 @@ class ZeroBasedSkill(WeightedVote):
             skill = skill + rate * (aim - skill)
         return Rounds(skill, iteration, gap <= self.tol, np.empty(0))
 
-    def _columns(self, rounds: Rounds) -> dict[str, Any]:
-        return {"skill": rounds.weight}
+    def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
+        return with_interval("skill", weight, *rate_interval(weight * total, total))
 
 
 class IWMV(WeightedVote):
@@ -383,7 +385,12 @@ class IWMV(WeightedVote):
         def weigh(right: Floats, total: Floats) -> Floats:
             return votes.n_classes * rate_of(right, total) - 1.0
 
+        self._classes = votes.n_classes
         return alternate(votes, gold, weigh, self._count, self.max_iter, callback)
+
+    def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
+        low, high = rate_interval(right, total)
+        return with_interval("weight", weight, self._classes * low - 1.0, self._classes * high - 1.0)
 
 
 class ZenCrowd(EMModel):
@@ -447,7 +454,9 @@ class ZenCrowd(EMModel):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         outcome = super()._fit(votes, gold, item_prior, callback)
-        return replace(outcome, annotator_columns={"reliability": reliabilities(self.params_)})
+        K = votes.n_classes
+        low, high = (np.maximum((K * p - 1.0) / (K - 1.0), 0.0) for p in accuracy_interval(votes, outcome.posterior))
+        return replace(outcome, annotator_columns=with_interval("reliability", reliabilities(self.params_), low, high))
 
 
 def check_number(model: Model, name: str, low: float, high: float, what: str, *, open_low: bool = False) -> None:

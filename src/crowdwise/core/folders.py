@@ -1,0 +1,40 @@
+"""Folders that are written all or nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from crowdwise.errors import OutputError
+
+
+@contextmanager
+def replacing(folder: str | os.PathLike[str], marker: str, what: str) -> Iterator[Path]:
+    """A temporary folder to write into, which takes the place of ``folder`` at the end.
+
+    Only a folder that is empty or holds ``marker`` (an earlier ``what``) is replaced. Where anything goes wrong, the
+    earlier one stays.
+    """
+    folder = Path(folder)
+    if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / marker).is_file())):
+        raise OutputError(f"{folder} exists and holds something else than a saved {what}. Choose another folder.")
+    temporary: Path | None = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        yield temporary
+        temporary.chmod(0o755)
+        if folder.exists():
+            shutil.rmtree(folder)
+        temporary.rename(folder)
+    except OutputError:
+        raise
+    except OSError as error:
+        raise OutputError(f"The {what} could not be written to {folder}: {error.strerror or error}.") from error
+    finally:
+        if temporary is not None and temporary.exists():
+            shutil.rmtree(temporary, ignore_errors=True)

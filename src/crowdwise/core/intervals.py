@@ -1,0 +1,67 @@
+"""Intervals for what methods say of annotators: columns ``NAME_low`` and ``NAME_high`` beside ``NAME``.
+
+They are at the level of 95 %. Which uncertainty goes in is said by each method; what they share is here: a Normal
+interval held within the parameter's range, the interval of a rate, and that of a share behind which there is an
+inferred truth (:func:`crowdwise.core.numerics.share_interval`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.numerics import Floats, share_interval
+from crowdwise.data.votes import Votes
+
+LEVEL = 0.95
+Z = 1.959963984540054
+"""The 97.5 % quantile of the Normal distribution."""
+
+
+def with_interval(name: str, value: Floats, low: Floats, high: Floats) -> dict[str, npt.NDArray[Any]]:
+    """The three columns of an estimate; the value is within its interval whatever rounding did."""
+    return {name: value, f"{name}_low": np.minimum(low, value), f"{name}_high": np.maximum(high, value)}
+
+
+def around(value: Floats, variance: Floats, low: float = -np.inf, high: float = np.inf) -> tuple[Floats, Floats]:
+    """value -+ 1.96 standard deviations, held between ``low`` and ``high``; no information: all of that range."""
+    reach = Z * np.sqrt(np.where(np.isfinite(variance), variance, np.inf))
+    return np.clip(value - reach, low, high), np.clip(value + reach, low, high)
+
+
+def beta_interval(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """The central interval of Beta(a, b)."""
+    from scipy.special import betaincinv
+
+    tail = (1.0 - LEVEL) / 2.0
+    return np.asarray(betaincinv(a, b, tail)), np.asarray(betaincinv(a, b, 1.0 - tail))
+
+
+def rate_interval(right: Floats, total: Floats) -> tuple[Floats, Floats]:
+    """Of a rate with ``right`` of ``total`` trials, by the Beta posterior under Jeffreys' prior."""
+    return beta_interval(right + 0.5, np.maximum(total - right, 0.0) + 0.5)
+
+
+def chi_squared_interval(n: Floats) -> tuple[Floats, Floats]:
+    """Of the chi-squared distribution with n > 0 degrees of freedom, not necessarily whole, divided by n."""
+    from scipy.special import gammaincinv
+
+    tail = (1.0 - LEVEL) / 2.0
+    return np.asarray(2.0 * gammaincinv(n / 2.0, tail) / n), np.asarray(2.0 * gammaincinv(n / 2.0, 1.0 - tail) / n)
+
+
+def right_votes(votes: Votes, q: Floats) -> tuple[Floats, Floats, Floats]:
+    """Each annotator's expected right votes under a posterior, all their votes, and the variance of the former."""
+    p, M = q[votes.item, votes.label], votes.n_annotators
+    right, total, unsure = (
+        np.bincount(votes.annotator, weights=votes.weights * x, minlength=M).astype(np.float64)
+        for x in (p, np.ones_like(p), p * (1.0 - p))
+    )
+    return right, total, unsure
+
+
+def accuracy_interval(votes: Votes, q: Floats) -> tuple[Floats, Floats]:
+    """Of the probability of being right, the truth being known by its posterior only."""
+    return share_interval(*right_votes(votes, q), LEVEL)
