@@ -27,7 +27,7 @@ lint: $(VENV)/installed-dev ## ruff and mypy
 	$(BIN)/ruff format --check -q .
 	$(BIN)/mypy
 
-bench: $(VENV)/installed-dev ## speed beside crowd-kit, growth, reading, accuracy on real crowds: writes docs/benchmarks.md
+bench: $(VENV)/installed-dev ## speed beside crowd-kit, growth, reading, accuracy on real crowds: writes docs/benchmarks/
 	$(BIN)/python benchmarks/run.py
 
 docs: $(VENV)/installed-dev ## write the generated pages, then build the site into site/

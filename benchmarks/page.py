@@ -1,11 +1,14 @@
-"""results/*.json -> docs/benchmarks.md and its picture."""
+"""results/*.json -> docs/benchmarks/index.md and its picture, docs/benchmarks/labels.md."""
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
+
+from linear import COSTS
+
+from crowdwise import bench
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
@@ -13,7 +16,8 @@ DOCS = HERE.parent / "docs"
 HEAD = """# Benchmarks
 
 Written by `make bench`, each part measured in a run of its own on one machine: {machine}. Times are the least of
-several repeats; what carries over to other machines is the ratios.
+several repeats; what carries over to other machines is the ratios. How well methods do on real crowds is on a page of
+its own: [labels](labels.md).
 """
 
 SPEED = """
@@ -46,7 +50,7 @@ GROWTH = """
 
 Time grows with the number of votes to the power {exponent:.2f}.
 
-![Seconds per pass against the number of votes, both on logarithmic scales: a straight line.](assets/growth.svg)
+![Seconds per pass against the number of votes, both on logarithmic scales: a straight line.](../assets/growth.svg)
 """
 
 READING = """
@@ -68,30 +72,47 @@ A cold `crowdwise aggregate` on 800 items and 8,000 votes takes {crowdwise_secon
 `python -c "import numpy, scipy.sparse, polars"` ({import_seconds:.2f} s). No compiler is loaded for data of this size.
 """
 
-ACCURACY = """
-## Accuracy on real crowds
+PEERS = """
+## Other methods beside crowd-kit
 
-Made by `crowdwise bench labels`: accuracy in percent with ties split, every method with its defaults and one seed.
-Most defaults are those of the papers. Not blind to these data sets are the smoothing of `dawid-skene` and its kin, the
-form of `anchored`, and the priors of `irt`, which were settled while such figures were in view: small differences in
-their favour mean nothing. The best of a column is bold; a gap says that the method refused the data. Log loss and
-seconds are means over the data sets; real crowds break every model's assumptions, and confident models pay for it in
-log loss.
+{votes:,} votes on {items:,} items by {annotators:,} annotators, {classes} classes; `m-msr` with {few} annotators. Both
+in one process on one thread, in processor time. An iteration is the mean over a run; ours are plain passes, without
+acceleration. "Same objective": the time until both have reached the lower of the two best values of the objective
+(log-likelihood and priors, computed by the same function from both programs' parameters), less 1e-6 per vote, from one
+start. "Defaults": a whole fit as it comes; for `mace` these are three starts of ours and ten of theirs. `m-msr` has no
+objective, and "defaults" is the whole way to skills that no longer move.
 
-| method | {names} | mean | log loss | seconds |
-|---|{bars}|
+| method | names | | crowdwise | crowd-kit | |
+|---|---|---|---:|---:|---:|
 {rows}
 
-The data sets: {shapes}.
+A fit of crowd-kit was stopped at the end of the first iteration past {limit:.0f} s where a row says "over" (the ratio
+is then a lower bound, and of fewer iterations than the fit would have); of its `glad` only text names were run.
+Its rows were sorted by annotator and label, without which its `mace` mixes annotators up.
+"""
 
-## Beside published figures
+LINEAR = """
+## Every method at {votes:,} votes
 
-Where a paper, its code or an independent re-computation gives a figure for the same data. A difference of more than
-half a point has its reason in the section of the method, where one is known.
+{annotators:,} annotators, five votes on each item; one thread, processor time. An iteration is the difference between
+fits of two and of five, so that what is done once is left out of it; the fit is that of five iterations (of one start,
+without the search for the number of communities of `cbcc`), and its memory what the process grows by meanwhile.
+Methods that answer yes-or-no questions have two classes. A method that would take minutes at this size was measured
+with fewer votes. A gap: no iterations, or too short ones to be told from noise.
 
-| method | data set | here | published | difference | source |
-|---|---|---:|---:|---:|---|
-{published}
+| method | votes | classes | ns per vote and iteration | iterations | fit, s | fit, ns per vote | memory, MB |
+|---|---:|---:|---:|---:|---:|---:|---:|
+{rows}
+
+{costs}
+"""
+
+NOT_LINEAR = """The cost of all others grows with the votes alone (times classes). These grow with something else, and
+refuse sizes that are hopeless, with advice, instead of filling the memory:
+
+| method | cost grows with | refuses |
+|---|---|---|
+{rows}
 """
 
 
@@ -108,11 +129,13 @@ def write() -> None:
         growth(load("growth")["result"]),
         reading(load("reading")["result"]),
         STARTING.format(**load("starting")["result"]),
+        peers(load("peers")["result"]),
+        at_size(load("linear")["result"]),
     ]
-    found = load("accuracy")["result"]
-    if found["cells"]:
-        parts.append(accuracy(found))
-    (DOCS / "benchmarks.md").write_text("".join(parts), encoding="utf-8")
+    (DOCS / "benchmarks" / "index.md").write_text("".join(parts), encoding="utf-8")
+    facts, published = bench.read_facts(HERE / "results" / "labels.json"), bench.read_published(HERE / "published.csv")
+    if facts["cells"]:
+        (DOCS / "benchmarks" / "labels.md").write_text(bench.page(facts, published), encoding="utf-8")
     draw(load("growth")["result"])
 
 
@@ -163,53 +186,62 @@ def reading(r: dict[str, Any]) -> str:
     return READING.format(rows=next(iter(r.values()))["rows"], lines=lines)
 
 
-def accuracy(r: dict[str, Any]) -> str:
-    sets, cells = r["sets"], {(c["data"], c["method"]): c for c in r["cells"]}
-    methods = list(dict.fromkeys(c["method"] for c in r["cells"]))
-    value = {at: None if c["accuracy"] is None else 100 * c["accuracy"] for at, c in cells.items()}
-    best = {s: max(value[s, m] for m in methods if value[s, m] is not None) for s in sets}
+def peers(r: dict[str, Any]) -> str:
     rows = []
-    for method in methods:
-        row = [value[s, method] for s in sets]
-        marks = [
-            "" if x is None else f"**{x:.1f}**" if x > best[s] - 0.05 else f"{x:.1f}"
-            for x, s in zip(row, sets, strict=True)
-        ]
-        means = [mean([cells[s, method][k] for s in sets]) for k in ("log_loss", "seconds")]
-        all_of_it = mean(row)
-        ends = ["" if all_of_it is None else f"{all_of_it:.1f}", *("" if x is None else f"{x:.2f}" for x in means)]
-        rows.append(f"| `{method}` | {' | '.join([*marks, *ends])} |")
-    shapes = [
-        f"{s} ({x['items']:,} items, {x['votes'] / x['items']:.1f} votes each, {len(x['classes'])} classes)"
-        for s, x in sets.items()
-    ]
-    return ACCURACY.format(
-        names=" | ".join(sets),
-        bars="|".join(["---:"] * (len(sets) + 3)),
-        rows="\n".join(rows),
-        shapes="; ".join(shapes),
-        published="\n".join(beside(value)),
+
+    def row(key: str, names: str, what: str, ours: float, theirs: float, stopped: bool = False) -> None:
+        shown = f"over {theirs:.0f} s" if stopped else seconds(theirs)
+        ratio = theirs / ours
+        rows.append(
+            f"| `{key}` | {names} | {what} | {seconds(ours)} | {shown} | {'over ' if stopped else ''}{ratio:.0f}x |"
+        )
+
+    for key in ("glad", "mace", "one-coin", "m-msr"):
+        mine = r[key]
+        for names in ("text", "integers"):
+            if names not in mine:
+                continue
+            x = mine[names]
+            row(key, names, "one iteration", mine["iteration_seconds"], x["iteration_seconds"])
+            if "goal" in x:
+                a, b = x["crowdwise_to_goal"], x["crowd_kit_to_goal"]
+                what = f"same objective ({a['iterations']} and {b['iterations']} iterations)"
+                row(key, names, what, a["seconds"], b["seconds"])
+            what = f"defaults ({mine['default_iterations']} and {x['default_iterations']} iterations)"
+            row(key, names, what, mine["default_seconds"], x["default_seconds"], x.get("default_stopped", False))
+    return PEERS.format(
+        **r["shapes"]["many"], few=r["shapes"]["few"]["annotators"], limit=r["limit_seconds"], rows="\n".join(rows)
     )
 
 
-def mean(values: list[float | None]) -> float | None:
-    """The mean, or nothing where one is missing."""
-    there = [v for v in values if v is not None]
-    return sum(there) / len(there) if len(there) == len(values) else None
+def seconds(x: float) -> str:
+    return f"{1000 * x:.2f} ms" if x < 0.1 else f"{x:.2f} s"
 
 
-def beside(value: dict[tuple[str, str], float | None]) -> list[str]:
-    """Rows that hold our figures against those of published.csv."""
-    rows = []
-    with (HERE / "published.csv").open(encoding="utf-8") as file:
-        for line in csv.DictReader(file):
-            ours = value.get((line["data"], line["method"]))
-            if ours is not None:
-                gap = ours - float(line["accuracy"])
-                shown = f"**{gap:+.2f}**" if abs(gap) > 0.5 else f"{gap:+.2f}"
-                cells = (f"`{line['method']}`", line["data"], f"{ours:.2f}", line["accuracy"], shown, line["source"])
-                rows.append(f"| {' | '.join(cells)} |")
-    return rows
+NOISE = 0.01
+"""An iteration that takes less of its fit than this cannot be told from noise."""
+
+
+def at_size(r: dict[str, Any]) -> str:
+    rows, costs = [], []
+    for key, x in r["rows"].items():
+        if key in COSTS:
+            costs.append(f"| `{key}` | {' | '.join(COSTS[key])} |")
+        if "problem" in x:
+            rows.append(f"| `{key}` | | | | | | | refused |")
+            continue
+        step = x["iteration_ns_per_vote"]
+        step = "" if step is None or step < NOISE * x["fit_ns_per_vote"] else f"{step:.1f}"
+        numbers = (f"{x['fit_seconds']:.2f}", f"{x['fit_ns_per_vote']:.0f}", f"{x['fit_mb']:.0f}")
+        rows.append(
+            f"| `{key}` | {x['votes']:,} | {x['classes']} | {step} | {x['iterations']} | {' | '.join(numbers)} |"
+        )
+    return LINEAR.format(
+        votes=r["votes"],
+        annotators=r["annotators"],
+        rows="\n".join(rows),
+        costs=NOT_LINEAR.format(rows="\n".join(costs)).strip(),
+    )
 
 
 def draw(r: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Measure crowdwise beside crowd-kit and beside the floor, in one run; write results/*.json and the page of the docs.
 
-    python benchmarks/run.py            everything (about ten minutes on two cores)
+    python benchmarks/run.py            everything (about twenty minutes on two cores)
     python benchmarks/run.py --quick    a tenth of the sizes, into a scratch folder: does it run?
     python benchmarks/run.py speed      one part of it
 
@@ -19,6 +19,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from crowdwise.kernels import native
 from crowdwise.kernels.threads import threads_for
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))  # the parts in files of their own, imported where they are used: pandas is memory, too
 SETS = (
     "bluebird", "d_product", "d_sentiment", "dog", "face", "imagenet15n", "labelme", "music_genre", "rte", "s_adult",
     "sentiment_polarity", "trec2010_binary", "web", "wsd",
@@ -167,13 +169,14 @@ def to_the_same_likelihood(votes: Any) -> dict[str, Any]:
     }
 
 
-def child(job: str, file: Path) -> dict[str, Any]:
+def child(job: str, file: Path, environment: dict[str, str] | None = None) -> dict[str, Any]:
     """Run one job in a process of its own, so that its peak memory is its own."""
     done = subprocess.run(
         [sys.executable, str(Path(__file__).resolve()), "--job", job, str(file)],
         capture_output=True,
         text=True,
         check=False,
+        env={**os.environ, **(environment or {})},
     )
     if done.returncode != 0:
         raise RuntimeError(f"{job} failed: {done.stderr[-2000:]}")
@@ -292,20 +295,42 @@ def starting(scale: float) -> dict[str, Any]:
     return {"import_seconds": a, "crowdwise_seconds": b, "ratio": b / a}
 
 
+# -------------------------------------------------------------------- other methods
+
+
+def peers(scale: float) -> dict[str, Any]:
+    """Methods that crowd-kit has too, all in one process on one thread."""
+    one = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "CROWDWISE_THREADS")}
+    return child("peers", Path(str(scale)), one)
+
+
+def linear(scale: float) -> dict[str, Any]:
+    """Every method at 5 M votes."""
+    import linear as at_size
+
+    return at_size.linear(scale, Path(__file__).resolve())
+
+
+def linear_fit(key: str, file: Path) -> dict[str, Any]:
+    import linear as at_size
+
+    return at_size.measure(file, key, memory_of)
+
+
+def peers_fit(scale: float) -> dict[str, Any]:
+    import peers as beside
+
+    return beside.peers(scale)
+
+
 # -------------------------------------------------------------------- real data
 
 
-def accuracy(scale: float) -> dict[str, Any]:
-    """Every label-only method on the real crowds with truth, as ``crowdwise bench labels`` measures it."""
+def labels(scale: float) -> dict[str, Any]:
+    """What ``crowdwise bench labels`` measures on the real crowds with truth."""
     folder = Path(os.environ.get("CROWDWISE_DATA", HERE.parents[1] / "shared" / "data"))
     sets = [name for name in SETS if (folder / name).is_dir()]
-    keys = [key for key, entry in cw.METHODS.items() if not entry.load().needs_truth]
-    cells = [cell.as_dict() for cell in bench.run(folder, sets, keys, seeds=1)]
-    shapes = {name: cw.read_dataset(folder / name, on_duplicate="all").votes.describe() for name in sets}
-    return {
-        "sets": {name: {k: shapes[name][k] for k in ("items", "votes", "classes")} for name in sets},
-        "cells": cells,
-    }
+    return bench.measure_all(folder, sets, list(cw.METHODS))
 
 
 PARTS: dict[str, Callable[[float], dict[str, Any]]] = {
@@ -313,9 +338,16 @@ PARTS: dict[str, Callable[[float], dict[str, Any]]] = {
     "growth": growth,
     "reading": reading,
     "starting": starting,
-    "accuracy": accuracy,
+    "peers": peers,
+    "linear": linear,
+    "labels": labels,
 }
-JOBS = {"crowdwise-fit": crowdwise_fit, "crowd-kit-fit": crowd_kit_fit}
+JOBS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "crowdwise-fit": crowdwise_fit,
+    "crowd-kit-fit": crowd_kit_fit,
+    "peers": lambda scale: peers_fit(float(str(scale))),
+    **{f"linear:{key}": partial(linear_fit, key) for key in cw.METHODS},
+}
 
 
 def machine() -> dict[str, Any]:
@@ -352,7 +384,6 @@ def main() -> None:
         (results / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         sys.stderr.write(f"  {results / name}.json\n")
     if not given.quick:
-        sys.path.insert(0, str(HERE))
         import page
 
         page.write()

@@ -1,6 +1,6 @@
 """The documentation tells the truth: its code runs, prints what it says it prints, and leaves nothing public out.
 
-In README.md, CONTRIBUTING.md and docs/*.md
+In README.md, CONTRIBUTING.md and all pages under docs
 
 - every ``python`` block is run, a page from top to bottom in one namespace and one empty folder;
 - every line of a ``console`` or ``bash`` block that begins with ``crowdwise`` is run in the same folder;
@@ -39,7 +39,7 @@ from crowdwise.demo import SHOWN
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 MODULES = [
     "crowdwise",
@@ -91,7 +91,7 @@ def run_console(block: Block, page: Path) -> str:
     return printed
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_blocks_run_and_print_what_they_say(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "__docs__"}
@@ -218,7 +218,7 @@ def test_every_page_is_in_the_menu() -> None:
             yield from pages(target) if isinstance(target, list) else [target]
 
     listed = list(pages(site["nav"]))
-    assert sorted(listed) == sorted(page.name for page in DOCS.glob("*.md"))
+    assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
 
 
 def test_links_between_files_lead_somewhere() -> None:
@@ -287,7 +287,7 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     pages = list((tmp_path / "site").rglob("*.html"))
-    assert len(pages) >= len(list(DOCS.glob("*.md")))
+    assert len(pages) >= len(list(DOCS.rglob("*.md")))
     for page in pages:  # nothing is fetched from elsewhere
         fetched = re.findall(
             r"<(?:script|img|link)[^>]+(?:src|href)=\"?(https?://[^\" >]+)", page.read_text(encoding="utf-8")

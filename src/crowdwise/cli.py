@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -340,7 +341,28 @@ def bench_labels(
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds to average over.")] = 1,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Write the table here: .csv, .jsonl or .parquet.", show_default=False),
+        typer.Option(
+            "--out",
+            "-o",
+            help="Write the table here: .csv, .jsonl or .parquet; or all facts of the run: .json.",
+            show_default=False,
+        ),
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--page", help="Write a page with all tables here: .md (Markdown).", show_default=False),
+    ] = None,
+    published: Annotated[
+        Path | None,
+        typer.Option(
+            "--published",
+            help="Figures of others to set beside, for the page: a CSV of data, method, accuracy, source, reason.",
+            show_default=False,
+        ),
+    ] = None,
+    earlier: Annotated[
+        Path | None,
+        typer.Option("--from", help="Measure nothing: take the .json of an earlier run.", show_default=False),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -353,18 +375,40 @@ def bench_labels(
     from crowdwise import bench as runner
     from crowdwise import terminal
 
-    check_outputs(out)
+    check_outputs(out, endings=(*TABLES, ".json"))
+    check_outputs(page, endings=(".md",))
+    if published is not None and page is None:
+        raise ParameterError("--published has figures for the page: say where it goes, --page results.md.")
+    figures = [] if published is None else runner.read_published(published)
+    if earlier is not None:
+        given = {"--data": data, "--sets": sets, "--methods": methods_}
+        if any(given.values()) or seeds != 1:
+            raise ParameterError("--from takes an earlier run as it is: leave out --data, --sets, --methods, --seeds.")
+        facts = runner.read_facts(earlier)
+    else:
+        facts = measured(data, sets, methods_, seeds)
+    if out is not None and out.suffix.lower() == ".json":
+        write_text(json.dumps(facts, indent=1) + "\n", out)
+    elif out is not None:
+        write_table(pl.DataFrame(facts["cells"]), out)
+    if page is not None:
+        write_text(runner.page(facts, figures), page)
+    if as_json:
+        emit(json.dumps(facts))
+    else:
+        terminal.show_bench(facts["data"], facts["methods"], [runner.Cell(**cell) for cell in facts["cells"]])
+
+
+def measured(data: Path | None, sets: str | None, methods_: str | None, seeds: int) -> dict[str, Any]:
+    """The facts of a run over the data sets and methods asked for, with progress."""
+    from crowdwise import bench as runner
+    from crowdwise import terminal
+
     folder = data or runner.data_folder()
     keys = [registry.find(key.strip()).key for key in methods_.split(",")] if methods_ else list(registry.METHODS)
     names = runner.find_sets(folder, [name.strip() for name in sets.split(",")] if sets else None)
     with terminal.steps(len(names) * len(keys)) as told:
-        cells = list(runner.run(folder, names, keys, seeds=seeds, told=told))
-    if out is not None:
-        write_table(pl.DataFrame([cell.as_dict() for cell in cells]), out)
-    if as_json:
-        emit(json.dumps({"data": names, "methods": keys, "seeds": seeds, "cells": [cell.as_dict() for cell in cells]}))
-    else:
-        terminal.show_bench(names, keys, cells)
+        return runner.measure_all(folder, names, keys, seeds=seeds, told=told)
 
 
 @app.callback(invoke_without_command=True)
@@ -421,15 +465,17 @@ def assignments(given: list[str] | None) -> dict[str, Any]:
     return out
 
 
-def check_outputs(*paths: Path | None) -> None:
+TABLES = (".csv", ".jsonl", ".parquet")
+
+
+def check_outputs(*paths: Path | None, endings: Sequence[str] = TABLES) -> None:
     """Before the work is done: can the results be written where they should go?"""
     for path in paths:
         if path is None:
             continue
-        if writer(path) is None:
-            raise ParameterError(
-                f"Cannot tell how to write {path.name}: expected a name ending in .csv, .jsonl or .parquet."
-            )
+        if path.suffix.lower().replace(".ndjson", ".jsonl") not in endings:
+            known = " or ".join(filter(None, (", ".join(endings[:-1]), endings[-1])))
+            raise ParameterError(f"Cannot tell how to write {path.name}: expected a name ending in {known}.")
         if path.is_dir():
             raise OutputError(f"{path} is a folder: name a file in it.")
         if not path.parent.is_dir():
@@ -446,14 +492,24 @@ def writer(path: Path) -> str | None:
 
 
 def write_table(table: Any, path: Path) -> None:
-    """Write a table to a temporary file beside its place, then move it there: whole or not at all."""
+    """Write a table, whole or not at all."""
+    write_whole(getattr(table, str(writer(path))), path)
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write a text, whole or not at all."""
+    write_whole(lambda name: Path(name).write_text(text, encoding="utf-8"), path)
+
+
+def write_whole(write: Callable[[str], Any], path: Path) -> None:
+    """Write to a temporary file beside its place, then move it there."""
     import tempfile
 
     name: str | None = None
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
         os.close(handle)
-        getattr(table, str(writer(path)))(name)
+        write(name)
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(name, 0o666 & ~umask)

@@ -64,14 +64,16 @@ def expected_log(a: Floats, axis: int) -> Floats:
 def divergence(a: Floats, a0: Floats, mean_log: Floats, axis: int) -> float:
     """KL(Dir(a) | Dir(a0)), summed over all Dirichlets but along ``axis``; ``mean_log`` is E log p under Dir(a).
 
-    = log B(a0) - log B(a) + sum_l (a_l - a0_l) E log p_l, with log B(a) = sum_l lgamma(a_l) - lgamma(sum_l a_l).
+    = log B(a0) - log B(a) + sum_l (a_l - a0_l) E log p_l.
     """
+    return float((log_beta(a0, axis) - log_beta(a, axis) + ((a - a0) * mean_log).sum(axis=axis)).sum())
+
+
+def log_beta(a: Floats, axis: int) -> Floats:
+    """log B(a) = sum_l lgamma(a_l) - lgamma(sum_l a_l), the logarithm of what normalises Dir(a)."""
     from scipy.special import gammaln
 
-    def log_beta(x: Floats) -> Floats:
-        return np.asarray(gammaln(x).sum(axis=axis) - gammaln(x.sum(axis=axis)))
-
-    return float((log_beta(a0) - log_beta(a) + ((a - a0) * mean_log).sum(axis=axis)).sum())
+    return np.asarray(gammaln(a).sum(axis=axis) - gammaln(a.sum(axis=axis)))
 
 
 def draw_log_dirichlet(a: Floats, axis: int, rng: np.random.Generator) -> Floats:

@@ -23,9 +23,14 @@ import numpy as np
 
 from crowdwise.core.numerics import Floats, Ints, softmax
 from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError
 
 DENSE = 200
 """Up to this size an eigenvector is found by a dense solver, beyond it by Lanczos iteration."""
+MOST_PAIRS = 50_000_000
+"""More pairs of annotators are refused: this many take some gigabytes (7,000 annotators who all share items)."""
+MOST_MEETINGS = 20_000_000_000
+"""More meetings of two votes on an item are refused: counting this many takes minutes."""
 CONTRADICTIONS = 3
 """Known truths turn a sign round when they contradict it this many times more often than they confirm it."""
 
@@ -75,12 +80,30 @@ def pairs(votes: Votes, gold: Ints | None) -> Pairs:
 
 
 def common(size: Any) -> Any:
-    """n[i, j], the common items of two annotators, off the diagonal, from the N x M sizes of their votes."""
+    """n[i, j], the common items of two annotators, off the diagonal, from the N x M sizes of their votes (CSR)."""
+    check_pairs(np.diff(size.indptr), size.shape[1])
     n = (size.T @ size).tocsr()
     n.setdiag(0.0)
     n.eliminate_zeros()
     n.sort_indices()
     return n
+
+
+def check_pairs(votes_on: Ints, M: int) -> None:
+    """Refuse crowds with too many pairs of annotators to go through, before the machine starts to swap.
+
+    ``votes_on``: how many annotators each item has. No more pairs can share an item than there are, nor than meet.
+    """
+    d = np.asarray(votes_on, dtype=np.float64)
+    meetings = float((d * (d - 1.0)).sum())
+    pairs = min(meetings, M * (M - 1.0))
+    if pairs > MOST_PAIRS or meetings > MOST_MEETINGS:
+        raise InputError(
+            f"{M:,} annotators, up to {d.max():,.0f} of them on an item, may be {pairs:,.0f} pairs that share an item "
+            f"(at most {MOST_PAIRS:,}) and meet {meetings:,.0f} times (at most {MOST_MEETINGS:,}): "
+            "beyond methods that look at every pair. Use anchored, dawid-skene or one-coin, whose cost grows with "
+            "the votes alone, or leave out annotators with few votes."
+        )
 
 
 def on_pattern(values: Any, pattern: Any) -> Floats:
@@ -116,6 +139,17 @@ def in_company(A: Any) -> Ints:
     size = np.diff(A.indptr)
     shared = np.repeat(size > 1, size)
     return np.asarray(np.bincount(A.indices[shared], minlength=A.shape[1]) > 0)
+
+
+def groups_through(A: Any) -> Ints:
+    """The group of each annotator, from the N x M votes (CSR) themselves: as cheap as the votes, whatever the pairs."""
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    N, M = A.shape
+    item = np.repeat(np.arange(N), np.diff(A.indptr))
+    links = csr_matrix((np.ones(len(item)), (A.indices, M + item)), shape=(M + N, M + N))
+    return np.asarray(connected_components(links, directed=False)[1][:M])
 
 
 def leading(apply: Callable[[Floats], Floats], size: int) -> tuple[float, Floats]:

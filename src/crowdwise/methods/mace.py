@@ -47,7 +47,7 @@ from crowdwise.core.model import EMModel, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, effective_votes, normalise, safe_log
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
-from crowdwise.methods.bayes import divergence, drawn_by_name, expected_log
+from crowdwise.methods.bayes import drawn_by_name, expected_log, log_beta
 from crowdwise.methods.precision import knowing_information
 
 # -------------------------------------------------------------------- the maths
@@ -74,11 +74,11 @@ def scores(log_trust: Floats, log_strategy: Floats) -> Floats:
 
 def answers(counts: Floats, log_trust: Floats, log_strategy: Floats) -> tuple[Floats, Floats]:
     """How many answers annotators knew, and how many of each label came from habit: M x 2 and M x L."""
-    right = np.einsum("mll->ml", counts)
+    right, ones = np.einsum("mll->ml", counts), np.ones(counts.shape[2])  # sums over few classes: a product is faster
     habit = log_trust[:, 1:] + log_strategy
     knew = right * np.exp(log_trust[:, :1] - np.logaddexp(log_trust[:, :1], habit))
-    spam = np.maximum(counts.sum(axis=2) - knew, 0.0)
-    return np.stack([knew.sum(axis=1), spam.sum(axis=1)], axis=1), spam
+    spam = np.maximum(counts @ ones - knew, 0.0)
+    return np.stack([knew @ ones, spam @ ones], axis=1), spam
 
 
 @dataclass
@@ -97,6 +97,10 @@ class HabitFamily:
     log_strategy: Floats
     hard: bool = field(default=False, init=False)
 
+    def __post_init__(self) -> None:
+        both = (self.trust_prior, self.strategy_prior)
+        self._log_beta = sum(float(log_beta(a, axis=1).sum()) for a in both) if self.variational else 0.0
+
     def maximise(self, stats: Stats) -> Habits:
         known, spam = answers(stats.table(), self.log_trust, self.log_strategy)
         trust, strategy = known + self.trust_prior, spam + self.strategy_prior
@@ -109,12 +113,18 @@ class HabitFamily:
         return Habits(log_score, safe_log(pi)[None], self.log_trust, self.log_strategy, trust, strategy)
 
     def objective(self, log_likelihood: float, params: Params) -> float:
+        """log-likelihood plus the smoothing, or less the divergences from the priors (:func:`bayes.divergence`)."""
         assert isinstance(params, Habits)
         if not self.variational:
             smoothed = (self.trust_prior * params.log_trust).sum() + (self.strategy_prior * params.log_strategy).sum()
             return log_likelihood + float(smoothed)
-        trust = divergence(params.trust, self.trust_prior, params.log_trust, axis=1)
-        return log_likelihood - trust - divergence(params.strategy, self.strategy_prior, params.log_strategy, axis=1)
+        bound = log_likelihood - self._log_beta  # that of the priors, always the same
+        for a, a0, mean_log in (
+            (params.trust, self.trust_prior, params.log_trust),
+            (params.strategy, self.strategy_prior, params.log_strategy),
+        ):
+            bound += float(log_beta(a, axis=1).sum() - np.vdot(a - a0, mean_log))
+        return bound
 
 
 # -------------------------------------------------------------------- the class

@@ -54,7 +54,7 @@ from crowdwise.errors import ParameterError
 from crowdwise.methods.graphs import (
     CONTRADICTIONS,
     by_group,
-    groups_of,
+    groups_through,
     in_company,
     leading,
     signed,
@@ -194,8 +194,7 @@ def top_right(A: Any, centre: bool) -> tuple[Floats, Floats, Ints]:
     """
     M = A.shape[1]
     by_annotator = A.tocsc()
-    size = abs(A)
-    group = groups_of(size.T @ size)
+    group = groups_through(A)
     offset = np.zeros(M)
 
     def solve(members: Ints) -> Floats:
@@ -342,8 +341,7 @@ def pass_messages(A: Any, y: Floats, rounds: int) -> tuple[Floats, Floats]:
     """
     N, M = A.shape
     row, col, a = np.repeat(np.arange(N), np.diff(A.indptr)), A.indices, A.data
-    size = abs(A)
-    group = groups_of(size.T @ size)
+    group = groups_through(A)
     count = np.maximum(np.bincount(group[col], minlength=group.max() + 1), 1)
     total: Floats = np.zeros(M)
     for _ in range(rounds):
