@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from crowdwise.data.readers import read_truth as read_truth
     from crowdwise.data.readers import read_votes as read_votes
     from crowdwise.data.votes import Votes as Votes
+    from crowdwise.deep.classifier import CrowdClassifier as CrowdClassifier
+    from crowdwise.deep.classifier import load_learner as load_learner
     from crowdwise.methods.anchored import Anchored as Anchored
     from crowdwise.methods.dawid_skene import ConfusionVector as ConfusionVector
     from crowdwise.methods.dawid_skene import DawidSkene as DawidSkene
@@ -31,16 +33,20 @@ if TYPE_CHECKING:
     from crowdwise.methods.dawid_skene import OneCoin as OneCoin
     from crowdwise.methods.votes import GoldWeighted as GoldWeighted
     from crowdwise.methods.votes import MajorityVote as MajorityVote
+    from crowdwise.registry import LEARNERS as LEARNERS
     from crowdwise.registry import METHODS as METHODS
 
 __version__ = "0.1.0"
 
 _WHERE = {
     "Consensus": "core.consensus",
+    "CrowdClassifier": "deep.classifier",
     "Dataset": "data.datasets",
+    "LEARNERS": "registry",
     "METHODS": "registry",
     "Votes": "data.votes",
     "aggregate": "api",
+    "load_learner": "deep.classifier",
     "read_dataset": "data.datasets",
     "read_truth": "data.readers",
     "read_votes": "data.readers",
@@ -49,10 +55,10 @@ _MODULES = {"errors": "errors", "metrics": "metrics", "simulate": "data.simulate
 
 
 def _methods() -> dict[str, str]:
-    """Class -> module of every method, from the registry."""
-    from crowdwise.registry import METHODS
+    """Class -> module of every method and learner, from the registry."""
+    from crowdwise.registry import LEARNERS, METHODS
 
-    return {entry.class_name: entry.module for entry in METHODS.values()}
+    return {entry.class_name: entry.module for entry in [*METHODS.values(), *LEARNERS.values()]}
 
 
 __all__ = sorted([*_WHERE, *_MODULES, *_methods()])

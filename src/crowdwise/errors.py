@@ -10,6 +10,7 @@
     │   └── DuplicateError            an annotator labelled an item twice
     ├── ParameterError (ValueError)   a method or a parameter is unknown or out of range
     ├── NotFittedError                a result was asked of a model that has not been fitted
+    ├── DivergedError (ArithmeticError)  training ran away to NaN or infinity
     └── OutputError (OSError)         a result could not be written; nothing was left half-written
 
     ConvergenceWarning (UserWarning)  a fit stopped at ``max_iter`` before it settled
@@ -27,6 +28,7 @@ __all__ = [
     "ColumnError",
     "ConvergenceWarning",
     "CrowdwiseError",
+    "DivergedError",
     "DuplicateError",
     "InputError",
     "LabelError",
@@ -67,6 +69,10 @@ class ParameterError(CrowdwiseError, ValueError):
 
 class NotFittedError(CrowdwiseError, AttributeError):
     """A result was asked of a model that has not been fitted."""
+
+
+class DivergedError(CrowdwiseError, ArithmeticError):
+    """Training ran away: the loss is NaN or infinite."""
 
 
 class OutputError(CrowdwiseError, OSError):

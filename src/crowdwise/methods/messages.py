@@ -242,7 +242,7 @@ class BeliefPropagation(Model):
         graph = Graph.of(votes)
         fixed = priors.class_prior_counts(self.class_prior, votes)
         pi = np.full(K, 1.0 / K) if fixed is None else fixed
-        source, sampled, adaptive = self._source(votes, graph)
+        source, sampled, adaptive = self.source(votes, graph)
 
         def prior_rows() -> Floats:
             return np.broadcast_to(safe_log(pi), (N, K)) + (0.0 if item_prior is None else item_prior)
@@ -287,7 +287,7 @@ class BeliefPropagation(Model):
             annotator_columns={"effective_samples": size} if sampled else {},
         )
 
-    def _source(self, votes: Votes, graph: Graph) -> tuple[Callable[[Floats | None], Integrator], bool, bool]:
+    def source(self, votes: Votes, graph: Graph) -> tuple[Callable[[Floats | None], Integrator], bool, bool]:
         """How integrals are taken given the beliefs so far; whether by draws; whether these follow the beliefs."""
         K = votes.n_classes
         rng = np.random.default_rng(0 if self.random_state is None else self.random_state)

@@ -1,0 +1,107 @@
+"""Votes as edge lists: what a batch of items hands to a loss.
+
+A vote is an edge between an item and an annotator. A batch carries the edges of its items and nothing else, so its
+size is that of its votes: no items x annotators table, no matrix per sample.
+
+==============  ======  ====================================================
+field           shape   meaning
+==============  ======  ====================================================
+``row``         E       where in the batch the voted item is
+``annotator``   E       code of the annotator
+``label``       E       code of the class they chose
+``weight``      E       how much the vote counts
+==============  ======  ====================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdwise.data.votes import Votes
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some items, what the network says of them, and their votes."""
+
+    index: Tensor
+    """B: the items' places among those trained on."""
+    logits: Tensor
+    """B x K: the network's answer, before the softmax."""
+    hidden: Tensor | None
+    """B x H: the input of the network's last layer, for heads that ask for it."""
+    row: Tensor
+    annotator: Tensor
+    label: Tensor
+    weight: Tensor
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def log_f(self) -> Tensor:
+        """B x K: log of the network's class probabilities."""
+        return torch.log_softmax(self.logits, dim=1)
+
+    def total(self, value: Tensor) -> Tensor:
+        """B x K: sums over each item's votes of one row (of K) per vote."""
+        out = value.new_zeros((len(self.index), value.shape[1]))
+        return out.index_add(0, self.row, value)
+
+    def mean(self, value: Tensor) -> Tensor:
+        """The weighted mean over the batch's votes of one number per vote; zero without votes."""
+        return (self.weight * value).sum() / self.weight.sum().clamp_min(1e-12)
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """All votes as tensors, in rows by item."""
+
+    indptr: Tensor
+    annotator: Tensor
+    label: Tensor
+    weight: Tensor
+    n_annotators: int
+    n_classes: int
+
+    @classmethod
+    def of(cls, votes: Votes, device: torch.device | str = "cpu") -> Edges:
+        def tensor(array: object, dtype: torch.dtype) -> Tensor:
+            return torch.as_tensor(np.array(array), dtype=dtype, device=device)
+
+        return cls(
+            tensor(votes.indptr, torch.int64),
+            tensor(votes.annotator, torch.int64),
+            tensor(votes.label, torch.int64),
+            tensor(votes.weights, torch.float32),
+            votes.n_annotators,
+            votes.n_classes,
+        )
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """row, annotator, label and weight of the votes on some items, in the order of the items."""
+        first = self.indptr[index]
+        count = self.indptr[index + 1] - first
+        row = torch.repeat_interleave(torch.arange(len(index), device=index.device), count)
+        skip = torch.cumsum(count, 0) - count
+        at = torch.arange(len(row), device=index.device) + (first - skip)[row]
+        return row, self.annotator[at], self.label[at], self.weight[at]
+
+    def batch(self, index: Tensor, logits: Tensor, hidden: Tensor | None = None) -> Batch:
+        """The batch of some items, with what the network says of them."""
+        row, annotator, label, weight = self.take(index)
+        return Batch(index, logits, hidden, row, annotator, label, weight.to(logits.dtype))
+
+
+def split(votes: Votes, share: float, rng: np.random.Generator) -> tuple[Votes, Votes]:
+    """Votes to train on and votes held out: a random share of the (item, annotator) pairs."""
+    held = np.zeros(votes.n_votes, dtype=bool)
+    held[rng.permutation(votes.n_votes)[: round(share * votes.n_votes)]] = True
+    return votes.select(~held), votes.select(held)

@@ -1,0 +1,235 @@
+"""Network and annotators learned together, by the likelihood of the votes.
+
+The network says f(x), a distribution over the classes; annotator m turns it into a distribution over labels with a
+confusion matrix, and both are trained so that the votes become probable:
+
+    P(m says l | x) = sum_k f(x)[k] theta[m, k, l]          loss = - mean over votes of log P(l | x, m)
+
+Many pairs (f, theta) explain the votes equally well; the methods differ in which of them they prefer.
+
+================  =====================================================================================
+``ccem``          none: whatever training finds from where theta starts
+``trace``         the theta with the smallest trace, so that f is as sharp as the votes allow
+``geocrowdnet-f`` the f whose answers span the largest volume over the items: - weight * log det F'F
+``geocrowdnet-w`` the theta that span the largest volume over the annotators: - weight * log det W'W
+================  =====================================================================================
+
+==================  ===========  ===========  ===================================================
+symbol              code         shape        equation
+==================  ===========  ===========  ===================================================
+f(x)                ``log_f``    B x K        softmax of the network
+theta[m, k, l]      ``rho``      M x K x K    row-softmax (or row-normalised softplus) of rho
+F'F                              K x K        mean over items of f f'
+W'W                              K x K        mean over annotators of theta[m] theta[m]'
+==================  ===========  ===========  ===================================================
+
+When they fail: where most annotators are wrong most of the time there is nothing that says which class is which, and
+where annotators err together the network learns their common error.
+
+References: R. Tanno et al., Learning from noisy labels by regularized estimation of annotator confusion, CVPR 2019.
+S. Ibrahim, T. Nguyen and X. Fu, Deep learning from crowdsourced labels: coupled cross-entropy minimization,
+identifiability, and regularization, ICLR 2023.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from crowdwise.data.votes import Votes
+from crowdwise.deep.edges import Batch
+from crowdwise.deep.head import Head
+from crowdwise.deep.learner import Learner, check_choice, check_flag, check_number
+
+RIDGE = 1e-3
+"""Added to the K x K matrix whose volume is taken, in units of that of a perfect crowd: keeps its gradient finite."""
+
+REACH = 1.0
+"""How hard the volume may pull, at most, in units of how hard the votes do."""
+
+WAIT, GROW = 0.2, 0.6
+"""The volume is left out for the first fifth of training and has its full weight from three fifths on."""
+
+
+class Confusions(Head):
+    """theta[m, k, l] as free parameters, trained by the likelihood of the votes."""
+
+    def __init__(self, n_annotators: int, n_classes: int, rho: Tensor, softplus: bool = False) -> None:
+        super().__init__(n_annotators, n_classes)
+        self.softplus = softplus
+        self.rho = nn.Parameter(rho.expand(n_annotators, n_classes, n_classes).clone())
+
+    def log_theta(self, rho: Tensor) -> Tensor:
+        """Rows of log probabilities from rows of free numbers."""
+        if not self.softplus:
+            return torch.log_softmax(rho, dim=2)
+        positive = functional.softplus(rho)
+        return positive.log() - positive.sum(dim=2, keepdim=True).log()
+
+    def confusion(self) -> Tensor:
+        return self.log_theta(self.rho).exp()
+
+    def vote_log_probs(self, batch: Batch) -> Tensor:
+        if bool((batch.annotator >= self.n_annotators).any()):  # strangers answer as the crowd
+            return super().vote_log_probs(batch)
+        rows = self.log_theta(self.rho[batch.annotator])
+        column = rows.gather(2, batch.label[:, None, None].expand(-1, self.n_classes, 1))[:, :, 0]
+        return torch.logsumexp(batch.log_f[batch.row] + column, dim=1)
+
+    def loss(self, batch: Batch) -> Tensor:
+        return -batch.mean(self.vote_log_probs(batch))
+
+
+def identity(n_classes: int, high: float = 1.0, low: float = 0.0) -> Tensor:
+    """1 x K x K: where theta starts, ``high`` on the diagonal and ``low`` off it."""
+    return (torch.eye(n_classes) * (high - low) + low)[None]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CCEM(Learner):
+    """Coupled cross-entropy: a confusion matrix per annotator after the network.
+
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.machine(n_annotators=5, n_items=300, votes_per_item=3, random_state=0)
+    >>> learner = CCEM(epochs=10, random_state=0).fit(crowd.features["x_train"], crowd.votes)
+    >>> learner.confusion_.shape
+    (5, 10, 10)
+    """
+
+    key: ClassVar[str] = "ccem"
+
+    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+        return Confusions(votes.n_annotators, votes.n_classes, identity(votes.n_classes))
+
+
+# -------------------------------------------------------------------- trace
+
+
+class Traced(Confusions):
+    """The likelihood plus ``weight`` times the traces."""
+
+    def __init__(self, n_annotators: int, n_classes: int, weight: float, reduce: str) -> None:
+        super().__init__(n_annotators, n_classes, identity(n_classes, 1.0, -5.0), softplus=True)
+        self.weight, self.reduce = weight, reduce
+
+    def loss(self, batch: Batch) -> Tensor:
+        traces = self.confusion().diagonal(dim1=1, dim2=2).sum(dim=1)
+        return super().loss(batch) + self.weight * (traces.sum() if self.reduce == "sum" else traces.mean())
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TraceRegularised(Learner):
+    """Confusion matrices with the smallest trace that explain the votes.
+
+    Parameters
+    ----------
+    weight
+        Of the trace.
+    reduce
+        ``"mean"`` or ``"sum"`` of the annotators' traces. The paper writes the sum, its code takes the mean; with
+        many annotators the sum drowns the likelihood.
+    """
+
+    key: ClassVar[str] = "trace"
+    weight: float = 0.01
+    reduce: str = "mean"
+
+    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+        return Traced(votes.n_annotators, votes.n_classes, self.weight, self.reduce)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number(self, "weight", least=0.0)
+        check_choice(self, "reduce", ("mean", "sum"))
+
+
+# -------------------------------------------------------------------- volume
+
+
+class Volume(Confusions):
+    """The likelihood minus ``weight`` times the log-volume of the network's answers, or of the confusion matrices.
+
+    The volume chooses among answers that explain the votes equally well, so it must not speak before the votes have,
+    nor louder: while the network still says next to nothing of any item, the volume is smallest, its pull the largest,
+    and the classes it would spread the items over have no meaning yet. So with a ``guard`` it waits for the votes and
+    then grows (``WAIT``, ``GROW``), and wherever it would pull harder at the logits (or at rho) than ``REACH`` times
+    the votes do, it is held back. ``steps`` and ``held_back`` say how often that was.
+    """
+
+    def __init__(self, n_annotators: int, n_classes: int, weight: float, of: str, guard: bool) -> None:
+        super().__init__(n_annotators, n_classes, identity(n_classes))
+        self.weight, self.of, self.guard = weight, of, guard
+        self.steps = self.held_back = 0
+
+    def loss(self, batch: Batch) -> Tensor:
+        fit = super().loss(batch)
+        strength = self.weight
+        if self.guard:
+            strength *= min(1.0, max(0.0, (self.progress - WAIT) / (GROW - WAIT)))
+        if strength == 0.0:
+            return fit
+        volume = self.log_volume(batch)
+        if self.guard:
+            at = batch.logits if self.of == "network" else self.rho
+            pull, push = (torch.autograd.grad(term, at, retain_graph=True)[0].norm() for term in (fit, volume))
+            most = REACH * float(pull / push.clamp_min(1e-20))
+            self.steps, self.held_back = self.steps + 1, self.held_back + (most < strength)
+            strength = min(strength, most)
+        return fit - strength * volume
+
+    def log_volume(self, batch: Batch) -> Tensor:
+        """log det of the K x K matrix, which is 0 for answers that are certain and classes that are even."""
+        K = self.n_classes
+        if self.of == "network":
+            f = batch.log_f.exp()
+            matrix = K * (f.T @ f) / len(f)
+        else:
+            theta = self.confusion()
+            matrix = torch.einsum("mkl,mjl->kj", theta, theta) / self.n_annotators
+        return torch.logdet(matrix + RIDGE * torch.eye(K, dtype=matrix.dtype, device=matrix.device))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GeoCrowdNetF(Learner):
+    """Coupled cross-entropy with the network's answers spread as widely as the votes allow.
+
+    Parameters
+    ----------
+    weight
+        Of the log-volume.
+    guard
+        Let the volume wait for the votes, and never pull harder than they do. Without it a weight of 0.03 ruins sparse
+        ten-class data.
+    """
+
+    key: ClassVar[str] = "geocrowdnet-f"
+    weight: float = 0.03
+    guard: bool = True
+    _of: ClassVar[str] = "network"
+
+    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+        return Volume(votes.n_annotators, votes.n_classes, self.weight, self._of, self.guard)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number(self, "weight", least=0.0)
+        check_flag(self, "guard")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GeoCrowdNetW(GeoCrowdNetF):
+    """Coupled cross-entropy with confusion matrices spread as widely as the votes allow.
+
+    Parameters
+    ----------
+    weight, guard
+        Of the log-volume, as in :class:`GeoCrowdNetF`.
+    """
+
+    key: ClassVar[str] = "geocrowdnet-w"
+    weight: float = 0.01
+    _of: ClassVar[str] = "annotators"
