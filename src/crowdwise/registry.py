@@ -1,6 +1,7 @@
 """The one list of methods. The command line, the table in the docs, the contract tests and the benchmarks read it.
 
-To add a method: write its class in one file of ``crowdwise/methods`` and add its line here.
+To add a method: write its class in one file of ``crowdwise/methods`` (``crowdwise/deep`` where it looks at inputs as
+well) and add its line here.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from crowdwise.errors import ParameterError, suggestion
 
 DEFAULT = "anchored"
+DEFAULT_LEARNER = "max-mig"
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ _ENTRIES = (
     Entry("one-coin", DS, "dawid_skene:OneCoin", "One accuracy per annotator", "Zhang et al. 2016"),
     Entry("confusion-vector", DS, "dawid_skene:ConfusionVector", "Accuracy per annotator and class", "Li and Yu 2014"),
     Entry("fast-dawid-skene", DS, "dawid_skene:FastDawidSkene", "Confusion matrices by hard EM", "Sinha et al. 2018"),
+    Entry("group-conditional", DS, "conditional:GroupConditional", "Confusions by kind of item, pooled", "crowdwise"),
     Entry("wawa", "weights", "weights:Wawa", "Votes weighted by agreement with the majority", "Crowd-Kit"),
     Entry("zero-based-skill", "weights", "weights:ZeroBasedSkill", "Skills moved towards agreement", "Crowd-Kit"),
     Entry("iwmv", "weights", "weights:IWMV", "Votes weighted by K times accuracy minus 1", "Li and Yu 2014"),
@@ -64,6 +67,7 @@ _ENTRIES = (
     Entry("ibcc", "Bayes", "bayes:IBCC", "Bayesian confusion matrices (also BayesGC)", "Kim and Ghahramani 2012"),
     Entry("ebcc", "Bayes", "subtypes:EBCC", "Classes with subtypes, on which annotators err alike", "Li et al. 2019"),
     Entry("cbcc", "Bayes", "communities:CBCC", "Annotators in communities that answer alike", "Venanzi et al. 2014"),
+    Entry("spem", "Bayes", "spem:SpEM", "Confusions; spammers are dropped on the way", "Raykar and Yu 2012"),
     Entry("mace", "Bayes", "mace:MACE", "Annotators who know, or answer from habit", "Hovy et al. 2013"),
     Entry("spectral-ds", "moments", "triples:SpectralDS", "Confusions from triples of groups", "Zhang et al. 2016"),
     Entry("multispa", "moments", "pairs:MultiSPA", "Corners of what pairs of annotators say", "Ibrahim et al. 2019"),
@@ -84,22 +88,80 @@ _ENTRIES = (
     Entry("m3v", "entropy", "margin:MaxMarginVote", "Weighted votes that win by a margin", "Tian and Zhu 2015"),
     Entry("crowd-svm", "entropy", "crowd_svm:CrowdSVM", "Confusion matrices and margins, sampled", "Tian and Zhu 2015"),
 )
+_LEARNERS = (
+    Entry("max-mig", "information", "deep.information:MaxMIG", "What inputs and votes share", "Cao et al. 2019"),
+    Entry("ccem", "joint", "deep.joint:CCEM", "A confusion matrix for each, after the network", "Ibrahim et al. 2023"),
+    Entry("trace", "joint", "deep.joint:TraceRegularised", "Confusion matrices of least trace", "Tanno et al. 2019"),
+    Entry("geocrowdnet-f", "joint", "deep.joint:GeoCrowdNetF", "Answers of largest volume", "Ibrahim et al. 2023"),
+    Entry("geocrowdnet-w", "joint", "deep.joint:GeoCrowdNetW", "Confusions of largest volume", "Ibrahim et al. 2023"),
+    Entry(
+        "coinnet", "joint", "deep.outliers:COINNet", "Confusions, and a term for outlying votes", "Nguyen et al. 2024"
+    ),
+    Entry("crowd-layer", "layers", "deep.layers:CrowdLayer", "Free weights for each", "Rodrigues and Pereira 2018"),
+    Entry("speelfc", "layers", "deep.layers:SpeeLFC", "The crowd layer kept to probabilities", "Chen et al. 2020"),
+    Entry("conal", "layers", "deep.layers:CoNAL", "Common and own noise, gated for each vote", "Chu et al. 2021"),
+    Entry("unionnet", "layers", "deep.layers:UnionNet", "All annotators as one, with M K answers", "Wei et al. 2022"),
+    Entry("crowd-ar", "layers", "deep.layers:CrowdAR", "Votes blurred by learned reliability", "Cao et al. 2023"),
+    Entry("raykar", "alternating", "deep.raykar:Raykar", "Softmax regression within EM", "Raykar et al. 2010"),
+    Entry("aggnet", "alternating", "deep.alternate:AggNet", "EM with a network", "Albarqouni et al. 2016"),
+    Entry("mbem", "alternating", "deep.alternate:MBEM", "Rounds of labels and retraining", "Khetan et al. 2018"),
+    Entry("deep-mf", "alternating", "deep.alternate:DeepMF", "Mean field with a network", "Kim et al. 2022"),
+    Entry("deep-bp", "alternating", "deep.alternate:DeepBP", "Belief propagation with a network", "Kim et al. 2022"),
+    Entry("bayes-dgc", "alternating", "deep.bayes:BayesDGC", "Bayesian confusion matrices and a net", "Li et al. 2021"),
+    Entry("trace-x", "instance", "deep.instance:TraceX", "Confusions that depend on the input", "Zhang et al. 2020"),
+    Entry("transition-x", "instance", "deep.instance:TransitionX", "The same, from sure items", "Guo et al. 2023"),
+    Entry("two-stage", "baselines", "deep.baselines:TwoStage", "Aggregate, then train on the labels", ""),
+    Entry("soft-bootstrap", "baselines", "deep.baselines:SoftBootstrap", "Labels it may correct", "Reed et al. 2014"),
+    Entry("single-confusion", "baselines", "deep.baselines:SingleConfusion", "One for all", "Sukhbaatar et al. 2014"),
+    Entry("doctor-net", "baselines", "deep.baselines:DoctorNet", "A last layer for each annotator", "Guan et al. 2018"),
+    Entry("weighted-doctor-net", "baselines", "deep.baselines:WeightedDoctorNet", "Weighted heads", "Guan et al. 2018"),
+    Entry("crowdlab", "baselines", "deep.crowdlab:Crowdlab", "A classifier and votes, averaged", "Goh et al. 2022"),
+)
 METHODS: dict[str, Entry] = {entry.key: entry for entry in _ENTRIES}
+"""Methods that look at votes alone."""
+LEARNERS: dict[str, Entry] = {entry.key: entry for entry in _LEARNERS}
+"""Methods that learn a classifier from inputs and votes."""
 
 
 def find(key: str) -> Entry:
-    """The entry of a method, with a suggestion where the key is not quite right."""
-    entry = METHODS.get(key)
+    """The entry of a method for votes alone, with a suggestion where the key is not quite right."""
+    if key in LEARNERS:
+        raise ParameterError(
+            f"{key} learns a classifier from inputs and votes: use crowdwise learn, or CrowdClassifier(method={key!r})."
+        )
+    return _find(key, METHODS, "method")
+
+
+def find_learner(key: str) -> Entry:
+    """The entry of a learner, with a suggestion where the key is not quite right."""
+    if key in METHODS:
+        raise ParameterError(
+            f"{key} looks at votes alone: use crowdwise aggregate, or the learner two-stage with aggregator={key!r}."
+        )
+    return _find(key, LEARNERS, "learner")
+
+
+def _find(key: str, entries: dict[str, Entry], what: str) -> Entry:
+    entry = entries.get(key)
     if entry is None:
         raise ParameterError(
-            f"Unknown method {key!r}: there are {', '.join(METHODS)}.{suggestion(str(key), list(METHODS))}"
+            f"Unknown {what} {key!r}: there are {', '.join(entries)}.{suggestion(str(key), list(entries))}"
         )
     return entry
 
 
 def create(key: str, **params: Any) -> Any:
     """A model from its key and parameters, with a suggestion where a parameter's name is not quite right."""
-    model = find(key).load()
+    return _create(find(key), params)
+
+
+def create_learner(key: str, **params: Any) -> Any:
+    """A learner from its key and parameters, with a suggestion where a parameter's name is not quite right."""
+    return _create(find_learner(key), params)
+
+
+def _create(entry: Entry, params: dict[str, Any]) -> Any:
+    key, model = entry.key, entry.load()
     known = list(model.parameters())
     for name in params:
         if name not in known:

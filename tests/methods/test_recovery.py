@@ -226,8 +226,16 @@ CASES = {
     "bp": Case(matrices, confusion, 0.025, (100, 400, 1600), {"samples": 100}),
     "mf": Case(matrices, confusion, 0.02),
     "minimax": Case(matrices, confusion, 0.03, (150, 400, 1000)),
+    "group-conditional": Case(matrices, confusion, 0.02),
+    "spectral-ds": Case(matrices, confusion, 0.03, params={"refine": False}),
+    "multispa": Case(matrices, confusion, 0.02),
+    "cnmf": Case(matrices, confusion, 0.03, params={"refine": False}),
+    "symnmf": Case(matrices, confusion, 0.03, params={"refine": False}),
+    "tensor": Case(matrices, confusion, 0.03, params={"refine": False}),
+    "crowd-svm": Case(matrices, confusion, 0.03, (100, 400, 1600), {"cost": 0.25}),
 }
-WITHOUT_PARAMETERS = {"majority"}
+WITHOUT_PARAMETERS = {"majority", "m3v"}
+"""The weights of ``m3v`` are those with the widest margin, not estimates of anything."""
 
 
 def told(truth, share):

@@ -40,6 +40,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.em import Callback, Progress
+from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, decide, normalise, safe_log, softmax
 from crowdwise.core.starts import clamp, informed
@@ -221,12 +222,13 @@ class CrowdSVM(Model):
         classes = np.argsort(v.class_order)  # back in the order of the votes, less those that took no part
         self.log_phi_[:, v.annotator_order] = log_phi[:, :, classes][:, :, :, classes]
         self._classes = v.class_order[classes]
+        weight = self.eta_.mean(axis=0)
         return Outcome(
             posterior=v.restore_items(q),
             prior=v.restore_classes(normalise(q.sum(axis=0), axis=0)),
             confusion=v.restore_annotators(chain.phi, 1.0 / v.n_classes),
             iterations=self.burn_in + self.samples,
-            annotator_columns={"weight": self.eta_.mean(axis=0)},
+            annotator_columns=with_interval("weight", weight, *around(weight, self.eta_.var(axis=0))),
         )
 
     def _sample(

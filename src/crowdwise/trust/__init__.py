@@ -1,0 +1,13 @@
+"""Whom to believe, and where to look again.
+
+Everything here is handed votes and a consensus, and looks at the truth only where that is handed over too.
+
+==================  ================================================================================
+``agreement``       percent, Cohen, Scott, Fleiss, Krippendorff, Gwet, intraclass correlation
+``spammers``        annotators who answer whatever the item is
+``annotators``      a table with intervals and flags in words
+``items``           what to look at again, and which classes are taken for one another
+``fairness``        error rates by an attribute of items; ``thresholds`` that keep gaps small
+``demographics``    which groups of annotators label differently
+==================  ================================================================================
+"""

@@ -1,0 +1,333 @@
+"""Whether the items of every group are labelled alike: by the consensus and by each annotator.
+
+Rates of one class, the *positive* one, in group z of items (y the truth, d the decision):
+
+=======================  =======================================  ==================================================
+rate                     formula                                  a gap between groups is that of
+=======================  =======================================  ==================================================
+``selection``            P(d = positive | z)                      demographic parity
+``true_positive``        P(d = positive | y = positive, z)        equal opportunity
+``false_positive``       P(d = positive | y is not, z)            equalised odds (the larger gap of the last two)
+``accuracy``             P(d = y | z)                             overall accuracy equality
+=======================  =======================================  ==================================================
+
+Where no truth is given, y is not known: counts are expected ones under the posterior (``basis`` says so), for an
+annotator under the posterior given *the others'* votes (:mod:`crowdwise.trust.evidence`). Under a posterior that shares
+the crowd's prejudice a prejudiced consensus looks fair: a few true labels per group are worth more than any formula.
+
+Intervals are by bootstrap: items are drawn anew and, without truth, their classes from the posterior. All differences
+between groups are covered at once with the level asked for: with a difference's bootstrap error s the half-width is c
+s, c the quantile of the largest standardised deviation of any pair (for annotators, Sidak's bound of it). So a gap, the
+largest difference, has the interval
+
+    [ max over pairs of (|difference| - c s)+,  max over pairs of (|difference| + c s) ],
+
+which may begin at 0: no difference shown.
+
+When it fails: groups with few items have wide intervals, and no finding there means little. Rates among positives rest
+on the positives alone.
+
+M. Hardt, E. Price and N. Srebro, Equality of opportunity in supervised learning, NIPS (2016), for the criteria.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.consensus import Consensus
+from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.starts import clamp
+from crowdwise.data.frames import make_frame
+from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError, ParameterError
+from crowdwise.metrics import Estimate
+from crowdwise.trust.evidence import Evidence, Groups, check_level, positive_code, read_evidence, read_groups
+
+__all__ = ["FairnessReport", "assess_fairness"]
+
+RATES = ("selection", "true_positive", "false_positive", "accuracy")
+GAPS = ("demographic parity", "equal opportunity", "equalised odds", "accuracy")
+WORK = 2e8
+"""Five resamples times items or votes: above it fewer are drawn (at least 200; 60 for annotators, of whom only errors
+are asked)."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FairnessReport:
+    """Rates by group and the gaps between groups; see :func:`assess_fairness`."""
+
+    groups: npt.NDArray[Any]
+    positive: Any
+    basis: str
+    """``"truth"``, or ``"posterior"`` where expected counts stand in for it."""
+    items: Ints
+    """G: how many items each group has."""
+    rates: dict[str, dict[Any, Estimate]]
+    """Of the consensus: rate -> group -> estimate."""
+    gaps: dict[str, Estimate]
+    """Of the consensus: criterion -> the largest difference between groups."""
+    differs: dict[str, bool]
+    """Whether the interval of a gap stays clear of 0."""
+    confusion: Floats
+    """G x K x K: P(consensus says l | truth k) in each group."""
+    annotators: dict[str, npt.NDArray[Any]] = field(repr=False)
+    """One row per annotator and criterion's columns (see :meth:`to_frame`)."""
+    level: float = 0.95
+    kind: str = "polars"
+
+    def __repr__(self) -> str:
+        gap = self.gaps["demographic parity"]
+        return (
+            f"FairnessReport({len(self.groups)} groups by {self.basis}; demographic parity gap {gap.value:.3f}, "
+            f"{gap.level:.0%} from {gap.low:.3f} to {gap.high:.3f})"
+        )
+
+    def to_frame(self, table: str = "groups", kind: str | None = None) -> Any:
+        """``"groups"`` (rates of the consensus), ``"gaps"``, or ``"annotators"`` (gaps of each, with intervals)."""
+        if table == "annotators":
+            return make_frame(dict(self.annotators), kind or self.kind)
+        if table == "gaps":
+            columns: dict[str, Any] = {"criterion": np.array(list(self.gaps), dtype=object)}
+            for name in ("value", "low", "high"):
+                columns["gap" if name == "value" else name] = np.array([getattr(e, name) for e in self.gaps.values()])
+            columns["differs"] = np.array([self.differs[c] for c in self.gaps])
+            return make_frame(columns, kind or self.kind)
+        if table != "groups":
+            raise ParameterError(f"Unknown table {table!r}: expected 'groups', 'gaps' or 'annotators'.")
+        columns = {"group": np.array([str(g) for g in self.groups], dtype=object), "items": self.items}
+        for rate, by in self.rates.items():
+            for name in ("value", "low", "high"):
+                columns[rate if name == "value" else f"{rate}_{name}"] = np.array(
+                    [getattr(e, name) for e in by.values()]
+                )
+        return make_frame(columns, kind or self.kind)
+
+    def sentences(self) -> list[str]:
+        """What was found, in words."""
+        out = (
+            []
+            if self.basis == "truth"
+            else ["No truth was given: rates are expected ones under the posterior of the votes."]
+        )
+        of = {"demographic parity": "selection", "equal opportunity": "true_positive", "accuracy": "accuracy"}
+        for criterion, rate in of.items():
+            gap = self.gaps[criterion]
+            values = {g: e.value for g, e in self.rates[rate].items() if np.isfinite(e.value)}
+            if len(values) < 2:
+                continue
+            most, least = max(values, key=lambda g: values[g]), min(values, key=lambda g: values[g])
+            shown = "" if self.differs[criterion] else ", which chance may explain"
+            out.append(
+                f"{criterion.capitalize()}: {rate.replace('_', ' ')} is {values[most]:.2f} for {most} and "
+                f"{values[least]:.2f} for {least}, a gap of {gap.value:.2f} "
+                f"({gap.level:.0%} from {gap.low:.2f} to {gap.high:.2f}){shown}."
+            )
+        return out
+
+
+def assess_fairness(
+    votes: Votes,
+    consensus: Consensus,
+    groups: Any,
+    *,
+    positive: Any = None,
+    truth: Any = None,
+    level: float = 0.95,
+    resamples: int = 1000,
+    random_state: int = 0,
+) -> FairnessReport:
+    """How the consensus and each annotator treat the items of different groups.
+
+    Parameters
+    ----------
+    votes, consensus
+        The votes and a consensus of them.
+    groups
+        The group of every item: a mapping from item to group, or N values; ``None`` for items to leave out.
+    positive
+        The class whose rates are compared; the second of two by default.
+    truth
+        True classes, where they are known: a mapping from item to class, or N codes with -1 for unknown. Items without
+        are then left out of the rates of the consensus, and judged by the posterior for annotators.
+    level, resamples, random_state
+        The level of the intervals, and the bootstrap behind them (fewer resamples where there are very many votes).
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> from crowdwise.trust.fairness import assess_fairness
+    >>> crowd = cw.simulate.one_coin(400, n_annotators=10, votes_per_item=5, random_state=0)
+    >>> consensus = cw.aggregate(crowd.votes, "one-coin")
+    >>> report = assess_fairness(crowd.votes, consensus, ["a", "b"] * 200, truth=crowd.truth)
+    >>> report.differs["demographic parity"]
+    False
+    """
+    check_level(level)
+    evidence = read_evidence(votes, consensus, truth)
+    by = read_groups(groups, votes.items, "item")
+    k = positive_code(votes.classes, positive)
+    rng = np.random.default_rng(random_state)
+    G = len(by.names)
+    told = evidence.gold >= 0
+    q = clamp(consensus.posterior, evidence.gold)
+    use = (by.code >= 0) & told if told.any() else by.code >= 0
+    rows = np.flatnonzero(use)
+    z, d = by.code[rows], consensus.label_codes[rows] == k
+    if len(np.unique(z)) < 2:
+        raise InputError("Fewer than two groups have items that can be judged: give the truth of items of each group.")
+    sure = bool(told.any())
+    y = q[rows, k]
+    hit = q[rows, consensus.label_codes[rows]]
+
+    def table(w: Floats, positives: Floats, right: Floats) -> Floats:
+        """G x 4 rates of weighted items."""
+        return rates_of(*(_sums(z, w * x, G) for x in _terms(d, positives, right)))
+
+    value = table(np.ones(len(rows)), y, hit)
+    rounds = int(min(resamples, max(200, WORK // (5 * len(rows)))))
+    draws = np.empty((rounds, G, 4))
+    for b in range(rounds):
+        w = np.bincount(rng.integers(0, len(rows), len(rows)), minlength=len(rows)).astype(np.float64)
+        if sure:
+            draws[b] = table(w, y, hit)
+        else:
+            u = rng.random(len(rows))  # one draw of the truth serves both: it is the decision, or positive, or neither
+            right = u < hit
+            drawn = np.where(d, right, (u >= hit) & (u < hit + y)).astype(np.float64)
+            draws[b] = table(w, drawn, right.astype(np.float64))
+    rates, gaps, differs = {}, {}, {}
+    counts = np.bincount(z, minlength=G)
+    low, high = np.nanquantile(draws, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
+    for j, rate in enumerate(RATES):
+        rates[rate] = {
+            name: Estimate(
+                float(value[g, j]),
+                float(min(low[g, j], value[g, j])),
+                float(max(high[g, j], value[g, j])),
+                int(counts[g]),
+                level,
+            )
+            for g, name in enumerate(by.names.tolist())
+        }
+    for criterion, columns in zip(GAPS, ((0,), (1,), (1, 2), (3,)), strict=True):
+        e = gap_estimate(value[:, columns], draws[:, :, columns], level, len(rows))
+        gaps[criterion], differs[criterion] = e, e.low > 0.0
+    K = votes.n_classes
+    joint = np.zeros((G, K, K))
+    for truth_class in range(K):
+        np.add.at(joint[:, truth_class], (z, consensus.label_codes[rows]), q[rows, truth_class])
+    annotators = annotator_gaps(evidence, by, k, level, resamples, rng)
+    return FairnessReport(
+        by.names, votes.classes.tolist()[k], "truth" if sure else "posterior", counts, rates, gaps, differs,
+        normalise(joint, axis=2), annotators, level, votes.kind,
+    )  # fmt: skip
+
+
+def _terms(d: npt.NDArray[Any], y: Floats, right: Floats) -> tuple[Floats, ...]:
+    """What rates are sums of: one, decided positive, positive, both, right."""
+    d = d.astype(np.float64)
+    return np.ones_like(y), d, y, d * y, right
+
+
+def _sums(where: Ints, weight: Floats, size: int) -> Floats:
+    return np.bincount(where, weights=weight, minlength=size).astype(np.float64)
+
+
+def rates_of(n: Floats, d: Floats, y: Floats, dy: Floats, right: Floats) -> Floats:
+    """The four rates (last axis) from sums of: one, decided positive, positive, both, right; NaN without items."""
+
+    def share(a: Floats, b: Floats) -> Floats:
+        return np.asarray(np.divide(a, b, out=np.full(np.shape(a), np.nan), where=b > 1e-9))
+
+    return np.stack([share(d, n), share(dy, y), share(d - dy, n - y), share(right, n)], axis=-1)
+
+
+def gap_estimate(value: Floats, draws: Floats, level: float, n: int) -> Estimate:
+    """The largest difference between groups in any of the columns, with a simultaneous interval (see the module).
+
+    ``value`` is G x C, ``draws`` B x G x C.
+    """
+    i, j = np.triu_indices(len(value), 1)
+    d = (value[i] - value[j]).ravel()
+    shaken = (draws[:, i] - draws[:, j]).reshape(len(draws), -1)
+    good = np.isfinite(d) & (np.isfinite(shaken).mean(axis=0) > 0.5)
+    if not good.any():
+        return Estimate(float("nan"), 0.0, 1.0, n, level)
+    d, shaken = d[good], shaken[:, good]
+    error = np.maximum(np.nanstd(shaken, axis=0), 1e-12)
+    c = float(np.nanquantile(np.nanmax(np.abs(shaken - d) / error, axis=1), level))
+    size = np.abs(d)
+    return Estimate(
+        float(size.max()),
+        float(np.maximum(size - c * error, 0.0).max()),
+        float(min((size + c * error).max(), 1.0)),
+        n,
+        level,
+    )
+
+
+def annotator_gaps(
+    evidence: Evidence, by: Groups, k: int, level: float, resamples: int, rng: np.random.Generator
+) -> dict[str, npt.NDArray[Any]]:
+    """The gaps of each annotator between the groups of items they saw, with intervals; NaN where they saw one group.
+
+    The bootstrap draws votes (one item each) with Poisson weights, all annotators at once.
+    """
+    votes = evidence.votes
+    M, G = votes.n_annotators, len(by.names)
+    rows = np.flatnonzero(by.code[votes.item] >= 0)
+    cell = votes.annotator[rows].astype(np.int64) * G + by.code[votes.item[rows]]
+    y, hit, d = evidence.others(k)[rows], evidence.right[rows], votes.label[rows] == k
+    rounds = int(min(resamples, max(60, WORK // max(5 * len(rows), 1))))
+    certain = evidence.gold[votes.item[rows]] >= 0
+
+    def table(w: Floats, positives: Floats, right: Floats) -> Floats:
+        return rates_of(*(_sums(cell, w * x, M * G).reshape(M, G) for x in _terms(d, positives, right)))
+
+    value = table(np.ones(len(rows)), y, hit)
+    i, j = np.triu_indices(G, 1)
+    total = np.zeros((M, len(i), 4))
+    square, seen = np.zeros_like(total), np.zeros_like(total)
+    base = value[:, i] - value[:, j]
+    for _ in range(rounds):
+        w = rng.poisson(1.0, len(rows)).astype(np.float64)
+        u = rng.random(len(rows))
+        right = np.where(certain, hit, u < hit)
+        drawn = np.where(certain, y, np.where(d, u < hit, (u >= hit) & (u < hit + y)))
+        shaken = table(w, drawn, right)
+        apart = shaken[:, i] - shaken[:, j] - base
+        ok = np.isfinite(apart)
+        apart = np.where(ok, apart, 0.0)
+        total, square, seen = total + apart, square + apart * apart, seen + ok
+    spread = np.sqrt(np.maximum(square / np.maximum(seen, 1.0) - (total / np.maximum(seen, 1.0)) ** 2, 0.0))
+    # A group of two or three votes that all agree does not vary under resampling: one more vote either way does.
+    n = np.bincount(cell, minlength=M * G).reshape(M, G).astype(np.float64)
+    least = 1.0 / (n + 2.0) / np.sqrt(n + 3.0)
+    spread = np.maximum(spread, np.sqrt(least[:, i] ** 2 + least[:, j] ** 2)[:, :, None])
+    columns: dict[str, npt.NDArray[Any]] = {
+        "annotator": votes.annotators,
+        "votes": np.bincount(votes.annotator, minlength=M),
+    }
+    for criterion, used in zip(GAPS, ((0,), (1,), (1, 2), (3,)), strict=True):
+        c = _simultaneous(level, len(i) * len(used), np.minimum(n[:, i], n[:, j]))[:, :, None]
+        size = np.abs(base[:, :, used]).reshape(M, -1)
+        reach = (c * spread[:, :, used]).reshape(M, -1)
+        ok = np.isfinite(size)
+        any_ok = ok.any(axis=1)
+        name = criterion.replace(" ", "_")
+        top = np.where(ok, size, -1.0).max(axis=1)
+        columns[name] = np.where(any_ok, top, np.nan)
+        columns[f"{name}_low"] = np.where(any_ok, np.maximum(np.where(ok, size - reach, 0.0), 0.0).max(axis=1), np.nan)
+        columns[f"{name}_high"] = np.where(any_ok, np.minimum(np.where(ok, size + reach, 0.0).max(axis=1), 1.0), np.nan)
+    return columns
+
+
+def _simultaneous(level: float, m: int, n: Floats) -> Floats:
+    """Sidak's half-width for m differences at once, in errors (Student's, by the votes of the smaller group)."""
+    from scipy.special import stdtrit
+
+    return np.asarray(stdtrit(np.maximum(n - 1.0, 1.0), 0.5 + 0.5 * level ** (1.0 / m)))
