@@ -10,7 +10,10 @@ hand.
 block               where                                   from
 ==================  ======================================  ====================================
 ``methods``         README.md, docs/methods.md              the registry
+``learners``        docs/learners.md                        the registry
 ``parameters KEY``  docs/methods*.md, one for each method   the docstring and signature of its class
+                    docs/learners*.md, one for each learner its docstring and fields, those of all learners left out
+``shared BASE``     docs/learners.md                        docstring and fields of what learners share
 ``aliases``         docs/votes.md                           ``crowdwise.data.columns.ALIASES``
 ``help``            docs/cli.md                             ``--help`` of every command
 ``scenarios``       docs/cli.md                             ``crowdwise.simulate.SCENARIOS``
@@ -28,6 +31,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +60,14 @@ def blocks() -> dict[str, dict[str, Callable[[], str]]]:
     for key in registry.METHODS:
         page = pages.setdefault(f"docs/{home(key)}", {})
         page[f"parameters {key}"] = lambda key=key: parameter_list(key)
+    pages["docs/learners.md"] = {
+        "learners": learner_table,
+        "shared Learner": lambda: shared_parameters("learner", "Learner"),
+        "shared Tabular": lambda: shared_parameters("tabular", "Tabular"),
+    }
+    for key in registry.LEARNERS:
+        page = pages.setdefault(f"docs/{home(key, 'learners')}", {})
+        page[f"parameters {key}"] = lambda key=key: learner_parameters(key)
     return {
         "README.md": {"methods": lambda: method_table("docs/")},
         **pages,
@@ -67,12 +79,12 @@ def blocks() -> dict[str, dict[str, Callable[[], str]]]:
 # -------------------------------------------------------------------- the blocks
 
 
-def home(key: str) -> str:
-    """The page with a method's section (docs/methods.md, or docs/methods-FAMILY.md)."""
-    for page in sorted((ROOT / "docs").glob("methods*.md")):
+def home(key: str, pages: str = "methods") -> str:
+    """The page with a method's section (docs/methods.md, or docs/methods-FAMILY.md), or a learner's."""
+    for page in sorted((ROOT / "docs").glob(f"{pages}*.md")):
         if re.search(rf"^## {re.escape(key)}$", page.read_text(encoding="utf-8"), flags=re.M):
             return page.name
-    raise SystemExit(f"No page docs/methods*.md has a section '## {key}': write one.")
+    raise SystemExit(f"No page docs/{pages}*.md has a section '## {key}': write one.")
 
 
 def method_table(folder: str) -> str:
@@ -140,6 +152,60 @@ def section(model: Any) -> list[tuple[tuple[str, ...], str]]:
             names, text = entries[-1]
             entries[-1] = (names, f"{text} {line.strip()}".strip())
     return entries
+
+
+def learner_table() -> str:
+    """The learners as a table, with links to each one's section."""
+    rows = [
+        (
+            f"[`{entry.key}`]({home(entry.key, 'learners')}#{entry.key})",
+            entry.family,
+            f"`{entry.class_name}`",
+            entry.summary,
+            entry.reference,
+        )
+        for entry in registry.LEARNERS.values()
+    ]
+    return table(("learner", "family", "class", "what it does", "reference"), rows)
+
+
+def shared_parameters(module: str, name: str) -> str:
+    """The parameters of a base of learners."""
+    base = getattr(import_module(f"crowdwise.deep.{module}"), name)
+    return parameter_table(section(base), base.parameters())
+
+
+def learner_parameters(key: str) -> str:
+    """What is particular to a learner as a table; what it shares with all others as one line."""
+    model = registry.find_learner(key).load()
+    base = next(c for c in model.__mro__ if c.__name__ in ("Learner", "Tabular"))
+    known, shared = model.parameters(), base.parameters()
+    entries: list[tuple[tuple[str, ...], str]] = []
+    for owner in model.__mro__[: model.__mro__.index(base)]:
+        told = {name for names, _ in entries for name in names}
+        mine = [(tuple(n for n in names if n in known and n not in told), text) for names, text in section(owner)]
+        as_there = rf"As in :class:`[^`]*\b{base.__name__}`"
+        entries += [(names, text) for names, text in mine if names and not re.match(as_there, text)]
+    told = {name for names, _ in entries for name in names}
+    untold = [name for name in known if name not in told and name not in shared]
+    if untold:
+        raise SystemExit(f"{model.__name__} does not describe {', '.join(untold)}: add them to its docstring.")
+    out = [parameter_table(entries, known)] if entries else []
+    other = [f"`{n}={known[n]!r}`" for n in shared if n not in told and known[n] != shared[n]]
+    if other:
+        out.append(f"Another default than usual: {', '.join(other)}.")
+    network = base.__name__ == "Learner"
+    link = "[all networks](learners.md#parameters)" if network else "[its kind](learners.md#without-a-network)"
+    out.append(f"{'And those' if entries else 'Those'} of {link}.")
+    return "\n\n".join(out)
+
+
+def parameter_table(entries: list[tuple[tuple[str, ...], str]], known: dict[str, Any]) -> str:
+    rows = [
+        (", ".join(f"`{n}`" for n in names), ", ".join(f"`{known[n]!r}`" for n in names), markdown(text))
+        for names, text in entries
+    ]
+    return table(("parameter", "default", "meaning"), rows)
 
 
 def alias_table() -> str:

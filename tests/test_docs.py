@@ -162,6 +162,30 @@ def test_every_parameter_is_described() -> None:
         assert [name for name in entry.load().parameters() if f"`{name}`" not in described] == [], key
 
 
+def text_of_learners() -> str:
+    return "\n".join(page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("learners*.md")))
+
+
+def test_every_learner_has_a_section() -> None:
+    sections = re.findall(r"^## ([\w-]+)$", text_of_learners(), flags=re.M)
+    assert [key for key in registry.LEARNERS if sections.count(key) != 1] == []
+    page = (DOCS / "learners.md").read_text(encoding="utf-8")
+    assert [key for key in registry.LEARNERS if f"[`{key}`](learners-" not in page] == []
+
+
+def test_every_parameter_of_learners_is_described() -> None:
+    """What learners share is described once, on their first page."""
+    page = text_of_learners()
+
+    def block(name: str) -> str:
+        return page.partition(f"<!-- {name}:begin -->")[2].partition(f"<!-- {name}:end -->")[0]
+
+    for key, entry in registry.LEARNERS.items():
+        base = next(c.__name__ for c in entry.load().__mro__ if c.__name__ in ("Learner", "Tabular"))
+        described = block(f"parameters {key}") + block(f"shared {base}")
+        assert [name for name in entry.load().parameters() if f"`{name}`" not in described] == [], key
+
+
 def commands() -> Iterator[tuple[str, list[str]]]:
     """Every command with its options."""
 

@@ -20,6 +20,9 @@ NO_ESTIMATE = {
     "mace": {"favourite"},  # a label
     "cbcc": {"community", "community_probability"},  # a group, and how probable it is
     "bp": {"effective_samples"},  # of the draws, not of the annotator
+    "worker-cluster": {"cluster", "cluster_probability"},
+    "grouped-dawid-skene": {"group", "group_size"},
+    "grouped-majority": {"group", "group_size"},
     "m3v": {"weight"},  # of the widest margin, which estimates nothing
     "spem": {"pruned"},  # a verdict
 }

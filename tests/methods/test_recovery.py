@@ -58,6 +58,21 @@ def growing(N, seed, K=3):
     )
 
 
+def clustered(N, seed):
+    """The crowd of ``worker-cluster``: three matrices for twelve annotators."""
+    rng = np.random.default_rng(seed)
+    M, K = 12, 3
+    shared = 0.75 * np.eye(K) + 0.25 * rng.dirichlet(np.ones(K), (3, K))
+    shared[2] = 0.5 * shared[2] + 0.5 / K
+    theta = shared[np.arange(M) % 3]
+    truth = rng.integers(0, K, N).astype(np.int32)
+    item, who = cw.simulate.assign(N, M, 8, random_state=rng)
+    u = rng.random(len(item))[:, None]
+    label = (u > np.cumsum(theta[who, truth[item]], axis=1)).sum(axis=1).clip(0, K - 1)
+    votes = cw.Votes.from_codes(item, who, label, items=range(N), annotators=range(M), classes=range(K))
+    return Guessers(votes, truth, {"confusion": theta})
+
+
 def yes_or_no(N, seed):
     return growing(N, seed, K=2)
 
@@ -232,9 +247,11 @@ CASES = {
     "cnmf": Case(matrices, confusion, 0.03, params={"refine": False}),
     "symnmf": Case(matrices, confusion, 0.03, params={"refine": False}),
     "tensor": Case(matrices, confusion, 0.03, params={"refine": False}),
+    "worker-cluster": Case(clustered, confusion, 0.02),
+    "grouped-dawid-skene": Case(matrices, confusion, 0.025, (100, 400, 1600)),
     "crowd-svm": Case(matrices, confusion, 0.03, (100, 400, 1600), {"cost": 0.25}),
 }
-WITHOUT_PARAMETERS = {"majority", "m3v"}
+WITHOUT_PARAMETERS = {"majority", "grouped-majority", "m3v"}
 """The weights of ``m3v`` are those with the widest margin, not estimates of anything."""
 
 

@@ -14,8 +14,9 @@ from crowdwise import registry
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Floats
 from crowdwise.data.votes import Votes
+from crowdwise.deep.learner import UnfittedError, learner_tags
 from crowdwise.deep.trainer import Callback, Epoch
-from crowdwise.errors import NotFittedError, ParameterError, ReadError
+from crowdwise.errors import ParameterError, ReadError
 
 
 class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -108,11 +109,14 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fitted(self) -> Any:
         if not hasattr(self, "model_"):
-            raise NotFittedError("This CrowdClassifier has not been fitted: call fit(X, votes) first.")
+            raise UnfittedError("This CrowdClassifier has not been fitted: call fit(X, votes) first.")
         return self.model_
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
+
+    def __sklearn_tags__(self) -> Any:
+        return learner_tags(super().__sklearn_tags__())
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())

@@ -41,6 +41,7 @@ crowds, ICLR 2019.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -179,6 +180,7 @@ class MaxMIG(Learner):
     prior: Any = "uniform"
     floor: float = 0.01
     start: str = "votes"
+    _kept: ClassVar[tuple[str, ...]] = ("start_", "held_out_gain_")
 
     @property
     def aggregator_(self) -> Floats:
@@ -191,19 +193,27 @@ class MaxMIG(Learner):
         self, inputs: Inputs, train: Votes, held: Votes | None, gold: npt.NDArray[np.int32] | None,
         callback: Callback | None,
     ) -> None:  # fmt: skip
-        seed = self.seed_
+        seed, ended = self.seed_, False
+
+        def tell(epoch: Epoch) -> bool:
+            nonlocal ended
+            ended = callback is not None and callback(epoch) is True
+            return ended
+
         tried: list[tuple[float, Trainer, list[Epoch], str]] = []
         for turn in range(2 + RESTARTS if self.start == "both" else 1):
             self._begin = self.start if self.start != "both" else "even" if turn else "votes"
             self.seed_ = seed + max(turn - 1, 0)
-            super()._train(inputs, train, held, gold, callback)
+            self._trainer = self._prepare(inputs, train, held, gold)
+            self.history_ = self._trainer.run(tell, self._file(turn))
             self._name_classes(train)
             tried.append((self._held_out_gain(held), self._trainer, self.history_, self._begin))
-            if turn and tried[-1][0] > NOTHING:  # it found something; another even start would find the same
+            if ended or (turn and tried[-1][0] > NOTHING):  # it found something; another even start would find the same
                 break
-        best = max(range(len(tried)), key=lambda turn: tried[turn][0] * (1.0 if turn else 2.0))
+        # A gain below nothing, from few held-out items, is no reason to leave the votes.
+        best = max(range(len(tried)), key=lambda turn: tried[turn][0] if turn else 2.0 * max(tried[0][0], 0.0))
         self.held_out_gain_, self._trainer, self.history_, self.start_ = tried[best]
-        if self.start == "both":
+        if self.start == "both" and not ended:
             self._again(inputs, best, seed, gold, callback)
         self.seed_ = seed
 
@@ -213,11 +223,19 @@ class MaxMIG(Learner):
         """The start that was chosen once more, on all items; kept unless it is caught where nothing is found."""
         kept = self._trainer, self.history_
         self._begin, self.seed_ = self.start_, seed + max(turn - 1, 0)
-        super()._train(inputs, self._everything, None, gold, callback)
+        self._trainer = self._prepare(inputs, self._everything, None, gold)
+        self.history_ = self._trainer.run(callback, self._file(2 + RESTARTS))
         self._name_classes(self._everything)
         if self._held_out_gain(self._everything) < 0.5 * self.held_out_gain_:
             self._trainer, self.history_ = kept
         del self._everything
+
+    def _file(self, turn: int) -> Path | None:
+        """The checkpoint of each training."""
+        if self.checkpoint is None:
+            return None
+        file = Path(self.checkpoint)
+        return file.with_name(f"{file.stem}-{turn}{file.suffix}") if turn else file
 
     def _held_out_gain(self, held: Votes | None) -> float:
         """The gain between the classifier and the aggregator of votes held out; 0 where there are none."""

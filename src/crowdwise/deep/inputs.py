@@ -135,10 +135,11 @@ class FolderInputs:
 
     def rows(self, index: Index) -> Tensor:
         images = [self._one(int(n)) for n in index]
-        odd = [n for n, image in zip(index, images, strict=True) if image.shape != self._shape]
+        odd = [(n, image) for n, image in zip(index, images, strict=True) if image.shape != self._shape]
         if odd:
+            n, image = odd[0]
             raise InputError(
-                f"{self.files[odd[0]].name} is an image of {tuple(images[0].shape)} and {self.files[0].name} of "
+                f"{self.files[n].name} is an image of {tuple(image.shape)} and {self.files[0].name} of "
                 f"{tuple(self._shape)} (channels, height, width): bring all images to one size first."
             )
         return torch.stack(images)
@@ -146,11 +147,13 @@ class FolderInputs:
     def _one(self, n: int) -> Tensor:
         try:
             with self.image.open(self.files[n]) as image:
-                grey = image.mode in ("1", "L", "I;16", "I", "F")
-                pixels = np.asarray(image.convert("L" if grey else "RGB"), dtype=np.float32)
+                grey = image.mode in ("1", "L", "LA", "F") or image.mode.startswith("I")
+                deep = image.mode.startswith("I")  # 16 bits: converting would cut them off at 255
+                pixels = np.asarray(image if deep else image.convert("L" if grey else "RGB"), dtype=np.float32)
         except OSError as error:
             raise InputError(f"{self.files[n]} could not be read as an image: {error}.") from error
-        return torch.from_numpy(pixels[None] if grey else pixels.transpose(2, 0, 1).copy()) / 255.0
+        first = pixels[None] if grey else pixels.transpose(2, 0, 1)
+        return torch.from_numpy(first.copy()) / (65535.0 if deep else 255.0)
 
 
 def as_inputs(X: Any, names: npt.NDArray[Any] | None = None) -> Inputs:

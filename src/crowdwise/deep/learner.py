@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from torch import Tensor, nn
 
 from crowdwise.core.consensus import Consensus, build_consensus, plain
@@ -34,6 +35,10 @@ from crowdwise.errors import InputError, LabelError, NotFittedError, ParameterEr
 FORMAT = 1
 HOLDOUT = 0.1
 """The share of votes held out where something is to be chosen by them and no share is given."""
+
+
+class UnfittedError(NotFittedError, SklearnNotFittedError):  # type: ignore[misc]
+    """A result was asked of a learner that has not been fitted; caught by scikit-learn's name for it, too."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -94,6 +99,9 @@ class Learner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return {f.name: f.default for f in fields(cls)}
 
     # ---------------------------------------------------------------- for subclasses
+
+    _kept: ClassVar[tuple[str, ...]] = ()
+    """What a fit found out that is no tensor of network or head, and is to be saved with them."""
 
     def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
         """The head, for these votes (without those held out), inputs of a shape and a last layer of ``hidden``."""
@@ -294,10 +302,13 @@ class Learner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fitted(self) -> None:
         if not hasattr(self, "_trainer"):
-            raise NotFittedError(f"This {type(self).__name__} has not been fitted: call fit(X, votes) first.")
+            raise UnfittedError(f"This {type(self).__name__} has not been fitted: call fit(X, votes) first.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_trainer")
+
+    def __sklearn_tags__(self) -> Any:
+        return learner_tags(super().__sklearn_tags__())
 
     # ---------------------------------------------------------------- keeping it
 
@@ -314,6 +325,7 @@ class Learner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "shape": list(self.shape_),
             "seed": self.seed_,
             "history": [asdict(epoch) for epoch in self.history_],
+            "kept": {name: plain(getattr(self, name)) for name in self._kept},
         }
         with replacing(folder, "learner.json", "learner") as temporary:
             (temporary / "learner.json").write_text(json.dumps(facts), encoding="utf-8")
@@ -355,6 +367,8 @@ class Learner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(self.shape_) == 1:
             self.n_features_in_ = self.shape_[0]
         self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
+        for name in self._kept:
+            setattr(self, name, facts["kept"][name])
         # One vote by each annotator is enough to make a head of the right size; its tensors are read.
         M = len(self.annotators_)
         votes = Votes(
@@ -381,10 +395,18 @@ class Learner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 # -------------------------------------------------------------------- pieces
 
 
+def learner_tags(tags: Any) -> Any:
+    """What scikit-learn is to know of learners: they take sparse matrices, and images."""
+    tags.input_tags.sparse = tags.input_tags.three_d_array = True
+    return tags
+
+
 def as_votes(y: Any) -> Votes:
     """Votes from votes, from an items x annotators array, or from one label per item."""
     if isinstance(y, Votes):
         votes = y
+    elif y is None:
+        raise InputError("fit requires y to be passed, but the target y is None: give the votes on the rows of X.")
     else:
         labels = np.asarray(y)
         if labels.ndim == 0:

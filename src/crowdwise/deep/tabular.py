@@ -47,9 +47,18 @@ from crowdwise.core.model import Outcome, recode
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.data.votes import Votes
 from crowdwise.deep.inputs import ArrayInputs, Inputs, Scale, as_inputs
-from crowdwise.deep.learner import FORMAT, as_votes, check_flag, check_number, check_together, seed_of
+from crowdwise.deep.learner import (
+    FORMAT,
+    UnfittedError,
+    as_votes,
+    check_flag,
+    check_number,
+    check_together,
+    learner_tags,
+    seed_of,
+)
 from crowdwise.deep.trainer import Callback, Epoch
-from crowdwise.errors import InputError, NotFittedError, OutputError, ParameterError, ReadError
+from crowdwise.errors import InputError, OutputError, ParameterError, ReadError
 
 CHUNK = 4096
 DOUBT = 1e-3
@@ -384,10 +393,18 @@ class Tabular(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fitted(self) -> None:
         if not hasattr(self, "consensus_"):
-            raise NotFittedError(f"This {type(self).__name__} has not been fitted: call fit(X, votes) first.")
+            raise UnfittedError(f"This {type(self).__name__} has not been fitted: call fit(X, votes) first.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "consensus_")
+
+    def __sklearn_tags__(self) -> Any:
+        return learner_tags(super().__sklearn_tags__())
+
+    @property
+    def n_iter_(self) -> int:
+        """How many rounds the fit took."""
+        return len(self.history_)
 
     # ---------------------------------------------------------------- keeping it
 

@@ -34,6 +34,9 @@ from crowdwise.errors import DivergedError, InputError, ParameterError, ReadErro
 RESIDENT = 2**30
 """The most bytes of inputs that are kept whole, as float32, in the memory of the CPU."""
 
+GLANCE = 16
+"""Inputs that a checkpoint remembers, to be gone on with on the same ones only."""
+
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda t: 1.0,
     "cosine": lambda t: 0.5 * (1.0 + math.cos(math.pi * t)),
@@ -146,6 +149,8 @@ class Trainer:
         self.head.to(self.device)
         self.optimiser = self._optimiser()
         self.first = {name: value.clone() for name, value in self.network.state_dict().items()}
+        settings = {name: v for name, v in vars(head).items() if isinstance(v, (bool, int, float, str))}
+        self.made_of = json.dumps([type(head).__name__, settings], sort_keys=True)
 
     # ---------------------------------------------------------------- looking
 
@@ -260,7 +265,7 @@ class Trainer:
                 continue
             if not bool(torch.isfinite(loss)):
                 raise DivergedError(
-                    f"The loss of {type(self.head).__name__} became {float(loss)} in epoch {epoch + 1}: "
+                    f"The loss of {type(self.head).__name__} became {float(loss.detach())} in epoch {epoch + 1}: "
                     f"lower lr={plan.lr:g} or crowd_lr={plan.crowd_lr:g}, or set clip=1.0."
                 )
             self.optimiser.zero_grad(set_to_none=True)
@@ -366,8 +371,14 @@ class Trainer:
     def _mark(self) -> str:
         """What a checkpoint must have been made of to be gone on with."""
         digest = hashlib.sha256(json.dumps(asdict(self.plan), sort_keys=True).encode())
+        digest.update(self.made_of.encode())
         for array in (self.votes.indptr, self.votes.annotator, self.votes.label, self.votes.weights):
             digest.update(np.ascontiguousarray(array).tobytes())
+        held = () if self.held is None else (self.held.indptr, self.held.annotator, self.held.label, self.held.weight)
+        for tensor in (*held, *(() if self.truth is None else (self.truth,))):
+            digest.update(tensor.cpu().numpy().tobytes())
+        some = np.unique(np.linspace(0, len(self.inputs) - 1, GLANCE).astype(np.int64))
+        digest.update(self.inputs.rows(some).numpy().tobytes())
         digest.update(json.dumps({name: list(value.shape) for name, value in self._state().items()}).encode())
         return digest.hexdigest()
 
@@ -406,7 +417,7 @@ class Trainer:
             raise ReadError(f"The checkpoint {file} could not be read: {error}. Remove it to begin anew.") from error
         if note.get("mark") != self._mark():
             raise InputError(
-                f"The checkpoint {file} was made with other votes or settings, so it cannot be gone on with. "
+                f"The checkpoint {file} was made with other inputs, votes or settings, so it cannot be gone on with. "
                 "Remove it to begin anew, or name another file."
             )
         kept = {name.removeprefix("kept."): value for name, value in tensors.items() if name.startswith("kept.")}

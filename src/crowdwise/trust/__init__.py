@@ -5,6 +5,8 @@ Everything here is handed votes and a consensus, and looks at the truth only whe
 ==================  ================================================================================
 ``agreement``       percent, Cohen, Scott, Fleiss, Krippendorff, Gwet, intraclass correlation
 ``spammers``        annotators who answer whatever the item is
+``colluders``       annotators who repeat each other's mistakes
+``groups``          annotators who depend on one another
 ``annotators``      a table with intervals and flags in words
 ``items``           what to look at again, and which classes are taken for one another
 ``fairness``        error rates by an attribute of items; ``thresholds`` that keep gaps small

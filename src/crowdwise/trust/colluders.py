@@ -1,0 +1,429 @@
+"""Annotators who share mistakes: excess agreement on what a consensus says is wrong, pair by pair.
+
+Mistakes are shared for three innocent reasons: items are hard, wrong labels have favourites, and the consensus itself
+errs. So the null hypothesis is a model that has all three. Item n has a truth k and an ease tau (a few values, whose
+shares are learned), and annotator m says l with probability
+
+    p_m(l | k, tau) proportional to exp( tau beta[m, k, l] ),
+
+independently of all others. For a pair (i, j) the truth and the ease of an item are inferred from the *other*
+annotators' votes alone, so neither a hard item nor a wrong consensus counts against them:
+
+===============  ==============  ==============  ======================================================================
+symbol           code            shape           equation
+===============  ==============  ==============  ======================================================================
+q[n, k]          ``q``           N x K           the consensus that was handed over
+r[n, k, tau]     ``r``           N x K x D       q[n, k] softmax_tau( log w_tau + sum_votes log p_m(l | k, tau) )
+beta, w                                          under which the counts that r gives are most probable
+rho[k, tau]      ``rho``         per pair, item  P(k, tau | votes on n without those of i and j)
+X                ``x``           per pair, item  1[i and j both say l] (1 - rho[k = l]): both wrong, and alike
+T, mean, var     ``shared``...   pairs           sums over common items of X, of E X and of Var X under the model
+===============  ==============  ==============  ======================================================================
+
+The p-value is the tail of a scaled Poisson distribution with that mean and variance. Where there are at least 50 pairs
+they are shifted and scaled so that their middle is no wider than it should be. Then Benjamini and Hochberg's procedure
+finds pairs at a false discovery rate of ``level``: in a crowd without any pact, the probability of a single
+pair being found. Groups grow from the pairs found by average linkage, so that one chance link does not join two.
+
+When it fails: with two votes per item nothing tells a hard item from a pact. A ring that has captured the consensus
+makes the honest look like the ring (``captured`` says when to suspect it): run
+:func:`~crowdwise.trust.rings.find_colluders` first, and hand over the consensus without the ring.
+
+Y. Benjamini and Y. Hochberg, Controlling the false discovery rate, JRSS B 57 (1995). B. Efron, Large-scale
+simultaneous hypothesis testing: the choice of a null hypothesis, JASA 99 (2004), for the middle of the pairs. J.
+Whitehill et al., NIPS 2009 (GLAD), for ease as a factor on log-odds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.consensus import Consensus
+from crowdwise.core.dependence import PairBlocks, cut, tree
+from crowdwise.core.intervals import Z
+from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.priors import learned
+from crowdwise.data.frames import make_frame
+from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError, ParameterError
+from crowdwise.kernels import reference
+from crowdwise.trust.rings import Colluders, find_colluders
+
+EASE = np.array([0.1, 0.35, 0.7, 1.1, 1.8, 3.0])
+"""tau: from items on which everybody guesses to items on which hardly anybody errs."""
+ROUNDS, HELD = 25, 10
+"""Steps of EM, and how many of them hold the truths at the consensus while ease and tendencies settle."""
+GROUPS = 10
+"""The most groups that are set apart, one after the other."""
+CHUNK = 30_000
+"""Pairs of votes worked on at once."""
+MANY = 50
+"""Pairs of annotators from which their middle tells how wide the null is."""
+
+__all__ = ["Colluders", "SharedMistakes", "find_colluders", "shared_mistakes"]
+
+
+@dataclass(frozen=True, eq=False)
+class SharedMistakes:
+    """Which annotators make the same mistakes, more than chance, hard items and favourite wrong labels explain.
+
+    Attributes
+    ----------
+    names, score, flagged, group, partner
+        Per annotator: the name; from 0 to 1 how much of their mistakes they share with the partner that stands out
+        most, times one minus its adjusted p-value; whether any pair was found; the group (-1: none); that partner.
+    left, right
+        The two annotators of each pair with common items (positions in ``names``).
+    items, shared, expected
+        Per pair: common items, mistakes in common, and how many the model expects.
+    strength, low, high
+        (shared - expected) / (mean number of mistakes - expected), with its 95 % interval: 1 if all are in common.
+    p_value, q_value
+        Per pair: the p-value, and adjusted by Benjamini and Hochberg's procedure.
+    captured
+        Whether a group found has half of the annotators or more: then the consensus may be that of the others.
+    """
+
+    names: npt.NDArray[Any]
+    score: Floats
+    flagged: npt.NDArray[np.bool_]
+    group: Ints
+    partner: Ints
+    left: Ints
+    right: Ints
+    items: Ints
+    shared: Floats
+    expected: Floats
+    strength: Floats
+    low: Floats
+    high: Floats
+    p_value: Floats
+    q_value: Floats
+    level: float
+    kind: str = field(default="polars", repr=False)
+
+    @property
+    def annotators(self) -> list[Any]:
+        """The names of those flagged, for ``votes.without``."""
+        return list(self.names[self.flagged].tolist())
+
+    @property
+    def groups(self) -> list[list[Any]]:
+        """The names of the members of each group, the largest group first."""
+        return [list(self.names[self.group == g].tolist()) for g in range(int(self.group.max(initial=-1)) + 1)]
+
+    @property
+    def captured(self) -> bool:
+        return any(2 * len(members) >= len(self.names) for members in self.groups)
+
+    @property
+    def edges(self) -> list[tuple[Any, Any, float]]:
+        """The pairs found, as (annotator, annotator, strength): the graph to draw."""
+        found = np.flatnonzero(self.q_value <= self.level)
+        names = self.names.tolist()
+        return [(names[self.left[e]], names[self.right[e]], float(self.strength[e])) for e in found]
+
+    def to_frame(self, table: str = "annotators", *, kind: str | None = None) -> Any:
+        """``"annotators"``, or ``"pairs"``: all pairs with common items, those that stand out most first."""
+        if table == "annotators":
+            names = self.names.astype(object)
+            partner = np.array([names[p] if p >= 0 else None for p in self.partner.tolist()], dtype=object)
+            columns = {"annotator": self.names, "score": self.score, "flagged": self.flagged, "group": self.group}
+            at = self._best
+            for name in ("strength", "low", "high", "q_value"):
+                value = np.full(len(names), np.nan)
+                value[at >= 0] = getattr(self, name)[at[at >= 0]]
+                columns[name] = value
+            return make_frame({**columns, "partner": partner}, kind or self.kind)
+        if table != "pairs":
+            raise ParameterError(f"Unknown table {table!r}: expected 'annotators' or 'pairs'.")
+        order = np.lexsort((-self.strength, self.p_value))
+        columns = {"annotator": self.names[self.left[order]], "other": self.names[self.right[order]]}
+        for name in ("items", "shared", "expected", "strength", "low", "high", "p_value", "q_value"):
+            columns[name] = getattr(self, name)[order]
+        columns["found"] = columns["q_value"] <= self.level
+        return make_frame(columns, kind or self.kind)
+
+    @property
+    def _best(self) -> Ints:
+        return _most_telling(len(self.names), self.left, self.right, self.p_value)
+
+
+def _most_telling(M: int, left: Ints, right: Ints, p: Floats) -> Ints:
+    """Per annotator the pair with the smallest p-value, -1 for somebody without pairs."""
+    best = np.full(M, -1, dtype=np.int64)
+    if not len(p):
+        return best
+    order = np.argsort(-p, kind="stable")
+    best[left[order]] = order
+    other = np.full(M, -1, dtype=np.int64)
+    other[right[order]] = order
+    pick = (other >= 0) & ((best < 0) | (np.where(other >= 0, p[other], 2.0) < np.where(best >= 0, p[best], 2.0)))
+    return np.where(pick, other, best)
+
+
+# -------------------------------------------------------------------- the null model
+
+
+def null_model(votes: Votes, q: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
+    """log p[m * K + l, (k, tau)], the log shares of (k, tau), and what its votes say of each item (N x (k, tau)).
+
+    EM from the truths of a consensus, which are held for the first ``HELD`` rounds. ``weight`` is what a vote of each
+    annotator counts for the truth of an item: members of a group that was found count as one.
+    """
+    M, K, D = votes.n_annotators, votes.n_classes, len(EASE)
+    cell, w = votes.annotator.astype(np.int64) * K + votes.label, weight[votes.annotator]
+    counts = reference.scatter(votes.indptr, cell, np.empty(0), q, M * K).reshape(M, K, K)
+    pseudo = learned(counts, hierarchical=True)  # [m, l, k]
+    beta = safe_log(normalise(counts + pseudo, axis=1))
+    share = np.outer(normalise(q.sum(axis=0) + 1.0 / K, axis=0), np.full(D, 1.0 / D))
+    for step in range(ROUNDS):
+        logit = reference.logits(votes.indptr, cell, w, tempered(beta), np.log(share).reshape(1, -1))
+        r = np.exp(logit - logit.max(axis=1, keepdims=True)).reshape(-1, K, D)
+        if step < HELD:
+            r *= np.divide(q, r.sum(axis=2), out=np.zeros_like(q), where=r.sum(axis=2) > 0)[:, :, None]
+        r /= np.maximum(r.sum(axis=(1, 2), keepdims=True), 1e-300)
+        mass = r.sum(axis=0) + 1.0 / (K * D)
+        share = mass / mass.sum()
+        c = reference.scatter(votes.indptr, cell, np.empty(0), r.reshape(-1, K * D), M * K).reshape(M, K, K, D)
+        beta = climbed(beta, c, pseudo)
+    log_p, log_share = tempered(beta), np.log(share).ravel()
+    return log_p, log_share, reference.logits(votes.indptr, cell, w, log_p, log_share[None])
+
+
+def tempered(beta: Floats) -> Floats:
+    """log p[m * K + l, (k, tau)] = tau beta[m, l, k] - log sum_l exp( tau beta[m, l, k] )."""
+    M, K, _ = beta.shape
+    x = beta[:, :, :, None] * EASE
+    top = x.max(axis=1, keepdims=True)
+    x = x - top - np.log(np.exp(x - top).sum(axis=1, keepdims=True))
+    return np.asarray(x.reshape(M * K, K * len(EASE)))
+
+
+def climbed(beta: Floats, c: Floats, pseudo: Floats, steps: int = 3) -> Floats:
+    """beta with a higher sum c log p + pseudo log p(tau = 1); Boehning's bound makes every step safe."""
+    n, b = c.sum(axis=1, keepdims=True), pseudo.sum(axis=1, keepdims=True)
+    bound = 0.5 * ((n * EASE**2).sum(axis=3) + b)
+    for _ in range(steps):
+        p = np.exp(tempered(beta)).reshape(c.shape)
+        top = beta.max(axis=1, keepdims=True)
+        p1 = np.exp(beta - top)
+        p1 /= p1.sum(axis=1, keepdims=True)
+        slope = (EASE * (c - n * p)).sum(axis=3) + pseudo - b * p1
+        beta = beta + slope / np.maximum(bound, 1e-9)
+        beta = (
+            beta
+            - np.log(np.exp(beta - beta.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True))
+            - beta.max(axis=1, keepdims=True)
+        )
+    return beta
+
+
+# -------------------------------------------------------------------- pairs of votes
+
+
+def paired_votes(indptr: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """All pairs (first, second) of different votes on the same item, for some items."""
+    size = np.diff(indptr)[rows]
+    count = size * (size - 1) // 2
+    base = np.repeat(indptr[rows], count)
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    # The pair number t is (a, b), a < b, counted by b: t = b (b - 1) / 2 + a.
+    b = np.floor((1.0 + np.sqrt(8.0 * within + 1.0)) / 2.0).astype(np.int64)
+    b -= (b * (b - 1) // 2 > within).astype(np.int64)
+    b += ((b + 1) * b // 2 <= within).astype(np.int64)
+    return base + within - b * (b - 1) // 2, base + b
+
+
+def moments(votes: Votes, log_p: Floats, logit: Floats, weight: Floats, rows: Ints) -> dict[str, Floats]:
+    """Sums over common items for every pair of annotators: X, its mean and variance, items and mistakes of both."""
+    M, K = votes.n_annotators, votes.n_classes
+    S = log_p.shape[1]
+    cell = votes.annotator.astype(np.int64) * K + votes.label
+    of = weight[votes.annotator]
+    p = np.exp(log_p).reshape(M, K, S)
+    first, second = paired_votes(votes.indptr, rows)
+    item = votes.item
+    keys, sums = [], []
+    for lo in range(0, len(first), CHUNK):
+        a, b = first[lo : lo + CHUNK], second[lo : lo + CHUNK]
+        different = votes.annotator[a] != votes.annotator[b]
+        a, b = a[different], b[different]
+        rho = logit[item[a]] - of[a, None] * log_p[cell[a]] - of[b, None] * log_p[cell[b]]
+        rho = np.exp(rho - rho.max(axis=1, keepdims=True))
+        rho /= rho.sum(axis=1, keepdims=True)
+        wrong = 1.0 - rho.reshape(len(a), K, -1).sum(axis=2)
+        i, j = votes.annotator[a].astype(np.int64), votes.annotator[b].astype(np.int64)
+        both = np.einsum("bls,bls,bs->bl", p[i], p[j], rho)
+        at = np.arange(len(a))
+        of_a, of_b = wrong[at, votes.label[a]], wrong[at, votes.label[b]]
+        x = np.where(votes.label[a] == votes.label[b], of_a, 0.0)
+        mean = (both * wrong).sum(axis=1)
+        var = (both * wrong**2).sum(axis=1) - mean**2
+        keys.append(np.minimum(i, j) * M + np.maximum(i, j))
+        sums.append(np.stack([x, mean, np.maximum(var, 0.0), np.ones(len(a)), of_a + of_b], axis=1))
+        if len(keys) > 50:  # fold what has been seen so far, so that memory grows with pairs of annotators
+            keys, sums = _folded(keys, sums)
+    keys, sums = _folded(keys, sums)
+    names = ("shared", "expected", "variance", "items", "mistakes")
+    out: dict[str, Floats] = {name: sums[0][:, c] for c, name in enumerate(names)}
+    return {"left": keys[0] // M, "right": keys[0] % M, **out}
+
+
+def _folded(keys: list[Any], sums: list[Any]) -> tuple[list[Any], list[Any]]:
+    if not keys:
+        return [np.empty(0, dtype=np.int64)], [np.empty((0, 5))]
+    key, place = np.unique(np.concatenate(keys), return_inverse=True)
+    table = np.concatenate(sums)
+    total = np.column_stack([np.bincount(place, weights=column, minlength=len(key)) for column in table.T])
+    return [key], [total]
+
+
+def tail(shared: Floats, mean: Floats, variance: Floats) -> Floats:
+    """P(a scaled Poisson variable with this mean and variance is at least so large)."""
+    from scipy.special import gammainc
+
+    scale = np.divide(variance, mean, out=np.ones_like(mean), where=mean > 0)
+    scale = np.maximum(scale, 1e-12)
+    p = np.asarray(gammainc(np.maximum(shared / scale, 1e-300), np.maximum(mean / scale, 1e-300)))
+    return np.where((shared <= 0) | (variance <= 0), 1.0, p)
+
+
+def adjusted(p: Floats) -> Floats:
+    """Benjamini and Hochberg's adjusted p-values: the level at which each would be found."""
+    n = len(p)
+    order = np.argsort(-p, kind="stable")
+    out = np.empty(n)
+    out[order] = np.minimum(np.minimum.accumulate(p[order] * n / np.arange(n, 0, -1)), 1.0)
+    return out
+
+
+def shared_mistakes(
+    votes: Votes,
+    consensus: Consensus | npt.ArrayLike,
+    *,
+    level: float = 0.05,
+    most_pairs: int = 2_000_000,
+    random_state: int | None = 0,
+) -> SharedMistakes:
+    """Pairs and groups of annotators who make the same mistakes more often than chance and hard items explain.
+
+    Parameters
+    ----------
+    votes
+        The votes. Their weights are not looked at: a vote is a vote.
+    consensus
+        Of these votes; or its N x K posterior.
+    level
+        The false discovery rate: the expected share of false ones among the pairs found. In a crowd where nobody
+        depends on anybody, the probability of finding any.
+    most_pairs
+        With more pairs of votes than this, a sample of the items is looked at.
+    random_state
+        The seed of that sample.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.colluders(500, n_annotators=15, share=0.2, p_corr=0.5, random_state=0)
+    >>> found = shared_mistakes(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"))
+    >>> bool((found.flagged == crowd.parameters["colluders"]).all())
+    True
+    """
+    if not (isinstance(level, (int, float)) and 0.0 < level < 1.0):
+        raise ParameterError(f"level={level!r}: expected a number between 0 and 1, such as 0.05.")
+    if not isinstance(most_pairs, (int, np.integer)) or most_pairs < 1:
+        raise ParameterError(f"most_pairs={most_pairs!r}: expected a whole number of at least 1.")
+    q = consensus.posterior if isinstance(consensus, Consensus) else np.asarray(consensus, dtype=np.float64)
+    if q.shape != (len(votes), votes.n_classes):
+        raise InputError(
+            f"The consensus has {q.shape[0] if q.ndim else 0:,} items and the votes {len(votes):,}, or other classes: "
+            "hand over the consensus of these very votes."
+        )
+    M, rows = votes.n_annotators, _sample(votes, most_pairs, random_state)
+    apart = np.full(M, -1, dtype=np.int64)  # groups found so far: their members count as one
+    for step in range(GROUPS + 1):
+        weight = np.ones(M)
+        weight[apart >= 0] = 1.0 / np.bincount(apart[apart >= 0])[apart[apart >= 0]] if (apart >= 0).any() else 1.0
+        log_p, _, logit = null_model(votes, q, weight)
+        found = moments(votes, log_p, logit, weight, rows)
+        i, j = found["left"].astype(np.int64), found["right"].astype(np.int64)
+        p, surprise = _p_values(found["shared"], found["expected"], found["variance"])
+        new = _strongest(M, i, j, surprise, adjusted(p) <= level, apart) if step < GROUPS else None
+        if new is None:
+            break
+        apart = np.where(new, step, apart)
+    T, mean, variance = found["shared"], found["expected"], found["variance"]
+    adjusted_p = adjusted(p)
+    room = np.maximum(found["mistakes"] / 2.0 - mean, 1e-9)
+    strength, reach = (T - mean) / room, Z * np.sqrt(variance) / room
+    edge = adjusted_p <= level
+    best = _most_telling(M, i, j, p)
+    some = best >= 0
+    score, partner = np.zeros(M), np.full(M, -1, dtype=np.int64)
+    score[some] = ((1.0 - adjusted_p) * np.clip(strength, 0.0, 1.0))[best[some]]
+    partner[some] = (i + j)[best[some]] - np.flatnonzero(some)
+    flagged = np.zeros(M, dtype=bool)
+    flagged[i[edge]] = flagged[j[edge]] = True
+    return SharedMistakes(
+        votes.annotators, score, flagged, _groups(M, i, j, surprise, edge, flagged), partner, i, j,
+        found["items"].astype(np.int64), T, mean, np.clip(strength, -1.0, 1.0), np.clip(strength - reach, -1.0, 1.0),
+        np.clip(strength + reach, -1.0, 1.0), p, adjusted_p, float(level), votes.kind,
+    )  # fmt: skip
+
+
+def _p_values(T: Floats, mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
+    """p-values and how far each pair stands out (a Normal quantile), with many pairs relative to their middle."""
+    from scipy.special import ndtr, ndtri
+
+    p = tail(T, mean, variance)
+    surprise = -ndtri(np.clip(p, 1e-300, 1.0 - 1e-12))
+    if len(p) < MANY:
+        return p, surprise
+    middle = float(np.median(surprise))
+    spread = max(1.0, 1.4826 * float(np.median(np.abs(surprise - middle))))
+    surprise = (surprise - max(middle, 0.0)) / spread
+    return np.asarray(ndtr(-surprise)), surprise
+
+
+def _strongest(M: int, i: Ints, j: Ints, surprise: Floats, edge: Any, apart: Ints) -> Any:
+    """The members of the group around the pair that stands out most, of those not set apart; None if there is none."""
+    open_ = edge & ~((apart[i] >= 0) & (apart[i] == apart[j]))
+    if not open_.any():
+        return None
+    flagged = np.zeros(M, dtype=bool)
+    flagged[i[edge]] = flagged[j[edge]] = True
+    group = _groups(M, i, j, surprise, edge, flagged)
+    at = np.flatnonzero(open_)
+    top = at[np.argmax(surprise[at])]
+    members = (
+        group == group[i[top]] if group[i[top]] >= 0 and group[i[top]] == group[j[top]] else np.zeros(M, dtype=bool)
+    )
+    members[[i[top], j[top]]] = True
+    return members
+
+
+def _sample(votes: Votes, most: int, random_state: int | None) -> Ints:
+    """The items to look at: all, or as many, at random, as have so many pairs of votes."""
+    size = np.diff(votes.indptr)
+    count = size * (size - 1) // 2
+    if count.sum() <= most:
+        return np.arange(len(votes))
+    order = np.random.default_rng(random_state).permutation(len(votes))
+    return np.sort(order[: max(int(np.searchsorted(np.cumsum(count[order]), most)), 1)])
+
+
+def _groups(M: int, i: Ints, j: Ints, surprise: Floats, edge: Any, flagged: Any) -> Ints:
+    """Groups of those flagged, by average linkage of how much pairs stand out; -1 for the others."""
+    group = np.full(M, -1, dtype=np.int64)
+    if edge.any():
+        inside = flagged[i] & flagged[j]
+        pairs = PairBlocks(i[inside], j[inside], np.ones(int(inside.sum())), np.zeros((int(inside.sum()), 1, 1)), M)
+        found = cut(tree(pairs, surprise[inside], float(surprise[edge].min()) - 1e-9), M, 1)
+        several = np.bincount(found) > 1
+        group[flagged] = np.where(several[found[flagged]], found[flagged], -1)
+    return group

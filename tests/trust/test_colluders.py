@@ -1,0 +1,234 @@
+"""Rings and shared mistakes: found, without false alarms, and the consensus without them is that of the honest."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, false_discovery_control
+
+import crowdwise as cw
+from crowdwise.errors import InputError, ParameterError
+from crowdwise.trust import colluders
+from crowdwise.trust.colluders import find_colluders, shared_mistakes
+
+# -------------------------------------------------------------------- the agreement matrix
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.3, 0.4])
+def test_rings_are_found_and_the_consensus_without_them_is_the_honest_one(share):
+    sim = cw.simulate.colluders(
+        5000, n_annotators=60, n_classes=3, share=share, p_corr=0.9, random_state=int(10 * share)
+    )
+    ring, votes = sim.parameters["colluders"], sim.votes
+    found = find_colluders(votes)
+    assert found.flagged[ring].mean() >= 0.9
+    assert 1.0 - found.flagged[~ring].mean() >= 0.9
+    assert found.score[ring].min() > found.score[~ring].max()
+    pruned = cw.aggregate(votes.without(found.annotators), "dawid-skene").score(sim.truth)
+    honest = cw.aggregate(votes.without(votes.annotators[ring].tolist()), "dawid-skene").score(sim.truth)
+    assert abs(pruned - honest) <= 0.01
+    if share == 0.4:  # a ring that size has captured the consensus
+        assert cw.aggregate(votes, "dawid-skene").score(sim.truth) < 0.2
+
+
+def test_a_trusted_annotator_turns_the_majority_round():
+    sim = cw.simulate.colluders(2000, n_annotators=40, share=0.6, random_state=0)
+    ring = sim.parameters["colluders"]
+    found = find_colluders(sim.votes, trusted=sim.votes.annotators[~ring][0])
+    assert found.flagged[ring].all()
+    assert not found.flagged[~ring].any()
+    assert find_colluders(sim.votes).flagged[ring].mean() < 0.5
+
+
+def test_a_ring_in_sparse_votes():
+    sim = cw.simulate.colluders(5000, n_annotators=60, share=0.3, votes_per_item=15, random_state=0)
+    found = find_colluders(sim.votes)
+    assert np.array_equal(found.flagged, sim.parameters["colluders"])
+    assert len(found.groups) == 1
+    table = found.to_frame(kind="dict")
+    assert ((table["score_low"] <= table["score"]) & (table["score"] <= table["score_high"])).all()
+    assert (found.p_values <= 0.05).all()
+
+
+def test_two_rings():
+    rng = np.random.default_rng(0)
+    sim = cw.simulate.dirichlet(3000, n_annotators=30, n_classes=3, random_state=3)
+    label = sim.votes.label.reshape(3000, 30).copy()
+    for members in (range(5), range(10, 15)):
+        attack = rng.random(3000) < 0.8
+        pact = np.where(attack, (sim.truth + rng.integers(1, 3, 3000)) % 3, sim.truth)
+        label[:, list(members)] = pact[:, None]
+    found = find_colluders(cw.Votes.from_dense(label))
+    assert sorted(sorted(found.names.tolist().index(n) for n in g) for g in found.groups) == [
+        list(range(5)),
+        list(range(10, 15)),
+    ]
+
+
+def honest(seed):
+    rng = np.random.default_rng(seed)
+    N, M, K = int(rng.integers(200, 900)), int(rng.integers(5, 20)), int(rng.integers(2, 4))
+    kind = seed % 4
+    if kind == 0:
+        return cw.simulate.dirichlet(N, n_annotators=M, n_classes=K, random_state=seed)
+    if kind == 1:
+        return cw.simulate.two_coin(N, n_annotators=M, votes_per_item=min(M, 6), random_state=seed)
+    if kind == 2:
+        return cw.simulate.difficulty(N, n_annotators=M, n_classes=K, random_state=seed)
+    return cw.simulate.hammer_spammer(N, n_annotators=M, n_classes=K, accuracy=0.9, random_state=seed)
+
+
+def test_no_false_alarms_of_rings():
+    alarms = sum(bool(find_colluders(honest(seed).votes, level=0.05).flagged.any()) for seed in range(48))
+    assert binomtest(alarms, 48, 0.05, alternative="greater").pvalue > 0.05
+
+
+def test_no_false_alarms_of_shared_mistakes():
+    alarms = 0
+    for seed in range(48):
+        votes = honest(seed + 100).votes
+        alarms += bool(shared_mistakes(votes, cw.aggregate(votes, "dawid-skene"), level=0.05).flagged.any())
+    assert binomtest(alarms, 48, 0.05, alternative="greater").pvalue > 0.05
+
+
+def test_rings_too_large_a_crowd_and_wrong_names_are_refused():
+    sim = cw.simulate.one_coin(30, n_annotators=600, votes_per_item=5, random_state=0)
+    with pytest.raises(InputError, match="shared_mistakes"):
+        find_colluders(sim.votes)
+    small = cw.simulate.one_coin(30, n_annotators=5, random_state=0).votes
+    with pytest.raises(InputError, match="nobody"):
+        find_colluders(small, trusted="nobody")
+    with pytest.raises(ParameterError, match="level"):
+        find_colluders(small, level=1.0)
+    assert not find_colluders(small).flagged.any()
+
+
+# -------------------------------------------------------------------- shared mistakes
+
+
+def test_a_ring_shares_mistakes():
+    sim = cw.simulate.colluders(800, n_annotators=20, share=0.25, random_state=0)
+    ring = sim.parameters["colluders"]
+    found = shared_mistakes(sim.votes, cw.aggregate(sim.votes, "dawid-skene"))
+    assert np.array_equal(found.flagged, ring)
+    assert len(found.groups) == 1
+    assert set(found.groups[0]) == set(sim.votes.annotators[ring].tolist())
+    assert len(found.edges) == ring.sum() * (ring.sum() - 1) // 2
+    assert not found.captured
+    assert (found.score[ring] > 0.9).all() and (found.score[~ring] < 0.5).all()
+
+
+def test_judges_that_share_errors():
+    """Six judges, many items, and two of them are nearly one: these, where they err at all, and nobody else."""
+    exact = 0
+    for seed in range(6):
+        sim = cw.simulate.groups(
+            1500, n_annotators=6, n_classes=2, n_groups=5, group_diagonal=8, member_diagonal=20, random_state=seed
+        )
+        group = sim.parameters["group"]
+        twins = sim.votes.annotators[np.bincount(group)[group] > 1].tolist()
+        found = shared_mistakes(sim.votes, cw.aggregate(sim.votes, "dawid-skene"))
+        assert all(set(edge[:2]) == set(twins) for edge in found.edges)
+        exact += found.groups == [twins]
+        if found.groups:
+            table = found.to_frame(kind="dict")
+            assert table["partner"][found.names == twins[0]] == twins[1]
+            pairs = found.to_frame("pairs", kind="dict")
+            assert pairs["found"].tolist() == [True] + [False] * 14
+            assert pairs["low"][0] > 0.2
+    assert exact >= 5
+
+
+def test_a_captured_consensus_is_noticed():
+    sim = cw.simulate.colluders(600, n_annotators=20, share=0.4, random_state=0)
+    found = shared_mistakes(sim.votes, cw.aggregate(sim.votes, "dawid-skene"))
+    assert found.captured
+    without = sim.votes.without(find_colluders(sim.votes).annotators)
+    again = shared_mistakes(without, cw.aggregate(without, "dawid-skene"))
+    assert not again.flagged.any()
+
+
+def test_p_values_are_valid_where_items_are_hard():
+    """Under honesty p is stochastically no smaller than uniform, with few annotators (no middle to lean on)."""
+    p = []
+    for seed in range(20):
+        votes = cw.simulate.difficulty(500, n_annotators=6, ability=(1.5, 0.5), random_state=seed).votes
+        p.append(shared_mistakes(votes, cw.aggregate(votes, "dawid-skene")).p_value)
+    p = np.concatenate(p)
+    assert (p <= 0.01).mean() <= 0.03
+    assert (p <= 0.1).mean() <= 0.14
+
+
+def test_moments_by_enumeration():
+    """Mean and variance of X, and X itself, for one pair: a sum over the states and labels, by hand."""
+    sim = cw.simulate.dirichlet(40, n_annotators=4, n_classes=2, random_state=0)
+    votes, K, S = sim.votes, 2, 2 * len(colluders.EASE)
+    log_p, _, logit = colluders.null_model(votes, votes.shares(), np.ones(4))
+    found = colluders.moments(votes, log_p, logit, np.ones(4), np.arange(40))
+    assert found["left"].tolist() == [0, 0, 0, 1, 1, 2] and found["right"].tolist() == [1, 2, 3, 2, 3, 3]
+    p = np.exp(log_p).reshape(4, K, S)
+    said = votes.label.reshape(40, 4)
+    shared = mean = variance = mistakes = 0.0
+    for n in range(40):
+        rho = np.exp(logit[n])
+        for m in (0, 1):
+            rho = rho / p[m, said[n, m]]
+        rho /= rho.sum()
+        wrong = [1.0 - rho[k * S // 2 : (k + 1) * S // 2].sum() for k in range(K)]
+        outcomes = [
+            (wrong[a] if a == b else 0.0, (rho * p[0, a] * p[1, b]).sum())
+            for a, b in itertools.product(range(K), repeat=2)
+        ]
+        first = sum(x * w for x, w in outcomes)
+        mean += first
+        variance += sum(x * x * w for x, w in outcomes) - first**2
+        shared += wrong[said[n, 0]] if said[n, 0] == said[n, 1] else 0.0
+        mistakes += wrong[said[n, 0]] + wrong[said[n, 1]]
+    got = [found[name][0] for name in ("shared", "expected", "variance", "mistakes")]
+    assert np.allclose(got, [shared, mean, variance, mistakes])
+
+
+def test_the_tail_is_poisson_where_mean_and_variance_agree():
+    from scipy.stats import poisson
+
+    t, mean = np.array([1.0, 3.0, 9.0]), np.array([0.5, 2.0, 4.0])
+    assert np.allclose(colluders.tail(t, mean, mean), poisson.sf(t - 1, mean))
+    assert colluders.tail(np.zeros(1), np.ones(1), np.ones(1)) == 1.0
+
+
+def test_adjusted_p_values_are_benjamini_hochbergs():
+    p = np.random.default_rng(0).random(40) ** 3
+    assert np.allclose(colluders.adjusted(p), false_discovery_control(p))
+
+
+def test_pairs_of_votes_are_all_pairs():
+    indptr = np.array([0, 3, 3, 4, 9])
+    first, second = colluders.paired_votes(indptr, np.array([0, 2, 3]))
+    expected = [pair for lo, hi in ((0, 3), (3, 4), (4, 9)) for pair in itertools.combinations(range(lo, hi), 2)]
+    assert sorted(zip(first.tolist(), second.tolist(), strict=True)) == expected
+
+
+def test_a_sample_of_the_items_finds_them_too_and_is_seeded():
+    sim = cw.simulate.colluders(1500, n_annotators=20, share=0.25, random_state=0)
+    consensus = cw.aggregate(sim.votes, "dawid-skene")
+    one, two = (shared_mistakes(sim.votes, consensus, most_pairs=60_000, random_state=3) for _ in range(2))
+    assert np.array_equal(one.p_value, two.p_value)
+    assert one.items.max() < 400
+    assert set(one.groups[0]) == set(sim.votes.annotators[sim.parameters["colluders"]].tolist())
+
+
+def test_sparse_crowd_without_pairs_and_wrong_input():
+    votes = cw.Votes.from_records([("a", "x", 0), ("b", "y", 1), ("c", "z", 0)])
+    found = shared_mistakes(votes, votes.shares())
+    assert found.to_frame("pairs").height == 0
+    assert not found.flagged.any() and found.groups == [] and found.edges == []
+    with pytest.raises(InputError, match="these very votes"):
+        shared_mistakes(votes, np.ones((2, 2)))
+    with pytest.raises(ParameterError, match="level"):
+        shared_mistakes(votes, votes.shares(), level=0)
+    with pytest.raises(ParameterError, match="most_pairs"):
+        shared_mistakes(votes, votes.shares(), most_pairs=0)
+    with pytest.raises(ParameterError, match="Unknown table"):
+        found.to_frame("graph")
