@@ -33,8 +33,8 @@ PARTS = BASE | {
     "engines",
     "registry",
 }
-PARTS |= {"api", "terminal", "bench", "report", "demo", "cli", "server"}
-BELOW_THE_FRONT = PARTS - {"cli", "server", "__main__"}
+PARTS |= {"api", "terminal", "bench", "bench_learners", "report", "demo", "cli", "cli_learn", "cli_parts", "server"}
+BELOW_THE_FRONT = PARTS - {"cli", "cli_learn", "cli_parts", "server", "__main__"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "kernels": {"kernels"},
@@ -51,9 +51,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": BASE | {"registry"},
     "terminal": BASE | {"metrics", "registry"},
     "bench": BELOW_THE_FRONT,
+    "bench_learners": BELOW_THE_FRONT,
     "report": BELOW_THE_FRONT,
     "demo": BELOW_THE_FRONT,
     "cli": PARTS,
+    "cli_learn": PARTS,
+    "cli_parts": PARTS,
     "server": PARTS,
     "__init__": PARTS,
     "__main__": PARTS,

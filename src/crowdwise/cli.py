@@ -10,16 +10,38 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from crowdwise import __version__, registry
-from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InputError, OutputError, ParameterError
+from crowdwise import __version__, cli_learn, registry
+from crowdwise.cli_parts import (
+    TABLES,
+    AnnotatorOption,
+    ClassesOption,
+    DuplicateOption,
+    Form,
+    FormOption,
+    ItemOption,
+    JsonOption,
+    LabelOption,
+    MissingOption,
+    OnDuplicate,
+    OnMissing,
+    PathArgument,
+    SeedOption,
+    SetOption,
+    assignments,
+    check_outputs,
+    emit,
+    load,
+    say,
+    write_table,
+    write_text,
+)
+from crowdwise.errors import ConvergenceWarning, CrowdwiseError, ExtraError, ParameterError
 
 
 class Commands(TyperGroup):
@@ -52,73 +74,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class OnDuplicate(StrEnum):
-    error = "error"
-    first = "first"
-    last = "last"
-    all = "all"
-
-
-class OnMissing(StrEnum):
-    error = "error"
-    drop = "drop"
-
-
-class Form(StrEnum):
-    auto = "auto"
-    long = "long"
-    wide = "wide"
-
-
-PathArgument = Annotated[
-    Path,
-    typer.Argument(
-        help=(
-            "A file of votes (.csv, .tsv, .jsonl, .parquet, .arrow; text also .gz) or a dataset folder with labels.csv."
-        ),
-        show_default=False,
-    ),
-]
-ItemOption = Annotated[
-    str | None,
-    typer.Option("--item", help="The item column, if it is not called item, task, unit, ...", show_default=False),
-]
-AnnotatorOption = Annotated[
-    str | None,
-    typer.Option(
-        "--annotator",
-        help="The annotator column, if it is not called annotator, worker, rater, ...",
-        show_default=False,
-    ),
-]
-LabelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--label", help="The label column, if it is not called label, answer, response, ...", show_default=False
-    ),
-]
-ClassesOption = Annotated[
-    str | None,
-    typer.Option("--classes", help="All classes, comma-separated, where nobody used some of them.", show_default=False),
-]
-FormOption = Annotated[Form, typer.Option("--form", help="long: a row per vote. wide: a column per annotator.")]
-DuplicateOption = Annotated[
-    OnDuplicate,
-    typer.Option("--on-duplicate", help="When an annotator labelled an item twice: stop, keep one row, or count all."),
-]
-MissingOption = Annotated[
-    OnMissing, typer.Option("--on-missing", help="Rows without a label: stop, or leave them out.")
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", help="A parameter, as name=value; repeat for more. See `crowdwise methods --json`.", show_default=False
-    ),
-]
-SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of everything random.", show_default=False)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
 @app.command()
@@ -184,7 +139,7 @@ def aggregate(
     if seed is not None:
         params["random_state"] = seed
     model = registry.create(method, **params)
-    votes = load(path, item, annotator, label, classes, form, on_duplicate, on_missing)
+    votes = load(path, item, annotator, label, classes, form, on_duplicate, on_missing).votes
     if truth is not None:
         votes = votes.with_truth(read_truth(truth))
     known = None if gold is None else votes.encode_truth(read_truth(gold))
@@ -205,28 +160,56 @@ def aggregate(
         terminal.show_consensus(consensus, measured, [p for p in (out, annotators, save) if p is not None])
 
 
+app.command()(cli_learn.learn)
+app.command()(cli_learn.predict)
+
+
 @app.command()
-def methods(as_json: JsonOption = False) -> None:
+def methods(
+    labels: Annotated[bool, typer.Option("--labels", help="Only those that look at votes alone (aggregate).")] = False,
+    learners: Annotated[
+        bool, typer.Option("--learners", help="Only those that learn a classifier from inputs and votes (learn).")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """List the methods, or (with --json) all about their parameters."""
     from crowdwise import terminal
+
+    both = labels == learners
+    if not as_json:
+        terminal.show_methods(
+            registry.METHODS.values() if labels or both else (), registry.LEARNERS.values() if learners or both else ()
+        )
+        return
+    facts: dict[str, Any] = {}
+    if labels or both:
+        listed = [described(entry) | {"needs_truth": entry.load().needs_truth} for entry in registry.METHODS.values()]
+        facts |= {"default": registry.DEFAULT, "methods": listed}
+    if learners or both:
+        listed = [described(entry) for entry in registry.LEARNERS.values()]
+        facts |= {"default_learner": registry.DEFAULT_LEARNER, "learners": listed}
+        if any(method["parameters"] is None for method in listed):
+            say("Note: what parameters learners have is known where torch is: pip install 'crowdwise[deep]'.")
+    emit(json.dumps(facts))
+
+
+def described(entry: registry.Entry) -> dict[str, Any]:
+    """A method as JSON; the parameters are null where what it needs is not installed."""
     from crowdwise.core.consensus import plain
 
-    if not as_json:
-        terminal.show_methods(registry.METHODS.values())
-        return
-    listed = [
-        {
-            "key": entry.key,
-            "family": entry.family,
-            "class": entry.class_name,
-            "summary": entry.summary,
-            "reference": entry.reference,
-            "needs_truth": entry.load().needs_truth,
-            "parameters": {name: plain(value) for name, value in entry.load().parameters().items()},
-        }
-        for entry in registry.METHODS.values()
-    ]
-    emit(json.dumps({"default": registry.DEFAULT, "methods": listed}))
+    parameters: dict[str, Any] | None
+    try:
+        parameters = {name: plain(value) for name, value in entry.load().parameters().items()}
+    except ExtraError:
+        parameters = None
+    return {
+        "key": entry.key,
+        "family": entry.family,
+        "class": entry.class_name,
+        "summary": entry.summary,
+        "reference": entry.reference,
+        "parameters": parameters,
+    }
 
 
 @app.command()
@@ -244,7 +227,7 @@ def describe(
     """Show the shape of a file of votes: how many, by whom, on what, and how they spread."""
     from crowdwise import terminal
 
-    votes = load(path, item, annotator, label, classes, form, on_duplicate, on_missing)
+    votes = load(path, item, annotator, label, classes, form, on_duplicate, on_missing).votes
     if as_json:
         emit(json.dumps(votes.describe()))
     else:
@@ -399,6 +382,9 @@ def bench_labels(
         terminal.show_bench(facts["data"], facts["methods"], [runner.Cell(**cell) for cell in facts["cells"]])
 
 
+bench.command("learners")(cli_learn.bench_learners)
+
+
 def measured(data: Path | None, sets: str | None, methods_: str | None, seeds: int) -> dict[str, Any]:
     """The facts of a run over the data sets and methods asked for, with progress."""
     from crowdwise import bench as runner
@@ -416,124 +402,6 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
     if version:
         emit(__version__)
         raise typer.Exit
-
-
-# -------------------------------------------------------------------- the pieces
-
-
-def load(
-    path: Path,
-    item: str | None,
-    annotator: str | None,
-    label: str | None,
-    classes: str | None,
-    form: Form,
-    on_duplicate: OnDuplicate,
-    on_missing: OnMissing,
-) -> Any:
-    """Votes from a file or a dataset folder."""
-    from crowdwise.data.datasets import find_table, read_dataset
-    from crowdwise.data.readers import read_votes
-
-    options: dict[str, Any] = {
-        "item": item,
-        "annotator": annotator,
-        "label": label,
-        "form": form.value,
-        "on_duplicate": on_duplicate.value,
-        "on_missing": on_missing.value,
-        "classes": None if classes is None else [c.strip() for c in classes.split(",")],
-    }
-    if not path.is_dir():
-        return read_votes(path, **options)
-    if find_table(path, "votes") is None and (path / "consensus.json").is_file():
-        raise InputError(f"{path} holds a saved consensus, not votes: load it with crowdwise.Consensus.load.")
-    return read_dataset(path, **options).votes
-
-
-def assignments(given: list[str] | None) -> dict[str, Any]:
-    """``["tol=1e-6", "prior=crowd"]`` as a dict; values are read as JSON where they are JSON, else as text."""
-    out: dict[str, Any] = {}
-    for text in given or []:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise ParameterError(f"--set {text}: expected name=value, such as --set tol=1e-6.")
-        try:
-            out[name.strip()] = json.loads(value)
-        except ValueError:
-            out[name.strip()] = {"None": None, "True": True, "False": False}.get(value, value)
-    return out
-
-
-TABLES = (".csv", ".jsonl", ".parquet")
-
-
-def check_outputs(*paths: Path | None, endings: Sequence[str] = TABLES) -> None:
-    """Before the work is done: can the results be written where they should go?"""
-    for path in paths:
-        if path is None:
-            continue
-        if path.suffix.lower().replace(".ndjson", ".jsonl") not in endings:
-            known = " or ".join(filter(None, (", ".join(endings[:-1]), endings[-1])))
-            raise ParameterError(f"Cannot tell how to write {path.name}: expected a name ending in {known}.")
-        if path.is_dir():
-            raise OutputError(f"{path} is a folder: name a file in it.")
-        if not path.parent.is_dir():
-            raise OutputError(f"There is no folder {path.parent} to write {path.name} to.")
-        if not os.access(path.parent, os.W_OK):
-            raise OutputError(f"The folder {path.parent} cannot be written to.")
-
-
-def writer(path: Path) -> str | None:
-    """The polars method that writes a file of this name."""
-    return {".csv": "write_csv", ".jsonl": "write_ndjson", ".ndjson": "write_ndjson", ".parquet": "write_parquet"}.get(
-        path.suffix.lower()
-    )
-
-
-def write_table(table: Any, path: Path) -> None:
-    """Write a table, whole or not at all."""
-    write_whole(getattr(table, str(writer(path))), path)
-
-
-def write_text(text: str, path: Path) -> None:
-    """Write a text, whole or not at all."""
-    write_whole(lambda name: Path(name).write_text(text, encoding="utf-8"), path)
-
-
-def write_whole(write: Callable[[str], Any], path: Path) -> None:
-    """Write to a temporary file beside its place, then move it there."""
-    import tempfile
-
-    name: str | None = None
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-        os.close(handle)
-        write(name)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except OSError as error:
-        raise OutputError(
-            f"{path} could not be written: {error.strerror or error}. Nothing was left behind."
-        ) from error
-    finally:
-        if name is not None and os.path.exists(name):
-            os.unlink(name)
-
-
-def say(text: str) -> None:
-    """A line for people, to standard error."""
-    from crowdwise import terminal
-
-    terminal.note(text)
-
-
-def emit(text: str, end: str = "\n") -> None:
-    """Results, to standard output."""
-    sys.stdout.write(text + end)
-    sys.stdout.flush()
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from crowdwise import metrics, registry, terminal
 from crowdwise.api import aggregate
 from crowdwise.core.consensus import Consensus
 from crowdwise.data.simulate import SCENARIOS, Simulated
+from crowdwise.errors import ExtraError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,15 +22,20 @@ SHOWN = (
     "anchored", "majority", "gold-weighted", "dawid-skene", "one-coin", "confusion-vector", "fast-dawid-skene",
 )  # fmt: skip
 """The methods that are compared: the common ones, all of them quick."""
+LEARNERS: tuple[tuple[str, dict[str, str]], ...] = (
+    ("two-stage", {"aggregator": "majority"}),
+    ("two-stage", {"aggregator": registry.DEFAULT}),
+    ("aggnet", {}),
+    ("max-mig", {}),
+)
+"""The learners that are compared, with what is not their default."""
 
 
 def run(*, seed: int = 0, out: Path | None = None, screen: Console | None = None) -> dict[str, Consensus]:
     """Make the crowd, aggregate it with the common methods, and show who is to be believed."""
     screen = screen or terminal.console(stderr=False)
     screen.print(f"Training {MACHINES} weak classifiers; adding {SPAMMERS} spammers and {COPIERS} copiers ...")
-    crowd = SCENARIOS["machine"](
-        n_annotators=MACHINES, spammers=SPAMMERS, copiers=COPIERS, votes_per_item=4, random_state=seed
-    )
+    crowd = digits_crowd(seed)
     results, rows = compare(crowd)
     screen.print(f"[bold]{crowd.votes}[/bold]")
     screen.print(f"Four of the {crowd.votes.n_annotators} annotators label each digit.")
@@ -43,6 +49,8 @@ def run(*, seed: int = 0, out: Path | None = None, screen: Console | None = None
     inside, off = int(((low <= true) & (true <= high)).sum()), np.abs(accuracy - true).mean()
     screen.print(f"{inside} of the {len(true)} intervals hold the annotator's real accuracy;")
     screen.print(f"the estimates are off by {off:.3f} on average.")
+    screen.print()
+    show_learners(crowd, screen)
     if out is not None:
         crowd.save(out / "crowd")
         results[registry.DEFAULT].save(out / "consensus")
@@ -50,6 +58,13 @@ def run(*, seed: int = 0, out: Path | None = None, screen: Console | None = None
     screen.print()
     screen.print("Next: crowdwise aggregate YOUR_FILE.csv --out consensus.csv", markup=False)
     return results
+
+
+def digits_crowd(seed: int = 0) -> Simulated:
+    """Digits with four votes each by weak classifiers, spammers and copiers; a fifth of all digits nobody has seen."""
+    return SCENARIOS["machine"](
+        n_annotators=MACHINES, spammers=SPAMMERS, copiers=COPIERS, test_share=0.2, votes_per_item=4, random_state=seed
+    )
 
 
 def compare(
@@ -103,4 +118,49 @@ def method_table(rows: list[tuple[str, metrics.Estimate, float, float, float]]) 
             f"{calibration:.3f}",
             f"{1000 * seconds:.0f}",
         )
+    return table
+
+
+# -------------------------------------------------------------------- learners
+
+
+def show_learners(crowd: Simulated, screen: Console) -> None:
+    """Classifiers learned from pixels and votes, on digits that nobody labelled."""
+    unseen = len(crowd.features["y_test"])
+    screen.print(f"Learning classifiers from the pixels and the votes, to read {unseen} digits nobody labelled ...")
+    try:
+        rows = compare_learners(crowd)
+    except ExtraError as error:
+        screen.print(f"left out. {error}", markup=False)
+        return
+    screen.print(learner_table(rows))
+
+
+def compare_learners(crowd: Simulated) -> list[tuple[str, float, float, float]]:
+    """Name, accuracy on digits nobody labelled, accuracy of the consensus on those that were, and seconds."""
+    from crowdwise.deep.trainer import one_thread
+
+    rows = []
+    for key, settings in LEARNERS:
+        learner = registry.create_learner(key, random_state=0, **settings)
+        with one_thread():
+            learner.fit(crowd.features["x_train"], crowd.votes)
+        right = learner.predict(crowd.features["x_test"]) == crowd.features["y_test"]
+        name = ", ".join([key, *settings.values()])
+        seconds = learner.consensus_.seconds
+        rows.append((name, float(np.mean(right)), learner.consensus_.score(crowd.truth), seconds))
+    return rows
+
+
+def learner_table(rows: list[tuple[str, float, float, float]]) -> Table:
+    from rich.table import Table
+
+    table = Table(
+        box=None, pad_edge=False, title="Learners, on digits nobody labelled", title_justify="left", title_style="bold"
+    )
+    table.add_column("learner")
+    for name in ("accuracy", "on the labelled", "s"):
+        table.add_column(name, justify="right")
+    for name, unseen, labelled, seconds in rows:
+        table.add_row(name, f"{unseen:.3f}", f"{labelled:.3f}", f"{seconds:.1f}")
     return table

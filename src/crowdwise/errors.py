@@ -11,6 +11,7 @@
     ├── ParameterError (ValueError)   a method or a parameter is unknown or out of range
     ├── NotFittedError                a result was asked of a model that has not been fitted
     ├── DivergedError (ArithmeticError)  training ran away to NaN or infinity
+    ├── ExtraError (ImportError)      an optional part of the installation is needed and not there
     └── OutputError (OSError)         a result could not be written; nothing was left half-written
 
     ConvergenceWarning (UserWarning)  a fit stopped at ``max_iter`` before it settled
@@ -30,6 +31,7 @@ __all__ = [
     "CrowdwiseError",
     "DivergedError",
     "DuplicateError",
+    "ExtraError",
     "InputError",
     "LabelError",
     "NotFittedError",
@@ -73,6 +75,10 @@ class NotFittedError(CrowdwiseError, AttributeError):
 
 class DivergedError(CrowdwiseError, ArithmeticError):
     """Training ran away: the loss is NaN or infinite."""
+
+
+class ExtraError(CrowdwiseError, ImportError):
+    """An optional part of the installation is needed and not there."""
 
 
 class OutputError(CrowdwiseError, OSError):

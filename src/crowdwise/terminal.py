@@ -19,7 +19,7 @@ from crowdwise.core.em import Callback, Progress
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError, suggestion
 from crowdwise.metrics import Estimate, accuracy
-from crowdwise.registry import DEFAULT, Entry
+from crowdwise.registry import DEFAULT, DEFAULT_LEARNER, Entry
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,6 +77,38 @@ def progress(title: str) -> Iterator[Callback]:
 
 
 @contextmanager
+def epochs(title: str) -> Iterator[Callable[[Any], None]]:
+    """The same for learners: a callback that is told every epoch, and shows the loss and how probable held-out votes
+    are."""
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    screen = console()
+    bar = Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("epoch {task.completed} of {task.total}, {task.fields[state]}"),
+        TimeElapsedColumn(),
+        console=screen,
+        transient=True,
+        disable=not screen.is_terminal,
+    )
+    task = bar.add_task(title, total=1, state="")
+    began = time.perf_counter()
+
+    def callback(step: Any) -> None:
+        if time.perf_counter() - began > PATIENCE and not bar.live.is_started:
+            bar.start()
+        held = "" if step.held_out is None else f", held-out votes {step.held_out:.4f}"
+        bar.update(task, completed=step.epoch, total=step.epochs, state=f"loss {step.loss:.4f}{held}")
+
+    try:
+        yield callback
+    finally:
+        bar.stop()
+
+
+@contextmanager
 def steps(total: int) -> Iterator[Callable[[str, str], None]]:
     """A callback that says which of many things is being done, with a bar; nothing when piped."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -115,6 +147,52 @@ def facts(consensus: Consensus, measured: Estimate | None) -> dict[str, Any]:
     return out
 
 
+def learned(learner: Any, measured: Estimate | None, tested: tuple[float, int] | None) -> dict[str, Any]:
+    """The JSON object of ``crowdwise learn --json``."""
+    found: Consensus = learner.consensus_
+    history = learner.history_
+    held = [step.held_out for step in history if step.held_out is not None]
+    out: dict[str, Any] = {
+        "method": found.method,
+        "items": len(found.item_names),
+        "annotators": len(found.annotator_names),
+        "classes": len(found.classes),
+        "votes": found.n_votes,
+        "seed": learner.seed_,
+        "seconds": round(found.seconds, 4),
+        "history": {
+            "epochs": len(history),
+            "loss_first": history[0].loss,
+            "loss_last": history[-1].loss,
+            "held_out_last": held[-1] if held else None,
+            "held_out_best": max(held) if held else None,
+            "held_out_best_epoch": history[int(np.argmax(held))].epoch if held else None,
+        },
+    }
+    if measured is not None:
+        out |= {"accuracy": measured.value, "accuracy_low": measured.low, "accuracy_high": measured.high}
+    if tested is not None:
+        out |= {"accuracy_test": tested[0], "items_test": tested[1]}
+    return out
+
+
+def predictions(names: Any, classes: Any, q: Any, probabilities: bool) -> dict[str, Any]:
+    """The columns of a table of predictions."""
+    columns = {"item": names, "label": classes[q.argmax(axis=1)], "probability": q.max(axis=1)}
+    return columns | ({f"p({name})": q[:, k] for k, name in enumerate(classes)} if probabilities else {})
+
+
+def predicted(learner: Any, votes: Votes | None, items: int, tested: tuple[float, int] | None) -> dict[str, Any]:
+    """The JSON object of ``crowdwise predict --json``."""
+    out: dict[str, Any] = {
+        "method": learner.key,
+        "items": items,
+        "classes": len(learner.classes_),
+        "votes": 0 if votes is None else votes.n_votes,
+    }
+    return out if tested is None else out | {"accuracy_test": tested[0], "items_test": tested[1]}
+
+
 # -------------------------------------------------------------------- pages
 
 
@@ -147,6 +225,44 @@ def show_consensus(consensus: Consensus, measured: Estimate | None, written: lis
     if written:
         screen.print()
         screen.print("written: " + ", ".join(str(p) for p in written), markup=False, soft_wrap=True)
+
+
+def show_learned(learner: Any, measured: Estimate | None, tested: tuple[float, int] | None, out: Any) -> None:
+    screen = console()
+    found: Consensus = learner.consensus_
+    facts_ = learned(learner, measured, tested)["history"]
+    screen.print()
+    screen.print(
+        f"[bold]{found.method}[/bold]: {len(found.item_names):,} items, {len(found.annotator_names):,} annotators, "
+        f"{len(found.classes)} classes, {found.n_votes:,} votes"
+    )
+    held = "" if facts_["held_out_last"] is None else f", held-out votes {facts_['held_out_last']:.4f}"
+    screen.print(f"{facts_['epochs']} epochs, loss {facts_['loss_last']:.4f}{held}, {found.seconds:.2f} s")
+    if measured is not None:
+        screen.print(
+            f"accuracy of the consensus on {measured.n:,} items with truth: [bold]{measured.value:.4f}[/bold] "
+            f"(95% from {measured.low:.4f} to {measured.high:.4f})"
+        )
+    if tested is not None:
+        screen.print(f"accuracy on {tested[1]:,} items nobody voted on: [bold]{tested[0]:.4f}[/bold]")
+    screen.print()
+    screen.print(class_table(found))
+    screen.print(annotator_table(found))
+    screen.print(
+        "nothing was kept: --out DIR keeps the classifier" if out is None else f"written: {out}",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def show_predicted(learner: Any, table: Any, tested: tuple[float, int] | None, out: Any) -> None:
+    screen = console()
+    sure = float(table["probability"].mean())
+    screen.print(f"{learner.key}: {table.height:,} items labelled, with a probability of {sure:.3f} on average")
+    if tested is not None:
+        screen.print(f"accuracy on {tested[1]:,} items whose class is known: [bold]{tested[0]:.4f}[/bold]")
+    if out is not None:
+        screen.print(f"written: {out}", markup=False, soft_wrap=True)
 
 
 def class_table(consensus: Consensus, limit: int = 12) -> Table:
@@ -275,23 +391,56 @@ def show_bench(sets: list[str], methods: list[str], cells: Iterable[Any]) -> Non
     console(stderr=False).print(table)
 
 
-def show_methods(entries: Iterable[Entry]) -> None:
+def show_learner_bench(
+    sets: list[str], methods: list[str], cells: dict[tuple[str, str], dict[str, tuple[float, float]]]
+) -> None:
+    """Test accuracy in percent, last epoch and (after the slash) the epoch that held-out votes chose."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("last / selected")
+    for name in sets:
+        table.add_column(name, justify="right", no_wrap=True)
+    for method in methods:
+        row = []
+        for s in sets:
+            found = cells.get((s, method), {})
+            both = [found.get("accuracy_last"), found.get("accuracy_selected")]
+            row.append(" / ".join("–" if x is None else f"{100 * x[0]:.1f}" for x in both) if any(both) else "")
+        table.add_row(method, *row)
+    console(stderr=False).print(table)
+
+
+def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = ()) -> None:
     """The methods; family, then reference are left out where the terminal is too narrow for them."""
     from rich.table import Table
 
     screen = console(stderr=False)
     endless = screen.options.update(max_width=1000)
     header = ("method", "what it does", "reference", "family")
-    rows = [(e.key, e.summary, e.reference, e.family) for e in entries]
+    parts = [
+        (title, [(e.key, e.summary, e.reference, e.family) for e in some])
+        for title, some in (("From votes alone: aggregate", entries), ("From inputs and votes: learn", learners))
+    ]
+    parts = [(title, rows) for title, rows in parts if rows]
     for columns in (4, 3, 2):
-        table = Table(box=None, pad_edge=False)
-        for name in header[:columns]:
-            table.add_column(name)
-        for row in rows:
-            table.add_row(*row[:columns], style="bold" if row[0] == DEFAULT else None)
-        if screen.measure(table, options=endless).maximum <= screen.width:
+        tables = []
+        for title, rows in parts:
+            table = Table(
+                box=None, pad_edge=False, title=title if len(parts) > 1 else None, title_justify="left",
+                title_style="bold",
+            )  # fmt: skip
+            for name in header[:columns]:
+                table.add_column(name)
+            for row in rows:
+                table.add_row(*row[:columns], style="bold" if row[0] in (DEFAULT, DEFAULT_LEARNER) else None)
+            tables.append(table)
+        if all(screen.measure(table, options=endless).maximum <= screen.width for table in tables):
             break
-    screen.print(table)
+    for n, table in enumerate(tables):
+        if n:
+            screen.print()
+        screen.print(table)
 
 
 def show_scenarios(scenarios: dict[str, Callable[..., Any]]) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import coding
+from crowdwise.data import coding, columns
+from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data.features import class_codes, from_arrays, read_arrays
 from crowdwise.data.readers import FORMATS, PathLike, read_table, read_truth, read_votes
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ReadError
+from crowdwise.errors import InputError, ReadError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,6 +52,48 @@ class Dataset:
     annotators: pl.DataFrame | None = field(default=None, repr=False)
     meta: dict[str, Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def inputs(self) -> npt.NDArray[Any]:
+        """The inputs of the items that have votes, in the order of ``votes.items``: what a learner is fitted with.
+
+        Rows of ``x_train`` are found by the names in ``id_train``. Without these, items that are whole numbers are
+        row numbers, counted from 0; other items must be named by a table ``items`` with as many rows as ``x_train``,
+        in the same order.
+        """
+        if not self.features:
+            raise InputError(
+                f"The data set {self.name} has no features.npz to learn from: add one with x_train, or hand over "
+                "inputs of your own (crowdwise learn --features FILE)."
+            )
+        found = from_arrays(self.features, f"features.npz of {self.name}")
+        if found.names is None and self.votes.items.dtype.kind != "i":
+            found = replace(found, names=self._listed(found.x.shape[0]))
+        rows: npt.NDArray[Any] = found.rows_of(self.votes.items)
+        return rows
+
+    @property
+    def test(self) -> tuple[npt.NDArray[Any], Codes] | None:
+        """Inputs that nobody voted on and the codes of their true classes: ``x_test`` and ``y_test``, or ``None``."""
+        if "x_test" not in self.features or "y_test" not in self.features:
+            return None
+        x, y = self.features["x_test"], self.features["y_test"]
+        if len(x) != len(y):
+            raise InputError(f"features.npz of {self.name} has {len(x)} rows in x_test and {len(y)} in y_test.")
+        return x, class_codes(y, self.votes.classes, self.legend)
+
+    @property
+    def legend(self) -> list[Any] | None:
+        """The names of the classes that ``meta.json`` lists, where it does."""
+        listed = self.meta.get("classes")
+        return listed if isinstance(listed, list) else None
+
+    def _listed(self, n_rows: int) -> Vocabulary | None:
+        """The names of the items in the table of items, where it has one for each of so many rows."""
+        item = None if self.items is None else columns.find(self.items.columns, "item")
+        if self.items is None or item is None or self.items.height != n_rows:
+            return None
+        return coding.to_vocabulary(self.items[item].to_list())
+
 
 def read_dataset(path: PathLike, **options: Any) -> Dataset:
     """A dataset folder: a table of votes and, where there are any, of truth, items and annotators.
@@ -84,7 +125,7 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
     return Dataset(
         name=folder.resolve().name,
         votes=votes,
-        features=_read_features(folder / "features.npz"),
+        features=read_arrays(folder / "features.npz") if (folder / "features.npz").is_file() else {},
         items=_read_optional(folder, "items"),
         annotators=_read_optional(folder, "annotators"),
         meta=meta,
@@ -116,18 +157,6 @@ def find_table(folder: Path, part: str) -> Path | None:
 def _read_optional(folder: Path, part: str) -> pl.DataFrame | None:
     file = find_table(folder, part)
     return None if file is None else read_table(file, {})[0]
-
-
-def _read_features(file: Path) -> dict[str, npt.NDArray[Any]]:
-    if not file.is_file():
-        return {}
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ReadError(
-            f"{file} could not be read as a numpy archive: {error}. Write it with np.savez, without objects."
-        ) from error
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:

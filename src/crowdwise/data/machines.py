@@ -28,7 +28,7 @@ KINDS = ("logistic", "knn-3", "svm-linear", "tree", "mlp", "svm-rbf", "knn-5", "
 
 
 def machine_annotators(
-    X: npt.ArrayLike, y: npt.ArrayLike, *, n_annotators: int = 15, train_share: float = 0.3,
+    X: npt.ArrayLike, y: npt.ArrayLike, *, n_annotators: int = 15, train_share: float = 0.3, test_share: float = 0.0,
     subset: tuple[int, int] = (100, 400), n_items: int | None = None, votes_per_item: VotesPerItem = None,
     spammers: int = 0, copiers: int = 0, adversaries: int = 0, slip: float = 0.05, random_state: RandomState = None,
 ) -> Simulated:  # fmt: skip
@@ -42,6 +42,8 @@ def machine_annotators(
         Trained annotators; ``spammers``, ``copiers`` and ``adversaries`` come on top, in this order.
     train_share
         Share of the rows held out to train annotators on (they are not labelled).
+    test_share
+        Share of the rows kept from everybody: to test classifiers on that are learned from the votes.
     subset
         Least and most rows an annotator sees; every class is among them.
     n_items
@@ -53,13 +55,15 @@ def machine_annotators(
     Returns
     -------
     Simulated
-        ``features["x_train"]`` holds the labelled rows. Parameters are measured against ``y``: ``confusion``,
+        ``features["x_train"]`` holds the labelled rows, ``features["x_test"]`` and ``["y_test"]`` those kept from
+        everybody, where there are any. Parameters are measured against ``y``: ``confusion``,
         ``accuracy``, ``prior``; further ``kind`` (M, text), ``copies`` (M: the copied annotator or -1) and
         ``rows`` (N: where in ``X`` an item came from).
     """
     X, y = np.asarray(X), np.asarray(y)
     roles = {"spammers": spammers, "copiers": copiers, "adversaries": adversaries}
-    classes, code, train, rows = _split(X, y, train_share, subset, n_items, rng := crowds.as_generator(random_state))
+    rng = crowds.as_generator(random_state)
+    classes, code, train, rows, test = _split(X, y, train_share, test_share, subset, n_items, rng)
     crowds.check_counts(n_annotators=n_annotators)
     crowds.check_counts(least=0, **roles)
     crowds.check_shares(slip=slip)
@@ -78,18 +82,20 @@ def machine_annotators(
     pi = np.bincount(truth, minlength=K) / len(truth)
     known = {"kind": np.array(kinds), "copies": np.array(copies), "rows": rows}
     made = crowds.collect("machine", (item, annotator), label, truth, pi, theta, classes.tolist(), **known)
-    return Simulated(made.name, made.votes, made.parameters, {"x_train": X[rows]})
+    unseen = {"x_test": X[test], "y_test": y[test]} if len(test) else {}
+    return Simulated(made.name, made.votes, made.parameters, {"x_train": X[rows], **unseen})
 
 
 def _split(
     X: npt.NDArray[Any],
     y: npt.NDArray[Any],
     train_share: float,
+    test_share: float,
     subset: tuple[int, int],
     n_items: int | None,
     rng: np.random.Generator,
-) -> tuple[npt.NDArray[Any], Codes, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The classes, the coded truth, the rows to train annotators on, and the rows to label."""
+) -> tuple[npt.NDArray[Any], Codes, npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The classes, the coded truth, the rows to train annotators on, those to label, and those for neither."""
     if X.ndim != 2 or y.shape != X.shape[:1]:
         raise InputError(
             "Expected X with one row per item and y with one class per row, "
@@ -98,9 +104,14 @@ def _split(
     classes, code = np.unique(y, return_inverse=True)
     if not crowds.is_number(train_share) or not 0 < train_share < 1:
         raise ParameterError(f"train_share={train_share!r}: expected a fraction between 0 and 1.")
+    if not crowds.is_number(test_share) or not 0 <= test_share < 1 - train_share:
+        raise ParameterError(
+            f"test_share={test_share!r}: expected a fraction from 0 to under the {1 - train_share:g} "
+            "that annotators are not trained on."
+        )
     order = rng.permutation(len(X))
-    held = round(train_share * len(X))
-    train, rows = order[:held], order[held:]
+    held, last = round(train_share * len(X)), len(X) - round(test_share * len(X))
+    train, rows, test = order[:held], order[held:last], order[last:]
     left = len(rows)
     if n_items is not None:
         if not crowds.is_integer(n_items) or not 1 <= n_items <= left:
@@ -120,7 +131,7 @@ def _split(
             f"subset={subset!r}: "
             f"expected (least, most) training rows between the {seen} classes and the {held} rows held out."
         )
-    return classes, code.astype(np.int32), train, rows
+    return classes, code.astype(np.int32), train, rows, test
 
 
 def _measured(truth: Codes, said: Codes, K: int) -> Array:

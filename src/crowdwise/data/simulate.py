@@ -393,7 +393,7 @@ def outliers(
 
 
 def machine(
-    n_items: int | None = None, *, n_annotators: int = 15, train_share: float = 0.3,
+    n_items: int | None = None, *, n_annotators: int = 15, train_share: float = 0.3, test_share: float = 0.0,
     subset: tuple[int, int] = (100, 400), spammers: int = 0, copiers: int = 0, adversaries: int = 0, slip: float = 0.05,
     votes_per_item: VotesPerItem = None, random_state: RandomState = None,
 ) -> Simulated:  # fmt: skip
@@ -406,8 +406,9 @@ def machine(
 
     X, y = load_digits(return_X_y=True)
     return machine_annotators(
-        X, y, n_items=n_items, n_annotators=n_annotators, train_share=train_share, subset=subset, spammers=spammers,
-        copiers=copiers, adversaries=adversaries, slip=slip, votes_per_item=votes_per_item, random_state=random_state,
+        X, y, n_items=n_items, n_annotators=n_annotators, train_share=train_share, test_share=test_share, subset=subset,
+        spammers=spammers, copiers=copiers, adversaries=adversaries, slip=slip, votes_per_item=votes_per_item,
+        random_state=random_state,
     )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ from crowdwise import registry
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Floats, decide
 from crowdwise.data.votes import Votes
-from crowdwise.deep.edges import Batch, Edges
+from crowdwise.deep.edges import Batch, Edges, log_softmax
 from crowdwise.deep.head import FLOOR, Head, count_confusion, cross_entropy
 from crowdwise.deep.inputs import Inputs
 from crowdwise.deep.learner import Learner, check_choice, check_count, check_number
@@ -313,7 +313,7 @@ class Doctors(Head):
         """E x K: log g of each vote's annotator for the vote's item; annotators must be known."""
         assert batch.hidden is not None
         logits = torch.bmm(self.W[batch.annotator], batch.hidden[batch.row][:, :, None])[:, :, 0]
-        return torch.log_softmax(logits + self.b[batch.annotator], dim=1)
+        return log_softmax(logits + self.b[batch.annotator], dim=1)
 
     def loss(self, batch: Batch) -> Tensor:
         said = self.votes_log(batch).gather(1, batch.label[:, None])[:, 0]
@@ -328,7 +328,7 @@ class Doctors(Head):
         for lo in range(0, len(voted), size):
             some = voted[lo : lo + size]
             logits = torch.einsum("bh,akh->bak", batch.hidden, self.W[some]) + self.b[some]
-            log_g = torch.log_softmax(logits, dim=2)
+            log_g = log_softmax(logits, dim=2)
             value = log_g if self.average == "log-probabilities" else log_g.exp()
             total = total + torch.einsum("a,bak->bk", weight[lo : lo + size], value)
         if self.average == "log-probabilities":

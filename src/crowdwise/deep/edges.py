@@ -24,6 +24,11 @@ from torch import Tensor
 from crowdwise.data.votes import Votes
 
 
+def log_softmax(x: Tensor, dim: int) -> Tensor:
+    """As torch's own, which on a CPU takes ten times as long where rows are as short as there are classes."""
+    return x - torch.logsumexp(x, dim=dim, keepdim=True)
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Some items, what the network says of them, and their votes."""
@@ -45,7 +50,7 @@ class Batch:
     @property
     def log_f(self) -> Tensor:
         """B x K: log of the network's class probabilities."""
-        return torch.log_softmax(self.logits, dim=1)
+        return log_softmax(self.logits, dim=1)
 
     def total(self, value: Tensor) -> Tensor:
         """B x K: sums over each item's votes of one row (of K) per vote."""

@@ -26,9 +26,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from crowdwise.data.features import images_in
 from crowdwise.errors import InputError, listing
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 CHUNK = 4096
 """Rows looked at together where the whole is passed over once."""
 
@@ -111,9 +111,7 @@ class FolderInputs:
         except ImportError:
             raise InputError("Reading images needs Pillow: pip install 'crowdwise[deep]'.") from None
         self.image = Image
-        files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
-        if not files:
-            raise InputError(f"{folder} holds no images: expected files ending in {', '.join(SUFFIXES)}.")
+        files = images_in(folder)
         if names is not None:
             by_name = {file.name: file for file in files} | {file.stem: file for file in files}
             lost = [str(name) for name in names.tolist() if str(name) not in by_name]

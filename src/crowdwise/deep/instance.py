@@ -50,7 +50,7 @@ from torch.nn import functional
 from crowdwise.core.model import recode
 from crowdwise.core.numerics import Floats
 from crowdwise.data.votes import Votes
-from crowdwise.deep.edges import Batch, Edges
+from crowdwise.deep.edges import Batch, Edges, log_softmax
 from crowdwise.deep.head import Head, Predict, cross_entropy
 from crowdwise.deep.inputs import Inputs
 from crowdwise.deep.learner import Learner, check_count, check_number, check_together
@@ -85,7 +85,7 @@ class InstanceConfusions(Head):
         familiar = (batch.annotator < self.n_annotators).to(hidden.dtype)
         own, e = self.own[known] * familiar[:, None, None], self.e[known] * familiar[:, None]
         part = torch.tanh((hidden @ self.P)[batch.row] + e)
-        return torch.log_softmax(self.shared + own + torch.einsum("er,rkl->ekl", part, self.V), dim=2)
+        return log_softmax(self.shared + own + torch.einsum("er,rkl->ekl", part, self.V), dim=2)
 
     def log_columns(self, batch: Batch, attached: bool = True) -> Tensor:
         """E x K: log T of the label that was given, for each possible truth."""

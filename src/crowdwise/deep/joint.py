@@ -41,7 +41,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from crowdwise.data.votes import Votes
-from crowdwise.deep.edges import Batch
+from crowdwise.deep.edges import Batch, log_softmax
 from crowdwise.deep.head import Head
 from crowdwise.deep.learner import Learner, check_choice, check_flag, check_number
 
@@ -66,7 +66,7 @@ class Confusions(Head):
     def log_theta(self, rho: Tensor) -> Tensor:
         """Rows of log probabilities from rows of free numbers."""
         if not self.softplus:
-            return torch.log_softmax(rho, dim=2)
+            return log_softmax(rho, dim=2)
         positive = functional.softplus(rho)
         return positive.log() - positive.sum(dim=2, keepdim=True).log()
 
@@ -76,9 +76,9 @@ class Confusions(Head):
     def vote_log_probs(self, batch: Batch) -> Tensor:
         if bool((batch.annotator >= self.n_annotators).any()):  # strangers answer as the crowd
             return super().vote_log_probs(batch)
-        rows = self.log_theta(self.rho[batch.annotator])
+        rows = self.log_theta(self.rho.index_select(0, batch.annotator))
         column = rows.gather(2, batch.label[:, None, None].expand(-1, self.n_classes, 1))[:, :, 0]
-        return torch.logsumexp(batch.log_f[batch.row] + column, dim=1)
+        return torch.logsumexp(batch.log_f.index_select(0, batch.row) + column, dim=1)
 
     def loss(self, batch: Batch) -> Tensor:
         return -batch.mean(self.vote_log_probs(batch))
@@ -117,7 +117,8 @@ class Traced(Confusions):
         self.weight, self.reduce = weight, reduce
 
     def loss(self, batch: Batch) -> Tensor:
-        traces = self.confusion().diagonal(dim1=1, dim2=2).sum(dim=1)
+        positive = functional.softplus(self.rho)
+        traces = (positive.diagonal(dim1=1, dim2=2) / positive.sum(dim=2)).sum(dim=1)
         return super().loss(batch) + self.weight * (traces.sum() if self.reduce == "sum" else traces.mean())
 
 
@@ -175,10 +176,13 @@ class Volume(Confusions):
         volume = self.log_volume(batch)
         if self.guard:
             at = batch.logits if self.of == "network" else self.rho
-            pull, push = (torch.autograd.grad(term, at, retain_graph=True)[0].norm() for term in (fit, volume))
-            most = REACH * float(pull / push.clamp_min(1e-20))
+            pull = torch.autograd.grad(fit, at, retain_graph=True)[0]
+            push = torch.autograd.grad(volume, at)[0]
+            most = REACH * float(pull.norm() / push.norm().clamp_min(1e-20))
             self.steps, self.held_back = self.steps + 1, self.held_back + (most < strength)
             strength = min(strength, most)
+            # The gradient is known by now: a linear term with the same value and gradient goes back no further.
+            volume = volume.detach() + (push * (at - at.detach())).sum()
         return fit - strength * volume
 
     def log_volume(self, batch: Batch) -> Tensor:
@@ -189,7 +193,8 @@ class Volume(Confusions):
             matrix = K * (f.T @ f) / len(f)
         else:
             theta = self.confusion()
-            matrix = torch.einsum("mkl,mjl->kj", theta, theta) / self.n_annotators
+            flat = theta.transpose(0, 1).reshape(K, -1)
+            matrix = flat @ flat.T / self.n_annotators
         return torch.logdet(matrix + RIDGE * torch.eye(K, dtype=matrix.dtype, device=matrix.device))
 
 

@@ -52,7 +52,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from crowdwise.data.votes import Votes
-from crowdwise.deep.edges import Batch
+from crowdwise.deep.edges import Batch, log_softmax
 from crowdwise.deep.head import Head, Predict
 from crowdwise.deep.joint import Confusions, identity
 from crowdwise.deep.learner import Learner, check_choice, check_count, check_number
@@ -83,13 +83,13 @@ class Layer(Head):
 
     def confusion(self) -> Tensor:
         """What the layers answer where the network is certain: a softmax over labels of each class's weights."""
-        return torch.softmax(self.table(), dim=2)
+        return log_softmax(self.table(), dim=2).exp()
 
     def answers(self, batch: Batch) -> Tensor:
         """E x K: log probabilities of all labels that the annotator of each vote could have given."""
         weights = self.weights(batch, batch.annotator.clamp_max(self.n_annotators - 1))
         p = batch.log_f.exp()[batch.row]
-        return torch.log_softmax(torch.einsum("ek,ekl->el", p, weights), dim=1)
+        return log_softmax(torch.einsum("ek,ekl->el", p, weights), dim=1)
 
     def vote_log_probs(self, batch: Batch) -> Tensor:
         found = self.answers(batch).gather(1, batch.label[:, None])[:, 0]
@@ -261,7 +261,7 @@ class CommonNoise(Layer):
         return super().loss(batch) - self.weight * norm
 
     def _log_columns(self, batch: Batch) -> Tensor:
-        rows = torch.log_softmax(self.weights(batch, batch.annotator.clamp_max(self.n_annotators - 1)), dim=2)
+        rows = log_softmax(self.weights(batch, batch.annotator.clamp_max(self.n_annotators - 1)), dim=2)
         columns = rows.gather(2, batch.label[:, None, None].expand(-1, self.n_classes, 1))[:, :, 0]
         strangers = batch.annotator >= self.n_annotators
         if bool(strangers.any()):
@@ -319,7 +319,7 @@ class Union(Head):
         self.T = nn.Parameter(identity(n_classes).expand(n_annotators, n_classes, n_classes).clone())
 
     def confusion(self) -> Tensor:
-        return torch.softmax(self.T, dim=2)
+        return log_softmax(self.T, dim=2).exp()
 
     def pairs(self, batch: Batch, annotator: Tensor) -> Tensor:
         """E x K: log of (A: up to a constant of the item) the probability of each annotator's pairs."""
@@ -329,14 +329,15 @@ class Union(Head):
         return torch.logsumexp(log_f[batch.row][:, :, None] + self.T[annotator], dim=1)
 
     def loss(self, batch: Batch) -> Tensor:
-        pair = self.pairs(batch, batch.annotator).gather(1, batch.label[:, None])[:, 0]
         if self.variant == "A":
-            pair = pair - log_total(batch.log_f.exp(), self.T)[batch.row]
-        return summed(batch, -pair)
+            pair = self.pairs(batch, batch.annotator).gather(1, batch.label[:, None])[:, 0]
+            return summed(batch, log_total(batch.log_f.exp(), self.T)[batch.row] - pair)
+        log_f = batch.log_f - torch.logsumexp(self.T, dim=(0, 2))
+        return summed(batch, -torch.logsumexp(log_f[batch.row] + self.T[batch.annotator, :, batch.label], dim=1))
 
     def vote_log_probs(self, batch: Batch) -> Tensor:
         pairs = self.pairs(batch, batch.annotator.clamp_max(self.n_annotators - 1))
-        found = torch.log_softmax(pairs, dim=1).gather(1, batch.label[:, None])[:, 0]
+        found = log_softmax(pairs, dim=1).gather(1, batch.label[:, None])[:, 0]
         strangers = batch.annotator >= self.n_annotators
         if bool(strangers.any()):
             found = torch.where(strangers, super().vote_log_probs(batch), found)

@@ -78,7 +78,7 @@ class Outliers(Volume):
     def vote_log_probs(self, batch: Batch) -> Tensor:
         if not self.training:
             return super().vote_log_probs(batch)
-        theta = self.log_theta(self.rho[batch.annotator]).exp()
+        theta = self.log_theta(self.rho.index_select(0, batch.annotator)).exp()
         q = torch.einsum("ek,ekl->el", batch.log_f.exp()[batch.row], theta) + self.vectors(self.places(batch))
         q = q.clamp(FLOOR, 1.0 - FLOOR)
         said = q.gather(1, batch.label[:, None])[:, 0]

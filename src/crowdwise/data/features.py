@@ -1,0 +1,228 @@
+"""What is known of the items besides their votes, as numbers or images: read from files, put in the votes' order.
+
+==============================  ===================================================================
+file                            rows, and their names
+==============================  ===================================================================
+``.npz``                        ``x_train`` (or ``x``, or the one array there is), named by ``id_train``
+                                (or ``id``); ``x_test`` and ``y_test``, named by ``id_test``
+``.npz`` of ``scipy.sparse``    the matrix, without names
+``.npy``                        the array, without names; mapped, not read whole
+``.csv``, ``.parquet``...       all columns but the item column, which names the rows
+a folder                        its images, named as the files are
+==============================  ===================================================================
+
+Rows without names belong to items that are whole numbers: item 7 is row 7, counted from 0.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.data import coding, columns
+from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data.readers import FORMATS, PathLike, read_table
+from crowdwise.errors import InputError, LabelError, ReadError, listing
+
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+SPARSE = {"indices", "indptr", "data", "shape", "format"}
+"""The arrays of a file that ``scipy.sparse.save_npz`` wrote."""
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Inputs, a row for each item: ``x`` and the ``names`` of its rows, where they have any.
+
+    ``x`` is an array, a scipy sparse matrix, or the path of a folder of images. ``x_test``, with ``y_test`` and
+    ``names_test`` where there are any, are further inputs that nobody voted on.
+    """
+
+    source: str
+    x: Any
+    names: Vocabulary | None = None
+    x_test: Any = None
+    y_test: npt.NDArray[Any] | None = None
+    names_test: Vocabulary | None = None
+
+    def rows_of(self, items: Vocabulary) -> Any:
+        """The inputs of some items, in their order; an image folder stays as it is, since it is looked up by name."""
+        if isinstance(self.x, Path):
+            return self.x
+        at = find_rows(items, self.names, self.x.shape[0], self.source)
+        return self.x if len(at) == self.x.shape[0] and (at == np.arange(len(at))).all() else self.x[at]
+
+    def unseen(self) -> tuple[Vocabulary, Any, npt.NDArray[Any] | None]:
+        """Names, inputs and (where known) true classes of what is to be labelled: the test items, else all."""
+        if self.x_test is not None:
+            return self._names(self.names_test, self.x_test), self.x_test, self.y_test
+        return self._names(self.names, self.x), self.x, None
+
+    def _names(self, names: Vocabulary | None, x: Any) -> Vocabulary:
+        """Names of rows; their numbers where they have none."""
+        if names is None:
+            return np.arange(x.shape[0])
+        if not isinstance(x, Path) and len(names) != x.shape[0]:
+            raise InputError(f"{self.source} has {x.shape[0]} rows and {len(names)} names for them.")
+        return names
+
+
+def find_rows(items: Vocabulary, names: Vocabulary | None, n_rows: int, source: str) -> Codes:
+    """Where each item's row is: by name where the rows have names, else items are row numbers."""
+    if names is not None:
+        if len(names) != n_rows:
+            raise InputError(f"{source} has {n_rows} rows and {len(names)} names for them: give each row one name.")
+        coding.check_distinct(names, f"rows of {source}")
+        at = coding.locate(items, names)
+        if (at < 0).any():
+            raise InputError(
+                f"{source} has no row for {int((at < 0).sum())} of the {len(items)} items: {listing(items[at < 0])}. "
+                f"Its rows are called {listing(names, 3)}: name them as the votes name the items."
+            )
+        return at
+    if items.dtype.kind != "i":
+        raise InputError(
+            f"{source} does not say which row belongs to which item, and the items are called {listing(items, 3)}. "
+            "Add the names of the rows, in their order: id_train in an .npz file, an item column in a table."
+        )
+    out = (items < 0) | (items >= n_rows)
+    if out.any():
+        raise InputError(
+            f"{source} has {n_rows} rows without names, so that item n is row n, from 0 to {n_rows - 1}; "
+            f"there is no row for {listing(items[out])}. Add the names of the rows, in their order: id_train in an "
+            ".npz file, an item column in a table."
+        )
+    return items.astype(np.int32)
+
+
+def class_codes(labels: npt.ArrayLike, classes: Vocabulary, legend: Sequence[Any] | None = None) -> Codes:
+    """Codes of true classes that are given by name, or as codes of classes that have names.
+
+    ``legend`` has names for classes that are called 0, 1, ... in the votes.
+    """
+    given = coding.to_vocabulary(np.asarray(labels))
+    codes = coding.locate(given, classes)
+    if (codes < 0).any() and legend is not None and classes.dtype.kind == "i":
+        place = coding.locate(given, coding.to_vocabulary(legend))
+        if (place >= 0).all():
+            codes = coding.locate(place.astype(np.int64), classes)
+    if (codes < 0).any() and given.dtype.kind == "i" and classes.dtype == object:
+        inside = (given >= 0) & (given < len(classes))
+        codes = np.where(inside, given, -1).astype(np.int32)
+    if (codes < 0).any():
+        raise LabelError(
+            f"The true classes to test on name {listing(dict.fromkeys(given[codes < 0].tolist()))}, and the classes "
+            f"are {listing(classes, 10)}. If the name is right, declare every class: classes=[...]."
+        )
+    return codes
+
+
+def images_in(folder: Path) -> list[Path]:
+    """The image files of a folder, by name."""
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in IMAGES)
+    if not files:
+        raise InputError(f"{folder} holds no images: expected files ending in {', '.join(IMAGES)}.")
+    return files
+
+
+# -------------------------------------------------------------------- reading
+
+
+def read_features(path: PathLike) -> Features:
+    """Inputs from a file or from a folder of images."""
+    path = Path(path)
+    if path.is_dir():
+        if (path / "features.npz").is_file():
+            return read_features(path / "features.npz")
+        files = images_in(path)
+        return Features(str(path), path, coding.to_vocabulary([file.stem for file in files]))
+    if not path.exists():
+        raise ReadError(f"There is no file {path}.")
+    if path.suffix.lower() == ".npz":
+        return from_arrays(read_arrays(path), str(path))
+    if path.suffix.lower() == ".npy":
+        try:
+            return Features(str(path), np.load(path, mmap_mode="r", allow_pickle=False))
+        except (OSError, ValueError, EOFError) as error:
+            raise ReadError(f"{path} could not be read as a numpy array: {error}. Write it with np.save.") from error
+    endings = [s for s in path.suffixes if s.lower() in FORMATS]
+    if not endings:
+        raise ReadError(
+            f"Cannot tell what {path.name} is: expected inputs as .npz, .npy, {', '.join(FORMATS)}, "
+            "or a folder of images."
+        )
+    return _from_table(path)
+
+
+def read_arrays(file: Path) -> dict[str, Any]:
+    """The arrays of an .npz file by name; a sparse matrix is one array, ``x``."""
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            if set(arrays.files) >= SPARSE:
+                from scipy.sparse import load_npz
+
+                return {"x": load_npz(file).tocsr()}
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ReadError(
+            f"{file} could not be read as a numpy archive: {error}. Write it with np.savez, without objects."
+        ) from error
+
+
+def from_arrays(arrays: Mapping[str, Any], source: str) -> Features:
+    """Inputs from arrays by name: which of them they are, and what their rows are called."""
+    name = next((n for n in ("x_train", "x", "X") if n in arrays), None)
+    if name is None:
+        other = [n for n, a in arrays.items() if getattr(a, "ndim", 0) >= 2]
+        if len(other) != 1:
+            raise InputError(
+                f"{source} holds {', '.join(arrays) or 'nothing'}: expected x_train, a row for each item, "
+                "or a single array of two dimensions or more."
+            )
+        name = other[0]
+    ids = next((n for n in ("id_train", "id", "ids") if n in arrays), None)
+
+    def names(key: str | None) -> Vocabulary | None:
+        return None if key not in arrays else coding.to_vocabulary(arrays[str(key)])
+
+    test = "x_test" if "x_test" in arrays and name != "x_test" else None
+    return Features(
+        source,
+        arrays[name],
+        names(ids),
+        None if test is None else arrays[test],
+        arrays.get("y_test"),
+        names("id_test"),
+    )
+
+
+def _from_table(path: Path) -> Features:
+    import polars as pl
+
+    table, _ = read_table(path, {})
+    item = columns.find(table.columns, "item")
+    names = None
+    if item is not None:
+        codes, vocabulary = coding.encode(table[item])
+        if (codes < 0).any():
+            raise InputError(f"{path}: row {int((codes < 0).argmax())} has no name in its column {item!r}.")
+        names = vocabulary[codes]
+    rest = table.drop([] if item is None else [item])
+    if rest.width == 0:
+        raise InputError(f"{path} has no columns besides {item!r}: expected numbers that describe the items.")
+    for column in rest.get_columns():
+        numbers = column.cast(pl.Float64, strict=False)
+        if column.dtype.is_nested() or numbers.null_count() > column.null_count():
+            odd = column.filter(numbers.is_null() & column.is_not_null())
+            raise InputError(
+                f"{path}: the column {column.name!r} holds {listing(odd.to_list(), 3)}, and inputs are numbers. "
+                "Encode texts and categories first, or leave the column out."
+            )
+    x = rest.select(pl.all().cast(pl.Float64, strict=False).cast(pl.Float32)).to_numpy()
+    return Features(str(path), x, None if names is None else coding.to_vocabulary(names))
