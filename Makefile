@@ -19,7 +19,7 @@ demo: $(VENV)/installed ## see it work: methods and learners compared on a made-
 	$(BIN)/crowdwise demo
 
 test: lint ## lint, all tests and doctests, then the documentation in strict mode
-	$(BIN)/python -m pytest -n auto --doctest-modules --doctest-ignore-import-errors tests src/crowdwise
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --doctest-modules --doctest-ignore-import-errors tests src/crowdwise
 	$(BIN)/python -m mkdocs build --strict
 
 lint: $(VENV)/installed-dev ## ruff and mypy

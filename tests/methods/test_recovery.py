@@ -229,6 +229,7 @@ CASES = {
     "ibcc": Case(matrices, confusion, 0.02),
     "ebcc": Case(matrices, confusion, 0.025, (100, 400, 1600), {"restarts": 0, "subtypes": 2}),
     "cbcc": Case(matrices, confusion, 0.02),
+    "spem": Case(matrices, confusion, 0.025, (100, 400, 1600)),
     "mace": Case(knowers, parameter("competence", "competence"), 0.025),
     "kos": Case(yes_or_no, direction, 0.05, (200, 500, 1250)),
     "kos-svd": Case(yes_or_no, direction, 0.05, (200, 500, 1250)),
@@ -365,7 +366,10 @@ def test_two_annotators_do_not_determine_their_matrices_and_three_do():
 
 # -------------------------------------------------------------------- one label per item
 
-BELIEVE = {"majority", "anchored", "fast-dawid-skene", "wawa", "zero-based-skill", "pm", "catd", "bwa", "cbcc"}
+BELIEVE = {
+    "majority", "anchored", "fast-dawid-skene", "wawa", "zero-based-skill", "pm", "catd", "bwa", "cbcc",
+    "spectral-ds", "multispa", "cnmf", "symnmf", "tensor", "grouped-majority", "crowd-svm",
+}  # fmt: skip
 """With nobody to contradict them annotators are right: probability 1, accuracy 1."""
 UNDECIDED = {"kos", "sml", "one-coin", "confusion-vector"}
 """Not bound to repeat the votes: no message or covariance is left, or a class may be anybody's error."""
@@ -404,7 +408,7 @@ def test_skills_from_pairs_are_open_where_there_are_no_pairs(key):
 # -------------------------------------------------------------------- a crowd that is mostly wrong
 
 NEVER_BACKWARDS = {
-    "majority", "wawa", "zero-based-skill", "pm", "catd", "bwa",  # no weight is negative
+    "majority", "grouped-majority", "wawa", "zero-based-skill", "pm", "catd", "bwa",  # no weight is negative
     "mace", "irt", "zencrowd",  # whoever is not right is a spammer
     "anchored", "iwmv",  # what the votes say is where they begin, and a few known truths do not turn that
 }  # fmt: skip
