@@ -370,7 +370,7 @@ PAGE = """# Learners on real crowds
 
 Written by `crowdwise bench learners --page`. Every learner sees inputs and votes, with its defaults, one setting for
 all data sets; the truth only measures. Figures are in percent, {seeds}.{epochs} The best of a
-column is bold; a gap says that a learner refused the data or has no epochs to choose from.
+column is bold; a gap: the learner refused the data, was not measured on it, or has no epochs to choose from.
 
 {shapes}
 
