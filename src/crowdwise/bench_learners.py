@@ -11,6 +11,7 @@ best test epoch, which many papers report, is a choice by the test labels and no
 ``data``     the names of the data sets
 ``sets``     name -> items, annotators, votes, classes, items to test on (counts)
 ``cells``    a :class:`Cell` for each method, data set and seed, as a dict
+``note``     where there is one: a sentence on how the run was made, for the page
 ===========  ========================================================================================
 """
 
@@ -371,7 +372,7 @@ PAGE = """# Learners on real crowds
 Written by `crowdwise bench learners --page`. Every learner sees inputs and votes, with its defaults, one setting for
 all data sets; the truth only measures. Figures are in percent, {seeds}.{epochs} The best of a
 column is bold; a gap: the learner refused the data, was not measured on it, or has no epochs to choose from.
-
+{note}
 {shapes}
 
 `labelme`: 512 averaged VGG-16 features. `music_genre`: 124 audio features. `sentiment_polarity`: TF-IDF of words in two
@@ -436,6 +437,7 @@ def page(facts: dict[str, Any], published: Sequence[Published] = ()) -> str:
         if facts["seeds"] == 1
         else f"mean ± standard deviation over {facts['seeds']} seeds of the learner",
         epochs="" if facts["epochs"] is None else f" A trial: all learners had {facts['epochs']} epochs only.",
+        note=f"\n{facts['note']}\n" if facts.get("note") else "",
         shapes=markdown(("data set", "items", "annotators", "votes", "classes", "to test on"), shapes),
         last=_figures(found, sets, methods, "accuracy_last", 100.0, 1, max),
         selected=_figures(found, sets, methods, "accuracy_selected", 100.0, 1, max),

@@ -293,7 +293,7 @@ class TestScale:
     def test_features(self, monkeypatch):
         monkeypatch.setattr(module, "CHUNK", 4)
         X = RNG.normal(5.0, [0.1, 1.0, 10.0, 100.0], (11, 4))
-        self.check(X, (X - X.mean(axis=0)) / X.std(axis=0))
+        assert self.check(X, (X - X.mean(axis=0)) / X.std(axis=0)).mean.shape == (4,)
 
     def test_channels_of_images(self, monkeypatch):
         monkeypatch.setattr(module, "CHUNK", 4)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -42,7 +43,7 @@ class UnfittedError(NotFittedError, SklearnNotFittedError):  # type: ignore[misc
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Learner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Learner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """What all learners share.
 
     Parameters
@@ -103,9 +104,9 @@ class Learner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     _kept: ClassVar[tuple[str, ...]] = ()
     """What a fit found out that is no tensor of network or head, and is to be saved with them."""
 
+    @abstractmethod
     def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
         """The head, for these votes (without those held out), inputs of a shape and a last layer of ``hidden``."""
-        raise NotImplementedError
 
     def _check_parameters(self) -> None:
         """Complain of parameters out of range; subclasses add their own."""
