@@ -30,6 +30,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -180,7 +181,7 @@ def takes_weights(classifier: Any) -> str | None:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Tabular(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Tabular(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """What learners without a network share.
 
     Parameters
@@ -209,12 +210,12 @@ class Tabular(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- for subclasses
 
+    @abstractmethod
     def _learn(self, x: Any, votes: Votes, gold: Ints | None, tell: Callable[[int, int, float], bool]) -> Outcome:
         """Learn from N x D features and the votes on them: set ``model_`` and ``theta_``.
 
         ``tell(round, rounds, loss)`` notes a round in the history; it returns True where the callback asks to stop.
         """
-        raise NotImplementedError
 
     def _forecast(self, log_f: Floats, votes: Votes) -> Floats:
         """N x K class probabilities from those of the inputs (their log) and votes in the codes of the fit.
