@@ -41,8 +41,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"errors", "kernels", "data"},
     "core": BASE,
     "methods": BASE | {"methods"},
-    "deep": BASE | {"deep", "methods", "registry"},  # two-stage takes any method by its key
-    "beyond": BASE | {"beyond"},
+    "deep": BASE | {"deep", "methods", "beyond", "registry"},  # two-stage takes any method by its key
+    "beyond": BASE | {"beyond", "methods", "registry"},  # binary-relevance takes any method by its key
     "metrics": {"data", "core", "errors", "metrics"},
     "trust": BASE | {"metrics", "trust"},
     "active": BASE | {"metrics", "active"},

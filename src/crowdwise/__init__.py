@@ -33,12 +33,14 @@ if TYPE_CHECKING:
     from crowdwise.methods.dawid_skene import OneCoin as OneCoin
     from crowdwise.methods.votes import GoldWeighted as GoldWeighted
     from crowdwise.methods.votes import MajorityVote as MajorityVote
+    from crowdwise.registry import BEYOND as BEYOND
     from crowdwise.registry import LEARNERS as LEARNERS
     from crowdwise.registry import METHODS as METHODS
 
 __version__ = "0.1.0"
 
 _WHERE = {
+    "BEYOND": "registry",
     "Consensus": "core.consensus",
     "CrowdClassifier": "deep.classifier",
     "Dataset": "data.datasets",
@@ -56,9 +58,9 @@ _MODULES = {"errors": "errors", "metrics": "metrics", "simulate": "data.simulate
 
 def _methods() -> dict[str, str]:
     """Class -> module of every method and learner, from the registry."""
-    from crowdwise.registry import LEARNERS, METHODS
+    from crowdwise.registry import BEYOND, LEARNERS, METHODS
 
-    return {entry.class_name: entry.module for entry in [*METHODS.values(), *LEARNERS.values()]}
+    return {e.class_name: e.module for entries in (METHODS, LEARNERS, BEYOND) for e in entries.values()}
 
 
 __all__ = sorted([*_WHERE, *_MODULES, *_methods()])

@@ -1,4 +1,4 @@
-"""Votes in, consensus out, in one line."""
+"""Answers in, consensus out, in one line."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from crowdwise.data.votes import Votes
 
 
 def aggregate(
-    votes: Any, method: str = registry.DEFAULT, *, truth: Any = None, callback: Callback | None = None, **params: Any
-) -> Consensus:
-    """The consensus of some votes.
+    votes: Any, method: str | None = None, *, truth: Any = None, callback: Callback | None = None, **params: Any
+) -> Any:
+    """The consensus of some answers: a :class:`~crowdwise.Consensus` of votes, and its like of other answers.
 
     Parameters
     ----------
     votes
-        :class:`~crowdwise.Votes`, or a table that :meth:`~crowdwise.Votes.from_frame` takes.
+        :class:`~crowdwise.Votes`, or a table that :meth:`~crowdwise.Votes.from_frame` takes; or a table of other
+        answers.
     method
-        A key of ``crowdwise methods``.
+        A key of ``crowdwise methods``; by default that of the kind of answers.
     truth
         The class of the items where it is known, for the method to use: a mapping from item to class,
         or N class codes with -1 for unknown. The votes' own ``truth`` is not looked at.
@@ -36,8 +37,14 @@ def aggregate(
     >>> cw.aggregate(votes, "dawid-skene").labels.tolist()
     [0, 1, 1, 0]
     """
-    if not isinstance(votes, Votes):
-        votes = Votes.from_frame(votes)
-    model = registry.create(method, **params)
-    consensus: Consensus = model.fit(votes, truth, callback=callback).consensus_
-    return consensus
+    answers = getattr(votes, "answers", None)
+    if answers is None:
+        votes, answers = Votes.from_frame(votes), Votes.answers
+    method = registry.ANSWERS[answers][0] if method is None else method
+    if answers == Votes.answers and method not in registry.BEYOND:
+        consensus: Consensus = registry.create(method, **params).fit(votes, truth, callback=callback).consensus_
+        return consensus
+    known = {} if truth is None else {"truth": truth}
+    if method in registry.BEYOND and registry.BEYOND[method].load().table is type(votes):
+        answers = registry.BEYOND[method].family  # votes may be graded or linked
+    return registry.create_beyond(method, answers, **params).fit(votes, callback=callback, **known).consensus_

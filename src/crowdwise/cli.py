@@ -195,7 +195,7 @@ def methods(
 
 def described(entry: registry.Entry) -> dict[str, Any]:
     """A method as JSON; the parameters are null where what it needs is not installed."""
-    from crowdwise.core.consensus import plain
+    from crowdwise.core.result import plain
 
     parameters: dict[str, Any] | None
     try:

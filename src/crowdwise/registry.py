@@ -1,7 +1,7 @@
 """The one list of methods. The command line, the table in the docs, the contract tests and the benchmarks read it.
 
-To add a method: write its class in one file of ``crowdwise/methods`` (``crowdwise/deep`` where it looks at inputs as
-well) and add its line here.
+To add a method: write its class in one file of ``crowdwise/methods`` (``crowdwise/beyond`` for answers that are not
+classes, ``crowdwise/deep`` where it looks at inputs as well) and add its line here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ DEFAULT_LEARNER = "max-mig"
 class Entry:
     """One method: its key, where its class is (``module:Class``), and a line for people.
 
-    A module without a dot is one of ``crowdwise.methods``.
+    A module without a dot is one of ``crowdwise.methods``. ``family`` is for people; for methods of other answers than
+    classes it is the kind of answers, a key of ``ANSWERS``. ``inputs``: whether it looks at inputs as well as answers.
     """
 
     key: str
@@ -28,6 +29,7 @@ class Entry:
     target: str
     summary: str
     reference: str
+    inputs: bool = False
 
     def load(self) -> Any:
         """The class behind the key."""
@@ -120,10 +122,25 @@ _LEARNERS = (
     Entry("weighted-doctor-net", "baselines", "deep.baselines:WeightedDoctorNet", "Weighted heads", "Guan et al. 2018"),
     Entry("crowdlab", "baselines", "deep.crowdlab:Crowdlab", "A classifier and votes, averaged", "Goh et al. 2022"),
 )
+_BEYOND: tuple[Entry, ...] = ()
+ANSWERS: dict[str, tuple[str, str]] = {
+    "classes": (DEFAULT, "one class of a few"),
+    "numbers": ("gaussian", "a number on a scale"),
+    "grades": ("ordinal-dawid-skene", "one class of a few that have an order"),
+    "pairs": ("crowd-bt", "which of two is better"),
+    "rankings": ("plackett-luce", "several, in order"),
+    "similar": ("crowd-clustering", "whether two are of the same kind"),
+    "sets": ("binary-relevance", "any number of classes"),
+    "tags": ("hmm-crowd", "a tag for every token of a sequence"),
+    "linked": ("graph-crowd", "one class of a few, for items joined by a graph"),
+}
+"""Kinds of answers: the default method, and what an annotator says."""
 METHODS: dict[str, Entry] = {entry.key: entry for entry in _ENTRIES}
 """Methods that look at votes alone."""
 LEARNERS: dict[str, Entry] = {entry.key: entry for entry in _LEARNERS}
 """Methods that learn a classifier from inputs and votes."""
+BEYOND: dict[str, Entry] = {entry.key: entry for entry in _BEYOND}
+"""Methods for other answers than classes."""
 
 
 def find(key: str) -> Entry:
@@ -132,7 +149,18 @@ def find(key: str) -> Entry:
         raise ParameterError(
             f"{key} learns a classifier from inputs and votes: use crowdwise learn, or CrowdClassifier(method={key!r})."
         )
+    if key in BEYOND:
+        raise ParameterError(f"{key} is for {BEYOND[key].family} ({ANSWERS[BEYOND[key].family][1]}), not for classes.")
     return _find(key, METHODS, "method")
+
+
+def find_beyond(key: str, answers: str) -> Entry:
+    """The entry of a method for such answers, with a suggestion where the key is not quite right."""
+    entries = {entry.key: entry for entry in BEYOND.values() if entry.family == answers}
+    if key not in entries and (key in METHODS or key in BEYOND):
+        other = BEYOND[key].family if key in BEYOND else "classes"
+        raise ParameterError(f"{key} is for {other}; for {answers} there are {', '.join(entries)}.")
+    return _find(key, entries, f"method for {answers}")
 
 
 def find_learner(key: str) -> Entry:
@@ -161,6 +189,11 @@ def create(key: str, **params: Any) -> Any:
 def create_learner(key: str, **params: Any) -> Any:
     """A learner from its key and parameters, with a suggestion where a parameter's name is not quite right."""
     return _create(find_learner(key), params)
+
+
+def create_beyond(key: str, answers: str, **params: Any) -> Any:
+    """A model for such answers, from its key and parameters."""
+    return _create(find_beyond(key, answers), params)
 
 
 def _create(entry: Entry, params: dict[str, Any]) -> Any:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise import kernels
 from crowdwise.core.em import Part
-from crowdwise.core.folders import replacing
 from crowdwise.core.numerics import TIE, Floats, Ints, entropy, normalise, share_interval
-from crowdwise.data import coding
+from crowdwise.core.result import Result
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError, ReadError
+from crowdwise.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from crowdwise.core.model import Outcome
 
-FORMAT = 1
 MOST_CELLS = 2**27
 """The most cells (annotators x classes x classes) whose counts a consensus keeps: a gigabyte a table."""
 
@@ -32,7 +26,7 @@ __all__ = ["Consensus"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Consensus:
+class Consensus(Result):
     """What a fit found out. Frozen; saves to and loads from a plain folder.
 
     Attributes
@@ -54,6 +48,9 @@ class Consensus:
     objective, trace, log_likelihood, iterations, converged, seconds
         How the fit went. ``trace`` is the objective after every accepted pass.
     """
+
+    NAMES: ClassVar[tuple[str, ...]] = ("item_names", "annotator_names", "classes")
+    TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "confusion")
 
     method: str
     params: dict[str, Any]
@@ -87,12 +84,6 @@ class Consensus:
     annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     kind: str = "polars"
-
-    def __post_init__(self) -> None:
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, np.ndarray):
-                value.setflags(write=False)
 
     def __repr__(self) -> str:
         sure = float(self.posterior.max(axis=1).mean()) if len(self.posterior) else float("nan")
@@ -142,17 +133,14 @@ class Consensus:
         level
             The level of the intervals of accuracies and confusions; those of what the method adds are at 95 %.
         """
-        if not 0.0 < level < 1.0:
-            raise ParameterError(f"level={level!r}: expected a number between 0 and 1, such as 0.95.")
-        if table == "items":
-            columns = self._item_table(probabilities)
-        elif table == "annotators":
-            columns = self._annotator_table(level)
-        elif table == "confusion":
-            columns = self._confusion_table(level)
-        else:
-            raise ParameterError(f"Unknown table {table!r}: expected 'items', 'annotators' or 'confusion'.")
+        self._check_table(table, level)
+        columns = self._item_table(probabilities) if table == "items" else self._columns(table, level)
         return make_frame(columns, kind or self.kind)
+
+    def _columns(self, table: str, level: float) -> dict[str, Any]:
+        if table == "items":
+            return self._item_table(False)
+        return self._annotator_table(level) if table == "annotators" else self._confusion_table(level)
 
     def accuracy(self, level: float = 0.95) -> tuple[Floats, Floats, Floats]:
         """Each annotator's accuracy (the expected share of right votes) and the two ends of its interval."""
@@ -253,55 +241,6 @@ class Consensus:
             "count": self._evidence()[0].ravel(),
         }
 
-    # ---------------------------------------------------------------- keeping it
-
-    def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write ``consensus.json`` and ``arrays.npz`` to a folder, all or nothing; an earlier consensus is replaced."""
-        arrays = {
-            f.name: getattr(self, f.name)
-            for f in fields(self)
-            if isinstance(getattr(self, f.name), np.ndarray) and f.name not in NAMES
-        }
-        arrays |= {f"annotator:{n}": v for n, v in self.annotator_columns.items()} | {
-            f"item:{n}": v for n, v in self.item_columns.items()
-        }
-        facts = {
-            "format": FORMAT,
-            **{name: getattr(self, name).tolist() for name in NAMES},
-            **{
-                n: getattr(self, n)
-                for n in ("method", "log_likelihood", "iterations", "converged", "seconds", "seed", "n_votes", "kind")
-            },
-            "params": {name: plain(value) for name, value in self.params.items()},
-        }
-        with replacing(folder, "consensus.json", "consensus") as temporary:
-            (temporary / "consensus.json").write_text(json.dumps(facts), encoding="utf-8")
-            np.savez_compressed(temporary / "arrays.npz", allow_pickle=False, **arrays)
-        return Path(folder)
-
-    @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Consensus:
-        """Read what :meth:`save` wrote."""
-        folder = Path(folder)
-        try:
-            facts = json.loads((folder / "consensus.json").read_text(encoding="utf-8"))
-            with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError) as error:
-            raise ReadError(f"{folder} does not hold a readable consensus: {error}.") from error
-        if facts.pop("format", None) != FORMAT:
-            raise ReadError(f"{folder} was written by another version of crowdwise, which this one does not read.")
-        for name in NAMES:
-            facts[name] = coding.to_vocabulary(facts[name])
-        for side in ("annotator", "item"):
-            facts[f"{side}_columns"] = {
-                n.partition(":")[2]: arrays.pop(n) for n in list(arrays) if n.startswith(f"{side}:")
-            }
-        return cls(**facts, **arrays)
-
-
-NAMES = ("item_names", "annotator_names", "classes")
-
 
 def build_consensus(
     method: str,
@@ -343,16 +282,3 @@ def build_consensus(
         iterations=outcome.iterations, converged=outcome.converged, seconds=seconds, seed=seed, n_votes=votes.n_votes,
         annotator_columns=outcome.annotator_columns, item_columns=outcome.item_columns, kind=votes.kind,
     )  # fmt: skip
-
-
-def plain(value: Any) -> Any:
-    """A parameter as JSON can hold it."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    return value if value is None or isinstance(value, (str, int, float, bool)) else repr(value)

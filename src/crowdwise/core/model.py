@@ -6,7 +6,6 @@ Models speak scikit-learn's estimator protocol without importing it: keyword-onl
 
 from __future__ import annotations
 
-import inspect
 import os
 import time
 import warnings
@@ -21,9 +20,10 @@ from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, build_consensus
 from crowdwise.core.em import Callback, Climb, Family, Params, Part, Stats
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
+from crowdwise.core.parameters import Parameterised, check_seed
 from crowdwise.data import coding
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, ParameterError, suggestion
+from crowdwise.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, ParameterError
 
 __all__ = ["EMModel", "Model", "Outcome"]
 
@@ -46,7 +46,7 @@ class Outcome:
     item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
-class Model(ABC):
+class Model(Parameterised, ABC):
     """The base of label-only models. A subclass gives ``_fit`` and ``_predict``."""
 
     key: ClassVar[str]
@@ -58,34 +58,6 @@ class Model(ABC):
     ties: str
     random_state: int | None
     consensus_: Consensus
-
-    # ---------------------------------------------------------------- parameters
-
-    @classmethod
-    def parameters(cls) -> dict[str, Any]:
-        """The names of the parameters and their defaults."""
-        signature = inspect.signature(cls)
-        return {name: p.default for name, p in signature.parameters.items()}
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters as they were given."""
-        return {name: getattr(self, name) for name in self.parameters()}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change some parameters; the next fit uses them."""
-        known = self.parameters()
-        for name, value in params.items():
-            if name not in known:
-                raise ParameterError(
-                    f"{type(self).__name__} has no parameter {name!r}: "
-                    f"it has {', '.join(known)}.{suggestion(name, list(known))}"
-                )
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        given = {name: value for name, value in self.get_params().items() if not _same(value, self.parameters()[name])}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     # ---------------------------------------------------------------- fitting
 
@@ -168,10 +140,7 @@ class Model(ABC):
             raise ParameterError(
                 f"ties={self.ties!r}: expected 'prior' (the likelier class, then the first) or 'random' (seeded)."
             )
-        if self.random_state is not None and not (
-            isinstance(self.random_state, (int, np.integer)) and self.random_state >= 0
-        ):
-            raise ParameterError(f"random_state={self.random_state!r}: expected a non-negative integer or None.")
+        check_seed(self.random_state)
 
     def _check_votes(self, votes: Votes, gold: Ints | None) -> None:
         if votes.n_classes < 2:
@@ -343,7 +312,3 @@ def check_memory(votes: Votes) -> None:
             f"and the machine has {there / 2**30:,.0f}. "
             "Use majority, merge rare classes, or leave out annotators with few votes."
         )
-
-
-def _same(a: Any, b: Any) -> bool:
-    return a is b or (isinstance(a, (str, int, float, bool)) and isinstance(b, (str, int, float, bool)) and a == b)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,8 @@ class Votes:
     >>> votes[[1]].to_frame("dict")["label"].tolist()
     ['dog']
     """
+
+    answers: ClassVar[str] = "classes"
 
     indptr: npt.NDArray[np.int64]
     annotator: Codes

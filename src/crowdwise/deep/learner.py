@@ -21,10 +21,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from torch import Tensor, nn
 
-from crowdwise.core.consensus import Consensus, build_consensus, plain
+from crowdwise.core.consensus import Consensus, build_consensus
 from crowdwise.core.folders import replacing
 from crowdwise.core.model import Outcome, recode
 from crowdwise.core.numerics import Floats, decide
+from crowdwise.core.result import plain
 from crowdwise.data.votes import Votes
 from crowdwise.deep import networks
 from crowdwise.deep.edges import Edges, split

@@ -41,11 +41,12 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from crowdwise.core import em
-from crowdwise.core.consensus import Consensus, build_consensus, plain
+from crowdwise.core.consensus import Consensus, build_consensus
 from crowdwise.core.em import Params, Part
 from crowdwise.core.folders import replacing
 from crowdwise.core.model import Outcome, recode
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
+from crowdwise.core.result import plain
 from crowdwise.data.votes import Votes
 from crowdwise.deep.inputs import ArrayInputs, Inputs, Scale, as_inputs
 from crowdwise.deep.learner import (

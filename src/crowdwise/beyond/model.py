@@ -1,0 +1,66 @@
+"""What every model for answers beyond classes is: parameters stored as given, ``fit``, and one frozen result."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from abc import ABC, abstractmethod
+from typing import ClassVar, Generic, Self, TypeVar
+
+from crowdwise.core.em import Callback
+from crowdwise.core.parameters import Parameterised, check_seed
+from crowdwise.core.result import Result
+from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError
+
+__all__ = ["AnswerModel"]
+
+Answers = TypeVar("Answers")
+Found = TypeVar("Found", bound=Result)
+
+
+class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
+    """The base of models for one kind of table. A subclass names the table and gives ``_fit``."""
+
+    key: ClassVar[str]
+    table: ClassVar[type]
+    """The kind of answers it takes, such as :class:`crowdwise.Ratings`."""
+    random_state: int | None
+    consensus_: Found
+
+    def fit(self, answers: Answers, *, callback: Callback | None = None) -> Self:
+        """Learn from answers.
+
+        Parameters
+        ----------
+        answers
+            A table of the right kind. Known truth that lies with it is not looked at.
+        callback
+            Called with a :class:`crowdwise.core.em.Progress` after every pass over the answers.
+        """
+        self._check_parameters()
+        if not isinstance(answers, self.table):
+            raise InputError(f"{self.key} expects {self.table.__name__} and found {type(answers).__name__}.")
+        began = time.perf_counter()
+        self.consensus_ = self._fit(answers, callback, began)
+        if not getattr(self.consensus_, "converged", True):
+            warnings.warn(
+                f"{self.key} stopped after {getattr(self.consensus_, 'iterations', 0)} iterations before it settled: "
+                "raise max_iter, or tol if that is close enough.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    @abstractmethod
+    def _fit(self, answers: Answers, callback: Callback | None, began: float) -> Found:
+        """The result; ``began`` is when the fit began, for its ``seconds``."""
+
+    def _check_parameters(self) -> None:
+        """Complain of parameters out of range; subclasses add their own."""
+        check_seed(self.random_state)
+
+    def _fitted(self) -> Found:
+        try:
+            return self.consensus_
+        except AttributeError:
+            raise NotFittedError(f"This {type(self).__name__} has not been fitted: call fit first.") from None

@@ -1,0 +1,135 @@
+"""What the results of all fits share: frozen arrays, tables with names, and a plain folder to be kept in."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from crowdwise.core.folders import replacing
+from crowdwise.data import coding
+from crowdwise.data.frames import make_frame
+from crowdwise.errors import ParameterError, ReadError
+
+FORMAT = 2
+
+__all__ = ["Result", "plain"]
+
+
+class Result:
+    """The base of frozen results. A subclass is a frozen dataclass that gives :meth:`_columns`.
+
+    Fields may hold arrays, dicts of arrays, and what JSON can hold; those named in ``NAMES`` are vocabularies.
+    """
+
+    NAMES: ClassVar[tuple[str, ...]] = ("item_names", "annotator_names")
+    TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators")
+    kind: str
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    # ---------------------------------------------------------------- tables
+
+    @property
+    def items(self) -> Any:
+        """One row per item."""
+        return self.to_frame("items")
+
+    @property
+    def annotators(self) -> Any:
+        """One row per annotator, with intervals."""
+        return self.to_frame("annotators")
+
+    def to_frame(self, table: str = "items", *, kind: str | None = None, level: float = 0.95) -> Any:
+        """A table of the result.
+
+        Parameters
+        ----------
+        table
+            One of ``TABLES``.
+        kind
+            ``"pandas"``, ``"polars"``, ``"pyarrow"`` or ``"dict"``; by default what the answers came from.
+        level
+            The level of the intervals.
+        """
+        self._check_table(table, level)
+        return make_frame(self._columns(table, level), kind or self.kind)
+
+    def _check_table(self, table: str, level: float) -> None:
+        if not 0.0 < level < 1.0:
+            raise ParameterError(f"level={level!r}: expected a number between 0 and 1, such as 0.95.")
+        if table not in self.TABLES:
+            expected = f"{', '.join(repr(name) for name in self.TABLES[:-1])} or {self.TABLES[-1]!r}"
+            raise ParameterError(f"Unknown table {table!r}: expected {expected}.")
+
+    def _columns(self, table: str, level: float) -> dict[str, Any]:
+        """The columns of a table, by name."""
+        raise NotImplementedError  # pragma: no cover - every subclass has its own
+
+    # ---------------------------------------------------------------- keeping it
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write ``consensus.json`` and ``arrays.npz`` to a folder, all or nothing; an earlier result is replaced."""
+        facts: dict[str, Any] = {"format": FORMAT, "type": type(self).__name__}
+        arrays: dict[str, Any] = {}
+        for name in (f.name for f in fields(self)):
+            value = getattr(self, name)
+            if name in self.NAMES:
+                facts[name] = value.tolist()
+            elif isinstance(value, np.ndarray):
+                arrays[name] = value
+            elif isinstance(value, Mapping) and value and all(isinstance(v, np.ndarray) for v in value.values()):
+                arrays |= {f"{name}:{key}": column for key, column in value.items()}
+            else:
+                facts[name] = plain(value)
+        with replacing(folder, "consensus.json", "consensus") as temporary:
+            (temporary / "consensus.json").write_text(json.dumps(facts), encoding="utf-8")
+            np.savez_compressed(temporary / "arrays.npz", allow_pickle=False, **arrays)
+        return Path(folder)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote."""
+        folder = Path(folder)
+        try:
+            facts = json.loads((folder / "consensus.json").read_text(encoding="utf-8"))
+            with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+        except (OSError, ValueError) as error:
+            raise ReadError(f"{folder} does not hold a readable consensus: {error}.") from error
+        if facts.pop("format", None) != FORMAT:
+            raise ReadError(f"{folder} was written by another version of crowdwise, which this one does not read.")
+        found = facts.pop("type", None)
+        if found != cls.__name__:
+            raise ReadError(f"{folder} holds a saved {found}: load it with crowdwise.{found}.load.")
+        for name in cls.NAMES:
+            facts[name] = coding.to_vocabulary(facts[name])
+        for name in list(arrays):
+            field, colon, column = name.partition(":")
+            if colon:
+                facts.setdefault(field, {})[column] = arrays.pop(name)
+        return cls(**facts, **arrays)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return value if value is None or isinstance(value, (str, int, float, bool)) else repr(value)
