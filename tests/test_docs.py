@@ -24,6 +24,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -227,7 +228,7 @@ def test_every_public_member_is_mentioned() -> None:
             for n, v in vars(owner).items()
             if inspect.isroutine(v) or isinstance(v, property | staticmethod | classmethod)
         }
-        names = {n for n in names | set(owner.__dataclass_fields__) if not n.startswith("_")}
+        names = {n for n in names | {f.name for f in fields(owner)} if not n.startswith("_")}
         assert sorted(n for n in names if not re.search(rf"`[^`\n]*\b{n}\b[^`\n]*`|\.{n}\b", text)) == [], (
             owner.__name__
         )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crowdwise import metrics as metrics
     from crowdwise.api import aggregate as aggregate
     from crowdwise.core.consensus import Consensus as Consensus
+    from crowdwise.core.online import Online as Online
     from crowdwise.data import simulate as simulate
     from crowdwise.data.datasets import Dataset as Dataset
     from crowdwise.data.datasets import read_dataset as read_dataset
@@ -46,6 +47,7 @@ _WHERE = {
     "Dataset": "data.datasets",
     "LEARNERS": "registry",
     "METHODS": "registry",
+    "Online": "core.online",
     "Votes": "data.votes",
     "aggregate": "api",
     "load_learner": "deep.classifier",

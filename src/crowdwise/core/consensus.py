@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,10 @@ from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 
-if TYPE_CHECKING:
-    from crowdwise.core.model import Outcome
-
 MOST_CELLS = 2**27
 """The most cells (annotators x classes x classes) whose counts a consensus keeps: a gigabyte a table."""
 
-__all__ = ["Consensus"]
+__all__ = ["Consensus", "Outcome"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -240,6 +237,21 @@ class Consensus(Result):
             "high": np.maximum(high, self.confusion).ravel(),
             "count": self._evidence()[0].ravel(),
         }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a fit found out, before it is dressed up as a consensus."""
+
+    posterior: Floats
+    prior: Floats
+    confusion: Floats | None = None
+    log_likelihood: float | None = None
+    trace: Floats = field(default_factory=lambda: np.empty(0))
+    iterations: int = 0
+    converged: bool = True
+    annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
 def build_consensus(

@@ -10,16 +10,16 @@ import os
 import time
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core import em, starts
-from crowdwise.core.consensus import Consensus, build_consensus
+from crowdwise.core.consensus import Consensus, Outcome, build_consensus
 from crowdwise.core.em import Callback, Climb, Family, Params, Part, Stats
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
+from crowdwise.core.online import Online
 from crowdwise.core.parameters import Parameterised, check_seed
 from crowdwise.data import coding
 from crowdwise.data.votes import Votes
@@ -29,21 +29,6 @@ __all__ = ["EMModel", "Model", "Outcome"]
 
 TABLES = 6
 """How many M x K x K tables a fit holds at once, with acceleration."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a fit found out, before it is dressed up as a consensus."""
-
-    posterior: Floats
-    prior: Floats
-    confusion: Floats | None = None
-    log_likelihood: float | None = None
-    trace: Floats = field(default_factory=lambda: np.empty(0))
-    iterations: int = 0
-    converged: bool = True
-    annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
-    item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
 class Model(Parameterised, ABC):
@@ -189,6 +174,8 @@ class EMModel(Model, ABC):
     """A model fitted by :mod:`crowdwise.core.em`. A subclass says how parameters come from statistics (``_family``)."""
 
     takes_item_prior = True
+    streams: ClassVar[bool] = False
+    """Whether it can learn from votes as they come in."""
 
     start: Any
     restarts: int
@@ -197,6 +184,29 @@ class EMModel(Model, ABC):
     accelerate: bool
     params_: Params
     stats_: Stats
+
+    online_: Online
+
+    def partial_fit(self, votes: Votes, truth: Any = None) -> Self:
+        """Learn from more votes, which may be of items, annotators and classes never seen before.
+
+        What was learned is in ``online_`` (see :class:`crowdwise.Online`, which has more options), and
+        ``consensus_`` is made from all votes so far. To look at the consensus only now and then, which makes a stream
+        faster, use :class:`crowdwise.Online` itself.
+        """
+        if not hasattr(self, "online_"):
+            self.online_ = Online(self)
+        self.consensus_ = self.online_.partial_fit(votes, truth).consensus()
+        self.params_, self.stats_ = self.online_.params_, self.online_.stats_
+        return self
+
+    def _check_stream(self) -> None:
+        """Complain where the model cannot learn from a stream."""
+        if not self.streams:
+            raise ParameterError(
+                f"{self.key} cannot follow a stream of votes: it needs all of them at once. "
+                "Models that can: dawid-skene, one-coin, confusion-vector, ibcc."
+            )
 
     @abstractmethod
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:

@@ -86,6 +86,7 @@ class Anchored(DawidSkene):
     """
 
     key = "anchored"
+    streams = False
     anchored_params_: Params
     """Where J ended, before the last step without the anchor."""
 

@@ -265,6 +265,7 @@ class IBCC(EMModel):
     """
 
     key = "ibcc"
+    streams = True
 
     def __init__(
         self,
@@ -305,6 +306,11 @@ class IBCC(EMModel):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
                 raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
+
+    def _check_stream(self) -> None:
+        super()._check_stream()
+        if self.inference != "variational":
+            raise ParameterError(f"inference={self.inference!r} needs all votes at once; a stream needs 'variational'.")
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> DirichletFamily:
         return DirichletFamily(

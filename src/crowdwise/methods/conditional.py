@@ -215,6 +215,7 @@ class GroupConditional(DawidSkene):
     """
 
     key = "group-conditional"
+    streams = False
 
     def __init__(
         self,

@@ -45,6 +45,7 @@ from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.data.votes import Votes
+from crowdwise.errors import ParameterError
 
 Tie = Callable[[Floats], Floats]
 
@@ -148,6 +149,7 @@ class DawidSkene(EMModel):
     """
 
     key = "dawid-skene"
+    streams = True
     _tie: Tie = staticmethod(full)
     _hard = False
 
@@ -175,6 +177,14 @@ class DawidSkene(EMModel):
         self.accelerate = accelerate
         self.ties = ties
         self.random_state = random_state
+
+    def _check_stream(self) -> None:
+        super()._check_stream()
+        if isinstance(self.prior, str):
+            raise ParameterError(
+                f"prior={self.prior!r} is learned from all votes at once, which a stream does not have: "
+                "give a number of votes, such as prior=0.01."
+            )
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> ConfusionFamily:
         pseudo = priors.pseudo_counts(self.prior, self.history, votes, gold)
@@ -230,6 +240,7 @@ class FastDawidSkene(DawidSkene):
     """
 
     key = "fast-dawid-skene"
+    streams = False  # an item with one vote, counted for that class alone, says its annotator is always right
     _hard = True
 
     def __init__(
