@@ -1,0 +1,99 @@
+"""Which item is worth another vote, whose vote is worth most, and what a vote of whom on what would tell.
+
+==================  ============================================================================================
+items               ``random``; ``least-confident`` 1 - max q; ``margin`` the first less the second, negated;
+                    ``entropy`` of q
+annotators          accuracy w[m] = sum_k pi_k theta[m, k, k] under the Dirichlets of the rows: its mean
+                    (``greedy``), mean + c sd (``ucb``), or a draw (``thompson``)
+``information``     I(truth; label) = H(sum_k q_k theta[m, k]) - sum_k q_k H(theta[m, k]), in bits
+``error-reduction`` sum_l max_k q_k theta[m, k, l] - max_k q_k: how much likelier the best class gets to be right
+==================  ============================================================================================
+
+Both values of a pair are expectations over what the annotator would say, under the mean of the confusion matrix or
+under a draw of it. Drawing lets those be asked of whom little is known, who may be better than they look (Thompson).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core.numerics import Floats, entropy
+
+CHUNK = 4_000_000
+"""The most cells (items x annotators x labels x classes) of a table that is held at once."""
+
+ITEM_RULES = ("random", "least-confident", "margin", "entropy")
+ANNOTATOR_RULES = ("random", "greedy", "epsilon-greedy", "ucb", "thompson")
+VALUES = ("information", "error-reduction")
+
+
+def item_scores(q: Floats, rule: str, rng: np.random.Generator) -> Floats:
+    """N: how much each item needs a vote; more is more."""
+    if rule == "random":
+        return rng.random(len(q))
+    if rule == "least-confident":
+        return np.asarray(1.0 - q.max(axis=1))
+    if rule == "margin":
+        top = np.partition(q, -2, axis=1)
+        return np.asarray(top[:, -2] - top[:, -1])
+    return entropy(q)
+
+
+def accuracy(dirichlet: Floats, prior: Floats) -> tuple[Floats, Floats]:
+    """M each: the mean and the standard deviation of sum_k pi_k theta[m, k, k]."""
+    total = dirichlet.sum(axis=2)
+    mean = np.einsum("mkk->mk", dirichlet) / total
+    variance = mean * (1.0 - mean) / (total + 1.0)
+    return mean @ prior, np.sqrt(variance @ (prior * prior))
+
+
+def draw(dirichlet: Floats, rng: np.random.Generator) -> Floats:
+    """M x K x K: a confusion matrix of each annotator, drawn from what is believed of it."""
+    g = rng.standard_gamma(np.maximum(dirichlet, 1e-3)) + 1e-12
+    return np.asarray(g / g.sum(axis=2, keepdims=True))
+
+
+def mean(dirichlet: Floats) -> Floats:
+    """M x K x K: the expected confusion matrices."""
+    return np.asarray(dirichlet / dirichlet.sum(axis=2, keepdims=True))
+
+
+def epsilon(steps: int, first: float = 0.5, later: float = 0.05, until: int = 100) -> float:
+    """The share of random choices after so many votes: the tutorial's schedule, .5 for 100 votes and .05 from then."""
+    return first if steps < until else later
+
+
+def annotator_scores(
+    dirichlet: Floats, prior: Floats, rule: str, rng: np.random.Generator, *, width: float = 1.0
+) -> Floats:
+    """M: whom to ask; more is better. ``width``: how many standard deviations ``ucb`` hopes for."""
+    if rule == "random":
+        return rng.random(len(dirichlet))
+    if rule == "thompson":
+        return np.asarray(np.einsum("mkk->mk", draw(dirichlet, rng)) @ prior)
+    w, sd = accuracy(dirichlet, prior)
+    return w + width * sd if rule == "ucb" else w
+
+
+def pair_values(q: Floats, theta: Floats, value: str) -> Floats:
+    """C x A: what a vote of each annotator on each item is expected to tell."""
+    C, K = q.shape
+    out = np.empty((C, len(theta)))
+    step = max(1, CHUNK // max(len(theta) * K * (K if value == "error-reduction" else 1), 1))
+    of_rows = _bits(theta).sum(axis=2)
+    for lo in range(0, C, step):
+        some = q[lo : lo + step]
+        if value == "information":
+            said = np.tensordot(some, theta, axes=(1, 1))
+            out[lo : lo + step] = _bits(said).sum(axis=2) - some @ of_rows.T
+        else:
+            joint = some[:, None, :, None] * theta[None]
+            out[lo : lo + step] = joint.max(axis=2).sum(axis=2) - some.max(axis=1)[:, None]
+    return np.maximum(out, 0.0)
+
+
+def _bits(p: Any) -> Floats:
+    """-p log2 p, 0 at 0."""
+    return np.asarray(-p * np.log2(np.maximum(p, 1e-300)))
