@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crowdwise import metrics as metrics
+    from crowdwise.active.campaign import Campaign as Campaign
     from crowdwise.api import aggregate as aggregate
     from crowdwise.core.consensus import Consensus as Consensus
     from crowdwise.core.online import Online as Online
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "BEYOND": "registry",
+    "Campaign": "active.campaign",
     "Consensus": "core.consensus",
     "CrowdClassifier": "deep.classifier",
     "Dataset": "data.datasets",

@@ -152,6 +152,10 @@ class Beliefs:
         """K: the class distribution, as the items so far have it."""
         return normalise(self.posterior.sum(axis=0), axis=0)
 
+    def having(self, **changes: Any) -> Beliefs:
+        """The beliefs with something else in the place of some attributes."""
+        return replace(self, **changes)
+
     def with_learner(self, probabilities: Any, weight: float = 1.0) -> Beliefs:
         """The beliefs with what a classifier says of the items: q proportional to q (p / prior)^weight.
 
@@ -169,7 +173,7 @@ class Beliefs:
         logit = np.log(np.maximum(self.posterior, 1e-300))
         logit = logit + weight * (np.log(np.maximum(p, 1e-12)) - np.log(self.prior))
         q = np.exp(logit - logit.max(axis=1, keepdims=True))
-        return replace(self, posterior=q / q.sum(axis=1, keepdims=True))
+        return self.having(posterior=q / q.sum(axis=1, keepdims=True))
 
 
 def _placed(seen: npt.NDArray[Any], names: Sequence[Any] | None, what: str) -> tuple[npt.NDArray[Any], Ints]:

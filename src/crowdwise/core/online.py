@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from crowdwise.core.model import EMModel
 
 FORMAT = 1
+BLOCK = (20, 1000)
+"""The fewest and the most items that are looked at under the same parameters; in between a tenth of those so far."""
 LATE = 2.0
 """The average over an annotator's votes gives the t-th a weight of about t to this power."""
 
@@ -141,6 +143,8 @@ class Online:
         """L x K: the counts of everybody."""
         self.n_items = 0
         """Items that were voted on, forgotten ones included."""
+        self.touches = 0
+        """How often an item was looked at because of new votes."""
         self.looked_at = 0
         """Where the next old item to look at again stands."""
         self.settled = False
@@ -171,11 +175,16 @@ class Online:
         self.settled = False
         if gold is not None:
             self.ledger.know(votes, gold)
-        if self.step is None:
-            self._replace(touched)
-            self._look_again(int(np.ceil(self.revisit * len(touched))))
-        else:
-            self._move(touched, self.step)
+        done = 0
+        while done < len(touched):  # a large batch is a stream of its own: what is learned from its first items helps
+            items = touched[done : done + int(np.clip(self.touches // 10, *BLOCK))]
+            if self.step is None:
+                self._replace(items)
+                self._look_again(int(np.ceil(self.revisit * len(items))))
+            else:
+                self._move(items, self.step)
+            done += len(items)
+            self.touches += len(items)
         self.n_items += len(self.ledger.items) - before
         if self.memory is not None and len(self.ledger.items) > 2 * self.memory:
             # The statistics of forgotten items stay as they are: nobody will look at these items again.
@@ -361,6 +370,7 @@ class Online:
             "classes": plain(ledger.classes.names),
             "declared": ledger.declared,
             "n_items": self.n_items,
+            "touches": self.touches,
             "looked_at": self.looked_at,
             "settled": self.settled,
         }
@@ -399,7 +409,7 @@ class Online:
         ledger.rows = {name: arrays.pop(name) for name in ROWS}
         ledger.per_item = {name: arrays.pop(name) for name in ITEMS}
         ledger.n_votes = len(ledger.rows["label"])
-        self.ledger, self.n_items = ledger, facts["n_items"]
+        self.ledger, self.n_items, self.touches = ledger, facts["n_items"], facts["touches"]
         self.looked_at, self.settled = facts["looked_at"], facts["settled"]
         for name, value in arrays.items():
             setattr(self, name, value)

@@ -1,0 +1,555 @@
+"""A campaign: labels are asked for, come in, and are asked for again, until they are good enough or the money is spent.
+
+A campaign is a folder. ``campaign.db`` is its book (:mod:`crowdwise.active.journal`); beside it lie pictures of the
+model (``model-NUMBER``: as it was after so many votes). The book is the truth: a picture only saves time. A campaign
+that is opened takes the latest picture it can read and lets the votes after it come in once more.
+
+``add`` is all or nothing and may be repeated: a vote is known by its id, and counts once. ``propose`` notes what it
+hands out, so that two who ask at once are not sent the same question; what is not answered within ``patience`` is
+handed out again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from crowdwise.active.beliefs import Beliefs, Pairs
+from crowdwise.active.journal import Journal
+from crowdwise.active.stop import StopRule, estimate_accuracy
+from crowdwise.active.strategy import Strategy, strategy
+from crowdwise.core.consensus import Consensus
+from crowdwise.core.model import EMModel
+from crowdwise.core.online import Online
+from crowdwise.data.votes import Votes
+from crowdwise.errors import (
+    CrowdwiseError,
+    DuplicateError,
+    InputError,
+    LabelError,
+    NotFittedError,
+    OutputError,
+    ParameterError,
+    listing,
+    suggestion,
+)
+
+BLOCK = 1_000
+"""The most votes that the model takes in at once."""
+PICTURE = 20_000
+"""After so many votes a new picture of the model is kept."""
+TRUST = 9.0
+
+__all__ = ["Campaign", "Question", "Receipt"]
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What became of votes that were added. All of it is on the disk."""
+
+    added: int
+    repeated: int
+    """Votes that were there already, with the same id and the same content."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Somebody to be asked about something."""
+
+    item: Any
+    annotator: Any
+    price: float
+    value: float
+    """What the vote is expected to tell, in the strategy's own units."""
+
+
+class Campaign:
+    """An open campaign: make one with :meth:`create`, open it again with :meth:`open`.
+
+    >>> import crowdwise as cw, tempfile
+    >>> folder = tempfile.mkdtemp() + "/birds"
+    >>> campaign = cw.Campaign.create(folder, cw.OneCoin(), classes=["wren", "robin"], items=["a", "b"],
+    ...                               annotators={"ann": 1.0, "bob": 0.5}, budget=10)
+    >>> campaign.add([("a", "ann", "wren"), ("a", "bob", "wren"), ("b", "ann", "robin")])
+    Receipt(added=3, repeated=0)
+    >>> [(q.item, q.annotator) for q in campaign.propose(1)]
+    [('b', 'bob')]
+    >>> campaign.status()["spent"]
+    2.5
+    """
+
+    def __init__(self, folder: Path, journal: Journal, model: EMModel) -> None:
+        self.folder, self.journal = folder, journal
+        self.facts = journal.facts()
+        self.classes: list[Any] = self.facts["classes"]
+        self.rule = StopRule(**self.facts["rule"])
+        self.strategy = Strategy(**self.facts["strategy"])
+        self.model = model
+        self._items: list[Any] = []
+        self._online, self._seen = self._recall()
+        self._pictured = self._seen
+
+    # ---------------------------------------------------------------- making and opening
+
+    @classmethod
+    def create(
+        cls,
+        folder: str | os.PathLike[str],
+        model: EMModel,
+        *,
+        classes: Sequence[Any],
+        items: Iterable[Any] = (),
+        annotators: Mapping[Any, float] | Iterable[Any] = (),
+        price: float = 1.0,
+        budget: float | None = None,
+        target: float | None = None,
+        rule: StopRule | None = None,
+        how: str | Strategy = "value",
+        unknown: str = "error",
+        patience: float = 3600.0,
+        seed: int = 0,
+    ) -> Self:
+        """Make a new campaign.
+
+        Parameters
+        ----------
+        folder
+            Where it is kept; there must be nothing there yet.
+        model
+            A model that can follow a stream.
+        classes
+            All classes: a vote for anything else is refused.
+        items
+            What is to be labelled; more can be added later.
+        annotators
+            Who labels: names, or names with the price of a vote.
+        price
+            What a vote costs where no price is given.
+        budget, target
+            Stop when so much is spent, or when the labels are so accurate; see :class:`StopRule`, which says more
+            (``rule``).
+        how
+            A strategy or its name.
+        unknown
+            Votes on items or by annotators that were not declared: an ``"error"``, or ``"add"`` them.
+        patience
+            Seconds after which a question that was not answered is asked of somebody else.
+        seed
+            Of everything random.
+        """
+        folder = Path(folder)
+        if unknown not in ("error", "add"):
+            raise ParameterError(f"unknown={unknown!r}: expected 'error' or 'add'.")
+        for name, value in (("price", price), ("patience", patience)):
+            _amount(name, value)
+        names = list(classes)
+        if len(names) < 2 or len({json.dumps(c) for c in names}) < len(names):
+            raise ParameterError(f"classes={names!r}: expected two or more different classes.")
+        if rule is not None and (budget is not None or target is not None):
+            raise ParameterError("Give budget and target with the rule: StopRule(budget=..., target=...).")
+        chosen = rule or StopRule(budget=budget, target=target)
+        Online(model, classes=names)  # complains where the model cannot follow a stream
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise OutputError(f"{folder} is there already and holds something: choose another folder.")
+        facts = {
+            "classes": names, "rule": vars(chosen), "strategy": vars(strategy(how)), "unknown": unknown,
+            "patience": float(patience), "price": float(price), "seed": int(seed), "proposals": 0,
+            "method": model.key,
+        }  # fmt: skip
+        people = {name: price for name in annotators} if not isinstance(annotators, Mapping) else dict(annotators)
+        rows = _annotator_rows(people)
+        made = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            campaign = cls(folder, Journal.create(folder / "campaign.db", facts), model)
+            with campaign.journal.writing():
+                campaign._insert_items(list(items))
+                campaign.journal.write("INSERT INTO annotators (name, price) VALUES (?, ?)", rows)
+        except BaseException:
+            for left in folder.glob("campaign.db*"):
+                left.unlink()
+            if made:
+                folder.rmdir()
+            raise
+        return campaign
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str], model: EMModel) -> Self:
+        """Open a campaign; ``model`` must be like the one that it was made with."""
+        folder = Path(folder)
+        journal = Journal.open(folder / "campaign.db")
+        made_with = journal.facts()["method"]
+        if model.key != made_with:
+            raise ParameterError(f"{folder} was made with {made_with}: open it with that, not with {model.key}.")
+        return cls(folder, journal, model)
+
+    def close(self) -> None:
+        """Keep a picture of the model and let go of the files."""
+        self._follow()
+        self._keep_picture()
+        self.journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---------------------------------------------------------------- what comes in
+
+    def add_items(self, items: Iterable[Any], truth: Mapping[Any, Any] | None = None) -> int:
+        """Declare more items, with their truth where it is known (questions that test); how many are new."""
+        names = list(items)
+        with self.journal.writing():
+            before = self.journal.read("SELECT count(*) FROM items")[0][0]
+            self._insert_items(names)
+            if truth:
+                rows = [(self._class(label, item), json.dumps(item)) for item, label in truth.items()]
+                self.journal.write("UPDATE items SET truth = ? WHERE name = ?", rows)
+            return int(self.journal.read("SELECT count(*) FROM items")[0][0] - before)
+
+    def add_annotators(self, annotators: Mapping[Any, float]) -> None:
+        """Declare more annotators with the price of a vote, or change prices."""
+        query = (
+            "INSERT INTO annotators (name, price) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET price = excluded.price"
+        )
+        with self.journal.writing():
+            self.journal.write(query, _annotator_rows(annotators))
+
+    def set_annotator(self, name: Any, *, available: bool | None = None, most_votes: int | None = None) -> None:
+        """Say whether somebody is there, and how many votes they may give in all."""
+        if most_votes is not None and most_votes < 0:
+            raise ParameterError(f"most_votes={most_votes!r}: expected a whole number of at least 0.")
+        key = json.dumps(name)
+        if not self.journal.read("SELECT 1 FROM annotators WHERE name = ?", (key,)):
+            raise InputError(f"There is no annotator {name!r} in this campaign.")
+        with self.journal.writing():
+            if available is not None:
+                self.journal.write("UPDATE annotators SET available = ? WHERE name = ?", [(int(available), key)])
+            if most_votes is not None:
+                self.journal.write("UPDATE annotators SET load = ? WHERE name = ?", [(most_votes, key)])
+
+    def close_items(self, items: Iterable[Any], closed: bool = True) -> None:
+        """Ask nothing more about some items, and refuse votes on them (or take them up again)."""
+        rows = [(int(closed), json.dumps(item)) for item in items]
+        with self.journal.writing():
+            self._ids("items", [name for _, name in rows], "error")
+            self.journal.write("UPDATE items SET closed = ? WHERE name = ?", rows)
+
+    def add(self, votes: Any, ids: Sequence[Any] | None = None) -> Receipt:
+        """Take in votes, all or none.
+
+        Parameters
+        ----------
+        votes
+            :class:`~crowdwise.Votes`, or (item, annotator, class) for each.
+        ids
+            A name for each vote (not with :class:`~crowdwise.Votes`): a vote that is added twice with the same id
+            counts once. By default a vote is known by its item and annotator.
+        """
+        rows = _rows(votes, ids)
+        labels = [self._class(label, item) for item, _, label, _ in rows]
+        with self.journal.writing():
+            unknown = self.facts["unknown"]
+            items = self._ids("items", [json.dumps(item) for item, *_ in rows], unknown)
+            people = self._ids("annotators", [json.dumps(who) for _, who, *_ in rows], unknown)
+            new, repeated = self._new(rows, items, people, labels)
+            closed = {n for (n,) in self.journal.read("SELECT id FROM items WHERE closed = 1")}
+            shut = [rows[i][0] for i in new if items[i] in closed]
+            if shut:
+                raise InputError(f"Votes on closed items: {listing(dict.fromkeys(shut))}. Nothing was added.")
+            price = dict(self.journal.read("SELECT id, price FROM annotators"))
+            now = time.time()
+            self.journal.write(
+                "INSERT INTO votes (vote_id, item, annotator, label, price, time) VALUES (?, ?, ?, ?, ?, ?)",
+                [(rows[i][3], items[i], people[i], labels[i], price[people[i]], now) for i in new],
+            )
+            self.journal.write(
+                "DELETE FROM asked WHERE item = ? AND annotator = ?", [(items[i], people[i]) for i in new]
+            )
+        return Receipt(len(new), repeated)
+
+    def _new(
+        self, rows: list[tuple[Any, Any, Any, str]], items: list[int], people: list[int], labels: list[int]
+    ) -> tuple[list[int], int]:
+        """Which rows are new votes, and how many are there already; a complaint where one contradicts the book."""
+        seen: dict[str, tuple[int, int, int]] = {}
+        pairs: dict[tuple[int, int], str] = {}
+        for lo in range(0, len(rows), 500):
+            some = range(lo, min(lo + 500, len(rows)))
+            marks = ",".join("?" * len(some))
+            found = self.journal.read(
+                f"SELECT vote_id, item, annotator, label FROM votes WHERE vote_id IN ({marks})",
+                [rows[i][3] for i in some],
+            )
+            seen |= {vote: (item, who, label) for vote, item, who, label in found}
+            marks = ",".join(["(?, ?)"] * len(some))
+            found = self.journal.read(
+                f"SELECT item, annotator, vote_id FROM votes WHERE (item, annotator) IN (VALUES {marks})",
+                [x for i in some for x in (items[i], people[i])],
+            )
+            pairs |= {(item, who): vote for item, who, vote in found}
+        new: list[int] = []
+        repeated = 0
+        for i, (item, who, _, vote) in enumerate(rows):
+            content = (items[i], people[i], labels[i])
+            if vote in seen:
+                if seen[vote] != content:
+                    raise DuplicateError(
+                        f"The vote {vote} is there with another content than {who!r} on {item!r}: "
+                        "an id stands for one vote. Nothing was added."
+                    )
+                repeated += 1
+                continue
+            if pairs.get((items[i], people[i]), vote) != vote:
+                raise DuplicateError(
+                    f"{who!r} has voted on {item!r} before, in another vote. Votes are not changed: nothing was added."
+                )
+            seen[vote], pairs[items[i], people[i]] = content, vote
+            new.append(i)
+        return new, repeated
+
+    # ---------------------------------------------------------------- what goes out
+
+    def propose(self, n: int) -> list[Question]:
+        """The next questions, up to n, best first; none where the campaign should stop (:meth:`status` says why).
+
+        What is handed out counts against the budget until it is answered or its time is over.
+        """
+        if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
+            raise ParameterError(f"n={n!r}: expected a whole number of at least 1.")
+        self._follow()
+        self._refresh_items()
+        with self.journal.writing():
+            self.journal.write("DELETE FROM asked WHERE time < ?", [(time.time() - self.facts["patience"],)])
+            if self._why_stop() is not None:
+                return []
+            number = self.journal.facts()["proposals"]
+            beliefs, people = self._beliefs()
+            rng = np.random.default_rng([self.facts["seed"], number])
+            proposal = self.strategy.propose(beliefs, n, rng)
+            keep = len(proposal)
+            if self.rule.budget is not None:
+                left = self.rule.budget - self._spent() - self._outstanding()
+                keep = int(np.searchsorted(np.cumsum(proposal.price), left * (1.0 + 1e-12), side="right"))
+            chosen = [(int(i), int(m)) for i, m in zip(proposal.item[:keep], proposal.annotator[:keep], strict=True)]
+            now = time.time()
+            self.journal.write(
+                "INSERT INTO asked (item, annotator, time, price) VALUES (?, ?, ?, ?)",
+                [(i + 1, people[m], now, float(beliefs.price[m])) for i, m in chosen],
+            )
+            self.journal.note(proposals=number + 1)
+        return [
+            Question(self._items[i], beliefs.annotator_names[m], float(beliefs.price[m]), float(value))
+            for (i, m), value in zip(chosen, proposal.value, strict=False)
+        ]
+
+    def _beliefs(self) -> tuple[Beliefs, list[int]]:
+        """What is known; questions that were handed out count as if they were answered."""
+        people = self.journal.read("SELECT id, name, price, available, load FROM annotators ORDER BY id")
+        place = {number: m for m, (number, *_) in enumerate(people)}
+        given = dict(self.journal.read("SELECT annotator, count(*) FROM votes GROUP BY annotator"))
+        asked = self.journal.read("SELECT item, annotator FROM asked")
+        for _, who in asked:
+            given[who] = given.get(who, 0) + 1
+        load = [np.inf if most is None else max(most - given.get(number, 0), 0) for number, _, _, _, most in people]
+        closed = np.zeros(len(self._items), dtype=bool)
+        shut = self.journal.read("SELECT id FROM items WHERE closed = 1")
+        closed[[n - 1 for (n,) in shut]] = True
+        beliefs = Beliefs.of(
+            self._online,
+            items=self._items,
+            annotators=[json.loads(name) for _, name, *_ in people],
+            price=[price for _, _, price, _, _ in people],
+            available=[bool(there) for _, _, _, there, _ in people],
+            load=load,
+            closed=closed,
+        )
+        if asked:
+            item = np.repeat(np.arange(len(self._items)), np.diff(beliefs.done.indptr))
+            pending = np.array([(n - 1, place[who]) for n, who in asked], dtype=np.int64)
+            both = np.concatenate([item, pending[:, 0]]), np.concatenate([beliefs.done.annotator, pending[:, 1]])
+            beliefs = beliefs.having(done=Pairs.of(*both, len(self._items)))
+        settled = self.rule.settled(beliefs)
+        waiting = np.zeros(len(self._items), dtype=bool)
+        waiting[[n - 1 for n, _ in asked]] = True  # one question at a time about an item
+        return beliefs.having(closed=beliefs.closed | (settled & ~beliefs.gold) | waiting), [n for n, *_ in people]
+
+    # ---------------------------------------------------------------- what is known
+
+    def consensus(self) -> Consensus:
+        """What the votes so far say."""
+        self._follow()
+        return self._online.consensus()
+
+    def status(self) -> dict[str, Any]:
+        """How far it is: counts, money, the accuracy as it is estimated without truth, and why to stop."""
+        self._follow()
+        self._refresh_items()
+        items = len(self._items)
+        (closed,) = self.journal.read("SELECT count(*) FROM items WHERE closed = 1")[0]
+        people, votes = (self.journal.read(f"SELECT count(*) FROM {table}")[0][0] for table in ("annotators", "votes"))
+        out: dict[str, Any] = {
+            "items": items, "closed": closed, "annotators": people, "votes": votes, "spent": self._spent(),
+            "budget": self.rule.budget, "asked": self.journal.read("SELECT count(*) FROM asked")[0][0],
+            "method": self.model.key, "settled": 0, "accuracy": None, "accuracy_low": None, "accuracy_high": None,
+        }  # fmt: skip
+        if self._online.ledger.n_votes and items:
+            found = estimate_accuracy(self._online)
+            beliefs, _ = self._beliefs()
+            out |= {"accuracy": found.accuracy, "accuracy_low": found.low, "accuracy_high": found.high}
+            out["voted_on"] = found.items
+            out["settled"] = int((self.rule.settled(beliefs) & (beliefs.votes_per_item > 0)).sum())
+        else:
+            out["voted_on"] = 0
+        out["stop"] = self._why_stop()
+        return out
+
+    def votes(self) -> Votes:
+        """All votes of the book, as a table."""
+        rows = self.journal.read(
+            "SELECT i.name, a.name, v.label, v.time FROM votes v JOIN items i ON i.id = v.item "
+            "JOIN annotators a ON a.id = v.annotator ORDER BY v.id"
+        )
+        if not rows:
+            raise NotFittedError("No votes have come in yet.")
+        columns = {
+            "item": [json.loads(r[0]) for r in rows],
+            "annotator": [json.loads(r[1]) for r in rows],
+            "label": [self.classes[r[2]] for r in rows],
+            "timestamp": [r[3] for r in rows],
+        }
+        return Votes.from_frame(columns, classes=self.classes)
+
+    def _why_stop(self) -> str | None:
+        cheapest = self.journal.read("SELECT min(price) FROM annotators WHERE available = 1")[0][0]
+        if cheapest is None:
+            return "nobody is available"
+        return self.rule.why_stop(self._spent() + self._outstanding(), cheapest, self._online)
+
+    def _spent(self) -> float:
+        return float(self.journal.read("SELECT coalesce(sum(price), 0) FROM votes")[0][0])
+
+    def _outstanding(self) -> float:
+        return float(self.journal.read("SELECT coalesce(sum(price), 0) FROM asked")[0][0])
+
+    # ---------------------------------------------------------------- the model follows the book
+
+    def _follow(self) -> None:
+        """Let the model take in what was written since it last looked."""
+        rows = self.journal.votes_after(self._seen, BLOCK)
+        if not rows:
+            return
+        self._refresh_items()
+        people = {number: json.loads(name) for number, name in self.journal.read("SELECT id, name FROM annotators")}
+        known = dict(self.journal.read("SELECT id, truth FROM items WHERE truth IS NOT NULL"))
+        while rows:
+            some = Votes.from_records(
+                [(self._items[n - 1], people[m], self.classes[k]) for _, n, m, k in rows], classes=self.classes
+            )
+            truth = {self._items[n - 1]: self.classes[known[n]] for _, n, _, _ in rows if n in known}
+            self._online.partial_fit(some, truth=truth or None)
+            self._seen = rows[-1][0]
+            if self._seen - self._pictured >= PICTURE:
+                self._keep_picture()
+            rows = self.journal.votes_after(self._seen, BLOCK)
+
+    def _recall(self) -> tuple[Online, int]:
+        """The model as the latest readable picture has it, and the number of its last vote."""
+        pictures = sorted(
+            (int(p.name.partition("-")[2]), p) for p in self.folder.glob("model-*") if p.name[6:].isdigit()
+        )
+        (last,) = self.journal.read("SELECT coalesce(max(id), 0) FROM votes")[0]
+        for number, path in reversed(pictures):
+            try:
+                if number <= last:
+                    return Online.load(path, self.model), number
+            except CrowdwiseError:  # a damaged picture costs time, no votes
+                continue
+        return Online(self.model, classes=self.classes, trust=TRUST), 0
+
+    def _keep_picture(self) -> None:
+        if self._seen > self._pictured:
+            self._online.save(self.folder / f"model-{self._seen}")
+            old = sorted(int(p.name[6:]) for p in self.folder.glob("model-*") if p.name[6:].isdigit())[:-2]
+            for number in old:
+                shutil.rmtree(self.folder / f"model-{number}", ignore_errors=True)
+            self._pictured = self._seen
+
+    # ---------------------------------------------------------------- names
+
+    def _insert_items(self, names: list[Any]) -> None:
+        self.journal.write("INSERT OR IGNORE INTO items (name) VALUES (?)", [(json.dumps(name),) for name in names])
+
+    def _refresh_items(self) -> None:
+        """The names of all items, of which item number n is the (n - 1)th: new ones are read, old ones never change."""
+        rows = self.journal.read("SELECT name FROM items WHERE id > ? ORDER BY id", (len(self._items),))
+        self._items += [json.loads(name) for (name,) in rows]
+
+    def _ids(self, table: str, names: list[str], unknown: str) -> list[int]:
+        """The numbers behind some names, adding unknown ones where that is the policy; inside :meth:`writing`."""
+        distinct = list(dict.fromkeys(names))
+        found: dict[str, int] = {}
+        for lo in range(0, len(distinct), 500):
+            some = distinct[lo : lo + 500]
+            marks = ",".join("?" * len(some))
+            found |= dict(self.journal.read(f"SELECT name, id FROM {table} WHERE name IN ({marks})", some))
+        missing = [name for name in distinct if name not in found]
+        if missing and unknown == "error":
+            what = [json.loads(name) for name in missing]
+            raise InputError(
+                f"Unknown {table}: {listing(what)}. Nothing was added. Declare them first, or make the campaign with "
+                "unknown='add'."
+            )
+        if missing:
+            price = [self.facts["price"]] if table == "annotators" else []
+            columns = "name, price" if price else "name"
+            marks = "?, ?" if price else "?"
+            self.journal.write(f"INSERT INTO {table} ({columns}) VALUES ({marks})", [(n, *price) for n in missing])
+            return self._ids(table, names, "error")
+        return [found[name] for name in names]
+
+    def _class(self, label: Any, item: Any) -> int:
+        label = label.item() if isinstance(label, np.generic) else label
+        if label not in self.classes:
+            near = suggestion(str(label), [str(c) for c in self.classes])
+            raise LabelError(
+                f"A vote on {item!r} says {label!r}, and the classes are {listing(self.classes, 10)}.{near} "
+                "Nothing was added."
+            )
+        return self.classes.index(label)
+
+
+def _rows(votes: Any, ids: Sequence[Any] | None) -> list[tuple[Any, Any, Any, str]]:
+    """(item, annotator, label, vote id) of each vote."""
+    if isinstance(votes, Votes):
+        table = votes.to_frame("dict")
+        given = list(zip(*(np.asarray(table[c]).tolist() for c in ("item", "annotator", "label")), strict=True))
+    else:
+        given = [tuple(x.item() if isinstance(x, np.generic) else x for x in row) for row in votes]
+    for row in given:
+        if len(row) != 3 or any(x is None for x in row):
+            raise InputError(f"Expected (item, annotator, class) for each vote and found {row!r}. Nothing was added.")
+    if ids is not None and len(ids) != len(given):
+        raise InputError(f"There are {len(given)} votes and {len(ids)} ids: give one for each. Nothing was added.")
+    names = [json.dumps([item, who]) for item, who, _ in given] if ids is None else [str(i) for i in ids]
+    return [(item, who, label, name) for (item, who, label), name in zip(given, names, strict=True)]
+
+
+def _annotator_rows(annotators: Mapping[Any, float]) -> list[tuple[str, float]]:
+    for name, price in annotators.items():
+        _amount(f"The price of {name!r}", price)
+    return [(json.dumps(name), float(price)) for name, price in annotators.items()]
+
+
+def _amount(name: str, value: Any) -> None:
+    if not (isinstance(value, (int, float)) and 0.0 < value < np.inf):
+        raise ParameterError(f"{name}={value!r}: expected an amount above 0.")
