@@ -33,8 +33,9 @@ PARTS = BASE | {
     "engines",
     "registry",
 }
-PARTS |= {"api", "terminal", "bench", "bench_learners", "report", "demo", "cli", "cli_learn", "cli_parts", "server"}
-BELOW_THE_FRONT = PARTS - {"cli", "cli_learn", "cli_parts", "server", "__main__"}
+FRONT = {"cli", "cli_campaign", "cli_learn", "cli_parts", "server", "__main__"}
+PARTS |= {"api", "terminal", "terminal_campaign", "bench", "bench_learners", "report", "demo"} | FRONT
+BELOW_THE_FRONT = PARTS - FRONT
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "kernels": {"kernels"},
@@ -54,13 +55,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bench_learners": BELOW_THE_FRONT,
     "report": BELOW_THE_FRONT,
     "demo": BELOW_THE_FRONT,
-    "cli": PARTS,
-    "cli_learn": PARTS,
-    "cli_parts": PARTS,
-    "server": PARTS,
+    "terminal_campaign": {"terminal"},
     "__init__": PARTS,
-    "__main__": PARTS,
-}
+} | {part: PARTS for part in FRONT}
 MODULE_LEVEL_ONLY = {"registry"}
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from crowdwise import __version__, cli_learn, registry
+from crowdwise import __version__, cli_campaign, cli_learn, registry
 from crowdwise.cli_parts import (
     TABLES,
     AnnotatorOption,
@@ -383,6 +383,7 @@ def bench_labels(
 
 
 bench.command("learners")(cli_learn.bench_learners)
+app.add_typer(cli_campaign.campaign, name="campaign")
 
 
 def measured(data: Path | None, sets: str | None, methods_: str | None, seeds: int) -> dict[str, Any]:

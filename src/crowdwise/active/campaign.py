@@ -373,6 +373,9 @@ class Campaign:
             load=load,
             closed=closed,
         )
+        gold = beliefs.gold.copy()
+        gold[[n - 1 for (n,) in self.journal.read("SELECT id FROM items WHERE truth IS NOT NULL")]] = True
+        beliefs = beliefs.having(gold=gold)
         if asked:
             item = np.repeat(np.arange(len(self._items)), np.diff(beliefs.done.indptr))
             pending = np.array([(n - 1, place[who]) for n, who in asked], dtype=np.int64)
