@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,8 +34,16 @@ PARTS = BASE | {
     "engines",
     "registry",
 }
-FRONT = {"cli", "cli_campaign", "cli_learn", "cli_parts", "server", "__main__"}
-PARTS |= {"api", "terminal", "terminal_campaign", "bench", "bench_learners", "report", "demo"} | FRONT
+
+
+def named(prefix: str) -> set[str]:
+    """Modules right under src/crowdwise that share a prefix: ``cli`` and all ``cli_...``."""
+    return {file.stem for file in FILES if file.parent == PACKAGE and re.fullmatch(rf"{prefix}(_\w+)?", file.stem)}
+
+
+FRONT = named("cli") | {"server", "__main__"}
+TERMINAL, BENCH = named("terminal"), named("bench")
+PARTS |= {"api", "report", "demo"} | TERMINAL | BENCH | FRONT
 BELOW_THE_FRONT = PARTS - FRONT
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -50,14 +59,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engines": BASE | {"metrics", "engines"},
     "registry": {"errors"},  # it names classes as strings; what its functions load is no matter of this rule
     "api": BASE | {"registry"},
-    "terminal": BASE | {"metrics", "registry"},
-    "bench": BELOW_THE_FRONT,
-    "bench_learners": BELOW_THE_FRONT,
     "report": BELOW_THE_FRONT,
     "demo": BELOW_THE_FRONT,
-    "terminal_campaign": {"terminal"},
     "__init__": PARTS,
-} | {part: PARTS for part in FRONT}
+}
+MAY_IMPORT |= {part: PARTS for part in FRONT} | {part: BELOW_THE_FRONT for part in BENCH}
+MAY_IMPORT |= {part: BASE | {"metrics", "registry"} | TERMINAL for part in TERMINAL}
 MODULE_LEVEL_ONLY = {"registry"}
 
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import crowdwise as cw
 from crowdwise import bench_learners as bench
+from crowdwise import bench_learners_page as pages
 from crowdwise.cli import app
 from crowdwise.errors import InputError, ParameterError, ReadError
 
@@ -162,7 +163,7 @@ def test_means_and_gaps():
     found = bench.means(facts)
     assert found["x", "a"]["accuracy_last"] == (pytest.approx(0.6), pytest.approx(np.sqrt(0.02)))
     assert "log_loss" not in found["x", "a"] and ("x", "c") not in found
-    text = bench.page(facts)
+    text = pages.page(facts)
     assert "| `a` | **60.0** ± 14.1 |" in text and "| `b` | **60.0** |" in text
     assert "`c`" not in text and "published" not in text and "A trial" not in text
 
@@ -189,7 +190,7 @@ def test_what_cannot_be_done_is_said_before_the_work(folder, tmp_path):
 
 
 def test_published_figures_are_percentages_of_known_learners_and_sets_and_said_once():
-    rows = bench.read_published(PUBLISHED)
+    rows = pages.read_published(PUBLISHED)
     assert all(1.0 < r.value <= 100.0 and r.source and r.reason.endswith(".") for r in rows)
     assert {r.data for r in rows} <= set(bench.SETS)
     assert {r.method for r in rows} <= set(bench.all_methods())
@@ -198,9 +199,9 @@ def test_published_figures_are_percentages_of_known_learners_and_sets_and_said_o
 
 @pytest.mark.skipif(not RESULTS.exists(), reason="the learners have not been measured")
 def test_the_page_is_the_one_its_results_give():
-    facts, published = bench.read_facts(RESULTS), bench.read_published(PUBLISHED)
+    facts, published = bench.read_facts(RESULTS), pages.read_published(PUBLISHED)
     assert facts["seeds"] >= 5 and facts["epochs"] is None
-    assert PAGE.read_text(encoding="utf-8") == bench.page(facts, published)
+    assert PAGE.read_text(encoding="utf-8") == pages.page(facts, published)
 
 
 # -------------------------------------------------------------------- what an epoch costs

@@ -272,13 +272,14 @@ def bench_learners(
     Defaults everywhere; the truth only measures, and no epoch is chosen by it.
     """
     from crowdwise import bench_learners as runner
+    from crowdwise import bench_learners_page as pages
     from crowdwise import terminal
 
     check_outputs(out, endings=(".json",))
     check_outputs(page, endings=(".md",))
     if published is not None and page is None:
         raise ParameterError("--published has figures for the page: say where it goes, --page results.md.")
-    figures = [] if published is None else runner.read_published(published)
+    figures = [] if published is None else pages.read_published(published)
     if earlier is not None:
         if any((data, sets, methods_, epochs)) or (seeds, jobs) != (5, 2):
             raise ParameterError(
@@ -294,7 +295,7 @@ def bench_learners(
     if out is not None:
         write_text(json.dumps(facts, indent=1) + "\n", out)
     if page is not None:
-        write_text(runner.page(facts, figures), page)
+        write_text(pages.page(facts, figures), page)
     if as_json:
         emit(json.dumps(facts))
     else:

@@ -12,8 +12,9 @@ from scipy.special import digamma, gammaln
 
 import crowdwise as cw
 from crowdwise.data.votes import Votes
-from crowdwise.deep.alternate import MBEM, AggNet, Believed, Bootstrapped, Counted, DeepBP, DeepMF, Messages, held
+from crowdwise.deep.alternate import MBEM, AggNet, Believed, Bootstrapped, Counted, DeepMF, held
 from crowdwise.deep.edges import Edges
+from crowdwise.deep.propagate import DeepBP, Messages
 from crowdwise.errors import ParameterError
 from crowdwise.methods.messages import BeliefPropagation
 from deep.crowd import small

@@ -17,7 +17,9 @@ from crowdwise.data.votes import Votes
 from crowdwise.deep.edges import Batch
 from crowdwise.deep.head import Head
 from crowdwise.deep.joint import identity
-from crowdwise.deep.layers import CommonNoise, CrowdAR, CrowdWeights, Reliable, Transitions, Union, log_total
+from crowdwise.deep.layers import CommonNoise, CrowdWeights, Transitions
+from crowdwise.deep.reliable import CrowdAR, Reliable
+from crowdwise.deep.union import Union, log_total
 from crowdwise.errors import ParameterError
 
 M, K, H, B = 4, 3, 5, 6

@@ -52,6 +52,7 @@ from crowdwise import registry
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Floats, decide
 from crowdwise.data.votes import Votes
+from crowdwise.deep import fused
 from crowdwise.deep.edges import Batch, Edges, log_softmax
 from crowdwise.deep.head import FLOOR, Head, count_confusion, cross_entropy
 from crowdwise.deep.inputs import Inputs
@@ -228,12 +229,19 @@ class SharedConfusion(Head):
             self.counted = count_confusion(log_f.exp(), edges)
 
     def loss(self, batch: Batch) -> Tensor:
-        log_p = torch.logsumexp(batch.log_f[:, :, None] + self.theta.clamp_min(FLOOR).log(), dim=1)
+        theta = self.theta
+        f, table = torch.softmax(batch.logits.detach(), dim=1), theta.detach().clamp_min(FLOOR)
+        p = (f @ table).clamp_min(FLOOR)
         if self.per_vote:
-            fit = -batch.mean(log_p[batch.row, batch.label])
+            cell, c = batch.row * self.n_classes + batch.label, batch.weight / -batch.weight.sum().clamp_min(1e-12)
         else:
-            fit = functional.nll_loss(log_p, self.majority[batch.index])
-        return fit + self.weight * self.theta.trace()
+            first = torch.arange(0, p.numel(), self.n_classes, device=p.device)
+            cell, c = first + self.majority[batch.index], p.new_full((len(p),), -1.0 / len(p))
+        said = p.take(cell)
+        g = torch.zeros_like(p).put_(cell, c / said, accumulate=True)
+        at_theta = (f.T @ g).add_(torch.eye(len(table), dtype=p.dtype, device=p.device), alpha=self.weight)
+        value = (c * said.log()).sum() + self.weight * theta.detach().trace()
+        return fused.known(value, (batch.logits, fused.through_softmax(f, g @ table.T)), (theta, at_theta))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

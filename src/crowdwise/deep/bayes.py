@@ -55,6 +55,7 @@ from crowdwise.core.em import Part
 from crowdwise.core.model import check_memory
 from crowdwise.core.numerics import Floats
 from crowdwise.data.votes import Votes
+from crowdwise.deep import fused
 from crowdwise.deep.alternate import numbers
 from crowdwise.deep.edges import Batch, Edges
 from crowdwise.deep.head import Head, Predict
@@ -91,7 +92,7 @@ class Dirichlet(Head):
         self.register_buffer("b", self.b0.clone())
         self.register_buffer("log_g", torch.zeros(n_classes))
         self.register_buffer("truth", torch.empty(0, dtype=torch.int64))
-        self._step: tuple[Tensor, Tensor, float] | None = None
+        self._step: tuple[Batch, Tensor, float] | None = None
 
     # ---------------------------------------------------------------- training
 
@@ -120,29 +121,31 @@ class Dirichlet(Head):
 
     def loss(self, batch: Batch) -> Tensor:
         """- mean log Z; what the batch says of the annotators waits for ``after_step``."""
-        logit = self._logit(batch)
-        known = self.truth[batch.index]
-        if bool((known >= 0).any()):
-            other = (known >= 0)[:, None] & (torch.arange(self.n_classes, device=known.device) != known[:, None])
-            logit = logit.masked_fill(other, -torch.inf)
+        with torch.no_grad():
+            logit = self._logit(batch)
+            if self.gold is not None:
+                known = self.truth[batch.index]
+                other = (known >= 0)[:, None] & (torch.arange(self.n_classes, device=known.device) != known[:, None])
+                logit = logit.masked_fill(other, -torch.inf)
+            log_z = torch.logsumexp(logit, dim=1)
+            q, f = (logit - log_z[:, None]).exp(), torch.softmax(batch.logits, dim=1)
         if not self.closed:
-            self._step = (*self.counts(batch, torch.softmax(logit.detach(), dim=1)), self._rate(batch))
-        return -torch.logsumexp(logit, dim=1).mean()
-
-    def counts(self, batch: Batch, q: Tensor) -> tuple[Tensor, Tensor]:
-        """K and M x K x K: what a batch says of classes and annotators, as if the rest of the data said the same."""
-        M, K = self.n_annotators, self.n_classes
-        table = q.new_zeros((M * K, K))  # annotator and label, truth
-        table.index_add_(0, batch.annotator * K + batch.label, q[batch.row] * batch.weight[:, None])
-        scale = self.size / len(batch)
-        return scale * q.sum(dim=0), scale * table.reshape(M, K, K).transpose(1, 2)
+            self._step = batch, q, self._rate(batch)
+        return fused.known(-log_z.mean(), (batch.logits, (f - q) / len(batch)))
 
     def after_step(self) -> None:
-        """The step along the natural gradient."""
+        """The step along the natural gradient: towards the prior and what the batch says, as if all data said the same.
+
+        b + rate ( b0 + counts - b ) is a mean of b and b0, to which the few counts of the batch are added in place.
+        """
         if self._step is not None:
-            mass, table, rate = self._step
-            self.a = self.a + rate * (self.a0 + mass - self.a)
-            self.b = self.b + rate * (self.b0 + table - self.b)
+            batch, q, rate = self._step
+            K, times = self.n_classes, rate * self.size / len(batch)
+            self.a.lerp_(self.a0, rate).add_(q.sum(dim=0).to(self.a.dtype), alpha=times)
+            cell = (batch.annotator * (K * K) + batch.label)[:, None]
+            cell = cell + torch.arange(0, K * K, K, device=cell.device)  # truth by truth
+            counts = q.index_select(0, batch.row) * (times * batch.weight)[:, None]
+            self.b.lerp_(self.b0, rate).put_(cell, counts.to(self.b.dtype), accumulate=True)
             self._step = None
 
     def _rate(self, batch: Batch) -> float:
@@ -185,8 +188,9 @@ class Dirichlet(Head):
     def _logit(self, batch: Batch) -> Tensor:
         """B x K: E log pi + log f + sum over votes of E log theta; strangers answer as the crowd."""
         known = batch.annotator < self.n_annotators
-        b = self.b[batch.annotator.clamp_max(self.n_annotators - 1)]
-        score = torch.digamma(b[torch.arange(len(b), device=b.device), :, batch.label]) - torch.digamma(b.sum(dim=2))
+        b = self.b.index_select(0, batch.annotator.clamp_max(self.n_annotators - 1))
+        said = b[torch.arange(len(b), device=b.device), :, batch.label]
+        score = torch.digamma(said) - torch.digamma(b.sum(dim=2))
         if not bool(known.all()):
             score = torch.where(known[:, None], score, self._log_columns(batch))
         log_pi = torch.digamma(self.a) - torch.digamma(self.a.sum())

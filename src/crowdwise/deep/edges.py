@@ -55,7 +55,7 @@ class Batch:
     def total(self, value: Tensor) -> Tensor:
         """B x K: sums over each item's votes of one row (of K) per vote."""
         out = value.new_zeros((len(self.index), value.shape[1]))
-        return out.index_add(0, self.row, value)
+        return out.scatter_add(0, self.row[:, None].expand_as(value), value)
 
     def mean(self, value: Tensor) -> Tensor:
         """The weighted mean over the batch's votes of one number per vote; zero without votes."""

@@ -14,6 +14,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,6 +24,9 @@ from crowdwise.deep.edges import Batch, Edges
 
 FLOOR = 1e-10
 """The least probability whose logarithm is taken."""
+
+MANY = 256
+"""With more annotators than this, terms for every annotator are estimated from those of the batch."""
 
 Predict = Callable[[], Tensor]
 """N x K log probabilities of the items trained on, as the network sees them now."""
@@ -105,6 +109,37 @@ class Head(nn.Module):
         if bool(strangers.any()):
             columns = torch.where(strangers[:, None], theta.mean(dim=0).T[batch.label], columns)
         return columns.clamp_min(FLOOR).log()
+
+
+class Census(Head):
+    """A head whose loss has a term for every annotator, whether the batch has votes of theirs or not.
+
+    Up to ``MANY`` annotators all of them are looked at in every step. Beyond, a step would cost more by the crowd than
+    by its votes, so the terms of the batch's own annotators stand for all: each vote counts for the inverse of how many
+    votes of its annotator a batch has on average. The sum is right on average, as the likelihood of a batch is; an
+    annotator without votes is left out.
+    """
+
+    rarity: Tensor
+
+    def __init__(self, n_annotators: int, n_classes: int) -> None:
+        super().__init__(n_annotators, n_classes)
+        self.register_buffer("rarity", torch.zeros(n_annotators), persistent=False)
+
+    @property
+    def many(self) -> bool:
+        return self.n_annotators > MANY
+
+    def start(self, votes: Votes) -> None:
+        used = np.diff(votes.indptr) > 0
+        if self.gold is not None:
+            used = used | (np.asarray(self.gold) >= 0)
+        count = np.bincount(votes.annotator, minlength=self.n_annotators)
+        self.rarity = torch.as_tensor(used.sum() / np.maximum(count, 1), dtype=torch.float32)
+
+    def stands_for(self, batch: Batch) -> Tensor:
+        """E: how many times each vote's annotator counts in a sum over all annotators."""
+        return self.rarity.index_select(0, batch.annotator).to(batch.logits.dtype) / len(batch)
 
 
 def count_confusion(f: Tensor, edges: Edges, strength: float = 1.0) -> Tensor:

@@ -51,8 +51,8 @@ from torch import Tensor, nn
 
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
-from crowdwise.deep import networks
-from crowdwise.deep.edges import Batch, Edges
+from crowdwise.deep import fused, networks
+from crowdwise.deep.edges import Batch, Edges, log_softmax
 from crowdwise.deep.head import FLOOR, Head
 from crowdwise.deep.inputs import Inputs
 from crowdwise.deep.learner import HOLDOUT, Learner, check_choice, check_number
@@ -80,6 +80,44 @@ def information_gain(log_h: Tensor, log_g: Tensor, log_p: Tensor, kind: str = "k
     if N == 1:  # no other item to compare with
         return same.mean()
     return same.mean() - (other.sum() - other.diagonal().sum()) / (N * (N - 1))
+
+
+def gain_gradients(log_h: Tensor, log_g: Tensor, log_p: Tensor, kind: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """:func:`information_gain` and its gradients at log h, log g and log p.
+
+    With u_i = d a / d log kappa[i, i] and V[i, j] = b'(kappa[i, j]) off the diagonal, that at log h[i, k] is
+
+        u_i h g / p / kappa / N  -  (h / p)[i, k] (V g)[i, k] / (N (N - 1)),
+
+    that at log g the same with h / p and g, V and V' exchanged, and that at log p minus the first, summed over items.
+    """
+    N = len(log_h)
+    ratio_h, g = (log_h - log_p).exp(), log_g.exp()
+    log_both = log_h + log_g - log_p
+    joint = torch.logsumexp(log_both, dim=1)
+    both = (log_both - joint[:, None]).exp()
+    ratio = ratio_h @ g.T
+    if kind == "kl":
+        low = float(np.log(FLOOR))
+        same, u = 1.0 + joint.clamp_min(low), (joint >= low).to(joint.dtype)
+        other, V = ratio, torch.ones_like(ratio)
+    elif kind == "pearson":
+        kappa = joint.exp()
+        same, u = 2.0 * (kappa - 1.0), 2.0 * kappa
+        other, V = ratio**2 - 1.0, 2.0 * ratio
+    else:
+        more = 1.0 + joint.exp()
+        same, u = np.log(2.0) + joint - more.log(), 1.0 / more
+        other, V = torch.log1p(ratio) - np.log(2.0), 1.0 / (1.0 + ratio)
+    at_h = both * (u / N)[:, None]
+    if N == 1:  # no other item to compare with
+        return same.mean(), at_h, at_h, -at_h.sum(dim=0)
+    pairs = N * (N - 1)
+    value = same.mean() - (other.sum() - other.diagonal().sum()) / pairs
+    V.fill_diagonal_(0.0).div_(pairs)
+    at_g = at_h - g * (V.T @ ratio_h)
+    at_h = at_h - ratio_h * (V @ g)
+    return value, at_h, at_g, -at_h.sum(dim=0)
 
 
 def vote_confusions(votes: Votes, floor: float) -> Floats:
@@ -140,7 +178,22 @@ class Aggregator(Head):
         return torch.log_softmax(self.log_p + batch.total(weight[:, None] * columns), dim=1)
 
     def loss(self, batch: Batch) -> Tensor:
-        return -information_gain(batch.log_f, self.log_g(batch), self.log_p, self.gain)
+        """Minus the gain, with its gradients as in :mod:`crowdwise.deep.fused`."""
+        W, log_p, K = self.W.detach(), self.log_p.detach(), self.n_classes
+        cell = (batch.annotator * (K * K) + batch.label)[:, None] + torch.arange(0, K * K, K, device=W.device)
+        log_h = log_softmax(batch.logits.detach(), dim=1)
+        log_g = log_softmax(log_p + batch.total(batch.weight[:, None] * W.take(cell)), dim=1)
+        gain, at_h, at_g, at_p = gain_gradients(log_h, log_g, log_p, self.gain)
+        at_h = log_h.exp() * at_h.sum(dim=1, keepdim=True) - at_h
+        at_g = log_g.exp() * at_g.sum(dim=1, keepdim=True) - at_g
+        rows = at_g.index_select(0, batch.row) * batch.weight[:, None]
+        grads: list[tuple[Tensor, Tensor | fused.Rows]] = [
+            (batch.logits, at_h), (self.W, torch.zeros_like(W).put_(cell, rows, accumulate=True)),
+        ]  # fmt: skip
+        if self.p.requires_grad:
+            at_p = at_g.sum(dim=0) - at_p
+            grads.append((self.p, at_p - log_p.exp() * at_p.sum()))
+        return fused.known(-gain, *grads)
 
     def forecast(self, batch: Batch) -> Tensor:
         return torch.log_softmax(batch.log_f + self.log_g(batch) - self.log_p, dim=1)

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise.data.features import images_in
+from crowdwise.deep.sparse import SparseRows
 from crowdwise.errors import InputError, listing
 
 CHUNK = 4096
@@ -74,6 +75,15 @@ class ArrayInputs:
         if self.last:
             x = x.permute(0, 3, 1, 2)
         return _finite(x.reshape(len(index), *self._shape), index)
+
+    def sparse_rows(self, index: Index) -> SparseRows:
+        """Some rows of a sparse matrix, without their zeros."""
+        some = self.array[index]
+        if not np.isfinite(some.data).all():
+            self.rows(index)  # which names the row
+        if self.byte:
+            some = some.astype(np.float32) / np.float32(255.0)
+        return SparseRows.of(some)
 
 
 class DatasetInputs:
@@ -216,7 +226,11 @@ class Scale(nn.Module):
         self.register_buffer("mean", mean)
         self.register_buffer("deviation", deviation)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor | SparseRows) -> Tensor | SparseRows:
+        if isinstance(x, SparseRows):
+            if not bool(self.mean.any()):
+                return x.over(self.deviation)
+            x = x.dense()  # the network was fitted with dense inputs, whose mean was taken out
         return (x - self.mean) / self.deviation
 
     @classmethod
@@ -227,7 +241,8 @@ class Scale(nn.Module):
     @classmethod
     def of(cls, inputs: Inputs) -> Scale:
         """From one pass over the inputs."""
-        sparse = isinstance(inputs, ArrayInputs) and inputs.sparse
+        if isinstance(inputs, ArrayInputs) and inputs.sparse:
+            return cls(*_stretch(inputs))
         total, squares, count = torch.zeros(()), torch.zeros(()), 0
         for lo in range(0, len(inputs), CHUNK):
             x = inputs.rows(np.arange(lo, min(lo + CHUNK, len(inputs)))).double()
@@ -235,9 +250,19 @@ class Scale(nn.Module):
             total, squares = total + x.sum(dim=(0, 2)), squares + (x * x).sum(dim=(0, 2))
             count += x.shape[0] * x.shape[2]
         mean, square = total / count, squares / count
-        if sparse:  # subtracting means would fill in the zeros, and rare features would outgrow the others
-            mean, square = torch.zeros_like(mean), square.mean().expand_as(square)
         deviation = (square - mean * mean).clamp_min(0.0).sqrt()
         deviation = torch.where(deviation > 1e-6 * (1.0 + mean.abs()), deviation, torch.ones_like(deviation))
         size = (len(mean), *(1 for _ in inputs.shape[1:]))
         return cls(mean.float().reshape(size), deviation.float().reshape(size))
+
+
+def _stretch(inputs: ArrayInputs) -> tuple[Tensor, Tensor]:
+    """Mean and deviation to scale sparse data by: no mean, which would fill in the zeros, and the root mean square of
+    all numbers together, or rare features would outgrow the others."""
+    N, D = inputs.array.shape
+    data = np.asarray(inputs.array.data, dtype=np.float64) / (255.0 if inputs.byte else 1.0)
+    if not np.isfinite(data).all():
+        bad = int(np.flatnonzero(~np.isfinite(data))[0])
+        inputs.rows(np.array([np.searchsorted(inputs.array.indptr, bad, side="right") - 1]))  # which names the row
+    size = float(np.sqrt((data * data).sum() / max(N * D, 1)))
+    return torch.zeros(D), torch.full((D,), size if size > 1e-6 else 1.0)

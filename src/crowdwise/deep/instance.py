@@ -50,6 +50,7 @@ from torch.nn import functional
 from crowdwise.core.model import recode
 from crowdwise.core.numerics import Floats
 from crowdwise.data.votes import Votes
+from crowdwise.deep import fused
 from crowdwise.deep.edges import Batch, Edges, log_softmax
 from crowdwise.deep.head import Head, Predict, cross_entropy
 from crowdwise.deep.inputs import Inputs
@@ -79,13 +80,20 @@ class InstanceConfusions(Head):
 
     def log_rows(self, batch: Batch, attached: bool = True) -> Tensor:
         """E x K x K: log T of each vote's annotator and item; strangers have nothing of their own."""
+        return log_softmax(self.rows(batch, attached), dim=2)
+
+    def rows(self, batch: Batch, attached: bool = True) -> Tensor:
+        """The same before the softmax."""
         assert batch.hidden is not None
         hidden = batch.hidden if attached else batch.hidden.detach()
         known = batch.annotator.clamp_max(self.n_annotators - 1)
         familiar = (batch.annotator < self.n_annotators).to(hidden.dtype)
-        own, e = self.own[known] * familiar[:, None, None], self.e[known] * familiar[:, None]
-        part = torch.tanh((hidden @ self.P)[batch.row] + e)
-        return log_softmax(self.shared + own + torch.einsum("er,rkl->ekl", part, self.V), dim=2)
+        own, e = self.own.index_select(0, known), self.e.index_select(0, known)
+        if not bool(familiar.all()):
+            own, e = own * familiar[:, None, None], e * familiar[:, None]
+        part = torch.tanh((hidden @ self.P).index_select(0, batch.row) + e)
+        K = self.n_classes
+        return own + torch.addmm(self.shared.reshape(-1), part, self.V.reshape(-1, K * K)).reshape(-1, K, K)
 
     def log_columns(self, batch: Batch, attached: bool = True) -> Tensor:
         """E x K: log T of the label that was given, for each possible truth."""
@@ -118,12 +126,11 @@ class TracedInstances(InstanceConfusions):
         self.warm = epoch < self.warm_up
 
     def loss(self, batch: Batch) -> Tensor:
-        log_rows = self.log_rows(batch)
-        if self.warm:
-            log_rows = log_rows.detach()
-        fit = torch.logsumexp(batch.log_f[batch.row] + _columns(log_rows, batch.label), dim=1)
-        trace = log_rows.diagonal(dim1=1, dim2=2).exp().sum(dim=1)
-        return batch.mean(self.weight * trace - fit)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.warm):
+            rows = self.rows(batch)
+        norm = batch.weight.sum().clamp_min(1e-12)
+        fit = fused.mixture_of(batch, rows.detach(), norm, trace=self.weight * batch.weight / norm)
+        return fused.known(fit.value, (batch.logits, fit.logits), *(((rows, fit.rows),) if rows.requires_grad else ()))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

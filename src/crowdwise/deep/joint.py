@@ -41,8 +41,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from crowdwise.data.votes import Votes
+from crowdwise.deep import fused
 from crowdwise.deep.edges import Batch, log_softmax
-from crowdwise.deep.head import Head
+from crowdwise.deep.head import Census, Head
 from crowdwise.deep.learner import Learner, check_choice, check_flag, check_number
 
 RIDGE = 1e-3
@@ -55,7 +56,7 @@ WAIT, GROW = 0.2, 0.6
 """The volume is left out for the first fifth of training and has its full weight from three fifths on."""
 
 
-class Confusions(Head):
+class Confusions(Census):
     """theta[m, k, l] as free parameters, trained by the likelihood of the votes."""
 
     def __init__(self, n_annotators: int, n_classes: int, rho: Tensor, softplus: bool = False) -> None:
@@ -81,7 +82,17 @@ class Confusions(Head):
         return torch.logsumexp(batch.log_f.index_select(0, batch.row) + column, dim=1)
 
     def loss(self, batch: Batch) -> Tensor:
-        return -batch.mean(self.vote_log_probs(batch))
+        fit = fused.mixture(batch, self.rho, self.norm(batch), softplus=self.softplus)
+        return self._known(batch, fit)
+
+    def norm(self, batch: Batch) -> Tensor | float:
+        """What the sum over the batch's votes is divided by."""
+        return batch.weight.sum().clamp_min(1e-12)
+
+    def _known(self, batch: Batch, fit: fused.Fit) -> Tensor:
+        """A loss with its gradients at the logits and at the rho of the batch's annotators."""
+        rho = fused.Rows(fit.rows, batch.annotator, self.rho.shape)
+        return fused.known(fit.value, (batch.logits, fit.logits), (self.rho, rho))
 
 
 def identity(n_classes: int, high: float = 1.0, low: float = 0.0) -> Tensor:
@@ -117,9 +128,12 @@ class Traced(Confusions):
         self.weight, self.reduce = weight, reduce
 
     def loss(self, batch: Batch) -> Tensor:
+        each = self.weight / (1.0 if self.reduce == "sum" else self.n_annotators)
+        if self.many:
+            trace = each * self.stands_for(batch)
+            return self._known(batch, fused.mixture(batch, self.rho, self.norm(batch), softplus=True, trace=trace))
         positive = functional.softplus(self.rho)
-        traces = (positive.diagonal(dim1=1, dim2=2) / positive.sum(dim=2)).sum(dim=1)
-        return super().loss(batch) + self.weight * (traces.sum() if self.reduce == "sum" else traces.mean())
+        return super().loss(batch) + each * (positive.diagonal(dim1=1, dim2=2) / positive.sum(dim=2)).sum()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -167,35 +181,55 @@ class Volume(Confusions):
         self.steps = self.held_back = 0
 
     def loss(self, batch: Batch) -> Tensor:
-        fit = super().loss(batch)
         strength = self.weight
         if self.guard:
             strength *= min(1.0, max(0.0, (self.progress - WAIT) / (GROW - WAIT)))
-        if strength == 0.0:
-            return fit
-        volume = self.log_volume(batch)
-        if self.guard:
-            at = batch.logits if self.of == "network" else self.rho
-            pull = torch.autograd.grad(fit, at, retain_graph=True)[0]
-            push = torch.autograd.grad(volume, at)[0]
-            most = REACH * float(pull.norm() / push.norm().clamp_min(1e-20))
-            self.steps, self.held_back = self.steps + 1, self.held_back + (most < strength)
-            strength = min(strength, most)
-            # The gradient is known by now: a linear term with the same value and gradient goes back no further.
-            volume = volume.detach() + (push * (at - at.detach())).sum()
-        return fit - strength * volume
+        fit = self.fit(batch, keep=strength > 0.0 and self.of == "annotators" and self.many)
+        rho: Tensor | fused.Rows = fused.Rows(fit.rows, batch.annotator, self.rho.shape)
+        if strength > 0.0:
+            volume, push = self.log_volume(batch, fit)
+            pull = fit.logits
+            if isinstance(rho, fused.Rows) and self.of == "annotators":
+                pull = rho = rho.dense()
+            if self.guard:
+                most = REACH * float(pull.norm() / push.norm().clamp_min(1e-20))
+                self.steps, self.held_back = self.steps + 1, self.held_back + (most < strength)
+                strength = min(strength, most)
+            fit.value = fit.value - strength * volume
+            pull.sub_(push, alpha=strength)
+        return self.total(fit, (batch.logits, fit.logits), (self.rho, rho))
 
-    def log_volume(self, batch: Batch) -> Tensor:
-        """log det of the K x K matrix, which is 0 for answers that are certain and classes that are even."""
+    def fit(self, batch: Batch, keep: bool) -> fused.Mixture:
+        """The likelihood of the votes, with its gradients."""
+        return fused.mixture(batch, self.rho, self.norm(batch), keep=keep)
+
+    def total(self, fit: fused.Mixture, *gradients: tuple[Tensor, Tensor | fused.Rows]) -> Tensor:
+        """The loss, once the volume has been added to it."""
+        return fused.known(fit.value, *gradients)
+
+    def log_volume(self, batch: Batch, fit: fused.Mixture) -> tuple[Tensor, Tensor]:
+        """log det of the K x K matrix, which is 0 for answers that are certain and classes that are even.
+
+        Beside it the gradient, at the logits or at rho. Of a large crowd the matrix is that of the batch's votes, each
+        annotator counted alike.
+        """
         K = self.n_classes
         if self.of == "network":
-            f = batch.log_f.exp()
-            matrix = K * (f.T @ f) / len(f)
+            size = (K / len(fit.f)) ** 0.5
+            volume, grad = fused.log_volume(size * fit.f, RIDGE)
+            return volume, fused.through_softmax(fit.f, size * grad)
+        if fit.theta is None:
+            theta, share = torch.softmax(self.rho.detach(), dim=2), self.rho.new_full((1, 1, 1), 1 / self.n_annotators)
         else:
-            theta = self.confusion()
-            flat = theta.transpose(0, 1).reshape(K, -1)
-            matrix = flat @ flat.T / self.n_annotators
-        return torch.logdet(matrix + RIDGE * torch.eye(K, dtype=matrix.dtype, device=matrix.device))
+            theta, share = fit.theta, self.stands_for(batch)[:, None, None]
+            share = share / share.sum().clamp_min(1e-12)
+        size = share.sqrt()
+        # Columns of all matrices, n K x K: their outer products add up to those of the matrices with themselves.
+        volume, grad = fused.log_volume((size * theta).transpose(1, 2).reshape(-1, K), RIDGE)
+        grad = size * grad.reshape(-1, K, K).transpose(1, 2)
+        inner = theta * grad
+        grad = inner - theta * inner.sum(dim=2, keepdim=True)
+        return volume, grad if fit.theta is None else fused.Rows(grad, batch.annotator, self.rho.shape).dense()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -209,9 +243,12 @@ class GeoCrowdNetF(Learner):
     guard
         Let the volume wait for the votes, and never pull harder than they do. Without it a weight of 0.03 ruins sparse
         ten-class data.
+    weight_decay
+        Of the network, which the volume makes surer of what it has learned by heart, too.
     """
 
     key: ClassVar[str] = "geocrowdnet-f"
+    weight_decay: float = 1e-2
     weight: float = 0.03
     guard: bool = True
     _of: ClassVar[str] = "network"
@@ -233,8 +270,11 @@ class GeoCrowdNetW(GeoCrowdNetF):
     ----------
     weight, guard
         Of the log-volume, as in :class:`GeoCrowdNetF`.
+    weight_decay
+        Of the network, as in other learners.
     """
 
     key: ClassVar[str] = "geocrowdnet-w"
+    weight_decay: float = 1e-4
     weight: float = 0.01
     _of: ClassVar[str] = "annotators"

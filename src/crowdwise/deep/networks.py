@@ -43,6 +43,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from crowdwise.deep.sparse import FirstLinear, Flat
 from crowdwise.errors import InputError, ParameterError, listing, suggestion
 
 Shape = tuple[int, ...]
@@ -60,6 +61,8 @@ class Network(nn.Module):
         Length of the vector.
     n_classes : int
         K, at least 1.
+    last : type
+        Of the last layer; another one where it is also the first, and takes sparse rows.
 
     Examples
     --------
@@ -73,11 +76,11 @@ class Network(nn.Module):
     trunk: nn.Module
     head: nn.Linear
 
-    def __init__(self, trunk: nn.Module, width: int, n_classes: int) -> None:
+    def __init__(self, trunk: nn.Module, width: int, n_classes: int, last: type[nn.Linear] = nn.Linear) -> None:
         super().__init__()
         _check_classes(n_classes)
         self.trunk = trunk
-        self.head = nn.Linear(width, n_classes)
+        self.head = last(width, n_classes)
 
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.head(self.trunk(x))
@@ -89,7 +92,7 @@ class Network(nn.Module):
 
 def linear(shape: Shape, n_classes: int) -> Network:
     """Softmax regression: the logits are linear in the input, which is flattened."""
-    return Network(nn.Flatten(), _size(shape), n_classes)
+    return Network(Flat(), _size(shape), n_classes, FirstLinear)
 
 
 def mlp(shape: Shape, n_classes: int, hidden: Sequence[int] = (128,), dropout: float = 0.5) -> Network:
@@ -103,11 +106,12 @@ def mlp(shape: Shape, n_classes: int, hidden: Sequence[int] = (128,), dropout: f
     if not 0 <= dropout < 1:
         raise ParameterError(f"dropout: expected a share from 0 to below 1, got {dropout!r}.")
     width = _size(shape)
-    layers: list[nn.Module] = [nn.Flatten()]
+    layers: list[nn.Module] = [Flat()]
     for size in hidden:
-        layers += [nn.Linear(width, size), nn.ReLU(), nn.Dropout(dropout)]
+        linear = FirstLinear if len(layers) == 1 else nn.Linear
+        layers += [linear(width, size), nn.ReLU(), nn.Dropout(dropout)]
         width = size
-    return Network(nn.Sequential(*layers), width, n_classes)
+    return Network(nn.Sequential(*layers), width, n_classes, nn.Linear if hidden else FirstLinear)
 
 
 # -- small images ------------------------------------------------------------------------------------------------------

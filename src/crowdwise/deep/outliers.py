@@ -27,7 +27,7 @@ crowd wisdom, NeurIPS 2024.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,7 +35,8 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise.data.votes import Votes
-from crowdwise.deep.edges import Batch
+from crowdwise.deep import fused
+from crowdwise.deep.edges import Batch, log_softmax
 from crowdwise.deep.head import FLOOR, Head
 from crowdwise.deep.joint import GeoCrowdNetF, Volume
 from crowdwise.deep.learner import check_number
@@ -84,11 +85,16 @@ class Outliers(Volume):
         said = q.gather(1, batch.label[:, None])[:, 0]
         return said.log() - q.sum(dim=1).log()
 
-    def loss(self, batch: Batch) -> Tensor:
-        e = self.vectors(self.places(batch))
-        squares = batch.weight * (e * e).sum(dim=1)
-        scores = squares.new_zeros(len(batch)).index_add(0, batch.row, squares)
-        return super().loss(batch) + self.outliers * ((scores + FLOOR) ** (0.5 * self.power)).mean()
+    def fit(self, batch: Batch, keep: bool) -> OutlyingFit:
+        at = self.places(batch)
+        with torch.no_grad():
+            e = self.vectors(at)
+        return outlying(batch, at, e, self.rho.detach(), self.norm(batch), self.outliers, self.power)
+
+    def total(self, fit: fused.Mixture, *gradients: tuple[Tensor, Tensor | fused.Rows]) -> Tensor:
+        assert isinstance(fit, OutlyingFit)
+        e = torch.zeros_like(self.e, requires_grad=False).index_copy_(0, fit.at, fit.e)
+        return fused.known(fit.value, *gradients, (self.e, e))
 
     def scores(self, weight: Tensor) -> Tensor:
         """N: the sum over each item's votes of the squared length of their vectors, each times the vote's weight."""
@@ -96,6 +102,43 @@ class Outliers(Volume):
         count = self.indptr[1:] - self.indptr[:-1]
         item = torch.repeat_interleave(torch.arange(len(count), device=count.device), count)
         return e.new_zeros(len(count)).index_add(0, item, weight * (e * e).sum(dim=1))
+
+
+@dataclass(eq=False)
+class OutlyingFit(fused.Mixture):
+    """The gradient at the vectors of the batch's votes, and where among all votes these are."""
+
+    at: Tensor = field(default_factory=lambda: torch.empty(0))
+    e: Tensor = field(default_factory=lambda: torch.empty(0))
+
+
+def outlying(
+    batch: Batch, at: Tensor, e: Tensor, rho: Tensor, norm: Tensor | float, outliers: float, power: float
+) -> OutlyingFit:  # fmt: skip
+    """Likelihood and penalty of a batch, with their gradients, worked out as in :mod:`crowdwise.deep.fused`.
+
+    With g the gradient at q (nothing where q was clipped), that at f[k] is theta[k] . g, that at rho[k, l] is
+    f[k] theta[k, l] ( g[l] - theta[k] . g ), and that at a vector is g and the penalty's share, less their mean.
+    """
+    theta = fused.softmax_rows(rho.index_select(0, batch.annotator))
+    f = log_softmax(batch.logits.detach(), dim=1).exp_()
+    mine = f.index_select(0, batch.row)
+    free = fused.mix(mine, theta) + e
+    q = free.clamp(FLOOR, 1.0 - FLOOR)
+    vote = torch.arange(len(batch.row), device=q.device)
+    said, sums, c = q[vote, batch.label], q.sum(dim=1), batch.weight / -norm
+    g = (-c / sums)[:, None].repeat(1, q.shape[1])
+    g[vote, batch.label] += c / said
+    g *= q == free
+    back = fused.unmix(theta, g)
+    squares = batch.weight * (e * e).sum(dim=1)
+    scores = squares.new_zeros(len(batch)).index_add_(0, batch.row, squares) + FLOOR
+    value = (c * (said / sums).log()).sum() + outliers * (scores ** (0.5 * power)).mean()
+    slope = outliers * power / len(batch) * scores ** (0.5 * power - 1.0)
+    own = g + (slope[batch.row] * batch.weight)[:, None] * e
+    rows = theta * mine[:, :, None] * (g[:, None, :] - back[:, :, None])
+    logits = fused.through_softmax(f, batch.total(back))
+    return OutlyingFit(value, logits, rows, f, at=at, e=own - own.mean(dim=1, keepdim=True))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -112,9 +155,12 @@ class COINNet(GeoCrowdNetF):
         Below 2, how sparse outliers are: an item's penalty is the length of its vectors to this power.
     weight, guard
         Of the log-volume, as in :class:`~crowdwise.deep.joint.GeoCrowdNetF`.
+    weight_decay
+        Of the network and of the votes' own vectors, as in other learners.
     """
 
     key: ClassVar[str] = "coinnet"
+    weight_decay: float = 1e-4
     outliers: float = 0.01
     power: float = 0.4
 

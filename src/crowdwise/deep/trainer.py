@@ -28,7 +28,8 @@ from crowdwise.data.votes import Votes
 from crowdwise.deep.edges import Batch, Edges
 from crowdwise.deep.head import Head
 from crowdwise.deep.inputs import ArrayInputs, Inputs
-from crowdwise.deep.networks import Probe
+from crowdwise.deep.networks import Probe, hidden_layer
+from crowdwise.deep.sparse import SparseRows, first_layer, prepare
 from crowdwise.errors import DivergedError, InputError, ParameterError, ReadError
 
 RESIDENT = 2**30
@@ -148,6 +149,11 @@ class Trainer:
         self.autocast = self.device.type == "cuda" and (
             plan.precision == "bfloat16" or (plan.precision == "auto" and torch.cuda.is_bf16_supported())
         )
+        # Of a network that is one layer, a head that asks for that layer's input is to get it dense.
+        first = first_layer(network)
+        self.takes_sparse = first is not None and not (head.needs_hidden and hidden_layer(network) is first)
+        if self.takes_sparse and isinstance(inputs, ArrayInputs) and inputs.sparse:
+            prepare(network)
         self.resident = self._load()
         used = np.diff(votes.indptr) > 0
         if truth is not None:
@@ -182,10 +188,10 @@ class Trainer:
         with torch.no_grad():
             for lo in range(0, len(index), size):
                 some = index[lo : lo + size]
-                x = inputs.rows(some).to(self.device) if given else self._rows(some)
+                x = self._read(inputs, some) if given else self._rows(some)
                 yield self._batch(edges, some, x)
 
-    def _batch(self, edges: Edges | None, index: npt.NDArray[np.int64], x: Tensor) -> Batch:
+    def _batch(self, edges: Edges | None, index: npt.NDArray[np.int64], x: Tensor | SparseRows) -> Batch:
         at = torch.as_tensor(index, device=self.device)
         probe = Probe(self.network) if self.head.needs_hidden else None
         try:
@@ -359,10 +365,15 @@ class Trainer:
             return None
         return inputs.rows(np.arange(len(inputs))).to(self.device)
 
-    def _rows(self, index: npt.NDArray[np.int64]) -> Tensor:
+    def _rows(self, index: npt.NDArray[np.int64]) -> Tensor | SparseRows:
         if self.resident is not None:
             return self.resident[torch.as_tensor(index, device=self.device)]
-        return self.inputs.rows(index).to(self.device, non_blocking=True)
+        return self._read(self.inputs, index)
+
+    def _read(self, inputs: Inputs, index: npt.NDArray[np.int64]) -> Tensor | SparseRows:
+        if self.takes_sparse and isinstance(inputs, ArrayInputs) and inputs.sparse:
+            return inputs.sparse_rows(index).to(self.device, non_blocking=True)
+        return inputs.rows(index).to(self.device, non_blocking=True)
 
     # ---------------------------------------------------------------- checkpoints
 
@@ -439,6 +450,10 @@ class Trainer:
                 _, number, slot = name.split(".", 2)
                 state.setdefault(int(number), {})[slot] = value
         self.optimiser.load_state_dict({"state": state, "param_groups": self.optimiser.state_dict()["param_groups"]})
+        for parameter, slots in self.optimiser.state.items():  # laid out in memory as their parameter is
+            for slot, value in slots.items():
+                if value.shape == parameter.shape:
+                    slots[slot] = torch.empty_like(parameter, requires_grad=False).copy_(value)
         best = json.loads(note["best"])
         history = [Epoch(**epoch) for epoch in json.loads(note["history"])]
         return history, kept or None, -math.inf if best is None else best

@@ -50,6 +50,9 @@ SLACK = {9: 50.0, 3: 11.0}
 """How much lower the middle of a block of so many nodes may lie than the best node in it (quadratic peak, CUT)."""
 TEMPER = 0.8
 """Proposals are drawn from the prior and this part of the expected counts: a little wider than the posterior."""
+MOVED = 0.25
+"""Draws near a posterior are made anew when its counts have moved by a quarter of their deviation, which is about the
+root of the annotator's votes; until then they still cover it."""
 
 
 # -------------------------------------------------------------------- the graph
@@ -330,6 +333,9 @@ class Integrator:
     jobs: list[Job] = field(default_factory=list)
     idle: list[tuple[Ints, Floats]] = field(default_factory=list)
     """Annotators without votes, and the mean of their prior."""
+    drawn: dict[int, tuple[Floats, Nodes]] = field(default_factory=dict)
+    """Draws near the posterior: the annotator's expected counts at the time, and the draws. Under -1 - i those of the
+    i-th prior."""
 
     def add(self, annotators: Ints, source: Nodes | Grid, single: bool = False) -> None:
         """Annotators that share a rule or draws."""
@@ -386,17 +392,27 @@ def exact_jobs(graph: Graph, coins: Floats, K: int) -> Integrator:
     return out
 
 
-def sampled_jobs(graph: Graph, alpha: Floats, counts: Floats, dice: Dice) -> Integrator:
-    """Draws for annotators with Dirichlet rows: from the prior for few votes, else from near the posterior."""
-    out = Integrator(graph)
+def sampled_jobs(
+    graph: Graph, alpha: Floats, counts: Floats, dice: Dice, earlier: Integrator | None = None
+) -> Integrator:  # fmt: skip
+    """Draws for annotators with Dirichlet rows: from the prior for few votes, else from near the posterior.
+
+    Weights make up for where draws come from, so earlier ones are as right as new ones; an annotator gets new ones
+    once the counts have moved by more than ``MOVED``.
+    """
+    out = Integrator(graph, drawn={} if earlier is None else earlier.drawn)
     M, K = len(graph.votes), alpha.shape[1]
     kinds, kind = np.unique(alpha.reshape(len(alpha), -1), axis=0, return_inverse=True)
     kind = np.broadcast_to(kind.reshape(-1), (M,))
     few = graph.votes <= 2 * K
     for which in np.unique(kind[few]):
         table = kinds[which].reshape(K, K)
-        out.add(np.flatnonzero(few & (kind == which)), dice.dirichlet(table, table))
-    for m in np.flatnonzero(~few):
+        if -1 - int(which) not in out.drawn:
+            out.drawn[-1 - int(which)] = table, dice.dirichlet(table, table)
+        out.add(np.flatnonzero(few & (kind == which)), out.drawn[-1 - int(which)][1])
+    for m in np.flatnonzero(~few).tolist():
         table = kinds[kind[m]].reshape(K, K)
-        out.add(np.array([m]), dice.dirichlet(table, table + TEMPER * counts[m]))
+        if m not in out.drawn or np.abs(counts[m] - out.drawn[m][0]).sum() > MOVED * np.sqrt(graph.votes[m]):
+            out.drawn[m] = counts[m], dice.dirichlet(table, table + TEMPER * counts[m])
+        out.add(np.array([m]), out.drawn[m][1])
     return out

@@ -256,7 +256,7 @@ class BeliefPropagation(Model):
         integrator, follows = source(q), adaptive
         while passes < self.max_iter:
             if follows and passes:  # draws near where the beliefs now are
-                integrator = source(q)
+                integrator = source(q, integrator)
                 follows = passes < FOLLOW and change > CALM
             new, theta, log_z, size = integrator.sweep(nu)
             new = (1.0 - self.damping) * new + self.damping * log_mu if passes else new
@@ -287,8 +287,9 @@ class BeliefPropagation(Model):
             annotator_columns={"effective_samples": size} if sampled else {},
         )
 
-    def source(self, votes: Votes, graph: Graph) -> tuple[Callable[[Floats | None], Integrator], bool, bool]:
-        """How integrals are taken given the beliefs so far; whether by draws; whether these follow the beliefs."""
+    def source(self, votes: Votes, graph: Graph) -> tuple[Callable[..., Integrator], bool, bool]:
+        """How integrals are taken, given the beliefs so far and how they were taken before; whether by draws; whether
+        these follow the beliefs."""
         K = votes.n_classes
         rng = np.random.default_rng(0 if self.random_state is None else self.random_state)
         if callable(self.prior):
@@ -296,7 +297,7 @@ class BeliefPropagation(Model):
             self._stranger = np.exp(nodes.log_theta).mean(axis=0)
             shared = Integrator(graph)
             shared.add(np.arange(votes.n_annotators), nodes)
-            return lambda q: shared, True, False
+            return lambda q, earlier=None: shared, True, False
         bare = dirichlet_parameters(self.prior, None, votes)
         self._stranger = (bare / bare.sum(axis=2, keepdims=True)).mean(axis=0)
         alpha = dirichlet_parameters(self.prior, self.history, votes)
@@ -304,7 +305,7 @@ class BeliefPropagation(Model):
             right, wrong = one_coin_parameters(self.prior, None, votes).mean(axis=0)
             self._stranger = priors.one_coin_table(np.array([right / (right + wrong)]), K)[0]
             exact = exact_jobs(graph, one_coin_parameters(self.prior, self.history, votes)[:, None, :], K)
-            return lambda q: exact, False, False
+            return lambda q, earlier=None: exact, False, False
         if self.integral == "sampled" or (K > 2 and self.integral == "auto"):
             part = Part.of(votes)
             names = [str(name) for name in votes.classes.tolist()]
@@ -312,9 +313,9 @@ class BeliefPropagation(Model):
             order = sorted(range(K), key=lambda k: (-often[k], names[k]))
             dice = Dice.roll(int(self.samples), np.argsort(order), rng)
 
-            def near(q: Floats | None) -> Integrator:
+            def near(q: Floats | None, earlier: Integrator | None = None) -> Integrator:
                 assert q is not None
-                return sampled_jobs(graph, alpha, em.statistics(part, q).table().transpose(0, 2, 1), dice)
+                return sampled_jobs(graph, alpha, em.statistics(part, q).table().transpose(0, 2, 1), dice, earlier)
 
             return near, True, True
         if K > 2:
@@ -323,7 +324,7 @@ class BeliefPropagation(Model):
                 "use coins='one' or integral='sampled'."
             )
         two = exact_jobs(graph, np.stack([alpha[:, 0, :], alpha[:, 1, ::-1]], axis=1), K)
-        return lambda q: two, False, False
+        return lambda q, earlier=None: two, False, False
 
     def _predict(self, votes: Votes) -> Floats:
         theta = np.concatenate([self.theta_, np.tile(self._stranger, (votes.n_annotators - len(self.theta_), 1, 1))])
