@@ -18,13 +18,13 @@ from crowdwise.trust.agreement import (
     gwet_ac1,
     gwet_ac2,
     icc,
-    kappa_variance,
     krippendorff_alpha,
     pairwise_agreement,
-    patterns,
     percent_agreement,
     scott_pi,
 )
+from crowdwise.trust.pairs import kappa_variance
+from crowdwise.trust.tables import patterns
 
 ONCE = {"resamples": 1}
 

@@ -10,8 +10,9 @@ from scipy.stats import binomtest, false_discovery_control
 
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.trust import colluders
+from crowdwise.trust import mistakes as null
 from crowdwise.trust.colluders import find_colluders, shared_mistakes
+from crowdwise.trust.evidence import adjusted
 
 # -------------------------------------------------------------------- the agreement matrix
 
@@ -164,9 +165,9 @@ def test_p_values_are_valid_where_items_are_hard():
 def test_moments_by_enumeration():
     """Mean and variance of X, and X itself, for one pair: a sum over the states and labels, by hand."""
     sim = cw.simulate.dirichlet(40, n_annotators=4, n_classes=2, random_state=0)
-    votes, K, S = sim.votes, 2, 2 * len(colluders.EASE)
-    log_p, _, logit = colluders.null_model(votes, votes.shares(), np.ones(4))
-    found = colluders.moments(votes, log_p, logit, np.ones(4), np.arange(40))
+    votes, K, S = sim.votes, 2, 2 * len(null.EASE)
+    log_p, _, logit = null.null_model(votes, votes.shares(), np.ones(4))
+    found = null.moments(votes, log_p, logit, np.ones(4), np.arange(40))
     assert found["left"].tolist() == [0, 0, 0, 1, 1, 2] and found["right"].tolist() == [1, 2, 3, 2, 3, 3]
     p = np.exp(log_p).reshape(4, K, S)
     said = votes.label.reshape(40, 4)
@@ -194,18 +195,18 @@ def test_the_tail_is_poisson_where_mean_and_variance_agree():
     from scipy.stats import poisson
 
     t, mean = np.array([1.0, 3.0, 9.0]), np.array([0.5, 2.0, 4.0])
-    assert np.allclose(colluders.tail(t, mean, mean), poisson.sf(t - 1, mean))
-    assert colluders.tail(np.zeros(1), np.ones(1), np.ones(1)) == 1.0
+    assert np.allclose(null.tail(t, mean, mean), poisson.sf(t - 1, mean))
+    assert null.tail(np.zeros(1), np.ones(1), np.ones(1)) == 1.0
 
 
 def test_adjusted_p_values_are_benjamini_hochbergs():
     p = np.random.default_rng(0).random(40) ** 3
-    assert np.allclose(colluders.adjusted(p), false_discovery_control(p))
+    assert np.allclose(adjusted(p), false_discovery_control(p))
 
 
 def test_pairs_of_votes_are_all_pairs():
     indptr = np.array([0, 3, 3, 4, 9])
-    first, second = colluders.paired_votes(indptr, np.array([0, 2, 3]))
+    first, second = null.paired_votes(indptr, np.array([0, 2, 3]))
     expected = [pair for lo, hi in ((0, 3), (3, 4), (4, 9)) for pair in itertools.combinations(range(lo, hi), 2)]
     assert sorted(zip(first.tolist(), second.tolist(), strict=True)) == expected
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +13,7 @@ import numpy.typing as npt
 
 from crowdwise import kernels
 from crowdwise.core.em import Part
-from crowdwise.core.numerics import TIE, Floats, Ints, entropy, normalise, share_interval
+from crowdwise.core.numerics import TIE, Floats, Ints, entropy, normalise, share_interval, share_with_interval
 from crowdwise.core.result import Result
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
@@ -57,12 +60,8 @@ class Consensus(Result):
     posterior: Floats
     label_codes: npt.NDArray[np.int32]
     prior: Floats
-    right: Floats
-    """The expected number (weight) of each annotator's right votes."""
     total: Floats
     """The number (weight) of each annotator's votes."""
-    unsure: Floats
-    """The posterior variance of ``right``."""
     votes_per_item: Ints
     votes_per_annotator: Ints
     agreement: Floats
@@ -78,6 +77,14 @@ class Consensus(Result):
     seconds: float = 0.0
     seed: int | None = None
     n_votes: int = 0
+    gold: Ints | None = None
+    """N class codes of the items whose truth was given, -1 for the others; ``None`` where none was."""
+    item_prior: Floats | None = None
+    """N x K: log P(class of item n) before any vote, where a classifier or the user gave one."""
+    judged: Floats | None = None
+    """2 x M: what :attr:`right` and :attr:`unsure` are, where they have been worked out."""
+    votes: Votes | None = field(default=None, repr=False)
+    """The votes that they are worked out from; not saved."""
     annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     kind: str = "polars"
@@ -90,6 +97,27 @@ class Consensus(Result):
         )
 
     # ---------------------------------------------------------------- reading it
+
+    @cached_property
+    def _judged(self) -> Floats:
+        # Worked out when somebody asks for it: it costs as much as twenty passes over the votes.
+        from crowdwise.core.evidence import accuracies
+
+        if self.judged is not None:
+            return self.judged
+        if self.votes is None:
+            raise InputError("This consensus has neither its votes nor its annotators' right votes: fit it again.")
+        return np.stack(accuracies(self.votes, self.posterior, self.gold, self.item_prior))
+
+    @property
+    def right(self) -> Floats:
+        """M: the expected number (weight) of each annotator's right votes, judged by the other votes."""
+        return np.asarray(self._judged[0])
+
+    @property
+    def unsure(self) -> Floats:
+        """M: the posterior variance of ``right``."""
+        return np.asarray(self._judged[1])
 
     @property
     def labels(self) -> npt.NDArray[Any]:
@@ -140,10 +168,8 @@ class Consensus(Result):
         return self._annotator_table(level) if table == "annotators" else self._confusion_table(level)
 
     def accuracy(self, level: float = 0.95) -> tuple[Floats, Floats, Floats]:
-        """Each annotator's accuracy (the expected share of right votes) and the two ends of its interval."""
-        low, high = share_interval(self.right, self.total, self.unsure, level)
-        share = np.divide(self.right, self.total, out=np.full_like(self.total, np.nan), where=self.total > 0)
-        return share, low, high
+        """Each annotator's accuracy, judged by the others (:mod:`crowdwise.core.evidence`), and its interval's ends."""
+        return share_with_interval(self.right, self.total, self.unsure, level)
 
     def confusion_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """The two ends of an interval for every entry of every annotator's confusion matrix (M x K x K each)."""
@@ -238,6 +264,12 @@ class Consensus(Result):
             "count": self._evidence()[0].ravel(),
         }
 
+    # ---------------------------------------------------------------- keeping it
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write ``consensus.json`` and ``arrays.npz`` to a folder, all or nothing; an earlier consensus is replaced."""
+        return Result.save(replace(self, judged=self._judged, votes=None), folder)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -252,6 +284,8 @@ class Outcome:
     converged: bool = True
     annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    item_prior: Floats | None = None
+    """N x K: log P(class of item n) without votes, where the method has a classifier."""
 
 
 def build_consensus(
@@ -263,8 +297,10 @@ def build_consensus(
     labels: npt.NDArray[np.int32],
     seed: int | None,
     seconds: float,
+    gold: Ints | None = None,
+    item_prior: Floats | None = None,
 ) -> Consensus:
-    """A consensus from votes and what a fit found out about them."""
+    """A consensus from votes, known truths, what a fit found out, and what is known of items without votes (logs)."""
     M, K = votes.n_annotators, votes.n_classes
     cell = Part.of(votes).cell
     weight = np.empty(0) if votes.weight is None else votes.weight
@@ -277,17 +313,15 @@ def build_consensus(
     counts = spread = None
     if M * K * K <= MOST_CELLS:
         counts, spread = table(False), table(True)
-        right, unsure = np.einsum("mkk->m", counts), np.einsum("mkk->m", spread)
-    else:
-        p, w = q[votes.item, votes.label], votes.weights
-        right, unsure = (np.bincount(votes.annotator, weights=w * x, minlength=M) for x in (p, p * (1.0 - p)))
     total = np.bincount(votes.annotator, weights=votes.weight, minlength=M).astype(np.float64)
     per_item, per_annotator = np.diff(votes.indptr), np.bincount(votes.annotator, minlength=M)
     agrees = np.bincount(votes.annotator[votes.label == np.repeat(labels, per_item)], minlength=M)
     return Consensus(
         method=method, params=params, item_names=votes.items, annotator_names=votes.annotators, classes=votes.classes,
         posterior=q, label_codes=labels, prior=outcome.prior,
-        right=right, total=total, unsure=unsure, counts=counts, spread=spread,
+        total=total, counts=counts, spread=spread, votes=votes,
+        item_prior=item_prior if outcome.item_prior is None else outcome.item_prior,
+        gold=None if gold is None or not (gold >= 0).any() else gold,
         votes_per_item=per_item, votes_per_annotator=per_annotator,
         agreement=np.divide(agrees, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
         confusion=outcome.confusion, log_likelihood=outcome.log_likelihood, trace=outcome.trace,

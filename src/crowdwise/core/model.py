@@ -70,7 +70,8 @@ class Model(Parameterised, ABC):
             )
         gold = None if truth is None else votes.encode_truth(truth)
         self._check_votes(votes, gold)
-        outcome = self._fit(votes, gold, self._log_item_prior(votes, item_prior), callback)
+        log_prior = self._log_item_prior(votes, item_prior)
+        outcome = self._fit(votes, gold, log_prior, callback)
         rng = np.random.default_rng(self.random_state)
         self.consensus_ = build_consensus(
             self.key,
@@ -80,6 +81,8 @@ class Model(Parameterised, ABC):
             labels=decide(outcome.posterior, outcome.prior, self.ties, rng),
             seed=self.random_state,
             seconds=time.perf_counter() - began,
+            gold=gold,
+            item_prior=log_prior,
         )
         if not outcome.converged:
             gain = (

@@ -116,3 +116,11 @@ def share_interval(right: Floats, total: Floats, unsure: Floats, level: float = 
     a, b = p * n_eff + 0.5, (1.0 - p) * n_eff + 0.5
     tail = (1.0 - level) / 2.0
     return np.minimum(betaincinv(a, b, tail), p), np.maximum(betaincinv(a, b, 1.0 - tail), p)
+
+
+def share_with_interval(
+    right: Floats, total: Floats, unsure: Floats, level: float = 0.95
+) -> tuple[Floats, Floats, Floats]:
+    """A share, nan where there were no trials, and the two ends of its interval: see :func:`share_interval`."""
+    low, high = share_interval(right, total, unsure, level)
+    return np.divide(right, total, out=np.full_like(total, np.nan), where=total > 0), low, high

@@ -43,7 +43,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.model import Outcome
-from crowdwise.core.numerics import Floats, Ints, decide
+from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.starts import clamp
 from crowdwise.data import coding
 from crowdwise.data.votes import Votes
@@ -171,7 +171,7 @@ class Crowdlab(Tabular):
         tell(1, 1, loss)
         return Outcome(
             posterior=q, prior=q.mean(axis=0), confusion=self.theta_, trace=np.array([-loss]), iterations=1,
-            annotator_columns={"weight": self.weights_},
+            annotator_columns={"weight": self.weights_}, item_prior=safe_log(f),
         )  # fmt: skip
 
     def _out_of_sample(

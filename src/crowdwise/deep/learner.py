@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from crowdwise.core.consensus import Consensus, build_consensus
 from crowdwise.core.folders import replacing
 from crowdwise.core.model import Outcome, recode
-from crowdwise.core.numerics import Floats, decide
+from crowdwise.core.numerics import Floats, decide, safe_log
 from crowdwise.core.result import plain
 from crowdwise.data.votes import Votes
 from crowdwise.deep import networks
@@ -171,7 +171,7 @@ class Learner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             self.n_features_in_ = inputs.shape[0]
         train, held = self._split(votes)
         self._train(inputs, train, held, gold, callback)
-        self.consensus_ = self._consensus(inputs, votes, time.perf_counter() - began)
+        self.consensus_ = self._consensus(inputs, votes, gold, time.perf_counter() - began)
         return self
 
     def _needs_held_out(self) -> bool:
@@ -214,9 +214,10 @@ class Learner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         given = {f.name: getattr(self, f.name) for f in fields(Plan) if f.name != "seed"}
         return Plan(seed=self.seed_, **given)
 
-    def _consensus(self, inputs: Inputs, votes: Votes, seconds: float) -> Consensus:
+    def _consensus(self, inputs: Inputs, votes: Votes, gold: npt.NDArray[np.int32] | None, seconds: float) -> Consensus:
         trainer = self._trainer
-        q, prior = self._posterior(trainer, votes)
+        q, f = self._posterior(trainer, votes)
+        prior = f.mean(axis=0)
         last = self.history_[-1]
         outcome = Outcome(
             posterior=q,
@@ -224,6 +225,7 @@ class Learner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             confusion=self.confusion_,
             trace=-np.array([epoch.loss for epoch in self.history_]),
             iterations=last.epoch,
+            item_prior=safe_log(f),
             **self._columns(trainer),
         )
         return build_consensus(
@@ -234,15 +236,16 @@ class Learner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             labels=decide(q, prior, "prior", np.random.default_rng(self.seed_)),
             seed=self.seed_,
             seconds=seconds,
+            gold=gold,
         )
 
     def _posterior(self, trainer: Trainer, votes: Votes) -> tuple[Floats, Floats]:
-        """N x K probabilities of the items of the fit, given inputs and votes; K, the mean of those given inputs."""
+        """N x K probabilities of the items of the fit, given inputs and votes; N x K, given inputs alone."""
         log_q, log_f = [], []
         for batch in trainer.batches(Edges.of(votes, trainer.device)):
             log_f.append(trainer.head.predict_log_probs(batch))
             log_q.append(trainer.head.forecast(batch))
-        return probabilities(torch.cat(log_q)), probabilities(torch.cat(log_f)).mean(axis=0)
+        return probabilities(torch.cat(log_q)), probabilities(torch.cat(log_f))
 
     def _columns(self, trainer: Trainer) -> dict[str, Any]:
         """What else the method knows: ``annotator_columns`` and ``item_columns`` of the consensus."""

@@ -200,7 +200,7 @@ class DeepBP(DeepMF):
         log_f = numbers(trainer.log_probs())
         head = trainer.head
         assert isinstance(head, Messages)
-        return head.conclude(votes, log_f), np.exp(log_f).mean(axis=0)
+        return head.conclude(votes, log_f), np.exp(log_f)
 
     def predict_proba(self, X: Any, votes: Votes | None = None) -> Floats:
         """N x K class probabilities from the inputs; with ``votes``, from inputs and votes together.

@@ -129,6 +129,7 @@ class Raykar(Tabular):
             trace=np.array(trace),
             iterations=len(trace),
             converged=converged,
+            item_prior=log_f,
         )
 
     def _check_parameters(self) -> None:

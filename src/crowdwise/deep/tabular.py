@@ -323,6 +323,7 @@ class Tabular(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             labels=decide(outcome.posterior, outcome.prior, "prior", np.random.default_rng(self.seed_)),
             seed=self.seed_,
             seconds=time.perf_counter() - began,
+            gold=gold,
         )
         return self
 

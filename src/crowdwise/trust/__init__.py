@@ -12,4 +12,8 @@ Everything here is handed votes and a consensus, and looks at the truth only whe
 ``fairness``        error rates by an attribute of items; ``thresholds`` that keep gaps small
 ``demographics``    which groups of annotators label differently
 ==================  ================================================================================
+
+The mathematics behind them: ``tables``, ``coefficients``, ``correlations``, ``pairs`` and ``bootstrap`` (agreement),
+``capacity``, ``covariance`` and ``clusters`` (spammers), ``rings`` and ``mistakes`` (colluders), ``measures`` and
+``times`` (annotators), ``evidence`` (all).
 """

@@ -39,13 +39,14 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.evidence import Evidence
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.starts import clamp
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.metrics import Estimate
-from crowdwise.trust.evidence import Evidence, Groups, check_level, positive_code, read_evidence, read_groups
+from crowdwise.trust.evidence import Groups, check_level, positive_code, read_evidence, read_groups
 
 __all__ = ["FairnessReport", "assess_fairness"]
 

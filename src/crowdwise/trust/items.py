@@ -48,11 +48,12 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.evidence import Evidence
 from crowdwise.core.numerics import Floats, Ints, entropy, normalise
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
-from crowdwise.trust.annotators import skills
-from crowdwise.trust.evidence import Evidence, adjusted, check_level, read_evidence
+from crowdwise.trust.evidence import adjusted, check_level, read_evidence
+from crowdwise.trust.measures import skills
 
 __all__ = ["ClassPair", "ItemReport", "assess_items"]
 

@@ -1,0 +1,195 @@
+"""Covariances of the votes of annotators: who goes with the others.
+
+x[m] is the one-hot vote less its mean over m's votes. For independent annotators E <x[m], x[j]> = <G_m, G_j> with
+G_m = theta[m] less its mean row, weighted with the root of the class shares: 0 for a spammer, and s times one and the
+same matrix for one-coin annotators. So the covariances have low rank beside the diagonal.
+
+===========  ======================  =====  =========================================================================
+symbol       code                    shape  equation
+===========  ======================  =====  =========================================================================
+n, c         ``Covariances``         M x M  common items, and the mean of <x[m], x[j]> over them; sparse
+v            ``rank_one``            M      v v' nearest to c off the diagonal, weighted with n
+s            ``skill_of``            M      v / sqrt(1 - sum pi^2), with its standard error
+V            ``principal_factors``   M x r  c = V V' + D, 0 <= D <= the variances
+===========  ======================  =====  =========================================================================
+
+When it fails: without common items there are no covariances; copies go together, whatever they know.
+
+Reference: Traganitis and Giannakis 2021 (ICASSP).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crowdwise import kernels
+from crowdwise.core.em import Part
+from crowdwise.core.numerics import Floats, normalise
+from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError
+
+MOST_PAIRS = 3e8
+"""The most pairs of votes on common items that covariances are made from."""
+MOST_DENSE = 1500
+"""The most annotators whose covariances are decomposed as a dense matrix."""
+
+
+@dataclass(frozen=True)
+class Covariances:
+    """n and c over pairs with common items, as M x M sparse matrices without a diagonal; means and variances."""
+
+    n: Any
+    c: Any
+    mean: Floats
+    variance: Floats
+
+
+def covariances(votes: Votes) -> Covariances:
+    """c[m, j] = sum over common items of <x[m], x[j]> / n[m, j], x the one-hot vote less its mean."""
+    from scipy.sparse import csr_matrix
+
+    M, K = votes.n_annotators, votes.n_classes
+    size = np.diff(votes.indptr).astype(np.float64)
+    if (size**2).sum() > MOST_PAIRS:
+        raise InputError(
+            f"There are {(size**2).sum() / 2:,.0f} pairs of votes on common items, too many for covariances. "
+            "Use some of the items, votes[:10000], or a detector that is handed a consensus."
+        )
+    part = Part.of(votes)
+    mean = normalise(
+        np.bincount(part.cell, weights=votes.weight, minlength=M * K).reshape(M, K).astype(np.float64), axis=1
+    )
+    rows, col, value = kernels.cooccurrence(votes.indptr, part.cell, part.weight, M * K)
+    row = np.repeat(np.arange(M * K), np.diff(rows))
+    m, j, k, h = row // K, col // K, row % K, col % K
+    keep = m != j
+    m, j, k, h, value = m[keep], j[keep], k[keep], h[keep], value[keep]
+    pair, place = np.unique(m.astype(np.int64) * M + j, return_inverse=True)
+    m_of, j_of = pair // M, pair % M
+    both = np.einsum("pk,pk->p", mean[m_of], mean[j_of])
+    n = np.bincount(place, weights=value, minlength=len(pair))
+    total = np.bincount(place, weights=value * ((k == h) - mean[m, h] - mean[j, k]), minlength=len(pair)) + both * n
+    shape = (M, M)
+    return Covariances(
+        csr_matrix((n, (m_of, j_of)), shape=shape),
+        csr_matrix((np.divide(total, n, out=np.zeros_like(n), where=n > 0), (m_of, j_of)), shape=shape),
+        mean,
+        1.0 - (mean**2).sum(axis=1),
+    )
+
+
+def rank_one(found: Covariances, max_iter: int = 500, tol: float = 1e-10) -> Floats:
+    """v with v_m v_j = c_mj off the diagonal, by least squares weighted with n, and v_m^2 <= the variance of m.
+
+    Annotators in groups without common items are solved together; the sign of each group is the one in which most
+    of its votes are of positive v.
+    """
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    n, bound = found.n, np.sqrt(found.variance)
+    nc = csr_matrix((n.data * found.c.data, n.indices, n.indptr), shape=n.shape)
+    degree = np.sqrt(np.maximum(np.asarray(n.sum(axis=1)).ravel(), 1e-12))
+    groups, group = connected_components(n, directed=False)
+    e = degree.copy()
+    for _ in range(200):  # the top eigenvector of the scaled covariances of each group, from everybody alike
+        e = (nc @ (e / degree)) / degree + e
+        e /= np.sqrt(np.maximum(np.bincount(group, weights=e**2, minlength=groups), 1e-300))[group]
+    v = e / degree
+    top = np.bincount(group, weights=v * (nc @ v), minlength=groups)
+    low = np.bincount(group, weights=v**2 * (n @ v**2), minlength=groups)
+    v = np.clip(v * np.sqrt(np.maximum(top, 0.0) / np.maximum(low, 1e-300))[group], -bound, bound)
+
+    def half(v: Floats) -> Floats:
+        above, below = nc @ v, n @ v**2
+        return np.asarray(
+            np.clip(np.divide(above, below, out=np.zeros_like(above), where=below > 1e-12), -bound, bound)
+        )
+
+    u = v
+    for _ in range(max_iter):
+        before = v
+        u = half(v)
+        v = half(u)
+        if np.abs(v - before).max() <= tol:
+            break
+    v = np.sign(u + v) * np.sqrt(np.maximum(u * v, 0.0))
+    support = np.bincount(group, weights=v * degree**2, minlength=groups)
+    return np.asarray(v * np.where(support >= 0.0, 1.0, -1.0)[group])
+
+
+def skill_of(votes: Votes, found: Covariances, v: Floats, prior: Floats | None) -> tuple[Floats, Floats]:
+    """s = v / sqrt(1 - sum pi^2) and its standard error, the other annotators held; nan and inf where unknown.
+
+    v_m is a ratio of sums over m's votes: the own centred vote times what the others say, over the sum of their v^2.
+    A mean over few own votes takes a part 1/n of the covariance away, which is put back. The variance is the larger
+    of the one observed and that of somebody who answers at random, whose label shares are their own and one vote of
+    the crowd's, on items like all others: a few identical votes are no proof of anything.
+    """
+    M, K = votes.n_annotators, votes.n_classes
+    item, who, w = votes.item, votes.annotator, votes.weights
+    x = -found.mean[who]
+    x[np.arange(len(x)), votes.label] += 1.0
+    vw = v[who] * w
+    said = np.stack([np.bincount(item, weights=vw * x[:, k], minlength=len(votes)) for k in range(K)], axis=1)
+    squares = np.bincount(item, weights=v[who] ** 2 * w, minlength=len(votes))
+    others, rest = said[item] - vw[:, None] * x, squares[item] - v[who] ** 2 * w
+    product, loud = np.einsum("sk,sk->s", x, others), (others**2).sum(axis=1)
+
+    def total(z: Floats) -> Floats:
+        return np.bincount(who, weights=z, minlength=M).astype(np.float64)
+
+    below = np.maximum(total(w * rest), 1e-12)
+    own = total(w * product) / below
+    n = total((rest > 0).astype(np.float64))
+    seen = total((w * (product - own[who] * rest)) ** 2)
+    share = normalise(np.bincount(votes.label, weights=votes.weight, minlength=K).astype(np.float64), axis=0)
+    counted = total(w)
+    smooth = (found.mean * counted[:, None] + share) / (counted[:, None] + 1.0)
+    guessing = (1.0 - (smooth**2).sum(axis=1)) / max(K - 1.0, 1.0)
+    typical = float(np.average(loud, weights=w)) if len(loud) else 0.0
+    random = guessing * np.maximum(total(w**2 * loud), typical * total(w**2))
+    back = np.divide(n, n - 1.0, out=np.full(M, np.nan), where=n > 1.5)
+    if prior is None:
+        named = np.bincount(item * K + votes.label, weights=np.maximum(vw, 0.0), minlength=len(votes) * K)
+        label = named.reshape(-1, K)[np.diff(votes.indptr) > 0].argmax(axis=1)
+        prior = normalise(np.bincount(label, minlength=K).astype(np.float64), axis=0)
+    scale = np.sqrt(max(1.0 - float((prior**2).sum()), 1e-6))
+    skill = own * back / scale
+    error = np.sqrt(np.maximum(seen * np.where(n > 1.5, back, 1.0), random)) * back / below / scale
+    known = (n > 1.5) & (below > 1e-9)
+    return np.where(known, skill, np.nan), np.where(known, error, np.inf)
+
+
+def principal_factors(found: Covariances, rank: int, max_iter: int = 500, tol: float = 1e-9) -> Floats:
+    """V (M x rank) with C = V V' + D, 0 <= D <= the variances; pairs without common items have covariance 0."""
+    from scipy.sparse import diags
+
+    M = len(found.variance)
+    dense = M <= MOST_DENSE or rank >= M - 1
+    C = found.c.toarray() if dense else found.c
+    common = found.variance / 2.0
+    V = np.zeros((M, rank))
+    for _ in range(max_iter):
+        if dense:
+            C[np.diag_indices(M)] = common
+            value, vector = np.linalg.eigh(C)
+            value, vector = value[-rank:], vector[:, -rank:]
+        else:
+            from scipy.sparse.linalg import eigsh
+
+            value, vector = eigsh(C + diags(common), k=rank, which="LA", v0=np.sqrt(found.variance + 1e-9))
+        V = vector * np.sqrt(np.maximum(value, 0.0))
+        size = (V**2).sum(axis=1)
+        new = np.minimum(size, found.variance)
+        done = np.abs(new - common).max() <= tol
+        common = new
+        if done:
+            break
+    size = (V**2).sum(axis=1)
+    return np.asarray(
+        V * np.sqrt(np.divide(common, size, out=np.zeros_like(size), where=size > 1e-300))[:, None], dtype=np.float64
+    )
