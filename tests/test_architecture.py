@@ -58,13 +58,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "active": BASE | {"metrics", "active"},
     "engines": BASE | {"metrics", "engines"},
     "registry": {"errors"},  # it names classes as strings; what its functions load is no matter of this rule
-    "api": BASE | {"registry"},
+    "api": BASE | {"registry", "trust"},
     "report": BELOW_THE_FRONT,
     "demo": BELOW_THE_FRONT,
     "__init__": PARTS,
 }
 MAY_IMPORT |= {part: PARTS for part in FRONT} | {part: BELOW_THE_FRONT for part in BENCH}
-MAY_IMPORT |= {part: BASE | {"metrics", "registry"} | TERMINAL for part in TERMINAL}
+MAY_IMPORT |= {part: BASE | {"metrics", "registry", "trust"} | TERMINAL for part in TERMINAL}
 MODULE_LEVEL_ONLY = {"registry"}
 
 

@@ -58,11 +58,11 @@ def test_json_is_one_object_alone_on_standard_output(labels, truth):
     assert done.stderr == ""
     facts = json.loads(done.stdout)
     assert list(facts) == [
-        "method", "items", "annotators", "classes", "votes", "iterations", "converged", "objective", "seconds",
+        "method", "items", "annotators", "classes", "votes", "iterations", "converged", "objective", "seconds", "note",
         "accuracy", "accuracy_low", "accuracy_high",
     ]  # fmt: skip
     assert (facts["method"], facts["items"], facts["annotators"], facts["classes"], facts["votes"]) == (
-        "anchored",
+        "auto",
         12,
         4,
         2,
@@ -208,7 +208,7 @@ def test_a_note_when_the_fit_stops_early(labels):
     done = run("aggregate", labels, "--json", "--set", "max_iter=1")
     assert done.returncode == 0
     assert json.loads(done.stdout)["converged"] is False
-    assert "Note: anchored stopped after 1 iterations" in done.stderr
+    assert "Note: auto stopped after 3 iterations" in done.stderr
 
 
 # -------------------------------------------------------------------- what goes wrong
@@ -329,9 +329,9 @@ def test_methods():
     for key in cw.METHODS:
         assert key in done.stdout
     facts = json.loads(run("methods", "--json").stdout)
-    assert facts["default"] == "anchored"
+    assert facts["default"] == "auto"
     assert [m["key"] for m in facts["methods"]] == list(cw.METHODS)
-    assert facts["methods"][0]["parameters"]["anchor"] == 0.5
+    assert facts["methods"][0]["parameters"]["anchor"] == 0.25
 
 
 def test_describe(labels):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crowdwise import metrics as metrics
     from crowdwise.active.campaign import Campaign as Campaign
     from crowdwise.api import aggregate as aggregate
+    from crowdwise.api import compare as compare
     from crowdwise.core.consensus import Consensus as Consensus
     from crowdwise.core.online import Online as Online
     from crowdwise.data import simulate as simulate
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from crowdwise.deep.classifier import CrowdClassifier as CrowdClassifier
     from crowdwise.deep.classifier import load_learner as load_learner
     from crowdwise.methods.anchored import Anchored as Anchored
+    from crowdwise.methods.auto import Auto as Auto
     from crowdwise.methods.dawid_skene import ConfusionVector as ConfusionVector
     from crowdwise.methods.dawid_skene import DawidSkene as DawidSkene
     from crowdwise.methods.dawid_skene import FastDawidSkene as FastDawidSkene
@@ -52,6 +54,7 @@ _WHERE = {
     "Online": "core.online",
     "Votes": "data.votes",
     "aggregate": "api",
+    "compare": "api",
     "load_learner": "deep.classifier",
     "read_dataset": "data.datasets",
     "read_truth": "data.readers",

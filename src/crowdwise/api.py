@@ -1,13 +1,17 @@
-"""Answers in, consensus out, in one line."""
+"""Answers in, consensus out, in one line; and several methods side by side."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from crowdwise import registry
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.em import Callback
 from crowdwise.data.votes import Votes
+from crowdwise.errors import ParameterError
+from crowdwise.trust.compare import Comparison
+from crowdwise.trust.compare import compare as compare_models
 
 
 def aggregate(
@@ -48,3 +52,59 @@ def aggregate(
     if method in registry.BEYOND and registry.BEYOND[method].load().table is type(votes):
         answers = registry.BEYOND[method].family  # votes may be graded or linked
     return registry.create_beyond(method, answers, **params).fit(votes, callback=callback, **known).consensus_
+
+
+def compare(
+    votes: Any,
+    methods: str | Iterable[str] = registry.COMPARED,
+    *,
+    truth: Any = None,
+    repeats: int = 5,
+    share: float = 0.2,
+    replicates: int = 99,
+    random_state: int | None = 0,
+    told: Callable[[str, str], None] | None = None,
+) -> Comparison:
+    """Methods side by side without any truth: how well each foretells votes that it was not shown.
+
+    Parameters
+    ----------
+    votes
+        :class:`~crowdwise.Votes`, or a table that :meth:`~crowdwise.Votes.from_frame` takes.
+    methods
+        Keys of ``crowdwise methods``, or ``"all"`` for every method that needs no known truth. With their defaults.
+    truth, repeats, share, replicates, random_state, told
+        As in :func:`crowdwise.trust.compare.compare`. The truth makes a column of accuracies, and nothing else.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.dirichlet(400, n_annotators=15, n_classes=3, votes_per_item=5, random_state=0)
+    >>> found = cw.compare(crowd.votes, ["majority", "dawid-skene"], repeats=2, replicates=0)
+    >>> found.methods
+    ('dawid-skene', 'majority')
+    """
+    if not isinstance(votes, Votes):
+        votes = Votes.from_frame(votes)
+    models = {key: _model(key, random_state) for key in chosen(methods)}
+    return compare_models(
+        votes, models, truth=truth, repeats=repeats, share=share, replicates=replicates, random_state=random_state,
+        told=told,
+    )  # fmt: skip
+
+
+def chosen(methods: str | Iterable[str]) -> list[str]:
+    """The keys asked for, each once; ``"all"`` are those that need no known truth."""
+    if methods == "all":
+        return [key for key, entry in registry.METHODS.items() if not entry.load().needs_truth]
+    keys = [methods] if isinstance(methods, str) else list(methods)
+    for key in keys:
+        if registry.find(key).load().needs_truth:
+            raise ParameterError(
+                f"{key} needs known truth to be fitted, and comparisons are made without: leave it out."
+            )
+    return list(dict.fromkeys(keys))
+
+
+def _model(key: str, random_state: int | None) -> Any:
+    return registry.create(key, random_state=random_state)

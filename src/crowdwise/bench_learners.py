@@ -48,7 +48,7 @@ Told = Callable[[str, str], None]
 
 SETS = ("labelme", "music_genre", "sentiment_polarity", "digits")
 DIGITS = "digits"
-STAGES = ("dawid-skene", registry.DEFAULT)
+STAGES = ("dawid-skene", "anchored")
 """First stages that two-stage is measured with, besides its own default."""
 MEASURES = ("accuracy_last", "accuracy_selected", "accuracy_consensus", "log_loss", "seconds")
 

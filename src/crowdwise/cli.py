@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from crowdwise import __version__, cli_campaign, cli_learn, registry
+from crowdwise import __version__, cli_campaign, cli_learn, cli_trust, registry
 from crowdwise.cli_parts import (
     TABLES,
     AnnotatorOption,
@@ -162,6 +162,7 @@ def aggregate(
 
 app.command()(cli_learn.learn)
 app.command()(cli_learn.predict)
+app.command()(cli_trust.compare)
 
 
 @app.command()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MACHINES, SPAMMERS, COPIERS, GOLD = 12, 2, 3, 60
 SHOWN = (
-    "anchored", "majority", "gold-weighted", "dawid-skene", "one-coin", "confusion-vector", "fast-dawid-skene",
+    "auto", "anchored", "majority", "gold-weighted", "dawid-skene", "one-coin", "confusion-vector", "fast-dawid-skene",
 )  # fmt: skip
 """The methods that are compared: the common ones, all of them quick."""
 LEARNERS: tuple[tuple[str, dict[str, str]], ...] = (

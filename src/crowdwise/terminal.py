@@ -141,6 +141,7 @@ def facts(consensus: Consensus, measured: Estimate | None) -> dict[str, Any]:
         "converged": consensus.converged,
         "objective": consensus.objective,
         "seconds": round(consensus.seconds, 4),
+        "note": consensus.note,
     }
     if measured is not None:
         out |= {"accuracy": measured.value, "accuracy_low": measured.low, "accuracy_high": measured.high}
@@ -204,6 +205,8 @@ def show_consensus(consensus: Consensus, measured: Estimate | None, written: lis
         f"{len(consensus.annotator_names):,} annotators, {len(consensus.classes)} classes, {consensus.n_votes:,} votes"
     )
     screen.print(f"{consensus.iterations} passes, {consensus.seconds:.2f} s")
+    if consensus.note:
+        screen.print(consensus.note, markup=False, soft_wrap=True)
     if measured is not None:
         screen.print(
             f"accuracy on {measured.n:,} items with truth: [bold]{measured.value:.4f}[/bold] "

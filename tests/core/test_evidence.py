@@ -9,8 +9,8 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.core import evidence
-from crowdwise.core.consensus import FORMAT
 from crowdwise.core.numerics import share_with_interval
+from crowdwise.core.result import FORMAT
 from crowdwise.errors import InputError
 from crowdwise.trust.annotators import assess_annotators
 

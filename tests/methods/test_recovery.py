@@ -211,6 +211,7 @@ class Case:
 
 SKILL = column("skill", skills)
 CASES = {
+    "auto": Case(matrices, confusion, 0.02),
     "anchored": Case(matrices, confusion, 0.02),
     "gold-weighted": Case(coins, from_log_odds, 0.03, gold=0.3),
     "dawid-skene": Case(matrices, confusion, 0.02),
@@ -311,7 +312,7 @@ def test_the_middle_of_the_interval_of_glad_has_no_floor():
 
 # -------------------------------------------------------------------- class experts, present and absent
 
-FULL = ("anchored", "dawid-skene", "fast-dawid-skene", "ibcc", "cbcc", "mf", "minimax")
+FULL = ("auto", "anchored", "dawid-skene", "fast-dawid-skene", "ibcc", "cbcc", "mf", "minimax")
 
 
 def specialists(experts, N=1500, seed=0):
@@ -367,7 +368,7 @@ def test_two_annotators_do_not_determine_their_matrices_and_three_do():
 # -------------------------------------------------------------------- one label per item
 
 BELIEVE = {
-    "majority", "anchored", "fast-dawid-skene", "wawa", "zero-based-skill", "pm", "catd", "bwa", "cbcc",
+    "majority", "auto", "anchored", "fast-dawid-skene", "wawa", "zero-based-skill", "pm", "catd", "bwa", "cbcc",
     "spectral-ds", "multispa", "cnmf", "symnmf", "tensor", "grouped-majority", "crowd-svm",
 }  # fmt: skip
 """With nobody to contradict them annotators are right, with probability 1."""

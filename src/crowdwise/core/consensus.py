@@ -47,6 +47,8 @@ class Consensus(Result):
         M x K x K expected counts (annotator, truth, label): the evidence; ``None`` where there are too many to keep.
     objective, trace, log_likelihood, iterations, converged, seconds
         How the fit went. ``trace`` is the objective after every accepted pass.
+    note
+        A sentence on what the method decided and why (``auto``: which model it took); empty for most.
     """
 
     NAMES: ClassVar[tuple[str, ...]] = ("item_names", "annotator_names", "classes")
@@ -88,6 +90,7 @@ class Consensus(Result):
     annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     kind: str = "polars"
+    note: str = ""
 
     def __repr__(self) -> str:
         sure = float(self.posterior.max(axis=1).mean()) if len(self.posterior) else float("nan")
@@ -286,6 +289,8 @@ class Outcome:
     item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     item_prior: Floats | None = None
     """N x K: log P(class of item n) without votes, where the method has a classifier."""
+    note: str = ""
+    """A sentence on what was decided and why, for people."""
 
 
 def build_consensus(
@@ -327,4 +332,5 @@ def build_consensus(
         confusion=outcome.confusion, log_likelihood=outcome.log_likelihood, trace=outcome.trace,
         iterations=outcome.iterations, converged=outcome.converged, seconds=seconds, seed=seed, n_votes=votes.n_votes,
         annotator_columns=outcome.annotator_columns, item_columns=outcome.item_columns, kind=votes.kind,
+        note=outcome.note,
     )  # fmt: skip

@@ -85,13 +85,11 @@ class Model(Parameterised, ABC):
             item_prior=log_prior,
         )
         if not outcome.converged:
-            gain = (
-                (outcome.trace[-1] - outcome.trace[-2]) / max(votes.n_votes, 1)
-                if len(outcome.trace) > 1
-                else float("nan")
-            )
+            gain = ""
+            if len(outcome.trace) > 1:
+                gain = f", still gaining {(outcome.trace[-1] - outcome.trace[-2]) / max(votes.n_votes, 1):.1e} per vote"
             warnings.warn(
-                f"{self.key} stopped after {outcome.iterations} iterations, still gaining {gain:.1e} per vote: "
+                f"{self.key} stopped after {outcome.iterations} iterations{gain}: "
                 "raise max_iter, or tol if that is close enough.",
                 ConvergenceWarning,
                 stacklevel=2,

@@ -11,6 +11,7 @@ Everything here is handed votes and a consensus, and looks at the truth only whe
 ``items``           what to look at again, and which classes are taken for one another
 ``fairness``        error rates by an attribute of items; ``thresholds`` that keep gaps small
 ``demographics``    which groups of annotators label differently
+``compare``         methods side by side without any truth; ``checks``: what a consensus does not explain
 ==================  ================================================================================
 
 The mathematics behind them: ``tables``, ``coefficients``, ``correlations``, ``pairs`` and ``bootstrap`` (agreement),

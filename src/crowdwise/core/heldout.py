@@ -1,0 +1,161 @@
+"""How well votes are foretold that a fit has not seen: the one measure of methods that needs no truth.
+
+A vote is foretold from what the *other* votes say of its item and from what *other* items say of its annotator:
+
+    p(l | rest) = sum_k q[n, k] theta[m, k, l]
+
+Two ways of leaving votes out, for two purposes.
+
+**By items** (:func:`item_folds`, :func:`company_scores`), for models with scores log s[m, l, k] of their own.
+Parameters come from the items of other folds; each annotator's votes on an item are then foretold from the other
+annotators' votes on it. Nothing about an item is known to the parameters, so a class that bent itself to its items
+gains nothing. Folds come from the items' names, so that neither the order of rows nor the names of annotators and
+classes matter.
+
+**By pairs** (:func:`split_pairs`, :func:`read_out`, :func:`foretell`), for any method at all. A share of the (item,
+annotator) pairs is left out, the method is fitted to the rest, and its posterior q is read out in the same way for
+every method: theta from the expected counts of the remaining votes, shrunk towards the crowd's pooled matrix.
+
+=============  ===============  ============  =====================================================================
+symbol         code             shape         equation
+=============  ===============  ============  =====================================================================
+q[n, k]        ``posterior``    N x K         the method's, from the votes that were left in
+c[m, l, k]     counts           M x L x K     sum over m's votes for l that were left in of q[n, k]
+C[l, k]        crowd            L x K         (sum_m c + 1/100) normalised
+theta          ``theta``        M x L x K     (c + s C) normalised; s: the most probable strength, from hard counts
+d[n], w[n]     ``gain``         N             difference of two scores summed over the votes on n, and their weight
+mean           ``mean``         1             sum d / sum w
+error          ``error``        1             sqrt( N / (N - 1) sum (d - mean w)^2 ) / sum w
+=============  ===============  ============  =====================================================================
+
+A vote on an item nobody else voted on is not foretold: it would measure favourite labels, and no item's class.
+
+The error is that of items drawn anew with the same annotators. Where splits are repeated, d and w are first averaged
+over the splits item by item: repeated splits make each item's figure steadier, they do not make more items.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from crowdwise.core import em, priors
+from crowdwise.core.em import Params, Part
+from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, winners
+from crowdwise.data.votes import Votes
+
+__all__ = [
+    "Scores", "company_scores", "foretell", "item_folds", "paired", "read_out", "split_pairs",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What became of the votes left out, one row for each (item, annotator) pair."""
+
+    item: Ints
+    weight: Floats
+    log_p: Floats
+    """log of the probability of the pair's votes."""
+
+    def per_item(self, n_items: int) -> tuple[Floats, Floats]:
+        """The sum of log p and the weight, by item."""
+        return (
+            np.bincount(self.item, weights=self.log_p, minlength=n_items).astype(np.float64),
+            np.bincount(self.item, weights=self.weight, minlength=n_items).astype(np.float64),
+        )
+
+
+# -------------------------------------------------------------------- by items
+
+
+def item_folds(votes: Votes, folds: int) -> Ints:
+    """The fold of each item, from a checksum of its name."""
+    return np.array([zlib.crc32(str(name).encode()) % folds for name in votes.items.tolist()], dtype=np.int64)
+
+
+def company_scores(params: Params, votes: Votes, truth: Ints | None = None, item_prior: Floats | None = None) -> Scores:
+    """Each annotator's votes on an item, foretold from those of the others there under given parameters.
+
+    With truth known, from the truth. ``item_prior`` is N x K, logarithms.
+    """
+    N, M, K = len(votes), votes.n_annotators, votes.n_classes
+    item, w = votes.item, votes.weights
+    own = params.log_score.reshape(-1, K, K)[votes.annotator, votes.label] * w[:, None]
+    key, pair = np.unique(item.astype(np.int64) * M + votes.annotator, return_inverse=True)
+    where = key // M
+    by_pair = _sums(own, pair, len(key))
+    logit = _sums(by_pair, where, N) + params.log_prior
+    if item_prior is not None:
+        logit = logit + item_prior
+    rest = logit[where] - by_pair
+    company = np.bincount(where, minlength=N)[where] > 1
+    if truth is not None:
+        known = truth[where] >= 0
+        rest[known] = np.log(1e-300)
+        rest[known, truth[where[known]]] = 0.0
+        company = company | known
+    log_p = np.logaddexp.reduce(rest + by_pair, axis=1) - np.logaddexp.reduce(rest, axis=1)
+    weight = np.bincount(pair, weights=w, minlength=len(key))
+    return Scores(where[company], weight[company], log_p[company])
+
+
+def _sums(rows: Floats, group: Ints, n: int) -> Floats:
+    """Rows summed by group, column by column."""
+    return np.stack([np.bincount(group, weights=column, minlength=n) for column in rows.T], axis=1)
+
+
+# -------------------------------------------------------------------- by pairs
+
+
+def split_pairs(votes: Votes, share: float, rng: np.random.Generator) -> Ints:
+    """Which votes to leave out (a mask): a share of the (item, annotator) pairs; every item keeps at least one.
+
+    Pairs are put into random order within their item, and the first ``floor(share * pairs + u)`` are taken, u uniform:
+    items with few pairs give one with the right probability.
+    """
+    M = votes.n_annotators
+    key, pair = np.unique(votes.item.astype(np.int64) * M + votes.annotator, return_inverse=True)
+    where = key // M
+    size = np.bincount(where, minlength=len(votes))
+    take = np.minimum(np.floor(share * size + rng.random(len(votes))), np.maximum(size - 1, 0))
+    order = np.lexsort((rng.random(len(key)), where))
+    first = np.cumsum(size) - size
+    rank = np.empty(len(key), dtype=np.int64)
+    rank[order] = np.arange(len(key)) - np.repeat(first, size)
+    return np.asarray((rank < take[where])[pair])
+
+
+def read_out(votes: Votes, q: Floats) -> Floats:
+    """theta[m, l, k] from a posterior and the votes it came from, shrunk towards the crowd: alike for all methods."""
+    part = Part.of(votes)
+    pseudo = priors.learned(em.statistics(part, winners(q)).table(), hierarchical=False)
+    return normalise(em.statistics(part, q).table() + pseudo, axis=1)
+
+
+def foretell(theta: Floats, q: Floats, votes: Votes) -> Floats:
+    """P(label) of every vote and every label: S x L, from theta[m, l, k] and the posterior of each item."""
+    return np.asarray(np.einsum("slk,sk->sl", theta[votes.annotator], q[votes.item]))
+
+
+# -------------------------------------------------------------------- differences
+
+
+def paired(gain: Floats, weight: Floats) -> tuple[float, float]:
+    """Mean difference per vote and its standard error, from sums by item (see the table above)."""
+    used = weight > 0
+    d, w = gain[used], weight[used]
+    N, total = len(d), w.sum()
+    if N == 0:
+        return 0.0, float("inf")
+    mean = float(d.sum() / total)
+    if N == 1:
+        return mean, float("inf")
+    return mean, float(np.sqrt(N / (N - 1.0) * ((d - mean * w) ** 2).sum()) / total)
+
+
+def log_scores(p: Floats, votes: Votes) -> Floats:
+    """log P of what each vote said, from its distribution over labels."""
+    return safe_log(p[np.arange(len(p)), votes.label])

@@ -1,0 +1,320 @@
+"""``auto`` and the shapes it averages: their equations, what it picks on whose data, and its guards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import crowdwise as cw
+from crowdwise.core import em, heldout
+from crowdwise.core.em import Part
+from crowdwise.core.numerics import dirichlet_multinomial, winners
+from crowdwise.errors import ParameterError
+from crowdwise.methods import auto, shapes
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
+
+
+def counts_of(seed=0, M=12, K=4):
+    rng = np.random.default_rng(seed)
+    return rng.gamma(1.0, 3.0, (M, K, K)) + 4 * np.eye(K)
+
+
+def ordered(rng, N, M, K, r, theta, pi):
+    """Votes by annotators with given matrices, r on each item, some annotators busier than others."""
+    z = rng.choice(K, size=N, p=pi)
+    busy = np.arange(1, M + 1) ** -0.8
+    who = np.array([rng.choice(M, size=r, replace=False, p=busy / busy.sum()) for _ in range(N)])
+    item = np.repeat(np.arange(N), r)
+    p = np.cumsum(theta[who.ravel(), z[item]], axis=1)
+    label = (rng.random(len(item))[:, None] >= p).sum(axis=1).clip(0, K - 1)
+    names = {"items": range(N), "annotators": range(M), "classes": range(K)}
+    return cw.Votes.from_codes(item, who.ravel(), label, truth=z.astype(np.int32), **names)
+
+
+# -------------------------------------------------------------------- shapes
+
+
+@pytest.mark.parametrize("shape", shapes.SHAPES)
+def test_a_table_maximises_counts_times_logs_plus_its_prior(shape):
+    """Against a general optimiser over the shape's own numbers, one annotator at a time."""
+    counts = counts_of()
+    learned = shape.learned(np.round(counts))
+    table = learned.table(counts)
+    assert np.allclose(table.sum(axis=1), 1.0)
+    K = 4
+    free = {"coin": 1, "vector": K, "habit": K, "full": K * (K - 1)}[shape.name]
+
+    def make(x):
+        if shape.name == "coin":
+            w = np.full(K, 1 / (1 + np.exp(-x[0])))
+        elif shape.name == "vector":
+            w = 1 / (1 + np.exp(-x))
+        elif shape.name == "habit":
+            t, s = 1 / (1 + np.exp(-x[0])), np.exp(np.append(x[1:], 0.0))
+            return t * np.eye(K) + ((1 - t) * s / s.sum())[:, None]
+        else:
+            e = np.exp(np.vstack([x.reshape(K - 1, K), np.zeros(K)]))
+            return e / e.sum(axis=0)
+        out = np.tile((1 - w) / (K - 1), (K, 1))
+        out[np.arange(K), np.arange(K)] = w
+        return out
+
+    def value(one, m):
+        mine = shapes.Full(learned.pseudo[m : m + 1]) if shape.name == "full" else learned
+        return float((counts[m] * np.log(one)).sum()) + mine.log_prior(one[None])
+
+    for m in range(3):
+        best = min((minimize(lambda x, m=m: -value(make(x), m), x0) for x0 in (np.zeros(free), np.full(free, 0.7))),
+                   key=lambda r: r.fun)  # fmt: skip
+        assert value(table[m], m) > -best.fun - 1e-4 * abs(best.fun)
+
+
+def test_strengths_are_the_most_probable_on_the_grid():
+    rng = np.random.default_rng(0)
+    base = np.array([0.7, 0.3])
+    for strength in (0.3, 5.0, 80.0):
+        p = rng.dirichlet(strength * base, 300)
+        seen = np.stack([rng.multinomial(40, x) for x in p]).astype(float)
+        found = shapes.best_strength(seen, base, np.ones(300, dtype=bool))
+        values = [dirichlet_multinomial(seen, s * np.broadcast_to(base, seen.shape)) for s in shapes.STRENGTHS]
+        assert found == shapes.STRENGTHS[int(np.argmax(values))]
+        assert 0.5 < found / strength < 2.0
+    assert shapes.best_strength(seen, base, np.zeros(300, dtype=bool)) == shapes.STRENGTHS[-1]
+
+
+@pytest.mark.parametrize("shape", shapes.SHAPES)
+def test_a_climb_does_not_fall(shape):
+    sim = cw.simulate.dirichlet(300, n_annotators=20, n_classes=4, votes_per_item=4, random_state=3)
+    part, votes = Part.of(sim.votes), sim.votes
+    held = em.statistics(part, votes.shares())
+    family = shapes.ShapedFamily(shape.learned(held.table()), 0.25, held, None)
+    trace = em.climb(part, family, held, tol=1e-8).trace
+    assert (np.diff(trace) > -1e-6 * abs(trace[0]) * (shape is shapes.Habit) - 1e-9 * abs(trace[0])).all()
+
+
+def test_votes_of_those_who_know_say_what_a_label_means():
+    """A few careful annotators, many lenient ones: weighted shares are nearer to the truth than plain ones."""
+    rng = np.random.default_rng(0)
+    K, careful, lenient = 4, 6, 60
+    step = np.eye(K, k=1)
+    step[-1, -1] = 1.0
+    theta = np.concatenate([np.tile(0.85 * np.eye(K) + 0.15 / K, (careful, 1, 1)),
+                            np.tile(0.25 * np.eye(K) + 0.45 * step + 0.3 / K, (lenient, 1, 1))])  # fmt: skip
+    votes = ordered(rng, 800, careful + lenient, K, 6, theta, np.full(K, 0.25))
+    counts = em.statistics(Part.of(votes), winners(votes.shares())).table()
+    told = shapes.telling(counts)
+    assert told[:careful].min() > told[careful:].max()
+    plain = votes.shares()[np.arange(800), votes.truth].mean()
+    weighted = shapes.meaning(votes, None, counts)[np.arange(800), votes.truth].mean()
+    assert weighted > plain + 0.05
+    assert cw.aggregate(votes, "auto").score(votes.truth) > cw.aggregate(votes, "majority").score(votes.truth) + 0.05
+
+
+# -------------------------------------------------------------------- weights
+
+
+def test_weights_solve_the_concave_problem():
+    rng = np.random.default_rng(0)
+    log_p = np.log(rng.dirichlet(np.ones(4), 500).T + 0.05)
+    w = auto.stacked(log_p)
+    assert np.isclose(w.sum(), 1.0) and (w >= 0).all()
+    # at the optimum every shape with weight has the same gradient, and no other a higher one
+    gradient = (np.exp(log_p) / (w @ np.exp(log_p))).mean(axis=1)
+    assert (gradient < 1.0 + 2e-3).all()
+    assert np.allclose(gradient[w > 0.05], 1.0, atol=2e-3)
+    shifted = auto.stacked(log_p - 2000.0)
+    assert np.allclose(w, shifted)
+
+
+def test_small_weights_are_dropped():
+    assert auto.kept(np.array([0.05, 0.55, 0.4])).tolist() == pytest.approx([0.0, 0.55 / 0.95, 0.4 / 0.95])
+    assert auto.kept(np.full(20, 0.05)).tolist() == pytest.approx([0.05] * 20)
+
+
+def test_scores_are_those_of_parameters_that_never_saw_the_item():
+    sim = cw.simulate.dirichlet(200, n_annotators=12, n_classes=3, votes_per_item=4, random_state=1)
+    votes = sim.votes
+    model = cw.Auto(folds=4).fit(votes)
+    fold, total = heldout.item_folds(votes, 4), 0.0
+    for f in range(4):
+        learned = shapes.fit_shape(shapes.Vector, votes[np.flatnonzero(fold != f)], anchor=0.25)
+        total += heldout.company_scores(learned.params, votes[np.flatnonzero(fold == f)]).log_p.sum()
+    assert np.isclose(model.scores_["vector"], total / votes.n_votes)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("coin", lambda rng: shapes.one_coin_table(rng.beta(4, 2, 40), 5)),
+        ("full", lambda rng: np.stack([[rng.dirichlet(0.5 + 5 * np.eye(5)[k]) for k in range(5)] for _ in range(40)])),
+        ("habit", lambda rng: _habits(rng, 40, 5)),
+    ],
+)
+def test_a_true_model_wins_on_its_own_data(name, make):
+    rng = np.random.default_rng(5)
+    theta = make(rng)
+    votes = ordered(rng, 1200, 40, 5, 5, theta, np.full(5, 0.2))
+    model = cw.Auto().fit(votes)
+    scores = model.scores_
+    assert scores[name] > max(x for other, x in scores.items() if other != name) - 0.002
+    assert model.weights_[name] == max(model.weights_.values())
+    assert {"coin": "one accuracy", "full": "full confusion", "habit": "habit"}[name] in model.consensus_.note
+
+
+def _habits(rng, M, K):
+    t, x = rng.beta(1.0, 1.0, M), rng.dirichlet(np.full(K, 0.4), M)
+    return t[:, None, None] * np.eye(K) + ((1 - t)[:, None] * x)[:, None, :]
+
+
+# -------------------------------------------------------------------- guards
+
+
+def test_classes_keep_their_meaning_where_plain_em_drifts():
+    """Many classes, hardly more than one vote per item: whatever foretells votes, labels stay what voters said."""
+    for seed in range(2):
+        sim = cw.simulate.dirichlet(
+            1000, n_annotators=100, n_classes=15, votes_per_item=0.015, diagonal=4.0, rest=0.3, random_state=seed
+        )
+        found, plain, majority = (
+            cw.aggregate(sim.votes, key).score(sim.truth) for key in ("auto", "dawid-skene", "majority")
+        )
+        assert found > plain + 0.1
+        assert found > majority - 0.01
+
+
+def test_entity_matching_with_near_misses():
+    """Rare matches, and a kind of non-match that looks like one: the second class must not become "looks like one"."""
+    rng = np.random.default_rng(3)
+    M = 120
+    says = np.stack([rng.beta(1.5, 40, M), rng.beta(4, 6, M), rng.beta(10, 2, M), rng.beta(3, 3, M)], axis=1)
+    theta = np.zeros((M, 4, 4))
+    theta[:, :, 1], theta[:, :, 0] = says, 1.0 - says
+    kinds = ordered(rng, 2500, M, 4, 3, theta, np.array([0.70, 0.18, 0.06, 0.06]))
+    votes = cw.Votes.from_codes(
+        kinds.item, kinds.annotator, kinds.label, items=range(2500), annotators=range(M), classes=[0, 1]
+    )
+    truth = (kinds.truth >= 2).astype(np.int32)
+    found, majority = (cw.aggregate(votes, key).score(truth) for key in ("auto", "majority"))
+    assert found > majority - 0.005
+
+
+def test_where_a_single_annotator_voted_the_simplest_shape_decides():
+    rng = np.random.default_rng(0)
+    theta = np.stack([[rng.dirichlet(0.5 + 5 * np.eye(3)[k]) for k in range(3)] for _ in range(20)])
+    votes = ordered(rng, 500, 20, 3, 4, theta, np.array([0.7, 0.2, 0.1]))
+    mask = np.ones(votes.n_votes, dtype=bool)
+    mask[votes.item < 100] = False
+    mask[votes.indptr[:100]] = True  # the first hundred items keep one vote
+    some = votes.select(mask)
+    assert auto.lone(some).tolist() == [True] * 100 + [False] * 400
+    model = cw.Auto().fit(some)
+    coin = shapes.fit_shape(shapes.Coin, some, anchor=0.25)
+    assert np.array_equal(model.consensus_.posterior[:100], coin.posterior[:100])
+    assert not np.allclose(model.consensus_.posterior[100:], coin.posterior[100:], atol=1e-3)
+    assert "Where a single annotator voted (100 items)" in model.consensus_.note
+    twice = cw.Votes.from_records([("a", "x", 0), ("a", "x", 1), ("b", "x", 0), ("b", "y", 1)], on_duplicate="all")
+    assert auto.lone(twice).tolist() == [True, False]
+
+
+def test_with_nothing_to_foretell_the_simplest_is_taken():
+    votes = cw.Votes.from_records([(n, n % 3, n % 2) for n in range(30)])
+    model = cw.Auto().fit(votes)
+    assert model.weights_ == {"coin": 1.0, "vector": 0.0, "habit": 0.0, "full": 0.0}
+    assert all(np.isnan(x) for x in model.scores_.values())
+    assert "no item has votes of two annotators" in model.consensus_.note
+    assert (model.consensus_.label_codes == votes.label).all()
+
+
+# -------------------------------------------------------------------- the rest
+
+
+def test_large_data_is_weighed_on_a_sample_of_items():
+    sim = cw.simulate.dirichlet(600, n_annotators=20, n_classes=3, votes_per_item=5, random_state=0)
+    items = auto.sampled(sim.votes, 1000)
+    assert 190 <= len(items) <= 200
+    assert auto.sampled(sim.votes, 3000).tolist() == list(range(600))
+    other = auto.sampled(sim.votes[::-1], 1000)
+    assert set(sim.votes[::-1].items[other].tolist()) == set(sim.votes.items[items].tolist())
+    whole, part = cw.Auto().fit(sim.votes), cw.Auto(sample=1000).fit(sim.votes)
+    assert part.consensus_.score(sim.truth) > whole.consensus_.score(sim.truth) - 0.02
+    assert part.scores_ != whole.scores_
+
+
+def test_known_truth_helps_and_a_prior_of_the_classes_is_kept():
+    sim = cw.simulate.two_coin(400, n_annotators=20, votes_per_item=3, prior=[0.8, 0.2], random_state=2)
+    gold = np.where(np.arange(400) < 150, sim.truth, -1).astype(np.int32)
+    rest = np.arange(400) >= 150
+    hidden = np.where(rest, sim.truth, -1)
+    alone, told = cw.aggregate(sim.votes, "auto"), cw.aggregate(sim.votes, "auto", truth=gold)
+    assert told.score(hidden) >= alone.score(hidden) - 0.02
+    fixed = cw.aggregate(sim.votes, "auto", class_prior=[0.8, 0.2])
+    assert np.allclose(fixed.prior, [0.8, 0.2])
+
+
+def test_the_note_is_kept(tmp_path):
+    sim = cw.simulate.dirichlet(200, n_annotators=10, n_classes=3, votes_per_item=4, random_state=0)
+    found = cw.aggregate(sim.votes)
+    assert found.method == "auto" and found.note.endswith(".")
+    assert cw.Consensus.load(found.save(tmp_path / "kept")).note == found.note
+    assert cw.aggregate(sim.votes, "majority").note == ""
+
+
+@pytest.mark.parametrize(("name", "value"), [("folds", 1), ("sample", 0), ("max_iter", True), ("tol", np.inf)])
+def test_parameters_are_checked(name, value):
+    sim = cw.simulate.one_coin(20, n_annotators=5, random_state=0)
+    with pytest.raises(ParameterError, match=name):
+        cw.aggregate(sim.votes, "auto", **{name: value})
+
+
+def test_over_simulated_crowds_it_is_no_worse_than_what_it_replaces():
+    """Two draws of six kinds: above ``anchored`` and ``majority`` on average, and never far under either."""
+    gain, over = [], []
+    for seed in range(2):
+        common = {"votes_per_item": 5, "random_state": seed}
+        for sim in (
+            cw.simulate.one_coin(400, n_annotators=30, n_classes=4, **common),
+            cw.simulate.dirichlet(400, n_annotators=30, n_classes=5, **common),
+            cw.simulate.hammer_spammer(400, n_annotators=30, n_classes=3, accuracy=0.8, **common),
+            cw.simulate.two_coin(400, n_annotators=30, prior=[0.8, 0.2], **common),
+            cw.simulate.difficulty(400, n_annotators=30, n_classes=3, **common),
+            cw.simulate.colluders(400, n_annotators=30, n_classes=3, share=0.2, **common),
+        ):
+            found, anchored, majority = (
+                cw.aggregate(sim.votes, key).score(sim.truth) for key in ("auto", "anchored", "majority")
+            )
+            gain.append(found - anchored)
+            over.append(found - majority)
+    assert np.mean(gain) > 0.0 and min(gain) > -0.02
+    assert np.mean(over) > 0.02 and min(over) > -0.02
+
+
+@pytest.mark.slow
+def test_real_crowds(real_data):
+    """Never more than a point under the majority, and on average above ``anchored``."""
+    from crowdwise.bench import find_sets
+    from crowdwise.data.datasets import read_dataset
+
+    rows = []
+    for name in find_sets(real_data):
+        votes = read_dataset(real_data / name, on_duplicate="all").votes
+        rows.append([cw.aggregate(votes, key).score(votes.truth) for key in ("auto", "anchored", "majority")])
+    found, anchored, majority = np.array(rows).T
+    assert (found > majority - 0.01).all()
+    assert found.mean() >= anchored.mean()
+
+
+def test_past_performance_counts_like_votes():
+    crowd = cw.simulate.dirichlet(1500, n_annotators=25, n_classes=4, votes_per_item=3, random_state=3)
+    yesterday, today = crowd.votes[:1400], crowd.votes[1400:]
+    earlier = cw.aggregate(yesterday, "auto")
+    alone, told = cw.aggregate(today, "auto"), cw.aggregate(today, "auto", history=earlier)
+    assert told.score(today.truth) > alone.score(today.truth)
+    # a shape sees history as if those votes had been cast on items of known class
+    past = earlier.counts.transpose(0, 2, 1)
+    part = Part.of(today)
+    held = em.statistics(part, today.shares())
+    shape = shapes.Full.learned(held.table() + past)
+    step = shapes.ShapedFamily(shape, 0.25, held, None, past).maximise(held)
+    assert np.allclose(np.exp(step.log_score).reshape(-1, 4, 4), shape.table(held.table() + past))
