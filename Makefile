@@ -15,7 +15,7 @@ export NO_MKDOCS_2_WARNING := 1
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(VENV)/installed ## see it work: methods and learners compared on a made-up crowd, and whom they believe
+demo: $(VENV)/installed ## see it work: methods and learners compared on a made-up crowd, and a report of whom to believe
 	$(BIN)/crowdwise demo
 
 test: lint ## lint, all tests and doctests, then the documentation in strict mode
@@ -47,7 +47,7 @@ $(VENV)/tools: $(NEEDS)
 	@touch $@
 
 $(VENV)/installed: $(VENV)/tools
-	$(PIP) --no-build-isolation -e '.[deep]'
+	$(PIP) --no-build-isolation -e '.[deep,report]'
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/tools

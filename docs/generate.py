@@ -25,11 +25,13 @@ block               where                                   from
 from __future__ import annotations
 
 import argparse
+import contextlib
 import inspect
 import io
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -297,7 +299,8 @@ def draw_demo() -> None:
     looks = {"highlight": False, "force_terminal": True, "color_system": "truecolor", "no_color": False}
     screen = Console(record=True, width=PICTURE, height=60, file=io.StringIO(), **looks)  # type: ignore[arg-type]
     screen.print("[bold]$ crowdwise demo[/bold]")
-    demo.run(screen=screen)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # where the report goes
+        demo.run(screen=screen)
     screen.print()
     svg = screen.export_svg(title="crowdwise demo", theme=MONOKAI, unique_id="demo")
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S)

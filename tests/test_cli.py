@@ -411,6 +411,7 @@ def test_demo_compares_methods_and_keeps_what_it_made(tmp_path):
     for key in demo.SHOWN:
         assert key in done.stdout
     assert "intervals hold the annotator's real accuracy" in done.stdout
+    assert (tmp_path / "kept" / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     kept = cw.Consensus.load(tmp_path / "kept" / "consensus")
     crowd = cw.read_dataset(tmp_path / "kept" / "crowd")
     assert kept.score(crowd.votes.truth) > 0.9

@@ -36,9 +36,14 @@ def run(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def process(code, *words):
+def process(code, *words, cwd=None):
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=cwd,
     )
 
 
@@ -287,11 +292,13 @@ def test_without_torch_commands_say_so_and_the_rest_works(folder, model):
     assert "max-mig" in process(cli, "methods").stdout
 
 
-def test_without_torch_the_demonstration_goes_on():
-    done = process(f"{NO_TORCH}from crowdwise.cli import main; main()", "demo")
+def test_without_torch_the_demonstration_goes_on(tmp_path):
+    done = process(f"{NO_TORCH}from crowdwise.cli import main; main()", "demo", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "left out. Learning a classifier needs torch" in " ".join(done.stdout.split())
     assert "Next: crowdwise aggregate" in done.stdout
+    assert "crowdwise-demo-report.html" in done.stdout
+    assert (tmp_path / "crowdwise-demo-report.html").stat().st_size > 50_000
 
 
 # -------------------------------------------------------------------- the demonstration

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from crowdwise.registry import BEYOND as BEYOND
     from crowdwise.registry import LEARNERS as LEARNERS
     from crowdwise.registry import METHODS as METHODS
+    from crowdwise.report.build import build_report as build_report
+    from crowdwise.report.findings import Diagnosis as Diagnosis
+    from crowdwise.report.findings import diagnose as diagnose
+    from crowdwise.report.page import write_report as write_report
 
 __version__ = "0.1.0"
 
@@ -49,16 +53,20 @@ _WHERE = {
     "Consensus": "core.consensus",
     "CrowdClassifier": "deep.classifier",
     "Dataset": "data.datasets",
+    "Diagnosis": "report.findings",
     "LEARNERS": "registry",
     "METHODS": "registry",
     "Online": "core.online",
     "Votes": "data.votes",
     "aggregate": "api",
     "compare": "api",
+    "build_report": "report.build",
+    "diagnose": "report.findings",
     "load_learner": "deep.classifier",
     "read_dataset": "data.datasets",
     "read_truth": "data.readers",
     "read_votes": "data.readers",
+    "write_report": "report.page",
 }
 _MODULES = {"errors": "errors", "metrics": "metrics", "simulate": "data.simulate"}
 

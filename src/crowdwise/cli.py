@@ -10,13 +10,14 @@ import json
 import os
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from crowdwise import __version__, cli_campaign, cli_learn, cli_trust, registry
+from crowdwise import __version__, cli_campaign, cli_learn, cli_report, cli_trust, registry
 from crowdwise.cli_parts import (
     TABLES,
     AnnotatorOption,
@@ -118,6 +119,14 @@ def aggregate(
     save: Annotated[
         Path | None, typer.Option("--save", help="Keep the whole consensus in this folder.", show_default=False)
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report",
+            help="Write a page about votes, annotators and labels here: .html; see `crowdwise report`.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Turn votes into one label per item, with probabilities.
@@ -135,11 +144,17 @@ def aggregate(
     from crowdwise.data.readers import read_truth
 
     check_outputs(out, annotators)
+    check_outputs(report, endings=(".html",))
+    if report is not None:
+        from crowdwise.report.page import check_extra
+
+        check_extra()
     params = assignments(set_)
     if seed is not None:
         params["random_state"] = seed
     model = registry.create(method, **params)
-    votes = load(path, item, annotator, label, classes, form, on_duplicate, on_missing).votes
+    data = load(path, item, annotator, label, classes, form, on_duplicate, on_missing)
+    votes = data.votes
     if truth is not None:
         votes = votes.with_truth(read_truth(truth))
     known = None if gold is None else votes.encode_truth(read_truth(gold))
@@ -152,14 +167,18 @@ def aggregate(
         write_table(consensus.to_frame("annotators", kind="polars"), annotators)
     if save is not None:
         consensus.save(save)
+    if report is not None:
+        cli_report.write_page(replace(data, votes=votes), consensus, known, report)
     if as_json:
         emit(json.dumps(terminal.facts(consensus, measured)))
     elif out is None and not sys.stdout.isatty():
         emit(consensus.to_frame("items", kind="polars", probabilities=probabilities).write_csv(), end="")
     if not as_json:
-        terminal.show_consensus(consensus, measured, [p for p in (out, annotators, save) if p is not None])
+        terminal.show_consensus(consensus, measured, [p for p in (out, annotators, save, report) if p is not None])
 
 
+app.command()(cli_report.report)
+app.command()(cli_report.diagnose)
 app.command()(cli_learn.learn)
 app.command()(cli_learn.predict)
 app.command()(cli_trust.compare)
@@ -294,7 +313,9 @@ def demo(
     seed: Annotated[int, typer.Option("--seed", help="Seed of everything random.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Also keep the crowd and the consensus in this folder.", show_default=False),
+        typer.Option(
+            "--out", "-o", help="Also keep the crowd, the consensus and the report in this folder.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """See it work: handwritten digits, labelled by a crowd of really trained weak classifiers.

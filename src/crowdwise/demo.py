@@ -12,12 +12,16 @@ from crowdwise.api import aggregate
 from crowdwise.core.consensus import Consensus
 from crowdwise.data.simulate import SCENARIOS, Simulated
 from crowdwise.errors import ExtraError
+from crowdwise.report.build import build_report
+from crowdwise.report.page import check_extra, page
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 MACHINES, SPAMMERS, COPIERS, GOLD = 12, 2, 3, 60
+REPORT = Path("crowdwise-demo-report.html")
+"""Where the report goes if no folder is named: into the working folder."""
 SHOWN = (
     "auto", "anchored", "majority", "gold-weighted", "dawid-skene", "one-coin", "confusion-vector", "fast-dawid-skene",
 )  # fmt: skip
@@ -32,7 +36,7 @@ LEARNERS: tuple[tuple[str, dict[str, str]], ...] = (
 
 
 def run(*, seed: int = 0, out: Path | None = None, screen: Console | None = None) -> dict[str, Consensus]:
-    """Make the crowd, aggregate it with the common methods, and show who is to be believed."""
+    """Make the crowd, aggregate it with the common methods, and show who is to be believed; then write a report."""
     screen = screen or terminal.console(stderr=False)
     screen.print(f"Training {MACHINES} weak classifiers; adding {SPAMMERS} spammers and {COPIERS} copiers ...")
     crowd = digits_crowd(seed)
@@ -56,8 +60,23 @@ def run(*, seed: int = 0, out: Path | None = None, screen: Console | None = None
         results[registry.DEFAULT].save(out / "consensus")
         screen.print(f"kept in {out}", markup=False)
     screen.print()
+    show_report(crowd, results[registry.DEFAULT], REPORT if out is None else out / "report.html", screen)
     screen.print("Next: crowdwise aggregate YOUR_FILE.csv --out consensus.csv", markup=False)
     return results
+
+
+def show_report(crowd: Simulated, consensus: Consensus, path: Path, screen: Console) -> None:
+    """Write the report, with the digits as pictures, and say what it says first."""
+    pictures = dict(zip(crowd.votes.items.tolist(), crowd.features["x_train"].reshape(-1, 8, 8), strict=True))
+    try:
+        check_extra()
+    except ExtraError as error:
+        screen.print(f"No report. {error}", markup=False)
+        return
+    report = build_report(crowd.votes, consensus, images=pictures, title="Handwritten digits", all_items=True)
+    path.write_text(page(report), encoding="utf-8")
+    screen.print(report["summary"]["headline"], markup=False)
+    screen.print(f"The report is a page to open in a browser: {path}", markup=False, soft_wrap=True)
 
 
 def digits_crowd(seed: int = 0) -> Simulated:

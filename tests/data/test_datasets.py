@@ -177,3 +177,34 @@ def test_classes_listed_in_meta_are_declared_where_they_are_the_labels_own(tmp_p
     (tmp_path / "truth.csv").unlink()
     assert read_dataset(tmp_path).votes.classes.tolist() == [0, 1]  # a legend to the codes, not their names
     assert read_dataset(tmp_path, classes=["1", "0", "2"]).votes.classes.tolist() == [1, 0, 2]
+
+
+# -------------------------------------------------------------------- texts, attributes, pictures
+
+
+def test_texts_and_attributes_come_from_the_table_of_items(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("task,worker,label\n" + "".join(f"{n},ann,{n % 2}\n" for n in range(6)))
+    rows = "".join(
+        f'{n},"text {n}",more {n},x{n}9,{"ab"[n % 2]},{n % 3},{"train" if n else "test"},1\n' for n in range(7)
+    )
+    (tmp_path / "items.csv").write_text(f"task,text,hypothesis,comment_id,topic,length,split,hard_label\n{rows}")
+    found = read_dataset(tmp_path)
+    assert found.texts == {n: f"text {n} · more {n}" for n in range(6)}  # the seventh has no votes
+    assert found.attributes == {
+        "topic": {n: "ab"[n % 2] for n in range(6)},
+        "length": {n: str(n % 3) for n in range(6)},
+    }
+
+
+def test_without_a_table_of_items_there_are_none(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("task,worker,label\na,ann,cat\n")
+    found = read_dataset(tmp_path)
+    assert (found.texts, found.attributes, found.images) == ({}, {}, {})
+
+
+def test_pictures_are_found_by_the_names_of_items(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("task,worker,label\n7,ann,cat\n8,ann,dog\n9,ann,dog\n")
+    (tmp_path / "images" / "deeper").mkdir(parents=True)
+    for name in ("7.png", "deeper/8.JPG", "10.png", "9.txt"):
+        (tmp_path / "images" / name).write_bytes(b"")
+    assert {item: file.name for item, file in read_dataset(tmp_path).images.items()} == {7: "7.png", 8: "8.JPG"}

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from crowdwise.data import coding, columns
 from crowdwise.data.coding import Codes, Vocabulary
-from crowdwise.data.features import class_codes, from_arrays, read_arrays
+from crowdwise.data.features import IMAGES, class_codes, from_arrays, read_arrays
 from crowdwise.data.readers import FORMATS, PathLike, read_table, read_truth, read_votes
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ReadError
@@ -25,6 +25,9 @@ TABLES = {
     "annotators": ("annotators", "workers"),
     "items": ("items", "texts"),
 }
+MOST_VALUES = 12
+"""Different values up to which a column of the table of items groups them."""
+SPLITS = ("split", "fold", "set", "subset")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +44,8 @@ class Dataset:
         The arrays of ``features.npz`` by name (``x_train``, ``x_test``, ...); empty without the file.
     items, annotators
         Tables about items (texts) and annotators (demographics); ``None`` without the file.
+    images
+        Item -> file, for the pictures in a folder ``images`` that are named after an item (``scan-7.png``).
     meta
         ``meta.json`` as a dict.
     """
@@ -51,6 +56,52 @@ class Dataset:
     items: pl.DataFrame | None = field(default=None, repr=False)
     annotators: pl.DataFrame | None = field(default=None, repr=False)
     meta: dict[str, Any] = field(default_factory=dict, repr=False)
+    images: dict[Any, Path] = field(default_factory=dict, repr=False)
+
+    @property
+    def texts(self) -> dict[Any, str]:
+        """Item -> its text: the columns of the table of items that hold a text of their own for most items, joined."""
+        prose = [c for c in self._about if self._is_text(c)]
+        return self._by_item(lambda row: " · ".join(str(row[c]) for c in prose if row[c] is not None), prose)
+
+    @property
+    def attributes(self) -> dict[str, dict[Any, Any]]:
+        """Name -> item -> value, for the columns of the table of items that group them.
+
+        That is, with 2 to ``MOST_VALUES`` different values, each with two items or more on average. Columns of names,
+        labels, truths and of a split for training are none.
+        """
+        out = {}
+        for column in self._about:
+            given = [] if self.items is None else self.items[column].drop_nulls().to_list()
+            words = columns.normal(column).split(" ")
+            plays = words[-1] in columns.ALIASES["label"] + columns.ALIASES["truth"]
+            groups = 2 <= len(set(given)) <= min(MOST_VALUES, len(given) // 2)
+            if groups and not plays and words[-1] not in SPLITS and not _is_name(column):
+                out[column] = self._by_item(lambda row, column=column: row[column], [column])
+        return out
+
+    @property
+    def _about(self) -> list[str]:
+        """The columns of the table of items, without that of their names."""
+        key = None if self.items is None else columns.find(self.items.columns, "item")
+        return [] if self.items is None or key is None else [c for c in self.items.columns if c != key]
+
+    def _is_text(self, column: str) -> bool:
+        import polars as pl
+
+        values = self.items[column].drop_nulls() if self.items is not None else pl.Series([])
+        own = values.dtype == pl.String and len(values) > 0 and 2 * values.n_unique() > len(values)
+        return own and not _is_name(column)
+
+    def _by_item(self, value: Any, wanted: list[str]) -> dict[Any, Any]:
+        """Item -> a function of its row, for the items of the votes (whose names may be numbers in one file only)."""
+        key = None if self.items is None else columns.find(self.items.columns, "item")
+        if self.items is None or key is None or not wanted:
+            return {}
+        place = {str(name): name for name in self.votes.items.tolist()}
+        rows = self.items.select([key, *wanted]).iter_rows(named=True)
+        return {place[str(row[key])]: value(row) for row in rows if str(row[key]) in place}
 
     @property
     def inputs(self) -> npt.NDArray[Any]:
@@ -95,11 +146,17 @@ class Dataset:
         return coding.to_vocabulary(self.items[item].to_list())
 
 
+def _is_name(column: str) -> bool:
+    """Whether a column holds names of things elsewhere."""
+    return column.lower() in ("id", "url") or column.lower().endswith(("_id", "-id", " id", "url"))
+
+
 def read_dataset(path: PathLike, **options: Any) -> Dataset:
     """A dataset folder: a table of votes and, where there are any, of truth, items and annotators.
 
     It holds the tables ``labels`` (needed), ``truth``, ``items``/``texts`` and ``annotators``/``workers``, further
-    ``features.npz`` and ``meta.json``, whose ``classes`` declare the classes where they are the labels' own names.
+    ``features.npz``, a folder ``images`` with pictures named after items, and ``meta.json``,
+    whose ``classes`` declare the classes where they are the labels' own names.
     Tables may be CSV, JSON lines, Parquet or Arrow. The options are those of :func:`read_votes`.
     """
     folder = Path(path)
@@ -129,7 +186,22 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
         items=_read_optional(folder, "items"),
         annotators=_read_optional(folder, "annotators"),
         meta=meta,
+        images=_named_images(folder / "images", votes),
     )
+
+
+def _named_images(folder: Path, votes: Votes) -> dict[Any, Path]:
+    """The pictures in a folder that are named after an item, with or without their ending."""
+    if not folder.is_dir():
+        return {}
+    place = {str(name): name for name in votes.items.tolist()}
+    found: dict[Any, Path] = {}
+    for file in sorted(folder.rglob("*")):
+        if file.suffix.lower() in IMAGES:
+            name = next((n for n in (file.name, file.stem) if n in place), None)
+            if name is not None:
+                found.setdefault(place[name], file)
+    return found
 
 
 def _declare(votes: Votes, listed: Any) -> Votes:

@@ -1,0 +1,198 @@
+"""The commands ``report`` and ``diagnose``: read, fit, judge, show."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crowdwise import registry
+from crowdwise.cli_parts import (
+    AnnotatorOption,
+    ClassesOption,
+    DuplicateOption,
+    Form,
+    FormOption,
+    ItemOption,
+    JsonOption,
+    LabelOption,
+    MissingOption,
+    OnDuplicate,
+    OnMissing,
+    PathArgument,
+    SeedOption,
+    SetOption,
+    assignments,
+    check_outputs,
+    emit,
+    load,
+    say,
+    write_text,
+)
+
+if TYPE_CHECKING:
+    from crowdwise.core.consensus import Consensus
+    from crowdwise.data.datasets import Dataset
+
+MethodOption = Annotated[str, typer.Option("--method", "-m", help="The method; `crowdwise methods` lists them.")]
+TruthOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--truth",
+        help="True classes to measure against (item and label columns). They judge nobody.",
+        show_default=False,
+    ),
+]
+GoldOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--gold",
+        help="True classes that the method, and the judgement of annotators, may use.",
+        show_default=False,
+    ),
+]
+LevelOption = Annotated[
+    float, typer.Option("--level", help="The error rate of each detector: how rarely the innocent are named.")
+]
+
+
+def report(
+    path: PathArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="The page to write: .html; or .json. [default: report.html]", show_default=False
+        ),
+    ] = None,
+    method: MethodOption = registry.DEFAULT,
+    truth: TruthOption = None,
+    gold: GoldOption = None,
+    title: Annotated[str | None, typer.Option("--title", help="What the report is about.", show_default=False)] = None,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attribute",
+            help="A column of items.csv whose groups are compared; repeat for more. [default: all that group]",
+            show_default=False,
+        ),
+    ] = None,
+    level: LevelOption = 0.05,
+    set_: SetOption = None,
+    on_duplicate: DuplicateOption = OnDuplicate.error,
+    on_missing: MissingOption = OnMissing.error,
+    item: ItemOption = None,
+    annotator: AnnotatorOption = None,
+    label: LabelOption = None,
+    classes: ClassesOption = None,
+    form: FormOption = Form.auto,
+    seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write one page that shows whom to believe, what to look at, and how sure it all is.
+
+    The page is a single HTML file that loads nothing. A dataset folder may hold more than votes: texts.csv or items.csv
+    (texts and attributes of items), a folder images (pictures named after items), annotators.csv (demographics).
+    With --json what the page shows is printed instead; with --out as well, both are done.
+
+    Examples:
+
+    `crowdwise report labels.csv --out report.html`
+
+    `crowdwise report folder --method dawid-skene --truth truth.csv --json > report.json`
+    """
+    from crowdwise.report.build import build_report, choose_attributes
+    from crowdwise.report.inspection import STEPS
+    from crowdwise.report.page import check_extra, page
+    from crowdwise.terminal_report import stages
+
+    target = out if out is not None or as_json else Path("report.html")
+    check_outputs(target, endings=(".html", ".json"))
+    if target is not None and target.suffix.lower() == ".html":
+        check_extra()
+    data = load(path, item, annotator, label, classes, form, on_duplicate, on_missing)
+    data, consensus, known = fitted(data, method, assignments(set_), seed, truth, gold)
+    attributes = choose_attributes(data.attributes, attribute)
+    with stages(len(STEPS) + 1) as told:
+        facts = build_report(
+            data, consensus, gold=known, title=title, attributes=attributes, level=level, told=told, all_items=True
+        )
+    plain = {name: value for name, value in facts.items() if name != "item_table"}
+    if target is not None:
+        html = target.suffix.lower() == ".html"
+        write_text(page(facts) if html else json.dumps(plain, ensure_ascii=False) + "\n", target)
+        say(f"{facts['summary']['headline']}")
+        say(f"written: {target}")
+    if as_json:
+        emit(json.dumps(plain, ensure_ascii=False))
+
+
+def diagnose(
+    path: PathArgument,
+    method: MethodOption = registry.DEFAULT,
+    truth: TruthOption = None,
+    gold: GoldOption = None,
+    level: LevelOption = 0.05,
+    set_: SetOption = None,
+    on_duplicate: DuplicateOption = OnDuplicate.error,
+    on_missing: MissingOption = OnMissing.error,
+    item: ItemOption = None,
+    annotator: AnnotatorOption = None,
+    label: LabelOption = None,
+    classes: ClassesOption = None,
+    form: FormOption = Form.auto,
+    seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say in sentences what is wrong with some votes: the report's short form.
+
+    Spammers, lazy constant labellers, adversaries, copiers and colluders, drift, bias, classes that are hard to tell
+    apart, and the items to review, each with the figures behind it and what to do.
+
+    Example: `crowdwise diagnose labels.csv`
+    """
+    from crowdwise import terminal
+    from crowdwise.report.findings import diagnose as find
+    from crowdwise.report.inspection import STEPS
+    from crowdwise.terminal_report import diagnosed, show_diagnosis, stages
+
+    data = load(path, item, annotator, label, classes, form, on_duplicate, on_missing)
+    data, consensus, known = fitted(data, method, assignments(set_), seed, truth, gold)
+    with stages(len(STEPS)) as told:
+        found = find(data.votes, consensus, gold=known, level=level, told=told)
+    measured = terminal.measure(consensus, data.votes.truth, known)
+    if as_json:
+        emit(json.dumps(diagnosed(found, measured), ensure_ascii=False))
+    else:
+        show_diagnosis(found, measured)
+
+
+def fitted(
+    data: Dataset, method: str, params: dict[str, Any], seed: int | None, truth: Path | None, gold: Path | None
+) -> tuple[Dataset, Consensus, Any]:
+    """The data with the truth that was named, the consensus, and the codes of the truth it was told."""
+    from crowdwise import terminal
+    from crowdwise.data.readers import read_truth
+
+    if seed is not None:
+        params["random_state"] = seed
+    model = registry.create(method, **params)
+    votes = data.votes if truth is None else data.votes.with_truth(read_truth(truth))
+    known = None if gold is None else votes.encode_truth(read_truth(gold))
+    with terminal.progress(method) as callback:
+        consensus = model.fit(votes, known, callback=callback).consensus_
+    return replace(data, votes=votes), consensus, known
+
+
+def write_page(data: Dataset, consensus: Consensus, known: Any, path: Path) -> None:
+    """The page of ``aggregate --report``, whole or not at all."""
+    from crowdwise.report.build import build_report
+    from crowdwise.report.inspection import STEPS
+    from crowdwise.report.page import page
+    from crowdwise.terminal_report import stages
+
+    with stages(len(STEPS) + 1) as told:
+        facts = build_report(data, consensus, gold=known, told=told, all_items=True)
+    write_text(page(facts), path)

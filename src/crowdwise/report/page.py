@@ -1,0 +1,233 @@
+"""The dict of a report -> one HTML page that needs nothing else: no network, no other file.
+
+The templates hold all markup and escape every name and text. A policy in the page itself forbids it to load anything
+and to run any script but its own (by that script's hash), so a name that is a script does nothing even if it got in.
+
+Tables and the dict stand in the page compressed, for the buttons that save them. A page stays small however large the
+crowd: it shows the first annotators and items, and says where it cut. Of the table of items the page keeps as many
+as fit in ``MOST_TABLE``, those to review first.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from crowdwise.core.consensus import Consensus
+from crowdwise.data.datasets import Dataset
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ExtraError, OutputError
+from crowdwise.report.build import build_report
+from crowdwise.report.findings import TITLES
+from crowdwise.report.people import MOST_ROWS
+
+__all__ = ["page", "write_report"]
+
+TEMPLATES = Path(__file__).parent / "templates"
+MOST_TABLE = 2_600_000
+"""Characters of a compressed table in the page."""
+FIRST = 6
+"""Findings of one kind that are told one by one."""
+
+
+def write_report(
+    votes: Votes | Dataset, consensus: Consensus | None, out: str | os.PathLike[str], **options: Any
+) -> Path:
+    """Write a report as one HTML file.
+
+    Parameters
+    ----------
+    votes, consensus
+        The votes (or a data set) and a consensus of them; ``None`` fits the default method.
+    out
+        The file.
+    **options
+        Those of :func:`crowdwise.build_report`.
+
+    Examples
+    --------
+    >>> import crowdwise as cw, tempfile, pathlib
+    >>> crowd = cw.simulate.one_coin(100, n_annotators=8, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = cw.write_report(crowd.votes, None, pathlib.Path(folder) / "report.html")
+    ...     file.read_text(encoding="utf-8")[:15]
+    '<!doctype html>'
+    """
+    check_extra()
+    text = page(build_report(votes, consensus, all_items=True, **options))
+    path = Path(out)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path} could not be written: {error.strerror or error}.") from error
+    return path
+
+
+def check_extra() -> None:
+    """Raise where the templates' engine is not installed, before any work is done."""
+    from importlib.util import find_spec
+
+    if find_spec("jinja2") is None:
+        raise ExtraError("A report needs jinja2, not installed here: pip install 'crowdwise[report]'.")
+
+
+def page(report: dict[str, Any]) -> str:
+    """The page of a report made by :func:`crowdwise.build_report`, with ``item_table`` or without."""
+    check_extra()
+    from jinja2 import Environment, FileSystemLoader
+
+    engine = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    engine.filters |= {"pct": pct, "num": num, "count": count, "safejson": safe_json, "short": short}
+    script = (TEMPLATES / "script.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    return engine.get_template("page.html").render(
+        r=report,
+        rows=report["annotators"][:MOST_ROWS],
+        findings=_grouped(report["findings"]),
+        files=_files(report),
+        trace=_points(report["method"]["trace"]),
+        style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
+        script=script,
+        digest=digest,
+    )
+
+
+# -------------------------------------------------------------------- what the templates use
+
+
+def pct(x: float | None, digits: int = 0) -> str:
+    """``0.934`` as ``93 %`` with a space that does not break; nearly all is not all; an en dash for nothing."""
+    if x is None:
+        return "–"
+    step = 10.0**-digits
+    if 0.0 < x < step / 200.0:
+        return f"< {step:.{digits}f}\u00a0%"
+    if 1.0 - step / 200.0 < x < 1.0:
+        return f"> {100.0 - step:.{digits}f}\u00a0%"
+    return f"{100 * x:.{digits}f}\u00a0%"
+
+
+def num(x: float | None, digits: int = 2) -> str:
+    """A number with a true minus sign, an en dash for nothing."""
+    if x is None:
+        return "–"
+    text = f"{x:.{digits}f}"
+    return (text.lstrip("-") if float(text) == 0.0 else text).replace("-", "\u2212")
+
+
+def count(x: float | None) -> str:
+    """``12345`` as ``12,345``."""
+    return "–" if x is None else f"{x:,.0f}"
+
+
+def short(text: str, most: int = 14) -> str:
+    """The beginning of a name that is too long for a drawing."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def safe_json(value: Any) -> Any:
+    """JSON that may stand inside a script element: nothing in it can end the element."""
+    from markupsafe import Markup
+
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)
+
+
+def _grouped(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Findings by kind, the first few told one by one and the rest by name."""
+    out = []
+    for kind, title in TITLES.items():
+        some = [f for f in findings if f["kind"] == kind]
+        if some:
+            rest = [name for f in some[FIRST:] for name in f["who"]]
+            out.append(
+                {
+                    "kind": kind,
+                    "title": title,
+                    "some": some[:FIRST],
+                    "rest": rest[:60],
+                    "more": max(len(rest) - 60, 0),
+                    "advice": some[0]["advice"],
+                }
+            )
+    return out
+
+
+def _points(trace: list[float]) -> dict[str, Any] | None:
+    """The objective as points of a line in a box of 100 x 40."""
+    values = [x for x in trace if x is not None]
+    if len(values) < 2:
+        return None
+    low, high = min(values), max(values)
+    room = (high - low) or 1.0
+    points = [f"{100 * i / (len(values) - 1):.2f},{38 - 36 * (x - low) / room:.2f}" for i, x in enumerate(values)]
+    return {"points": " ".join(points), "first": values[0], "last": values[-1]}
+
+
+# -------------------------------------------------------------------- the files inside the page
+
+
+def _files(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the buttons save: name, words, size, compressed content."""
+    out = [_file("annotators.csv", "All annotators", _csv_of_rows(report["annotators"]))]
+    table = report.get("item_table")
+    if table is not None:
+        out.append(_item_file(table))
+    if report["groups"]["groups"]:
+        rows = [
+            {"group": g + 1, "annotator": link["from"], "other": link["to"], "strength": link["strength"]}
+            for g, group in enumerate(report["groups"]["groups"])
+            for link in group["links"]
+        ]
+        out.append(_file("groups.csv", "Pairs that go together", _csv_of_rows(rows)))
+    if report["agreement"]:
+        out.append(_file("agreement.csv", "Agreement", _csv_of_rows(report["agreement"])))
+    whole = {key: value for key, value in report.items() if key != "item_table"}
+    out.append(_file("report.json", "Everything, as JSON", json.dumps(whole, ensure_ascii=False, allow_nan=False)))
+    return out
+
+
+def _file(name: str, words: str, text: str) -> dict[str, Any]:
+    packed = base64.b64encode(gzip.compress(text.encode("utf-8"), 6, mtime=0)).decode("ascii")
+    return {"name": name, "words": words, "size": len(text.encode("utf-8")), "packed": packed}
+
+
+def _item_file(table: dict[str, list[Any]]) -> dict[str, Any]:
+    """All items; where that is too much for a page, those to review first."""
+    names, total = list(table), len(table["item"])
+    file = _file("items.csv", "All items", _csv(names, zip(*table.values(), strict=True)))
+    if len(file["packed"]) <= MOST_TABLE:
+        return file
+    kept = int(0.9 * total * MOST_TABLE / len(file["packed"]))
+    rank = table.get("rank", range(total))
+    order = sorted(range(total), key=lambda n: (rank[n] is None, rank[n]))[:kept]
+    rows = ([table[name][n] for name in names] for n in sorted(order))
+    return _file("items.csv", f"The {kept:,} items to review first, of {total:,}", _csv(names, rows))
+
+
+def _csv_of_rows(rows: list[dict[str, Any]]) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    flat = ([_cell(row.get(name)) for name in names] for row in rows)
+    return _csv(names, flat)
+
+
+def _cell(value: Any) -> Any:
+    return "; ".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _csv(names: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(rows)
+    return out.getvalue()

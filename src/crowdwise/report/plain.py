@@ -1,0 +1,37 @@
+"""Numbers and names as JSON can hold them, and shortened to what a page shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+DIGITS = 4
+"""Decimals that are kept: a page shows three, a table that is downloaded four."""
+
+
+def number(x: Any, digits: int = DIGITS) -> float | int | None:
+    """A number with few decimals, ``None`` for one that is not finite."""
+    value = float(x)
+    if not np.isfinite(value):
+        return None
+    rounded = round(value, digits)
+    return int(rounded) if rounded == int(rounded) and isinstance(x, (int, np.integer)) else rounded
+
+
+def plain_list(values: Any) -> list[Any]:
+    """An array of numbers or words as a list."""
+    values = np.asarray(values)
+    if values.dtype.kind == "f":
+        # Adding 0 turns -0.0 into 0.0.
+        return [None if x != x or x in (np.inf, -np.inf) else x for x in (np.round(values, DIGITS) + 0.0).tolist()]
+    listed: list[Any] = values.tolist()
+    return listed
+
+
+def estimate(found: Any) -> dict[str, Any]:
+    """A :class:`crowdwise.metrics.Estimate` as a dict."""
+    return {
+        "value": number(found.value), "low": number(found.low), "high": number(found.high), "n": int(found.n),
+        "level": found.level,
+    }  # fmt: skip

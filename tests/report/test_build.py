@@ -1,0 +1,302 @@
+"""The dict of a report: plain, complete, the same every time; and its pictures and words."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+
+import crowdwise as cw
+from crowdwise.errors import InputError, ParameterError
+from crowdwise.report.build import choose_attributes, histogram, words_for
+from crowdwise.report.items import review
+from crowdwise.report.network import layout
+from crowdwise.report.pictures import png, thumbnail
+
+KEYS = [
+    "format",
+    "title",
+    "date",
+    "version",
+    "level",
+    "summary",
+    "findings",
+    "data",
+    "method",
+    "truth",
+    "annotators",
+    "confusion",
+    "groups",
+    "items",
+    "pairs",
+    "agreement",
+    "fairness",
+    "notes",
+]
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    return cw.simulate.hammer_spammer(
+        300, n_annotators=12, n_classes=3, accuracy=0.75, share=0.7, votes_per_item=8, random_state=3
+    )
+
+
+@pytest.fixture(scope="module")
+def report(crowd):
+    return cw.build_report(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"), title="Three", all_items=True)
+
+
+def test_it_is_strict_json_with_every_key(report):
+    assert [key for key in report if key != "item_table"] == KEYS
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+
+
+def test_every_key_is_explained():
+    from crowdwise.report import build
+
+    assert [key for key in KEYS if f"``{key}``" not in build.__doc__] == []
+
+
+def test_the_numbers_are_those_of_the_tables(crowd, report):
+    from crowdwise.trust.annotators import assess_annotators
+
+    consensus = cw.aggregate(crowd.votes, "dawid-skene")
+    table = assess_annotators(crowd.votes, consensus).to_frame("dict")
+    rows = {row["annotator"]: row for row in report["annotators"]}
+    for m, name in enumerate(table["annotator"].tolist()):
+        assert rows[name]["accuracy"] == pytest.approx(table["accuracy"][m], abs=1e-4)
+        assert rows[name]["votes"] == table["votes"][m]
+    spammers = crowd.votes.annotators[crowd.parameters["spammers"]].tolist()
+    assert spammers and sorted(n for n, row in rows.items() if row["verdict"] == "drop") == sorted(spammers)
+    assert [row["verdict"] for row in report["annotators"]] == sorted(
+        (row["verdict"] for row in report["annotators"]), key=["drop", "look", "unclear", "keep"].index
+    )
+    assert report["summary"]["annotators"]["drop"] == len(spammers)
+    assert report["data"]["votes"] == crowd.votes.n_votes
+    assert sum(b["count"] for b in report["data"]["histograms"]["votes_per_annotator"]) == 12
+    assert report["truth"]["accuracy"]["value"] == pytest.approx(consensus.score(crowd.truth), abs=1e-4)
+    assert report["method"]["key"] == "dawid-skene"
+    assert report["method"]["choice"] == ""
+    assert len(report["method"]["trace"]) > 1
+
+
+def test_measured_accuracy_is_that_of_the_truth(crowd, report):
+    votes = crowd.votes
+    for row in report["annotators"]:
+        mine = votes.annotators[votes.annotator] == row["annotator"]
+        right = (votes.label == crowd.truth[votes.item])[mine].mean()
+        assert row["measured"] == pytest.approx(right, abs=1e-4)
+        assert row["measured_on"] == mine.sum()
+
+
+def test_confusions_are_shares_of_rows(report):
+    assert report["confusion"]["classes"] == ["0", "1", "2"]
+    for matrix in [report["confusion"]["crowd"], *report["confusion"]["annotators"].values()]:
+        assert all(98 <= sum(row) <= 102 for row in matrix["share"])
+
+
+def test_items_have_votes_and_probabilities(crowd, report):
+    assert report["items"]
+    assert len(report["items"]) <= report["summary"]["review"]
+    names = [str(n) for n in crowd.votes.items.tolist()]
+    for row in report["items"]:
+        n = names.index(row["item"])
+        said = crowd.votes.label[crowd.votes.indptr[n] : crowd.votes.indptr[n + 1]]
+        assert sum(v["votes"] for v in row["votes"]) == len(said)
+        assert {v["label"]: v["votes"] for v in row["votes"]} == {
+            str(k): int((said == k).sum()) for k in set(said.tolist())
+        }
+        assert sum(p["p"] for p in row["posterior"]) == pytest.approx(1.0, abs=0.01)
+        assert row["truth"] == str(crowd.truth[n])
+    table = report["item_table"]
+    assert {len(column) for column in table.values()} == {300}
+    assert sum(x == "yes" for x in table["suggested"]) == report["summary"]["review"]
+
+
+def test_the_note_of_a_consensus_is_its_choice(crowd):
+    consensus = cw.aggregate(crowd.votes, "majority")
+    object.__setattr__(consensus, "note", "Chosen because the votes say so.")
+    report = cw.build_report(crowd.votes, consensus)
+    assert report["method"]["choice"] == "Chosen because the votes say so."
+    assert report["method"]["trace"] == []
+
+
+def test_gold_judges_and_is_left_out_of_the_measure(crowd):
+    known = {int(n): int(crowd.truth[n]) for n in range(100)}
+    report = cw.build_report(crowd.votes, gold=known)
+    assert report["truth"]["accuracy"]["n"] == 200
+
+
+@pytest.mark.parametrize("method", ["majority", "one-coin", "wawa", "glad"])
+def test_methods_without_confusions_have_a_whole_report(crowd, method):
+    report = cw.build_report(crowd.votes, cw.aggregate(crowd.votes, method))
+    assert report["confusion"]["crowd"] is not None
+    assert len(report["annotators"]) == 12
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [("only", "ann", "yes"), ("only", "bob", "no")],
+        [("a", "ann", "yes"), ("b", "ann", "no"), ("c", "ann", "no")],
+        [("a", "ann", "yes"), ("a", "bob", "yes"), ("b", "ann", "no"), ("b", "bob", "yes")],
+    ],
+    ids=["one item", "one annotator", "two annotators"],
+)
+def test_tiny_crowds(records):
+    votes = cw.Votes.from_records(records)
+    report = cw.build_report(votes, cw.aggregate(votes, "majority"))
+    json.dumps(report, allow_nan=False)
+    assert report["summary"]["headline"]
+    assert report["notes"]
+
+
+def test_a_single_class_is_shown_with_what_there_is():
+    votes = cw.Votes.from_records([("a", "ann", "yes"), ("a", "bob", "yes")])
+    with pytest.raises(InputError):
+        cw.build_report(votes)  # the default method has nothing to decide, and says so
+
+
+def test_what_is_not_votes_is_refused():
+    with pytest.raises(InputError, match="Expected Votes or a Dataset and found dict"):
+        cw.build_report({})
+
+
+# -------------------------------------------------------------------- a data set
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, crowd):
+    path = tmp_path_factory.mktemp("data") / "animals"
+    crowd.save(path)
+    names = crowd.votes.items.tolist()
+    pl.DataFrame(
+        {
+            "item": names,
+            "text": [f"the text of {n}" for n in names],
+            "source": ["web" if n % 2 else "book" for n in names],
+            "split": ["train"] * len(names),
+        }
+    ).write_csv(path / "items.csv")
+    pl.DataFrame(
+        {
+            "annotator": crowd.votes.annotators.tolist(),
+            "age": ["young", "old"] * 6,
+        }
+    ).write_csv(path / "annotators.csv")
+    (path / "images").mkdir()
+    for n in names:
+        (path / "images" / f"{n}.png").write_bytes(png(np.full((4, 4), n % 256, dtype=np.uint8)))
+    return path
+
+
+def test_a_dataset_brings_texts_images_attributes_and_demographics(folder):
+    data = cw.read_dataset(folder)
+    assert data.texts[0] == "the text of 0"
+    assert list(data.attributes) == ["source"]
+    assert set(data.attributes["source"].values()) == {"web", "book"}
+    assert data.images[7].name == "7.png"
+    report = cw.build_report(data, cw.aggregate(data.votes, "dawid-skene"))
+    assert report["title"] == "animals"
+    assert all(row["text"] == f"the text of {row['item']}" for row in report["items"])
+    assert all(row["image"].startswith("data:image/") for row in report["items"])
+    fair = report["fairness"]
+    assert [f["attribute"] for f in fair["items"]] == ["source"]
+    assert len(fair["items"][0]["classes"]) == 3
+    assert {row["group"] for row in fair["annotators"]["rows"]} == {"young", "old"}
+    json.dumps(report, allow_nan=False)
+
+
+def test_what_lacks_a_group_is_said_not_raised(crowd):
+    report = cw.build_report(
+        crowd.votes, cw.aggregate(crowd.votes, "majority"), attributes={"colour": {0: "red"}}, demographics={"a0": "x"}
+    )
+    assert report["fairness"]["items"] == []
+    assert len(report["fairness"]["notes"]) == 2
+
+
+def test_attributes_are_chosen_by_name():
+    assert list(choose_attributes({"a": 1, "b": 2}, None)) == ["a", "b"]
+    assert list(choose_attributes({"a": 1, "b": 2}, ["b"])) == ["b"]
+    with pytest.raises(ParameterError, match="no attribute 'c' of items: the table of items has 'a', 'b'"):
+        choose_attributes({"a": 1, "b": 2}, ["c"])
+
+
+# -------------------------------------------------------------------- the pieces
+
+
+def test_long_texts_are_cut(crowd):
+    found = cw.diagnose(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"))
+    rows = review(found, texts={n: "x" * 5000 for n in range(300)})
+    assert all(len(row["text"]) == 600 and row["text"].endswith("…") for row in rows)
+
+
+def test_an_array_becomes_a_png_that_can_be_read_back():
+    array = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    data = png(array)
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", data[16:24]) == (4, 3)
+    at = data.index(b"IDAT")
+    size = struct.unpack(">I", data[at - 4 : at])[0]
+    lines = np.frombuffer(zlib.decompress(data[at + 4 : at + 4 + size]), dtype=np.uint8).reshape(3, 5)
+    assert (lines[:, 1:] == array).all()
+
+
+def test_pictures_of_every_kind(tmp_path):
+    from PIL import Image
+
+    assert thumbnail(np.zeros((8, 8))).startswith("data:image/png;base64,")
+    assert thumbnail(np.zeros((500, 300, 3))).startswith("data:image/png;base64,")
+    file = tmp_path / "large.png"
+    Image.new("RGB", (900, 700), "red").save(file)
+    small = thumbnail(file)
+    assert small.startswith("data:image/jpeg;base64,")
+    assert len(small) < 20_000
+    (tmp_path / "broken.png").write_text("no picture")
+    assert thumbnail(tmp_path / "broken.png") is None
+    with pytest.raises(InputError, match="shape \\(3,\\)"):
+        thumbnail(np.zeros(3))
+
+
+def test_a_layout_is_the_same_every_time_and_stays_inside():
+    members = [f"m{i}" for i in range(7)]
+    links = [{"from": "m0", "to": "m3", "strength": 0.5}, {"from": "m0", "to": "elsewhere", "strength": 0.5}]
+    one, two = layout(members, links), layout(members, links)
+    assert one == two
+    assert len(one["links"]) == 1
+    assert all(0 < n["x"] < one["width"] and 0 < n["y"] < one["height"] for n in one["nodes"])
+    assert len({(n["x"], n["y"]) for n in one["nodes"]}) == 7
+
+
+def test_histograms_count_everything():
+    rng = np.random.default_rng(0)
+    for counts in (
+        np.array([3]),
+        np.arange(5),
+        rng.integers(500, 600, 99),
+        rng.integers(1, 5000, 999),
+        np.array([0, 0]),
+    ):
+        bins = histogram(counts)
+        assert sum(b["count"] for b in bins) == len(counts)
+        assert len(bins) <= 15
+        assert all(a["to"] + 1 == b["from"] for a, b in pairwise(bins))
+
+
+def test_words_for_coefficients():
+    assert [words_for("alpha", x) for x in (-0.1, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)] == [
+        "poor",
+        "slight",
+        "fair",
+        "moderate",
+        "substantial",
+        "almost perfect",
+        "almost perfect",
+    ]
+    assert words_for("percent", 0.9) == words_for("alpha", float("nan")) == ""

@@ -1,0 +1,203 @@
+"""What ``diagnose`` names, end to end: everybody who was planted, in words, and nobody else as such."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+
+import crowdwise as cw
+from crowdwise.errors import InputError, ParameterError
+from crowdwise.report import findings
+from crowdwise.report.findings import TITLES, joined, percent, swaps
+from crowdwise.report.inspection import STEPS, inspect
+from report.crowd import planted
+
+
+@cache
+def diagnosed(seed):
+    votes, groups = planted(seed)
+    return cw.diagnose(votes), groups
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+def test_everybody_planted_is_named_and_nobody_else(seed):
+    found, groups = diagnosed(seed)
+    assert found.who("adversary") == ["adversary"]
+    assert found.who("spammer") == ["random"]
+    assert found.who("constant") == ["lazy"]
+    assert found.who("drift") == ["drifter"]
+    assert sorted(found.who("pair")) == [3, 8]
+    assert sorted(map(sorted, (set(f.who) for f in found.findings if f.kind == "copiers"))) == sorted(
+        map(sorted, groups)
+    )
+    said = " ".join(found.sentences())
+    for words in (
+        "adversary is ",
+        "An adversary",
+        "random answers at random",
+        "A spammer",
+        "lazy always says 1",
+        "A lazy constant",
+        "make the same mistakes",
+        "Copiers",
+        "drifter got worse over time",
+        "Drift.",
+        "3 and 8 are taken for each other",
+        "labels are in doubt",
+    ):
+        assert words in said
+    assert found.by_verdict("drop") == ["random", "adversary", "lazy"]
+    assert {"drifter", *set.union(*groups)} <= set(found.by_verdict("look"))
+    assert 0.9 < found.expected < 1.0
+
+
+def test_an_honest_crowd_is_left_in_peace():
+    crowd = cw.simulate.one_coin(400, n_annotators=10, n_classes=3, a=30, b=2, random_state=0)
+    found = cw.diagnose(crowd.votes)
+    assert found.findings == ()
+    assert set(found.verdicts.values()) == {"keep"}
+
+
+def test_findings_come_in_the_order_of_their_kinds_with_something_to_do():
+    found, _ = diagnosed(0)
+    order = [list(TITLES).index(f.kind) for f in found.findings]
+    assert order == sorted(order)
+    assert all(f.advice for f in found.findings if f.kind not in ("better", "leaning"))
+    assert {f.title for f in found.findings} <= set(TITLES.values())
+
+
+def test_names_and_row_order_do_not_matter():
+    votes = planted(0, votes_per_item=5)[0][:400]
+    shuffled = np.random.default_rng(1).permutation(votes.n_votes)
+    frame = votes.to_frame("dict")
+    again = cw.Votes.from_frame({k: v[shuffled] for k, v in frame.items() if k != "truth"}, classes=list(range(10)))
+    one, two = cw.diagnose(votes), cw.diagnose(again)
+    assert {(f.kind, frozenset(f.who)) for f in one.findings if f.kind != "items"} == {
+        (f.kind, frozenset(f.who)) for f in two.findings if f.kind != "items"
+    }
+    assert one.verdicts == two.verdicts
+
+
+def test_a_captured_crowd_convicts_nobody():
+    crowd = cw.simulate.colluders(800, n_annotators=30, share=0.4, n_classes=3, random_state=0)
+    found = cw.diagnose(crowd.votes)
+    assert found.inspection.captured
+    assert {f.kind for f in found.findings} == {"captured", "copiers"}
+    assert found.by_verdict("drop") == []
+    assert np.isnan(found.expected)
+    honest = set(crowd.votes.annotators[~crowd.parameters["colluders"]].tolist())
+    assert honest & set(found.by_verdict("unclear")) == honest - set(found.who("copiers"))
+
+
+def test_known_truth_frees_a_captured_crowd():
+    crowd = cw.simulate.colluders(800, n_annotators=30, share=0.4, n_classes=3, random_state=0)
+    truth = {n: crowd.votes.classes[crowd.truth[n]] for n in range(400)}
+    found = cw.diagnose(crowd.votes, gold=truth)
+    honest = set(crowd.votes.annotators[~crowd.parameters["colluders"]].tolist())
+    assert honest & set(found.by_verdict("drop")) == set()
+
+
+def test_what_cannot_be_judged_is_said():
+    votes = cw.Votes.from_records([("a", "ann", "x"), ("b", "bob", "y"), ("c", "cem", "x")])
+    found = cw.diagnose(votes, cw.aggregate(votes, "majority"))
+    assert "No item has two votes" in found.inspection.notes["shared mistakes"]
+    assert set(found.verdicts) == {"ann", "bob", "cem"}
+
+
+def test_progress_names_every_step():
+    votes = cw.simulate.one_coin(60, n_annotators=5, random_state=0).votes
+    told = []
+    cw.diagnose(votes, cw.aggregate(votes, "one-coin"), told=told.append)
+    assert told == list(STEPS)
+
+
+def test_the_level_is_checked_and_so_are_the_votes():
+    votes = cw.simulate.one_coin(60, n_annotators=5, random_state=0).votes
+    with pytest.raises(ParameterError, match="level=2"):
+        cw.diagnose(votes, level=2)
+    with pytest.raises(InputError, match="Expected Votes and found list"):
+        cw.diagnose([1, 2])
+    other = cw.simulate.one_coin(50, n_annotators=5, random_state=0).votes
+    with pytest.raises(InputError, match="give the votes that the consensus was made from"):
+        cw.diagnose(votes, cw.aggregate(other, "majority"))
+
+
+# -------------------------------------------------------------------- the pieces
+
+
+def table(truth, said, K):
+    counts = np.zeros((K, K))
+    np.add.at(counts, (truth, said), 1)
+    return counts
+
+
+@pytest.mark.parametrize("K", [2, 3, 10])
+def test_guessing_is_no_swap_and_a_shift_is_one(K):
+    rng = np.random.default_rng(K)
+    wrongly, rightly = 0, 0
+    for _ in range(300):
+        habit = rng.dirichlet(np.full(K, rng.choice([0.3, 1.0, 5.0])))
+        truth = rng.integers(0, K, 60 * K)
+        guess = rng.choice(K, len(truth), p=habit)
+        wrongly += bool(swaps(table(truth, guess, K), 0.05))
+        shifted = np.where(rng.random(len(truth)) < 0.8, (truth + 1) % K, rng.integers(0, K, len(truth)))
+        found = swaps(table(truth, shifted, K), 0.05)
+        rightly += len(found) > 0 and all(said == (k + 1) % K for k, said in found)
+    assert wrongly == 0
+    assert rightly == 300
+
+
+def test_nearly_always_is_not_blindly():
+    rng = np.random.default_rng(0)
+    truth = (rng.random(600) < 0.25).astype(int)
+    said = np.where(rng.random((600, 7)) < 0.9, truth[:, None], 1 - truth[:, None])
+    said[:, 5] = 0  # whatever the item
+    said[:, 6] = truth * (rng.random(600) < 0.25)  # names the rare class seldom, and is right when they do
+    votes = cw.Votes.from_dense(said, annotators=["a", "b", "c", "d", "e", "lazy", "shy"])
+    found = cw.diagnose(votes)
+    assert found.who("constant") == ["lazy"]
+    (sentence,) = (f.sentence for f in found.findings if f.who == ("shy",))
+    assert sentence.startswith("shy nearly always says 0")
+    assert found.verdicts["lazy"] == "drop" and found.verdicts["shy"] == "look"
+
+
+def test_a_constant_labeller_swaps_nothing():
+    truth = np.arange(300) % 3
+    assert swaps(table(truth, np.ones(300, dtype=int), 3), 0.05) == []
+
+
+def test_percentages_keep_nearly_nothing_apart_from_nothing():
+    assert [percent(x) for x in (0.0, 0.001, 0.5, 0.9999, 1.0)] == ["0 %", "under 1 %", "50 %", "over 99 %", "100 %"]
+    assert percent(0.98765, 1) == "98.8 %"
+
+
+def test_lists_read_as_sentences():
+    assert [joined(list("abcd")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
+    assert joined([str(i) for i in range(10)], 3) == "0, 1, 2 and 7 more"
+
+
+def test_rings_join_the_groups_they_overlap():
+    votes = planted(0, votes_per_item=5)[0][:100]
+    seen = inspect(votes, cw.aggregate(votes, "anchored"))
+
+    class Shared:
+        groups = (["a0", "a1"], ["a5", "a6"])
+
+    class Rings:
+        groups = (["a1", "a2"], ["a8", "a9"])
+        annotators = ("a1", "a2", "a8", "a9")
+
+    object.__setattr__(seen, "shared", Shared())
+    object.__setattr__(seen, "rings", Rings())
+    assert [(set(m), why) for m, why in seen.groups] == [
+        ({"a0", "a1", "a2"}, "agreement and mistakes"), ({"a5", "a6"}, "mistakes"), ({"a8", "a9"}, "agreement"),
+    ]  # fmt: skip
+
+
+def test_every_kind_has_a_title_and_advice():
+    assert set(findings.TITLES) == set(findings.ADVICE)
+    assert set(findings.VERDICT_OF) <= set(findings.TITLES)
+    assert all(re.match(r"^[A-Z]", title) for title in findings.TITLES.values())
