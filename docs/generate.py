@@ -13,6 +13,7 @@ block               where                                   from
 ``learners``        docs/learners.md                        the registry
 ``parameters KEY``  docs/methods*.md, one for each method   the docstring and signature of its class
                     docs/learners*.md, one for each learner its docstring and fields, those of all learners left out
+                    docs/beyond*.md, one for each method    of these two, whichever it is
 ``shared BASE``     docs/learners.md                        docstring and fields of what learners share
 ``aliases``         docs/votes.md                           ``crowdwise.data.columns.ALIASES``
 ``help``            docs/cli.md                             ``--help`` of every command
@@ -70,6 +71,10 @@ def blocks() -> dict[str, dict[str, Callable[[], str]]]:
     for key in registry.LEARNERS:
         page = pages.setdefault(f"docs/{home(key, 'learners')}", {})
         page[f"parameters {key}"] = lambda key=key: learner_parameters(key)
+    for key, entry in registry.BEYOND.items():
+        page = pages.setdefault(f"docs/{home(key, 'beyond')}", {})
+        write = learner_parameters if entry.inputs else parameter_list
+        page[f"parameters {key}"] = lambda key=key, write=write: write(key)
     return {
         "README.md": {"methods": lambda: method_table("docs/")},
         **pages,
@@ -105,7 +110,7 @@ def method_table(folder: str) -> str:
 
 def parameter_list(key: str) -> str:
     """What is particular to a method as a table; what it shares with its base class as one line."""
-    model = registry.find(key).load()
+    model = (registry.BEYOND.get(key) or registry.find(key)).load()
     base = next((c for c in model.__mro__[1:] if c.__dict__.get("key") in registry.METHODS), None)
     described = descriptions(model)
     known, inherited = model.parameters(), base.parameters() if base else {}
@@ -179,7 +184,7 @@ def shared_parameters(module: str, name: str) -> str:
 
 def learner_parameters(key: str) -> str:
     """What is particular to a learner as a table; what it shares with all others as one line."""
-    model = registry.find_learner(key).load()
+    model = (registry.BEYOND.get(key) or registry.find_learner(key)).load()
     base = next(c for c in model.__mro__ if c.__name__ in ("Learner", "Tabular"))
     known, shared = model.parameters(), base.parameters()
     entries: list[tuple[tuple[str, ...], str]] = []

@@ -29,6 +29,7 @@ PARTS = BASE | {
     "deep",
     "beyond",
     "metrics",
+    "metrics_tags",
     "trust",
     "active",
     "engines",
@@ -53,7 +54,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "methods": BASE | {"methods"},
     "deep": BASE | {"deep", "methods", "beyond", "registry"},  # two-stage takes any method by its key
     "beyond": BASE | {"beyond", "methods", "registry"},  # binary-relevance takes any method by its key
-    "metrics": {"data", "core", "errors", "metrics"},
+    "metrics": {"data", "core", "errors", "metrics", "metrics_tags"},
+    "metrics_tags": {"data", "core", "errors", "metrics"},
     "trust": BASE | {"metrics", "trust"},
     "active": BASE | {"metrics", "active"},
     "engines": BASE | {"metrics", "engines"},

@@ -19,13 +19,19 @@ if TYPE_CHECKING:
     from crowdwise.active.campaign import Campaign as Campaign
     from crowdwise.api import aggregate as aggregate
     from crowdwise.api import compare as compare
+    from crowdwise.beyond.graph import LinkedConsensus as LinkedConsensus
+    from crowdwise.beyond.tagged import TagConsensus as TagConsensus
     from crowdwise.core.consensus import Consensus as Consensus
     from crowdwise.core.online import Online as Online
     from crowdwise.data import simulate as simulate
     from crowdwise.data.datasets import Dataset as Dataset
     from crowdwise.data.datasets import read_dataset as read_dataset
+    from crowdwise.data.graphs import Graph as Graph
+    from crowdwise.data.graphs import read_graph as read_graph
     from crowdwise.data.readers import read_truth as read_truth
     from crowdwise.data.readers import read_votes as read_votes
+    from crowdwise.data.sequences import Tags as Tags
+    from crowdwise.data.tag_tables import read_tags as read_tags
     from crowdwise.data.votes import Votes as Votes
     from crowdwise.deep.classifier import CrowdClassifier as CrowdClassifier
     from crowdwise.deep.classifier import load_learner as load_learner
@@ -54,9 +60,13 @@ _WHERE = {
     "CrowdClassifier": "deep.classifier",
     "Dataset": "data.datasets",
     "Diagnosis": "report.findings",
+    "Graph": "data.graphs",
     "LEARNERS": "registry",
+    "LinkedConsensus": "beyond.graph",
     "METHODS": "registry",
     "Online": "core.online",
+    "TagConsensus": "beyond.tagged",
+    "Tags": "data.sequences",
     "Votes": "data.votes",
     "aggregate": "api",
     "compare": "api",
@@ -64,6 +74,8 @@ _WHERE = {
     "diagnose": "report.findings",
     "load_learner": "deep.classifier",
     "read_dataset": "data.datasets",
+    "read_graph": "data.graphs",
+    "read_tags": "data.tag_tables",
     "read_truth": "data.readers",
     "read_votes": "data.readers",
     "write_report": "report.page",

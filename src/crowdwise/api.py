@@ -15,7 +15,13 @@ from crowdwise.trust.compare import compare as compare_models
 
 
 def aggregate(
-    votes: Any, method: str | None = None, *, truth: Any = None, callback: Callback | None = None, **params: Any
+    votes: Any,
+    method: str | None = None,
+    *,
+    truth: Any = None,
+    graph: Any = None,
+    callback: Callback | None = None,
+    **params: Any,
 ) -> Any:
     """The consensus of some answers: a :class:`~crowdwise.Consensus` of votes, and its like of other answers.
 
@@ -29,6 +35,9 @@ def aggregate(
     truth
         The class of the items where it is known, for the method to use: a mapping from item to class,
         or N class codes with -1 for unknown. The votes' own ``truth`` is not looked at.
+    graph
+        Which items are linked, for methods that look at it (``graph-crowd``, by default): pairs of items, a sparse
+        matrix, or a :class:`~crowdwise.Graph`.
     callback
         Called after every pass over the votes with a :class:`crowdwise.core.em.Progress`.
     **params
@@ -44,11 +53,14 @@ def aggregate(
     answers = getattr(votes, "answers", None)
     if answers is None:
         votes, answers = Votes.from_frame(votes), Votes.answers
+    answers = "linked" if graph is not None and answers == Votes.answers and method is None else answers
     method = registry.ANSWERS[answers][0] if method is None else method
+    if graph is not None and (method not in registry.BEYOND or registry.BEYOND[method].family != "linked"):
+        raise ParameterError(f"{method} does not look at a graph: leave graph out, or use graph-crowd.")
     if answers == Votes.answers and method not in registry.BEYOND:
         consensus: Consensus = registry.create(method, **params).fit(votes, truth, callback=callback).consensus_
         return consensus
-    known = {} if truth is None else {"truth": truth}
+    known = {name: value for name, value in (("truth", truth), ("graph", graph)) if value is not None}
     if method in registry.BEYOND and registry.BEYOND[method].load().table is type(votes):
         answers = registry.BEYOND[method].family  # votes may be graded or linked
     return registry.create_beyond(method, answers, **params).fit(votes, callback=callback, **known).consensus_

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import TIE, Floats, Ints
 from crowdwise.errors import InputError, ParameterError
+from crowdwise.metrics_tags import span_scores, span_scores_per_type
 
 __all__ = [
     "Estimate",
@@ -31,6 +32,8 @@ __all__ = [
     "confusion_error",
     "log_loss",
     "reliability",
+    "span_scores",
+    "span_scores_per_type",
 ]
 
 WORK = 2e8

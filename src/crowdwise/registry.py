@@ -125,7 +125,17 @@ _LEARNERS = (
     Entry("weighted-doctor-net", "baselines", "deep.baselines:WeightedDoctorNet", "Weighted heads", "Guan et al. 2018"),
     Entry("crowdlab", "baselines", "deep.crowdlab:Crowdlab", "A classifier and votes, averaged", "Goh et al. 2022"),
 )
-_BEYOND: tuple[Entry, ...] = ()
+_BEYOND: tuple[Entry, ...] = (
+    Entry("hmm-crowd", "tags", "beyond.sequence:HMMCrowd", "A Markov chain of true tags", "Nguyen et al. 2017"),
+    Entry(
+        "token-dawid-skene", "tags", "beyond.sequence:TokenDawidSkene", "Tokens on their own, then a valid tagging", ""
+    ),
+    Entry(
+        "crowd-layer-tags", "tags", "deep.tokens:CrowdLayerTags", "A crowd layer on tokens",
+        "Rodrigues and Pereira 2018", inputs=True,
+    ),
+    Entry("graph-crowd", "linked", "beyond.graph:GraphCrowd", "Neighbours agree", "Traganitis and Giannakis 2022"),
+)  # fmt: skip
 ANSWERS: dict[str, tuple[str, str]] = {
     "classes": (DEFAULT, "one class of a few"),
     "numbers": ("gaussian", "a number on a scale"),

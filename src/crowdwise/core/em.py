@@ -85,7 +85,7 @@ class Stats:
     """What a pass over votes yields; statistics of disjoint parts add up to those of the whole.
 
     ``counts[m * K + l, k]`` is the expected number of times annotator m said l when the truth was k,
-    ``mass[k]`` the expected number of items of class k.
+    ``mass[k]`` the expected number of items of class k (for chains (1 + K) x K: of first tags, and of neighbours).
     """
 
     counts: Floats
@@ -103,7 +103,7 @@ class Stats:
 
 @dataclass(frozen=True)
 class Params:
-    """What a pass needs: log s[m * K + l, k] and the log prior of the classes (1 x K)."""
+    """What a pass needs: log s[m * K + l, k] and the log prior of the classes (1 x K; for chains (1 + K) x K)."""
 
     log_score: Floats
     log_prior: Floats
@@ -133,6 +133,7 @@ class Progress:
 
 
 Callback = Callable[[Progress], None]
+Expectation = Callable[[Part, Params], Stats]
 
 
 @dataclass(frozen=True)
@@ -184,10 +185,12 @@ def climb(
     callback: Callback | None = None,
     restart: int = 0,
     engine: str = "auto",
+    expectation: Expectation | None = None,
 ) -> Climb:
     """Alternate the two steps from some statistics until the objective gains less than ``tol`` per vote.
 
-    An iteration is one pass over the votes, whether the point it tried was kept or not.
+    An iteration is one pass over the votes, whether the point it tried was kept or not. ``expectation`` stands in for
+    :func:`expect` where items are not independent before the votes (their statistics add up over whole chains then).
     """
     votes = max(part.n_votes, 1.0)
     trace: list[float] = []
@@ -196,7 +199,10 @@ def climb(
     def step(stats: Stats) -> tuple[Params, Stats, float]:
         nonlocal passes
         params = family.maximise(stats)
-        new, _ = expect(part, params, hard=family.hard, engine=engine)
+        if expectation is None:
+            new, _ = expect(part, params, hard=family.hard, engine=engine)
+        else:
+            new = expectation(part, params)
         passes += 1
         return params, new, family.objective(new.log_likelihood, params)
 

@@ -309,10 +309,10 @@ def recode(votes: Votes, fitted: Consensus) -> Votes:
     )
 
 
-def check_memory(votes: Votes) -> None:
-    """Refuse confusion matrices that cannot fit, before the machine starts to swap."""
+def check_memory(votes: Votes, tables: int = 1) -> None:
+    """Refuse confusion matrices (``tables`` of each annotator) that cannot fit, before the machine starts to swap."""
     M, K = votes.n_annotators, votes.n_classes
-    need = TABLES * 8 * M * K * K
+    need = TABLES * 8 * M * K * K * tables
     try:
         there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # a system that does not tell

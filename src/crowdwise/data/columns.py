@@ -22,6 +22,12 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
     "weight": ("weight",),
     "timestamp": ("timestamp", "created at", "submitted at", "annotated at"),
+    "sequence": ("sequence", "sentence", "sent", "document", "doc", "paragraph", "utterance"),
+    "position": ("position", "token", "index", "token index", "token position", "offset"),
+    "word": ("word", "form", "surface", "token text", "text"),
+    "tag": ("tag", "bio", "iob", "label", "annotation", "answer", "class"),
+    "source": ("source", "from", "left", "head"),
+    "target": ("target", "to", "right", "tail"),
     "truth": ("truth", "gold", "true label", "gold label", "ground truth", "true class", "gt"),
 }  # fmt: skip
 """What readers accept for each part, the preferred word first.

@@ -48,12 +48,14 @@ from crowdwise.data.crowds import (
     some,
 )
 from crowdwise.data.machines import machine_annotators
+from crowdwise.data.simulate_linked import network
+from crowdwise.data.simulate_tags import SimulatedTags, bio_tags, tag_chain
 from crowdwise.errors import ParameterError
 
 __all__ = [
-    "SCENARIOS", "Simulated", "assign", "colluders", "difficulty", "dirichlet", "groups", "hammer_spammer", "machine",
-    "machine_annotators", "max_mig", "one_coin", "outliers", "pairwise_flipper", "regular", "regular_assignment",
-    "two_coin",
+    "SCENARIOS", "Simulated", "SimulatedTags", "assign", "bio_tags", "colluders", "difficulty", "dirichlet", "groups",
+    "hammer_spammer", "machine", "machine_annotators", "max_mig", "network", "one_coin", "outliers", "pairwise_flipper",
+    "regular", "regular_assignment", "tag_chain", "two_coin",
 ]  # fmt: skip
 
 # -------------------------------------------------------------------- independent annotators

@@ -133,4 +133,5 @@ def load_learner(folder: str | os.PathLike[str], *, network: Any = None, device:
         method = json.loads(file.read_text(encoding="utf-8"))["method"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ReadError(f"{folder} does not hold a readable learner: {error}.") from error
-    return registry.find_learner(method).load().load(folder, network=network, device=device)
+    entry = registry.BEYOND.get(method) or registry.find_learner(method)
+    return entry.load().load(folder, network=network, device=device)

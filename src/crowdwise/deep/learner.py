@@ -104,6 +104,8 @@ class Learner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     _kept: ClassVar[tuple[str, ...]] = ()
     """What a fit found out that is no tensor of network or head, and is to be saved with them."""
+    _result: ClassVar[type[Consensus]] = Consensus
+    """The type of the result."""
 
     @abstractmethod
     def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
@@ -361,7 +363,7 @@ class Learner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             )
         params = facts["params"] | {"device": device, "checkpoint": None}
         learner = cls(**(params if network is None else params | {"network": network}))
-        learner.consensus_ = Consensus.load(folder / "consensus")
+        learner.consensus_ = cls._result.load(folder / "consensus")
         learner._restore(facts, tensors)
         return learner
 

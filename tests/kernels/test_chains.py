@@ -1,0 +1,120 @@
+"""Sums over taggings: the plain version against enumeration, the compiled one against the plain one."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from crowdwise.kernels import chains, chains_native
+
+NONE = np.empty(0)
+
+
+def problem(seed, G=4, M=3, K=3, mean=1.5, longest=4, weighted=False, gold=False, sharp=1.0):
+    """Random sequences, votes, scores and a chain in which some steps are impossible."""
+    rng = np.random.default_rng(seed)
+    starts = np.concatenate([[0], np.cumsum(rng.integers(1, longest + 1, G))])
+    T = starts[-1]
+    indptr = np.concatenate([[0], np.cumsum(rng.poisson(mean, T))])
+    S = indptr[-1]
+    cell = rng.integers(0, M * K, S).astype(np.int32)
+    weight = rng.gamma(2.0, 0.5, S) if weighted else NONE
+    log_score = sharp * np.log(rng.dirichlet(np.ones(K), M * K))
+    P = rng.dirichlet(np.ones(K), K + 1)
+    P[0, K - 1] = P[1, K - 1] = 0.0
+    truth = np.empty(0, np.int32)
+    if gold:  # of the two classes between which every step is possible
+        truth = np.where(rng.random(T) < 0.3, rng.integers(0, K - 1, T), -1).astype(np.int32)
+    with np.errstate(divide="ignore"):
+        log_prior = np.log(P / P.sum(axis=1, keepdims=True))
+    return indptr, cell, weight, log_score, log_prior, truth, starts
+
+
+def enumerate_taggings(indptr, cell, weight, log_score, log_prior, truth, starts):
+    """Posterior, chain counts, log-likelihood and the best tagging, one tagging after another."""
+    K, T = log_score.shape[1], starts[-1]
+    P = np.exp(log_prior)
+    q, chain, total, best_path = np.zeros((T, K)), np.zeros((K + 1, K)), 0.0, []
+    for lo, hi in itertools.pairwise(starts):
+        z, part, steps, best = 0.0, np.zeros((hi - lo, K)), np.zeros((K + 1, K)), (-1.0, ())
+        for y in itertools.product(range(K), repeat=int(hi - lo)):
+            if len(truth) and any(truth[lo + t] not in (-1, k) for t, k in enumerate(y)):
+                continue
+            p = P[0, y[0]] * np.prod([P[j + 1, k] for j, k in itertools.pairwise(y)])
+            for t, k in enumerate(y):
+                for s in range(indptr[lo + t], indptr[lo + t + 1]):
+                    p *= np.exp((weight[s] if len(weight) else 1.0) * log_score[cell[s], k])
+            z += p
+            best = max(best, (p, y))
+            for t, k in enumerate(y):
+                part[t, k] += p
+            steps[0, y[0]] += p
+            for j, k in itertools.pairwise(y):
+                steps[j + 1, k] += p
+        q[lo:hi] = part / z
+        chain += steps / z
+        total += np.log(z)
+        best_path += best[1]
+    return q, chain, total, best_path
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("gold", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_everything_equals_enumeration(seed, weighted, gold):
+    given = problem(seed, weighted=weighted, gold=gold)
+    indptr, cell, weight, log_score, log_prior, truth, starts = given
+    q, chain, total, best = enumerate_taggings(*given)
+    for run in (chains.reference_expect, chains_native.expect):
+        counts, found_chain, found_total, found = run(*given)
+        np.testing.assert_allclose(found, q, atol=1e-10)
+        np.testing.assert_allclose(found_chain, chain, atol=1e-10)
+        assert found_total == pytest.approx(total, abs=1e-10)
+        expected = np.zeros_like(log_score)
+        token = np.repeat(np.arange(len(q)), np.diff(indptr))
+        np.add.at(expected, cell, (weight if weighted else np.ones(len(cell)))[:, None] * q[token])
+        np.testing.assert_allclose(counts, expected, atol=1e-10)
+    e = chains.emissions(indptr, cell, weight, log_score, truth)
+    assert chains.reference_viterbi(e, log_prior, starts).tolist() == best
+    assert chains_native.viterbi(e, log_prior, starts).tolist() == best
+
+
+@pytest.mark.parametrize("sharp", [1.0, 300.0, 5000.0])
+def test_compiled_equals_plain_even_where_probabilities_vanish(sharp):
+    given = problem(7, G=60, M=5, K=4, mean=6.0, longest=30, sharp=sharp)
+    plain, fast = chains.reference_expect(*given), chains_native.expect(*given)
+    for a, b in zip(plain, fast, strict=True):
+        assert np.isfinite(b).all()
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-7)
+    e = chains.emissions(*given[:4], given[5])
+    assert (chains.reference_viterbi(e, *given[4::2]) == chains_native.viterbi(e, *given[4::2])).all()
+
+
+def test_threads_and_what_is_left_out_change_nothing():
+    given = problem(3, G=40, longest=9)
+    one, three = chains_native.expect(*given, threads=1), chains_native.expect(*given, posterior=False, threads=3)
+    np.testing.assert_allclose(one[0], three[0])
+    np.testing.assert_allclose(one[1], three[1])
+    assert one[2] == pytest.approx(three[2]) and three[3].shape == (0, 3)
+
+
+def test_statistics_of_parts_add_up():
+    indptr, cell, weight, log_score, log_prior, truth, starts = problem(5, G=10)
+    whole = chains.expect(indptr, cell, weight, log_score, log_prior, truth, starts)
+    cut = starts[4]
+    first = chains.expect(
+        indptr[: cut + 1], cell[: indptr[cut]], weight, log_score, log_prior, truth, starts[:5], engine="reference"
+    )
+    second = chains.expect(
+        indptr[cut:] - indptr[cut], cell[indptr[cut] :], weight, log_score, log_prior, truth, starts[4:] - cut,
+        engine="native",
+    )  # fmt: skip
+    for n in range(3):
+        np.testing.assert_allclose(whole[n], first[n] + second[n], atol=1e-9)
+
+
+def test_ties_go_to_the_first_class():
+    flat = np.zeros((3, 2)), np.zeros((3, 2)), np.array([0, 3])
+    assert chains.reference_viterbi(*flat).tolist() == chains_native.viterbi(*flat).tolist() == [0, 0, 0]
