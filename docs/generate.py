@@ -185,7 +185,9 @@ def shared_parameters(module: str, name: str) -> str:
 def learner_parameters(key: str) -> str:
     """What is particular to a learner as a table; what it shares with all others as one line."""
     model = (registry.BEYOND.get(key) or registry.find_learner(key)).load()
-    base = next(c for c in model.__mro__ if c.__name__ in ("Learner", "Tabular"))
+    base = next((c for c in model.__mro__ if c.__name__ in ("Learner", "Tabular")), None)
+    if base is None:  # a learner of other answers, which describes all it has
+        return parameter_table(section(model), model.parameters())
     known, shared = model.parameters(), base.parameters()
     entries: list[tuple[tuple[str, ...], str]] = []
     for owner in model.__mro__[: model.__mro__.index(base)]:

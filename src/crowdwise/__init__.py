@@ -22,14 +22,17 @@ if TYPE_CHECKING:
     from crowdwise.beyond.graph import LinkedConsensus as LinkedConsensus
     from crowdwise.beyond.tagged import TagConsensus as TagConsensus
     from crowdwise.core.consensus import Consensus as Consensus
+    from crowdwise.core.estimates import Estimates as Estimates
     from crowdwise.core.online import Online as Online
     from crowdwise.data import simulate as simulate
     from crowdwise.data.datasets import Dataset as Dataset
     from crowdwise.data.datasets import read_dataset as read_dataset
     from crowdwise.data.graphs import Graph as Graph
     from crowdwise.data.graphs import read_graph as read_graph
+    from crowdwise.data.ratings import Ratings as Ratings
     from crowdwise.data.readers import read_truth as read_truth
     from crowdwise.data.readers import read_votes as read_votes
+    from crowdwise.data.readers_ratings import read_ratings as read_ratings
     from crowdwise.data.sequences import Tags as Tags
     from crowdwise.data.tag_tables import read_tags as read_tags
     from crowdwise.data.votes import Votes as Votes
@@ -61,12 +64,14 @@ _WHERE = {
     "Dataset": "data.datasets",
     "Diagnosis": "report.findings",
     "Graph": "data.graphs",
+    "Estimates": "core.estimates",
     "LEARNERS": "registry",
     "LinkedConsensus": "beyond.graph",
     "METHODS": "registry",
     "Online": "core.online",
     "TagConsensus": "beyond.tagged",
     "Tags": "data.sequences",
+    "Ratings": "data.ratings",
     "Votes": "data.votes",
     "aggregate": "api",
     "compare": "api",
@@ -76,6 +81,7 @@ _WHERE = {
     "read_dataset": "data.datasets",
     "read_graph": "data.graphs",
     "read_tags": "data.tag_tables",
+    "read_ratings": "data.readers_ratings",
     "read_truth": "data.readers",
     "read_votes": "data.readers",
     "write_report": "report.page",

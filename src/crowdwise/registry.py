@@ -131,11 +131,42 @@ _BEYOND: tuple[Entry, ...] = (
         "token-dawid-skene", "tags", "beyond.sequence:TokenDawidSkene", "Tokens on their own, then a valid tagging", ""
     ),
     Entry(
-        "crowd-layer-tags", "tags", "deep.tokens:CrowdLayerTags", "A crowd layer on tokens",
-        "Rodrigues and Pereira 2018", inputs=True,
+        "crowd-layer-tags",
+        "tags",
+        "deep.tokens:CrowdLayerTags",
+        "A crowd layer on tokens",
+        "Rodrigues and Pereira 2018",
+        inputs=True,
     ),
     Entry("graph-crowd", "linked", "beyond.graph:GraphCrowd", "Neighbours agree", "Traganitis and Giannakis 2022"),
-)  # fmt: skip
+    Entry("mean", "numbers", "beyond.numbers:MeanRating", "The mean of an item's ratings", ""),
+    Entry("median", "numbers", "beyond.numbers:MedianRating", "The median of an item's ratings", ""),
+    Entry("gaussian", "numbers", "beyond.gaussian:GaussianRatings", "Bias, scale and precision", "Raykar et al. 2010"),
+    Entry("bayes-iterative", "numbers", "beyond.iterative:BayesIterative", "Messages and variances", "Ok et al. 2019"),
+    Entry("covariance", "numbers", "beyond.covariance:CovarianceRatings", "Who errs with whom", "Tenzer et al. 2022"),
+    Entry("pm-numeric", "numbers", "beyond.discovery:PMNumeric", "Values and weights of least loss", "Li et al. 2014"),
+    Entry("catd-numeric", "numbers", "beyond.discovery:CATDNumeric", "Weights from error bounds", "Li et al. 2014"),
+    Entry(
+        "crowd-regression",
+        "numbers",
+        "deep.regression:CrowdRegression",
+        "A network; a line for each annotator",
+        "Rodrigues and Pereira 2018",
+        inputs=True,
+    ),
+    Entry(
+        "raykar-regression",
+        "numbers",
+        "deep.raykar_regression:RaykarRegression",
+        "A regression within EM",
+        "Raykar et al. 2010",
+        inputs=True,
+    ),
+    Entry("ordinal-dawid-skene", "grades", "beyond.ordinal:OrdinalDawidSkene", "Location and spread", "McCullagh 1980"),
+    Entry(
+        "ordinal-raykar", "grades", "beyond.thresholds:OrdinalRaykar", "One grade or more, K - 1 times", "Raykar 2010"
+    ),
+)
 ANSWERS: dict[str, tuple[str, str]] = {
     "classes": (DEFAULT, "one class of a few"),
     "numbers": ("gaussian", "a number on a scale"),

@@ -20,6 +20,10 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "label", "answer", "response", "rating", "class", "category",
         "vote", "choice", "judgment", "judgement", "annotation", "value",
     ),
+    "value": (
+        "value", "rating", "score", "number", "estimate", "measurement", "grade",
+        "label", "answer", "response", "judgment", "judgement", "annotation",
+    ),
     "weight": ("weight",),
     "timestamp": ("timestamp", "created at", "submitted at", "annotated at"),
     "sequence": ("sequence", "sentence", "sent", "document", "doc", "paragraph", "utterance"),

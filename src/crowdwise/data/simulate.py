@@ -49,13 +49,14 @@ from crowdwise.data.crowds import (
 )
 from crowdwise.data.machines import machine_annotators
 from crowdwise.data.simulate_linked import network
+from crowdwise.data.simulate_numbers import SimulatedRatings, grades, ratings
 from crowdwise.data.simulate_tags import SimulatedTags, bio_tags, tag_chain
 from crowdwise.errors import ParameterError
 
 __all__ = [
-    "SCENARIOS", "Simulated", "SimulatedTags", "assign", "bio_tags", "colluders", "difficulty", "dirichlet", "groups",
-    "hammer_spammer", "machine", "machine_annotators", "max_mig", "network", "one_coin", "outliers", "pairwise_flipper",
-    "regular", "regular_assignment", "tag_chain", "two_coin",
+    "SCENARIOS", "Simulated", "SimulatedRatings", "SimulatedTags", "assign", "bio_tags", "colluders", "difficulty",
+    "dirichlet", "grades", "groups", "hammer_spammer", "machine", "machine_annotators", "max_mig", "network",
+    "one_coin", "outliers", "pairwise_flipper", "ratings", "regular", "regular_assignment", "tag_chain", "two_coin",
 ]  # fmt: skip
 
 # -------------------------------------------------------------------- independent annotators
@@ -427,5 +428,6 @@ SCENARIOS: dict[str, Callable[..., Simulated]] = {
     "difficulty": difficulty,
     "outliers": outliers,
     "machine": machine,
+    "grades": grades,
 }
 """Every scenario by name; the first line of its docstring says what it is."""

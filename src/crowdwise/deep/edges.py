@@ -81,7 +81,7 @@ class Edges:
         return cls(
             tensor(votes.indptr, torch.int64),
             tensor(votes.annotator, torch.int64),
-            tensor(votes.label, torch.int64),
+            tensor(votes.label, torch.float32 if votes.label.dtype.kind == "f" else torch.int64),  # numbers: ratings
             tensor(votes.weights, torch.float32),
             votes.n_annotators,
             votes.n_classes,

@@ -197,8 +197,10 @@ class CrowdLayerTags(Learner):
         scheme = getattr(self.consensus_, "scheme", "plain") if scheme is None else scheme
         return decode(safe_log(q), valid_only(schemes.allowed(self.classes_, scheme)), starts, q.mean(axis=0))
 
-    def _consensus(self, inputs: Inputs, votes: Votes, seconds: float) -> TagConsensus:
-        found, tags = super()._consensus(inputs, votes, seconds), self._tags
+    def _consensus(
+        self, inputs: Inputs, votes: Votes, gold: npt.NDArray[np.int32] | None, seconds: float
+    ) -> TagConsensus:
+        found, tags = super()._consensus(inputs, votes, gold, seconds), self._tags
         labels = self._tagging(found.posterior, tags.starts, tags.scheme)
         given = np.bincount(votes.annotator, minlength=votes.n_annotators)
         agrees = np.bincount(votes.annotator[votes.label == labels[votes.item]], minlength=votes.n_annotators)

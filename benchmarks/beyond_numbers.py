@@ -1,0 +1,214 @@
+"""Numbers and grades, measured: methods on simulated crowds, on real ratings, and on real grades.
+
+    python benchmarks/beyond_numbers.py DATA [--seeds 20] [--docs]
+
+DATA is the folder of data sets. Writes ``benchmarks/results/numbers.json``; with ``--docs`` the tables in
+``docs/beyond-numbers.md`` and ``docs/beyond-grades.md`` as well. Where there is no truth (and where there is),
+grades are judged by votes that were left out: a fifth of them, the mean of log P(what was said), the same split for
+all methods.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import crowdwise as cw
+from crowdwise import metrics
+from crowdwise.core.numerics import normalise
+
+ROOT = Path(__file__).resolve().parents[1]
+NUMBERS = ("mean", "median", "gaussian", "bayes-iterative", "covariance", "pm-numeric", "catd-numeric")
+GRADES = ("majority", "one-coin", "dawid-skene", "anchored", "ordinal-raykar", "ordinal-dawid-skene")
+RATED = ("n_emotion", "snow_anger", "snow_disgust", "snow_fear", "snow_wordsim")
+ADULT = {"adult3": ["G", "P", "R", "X"]}
+CROWDS = {
+    "precisions differ": {"n_items": 300, "n_annotators": 20, "bias": 0.0, "votes_per_item": 5},
+    "and biases": {"n_items": 300, "n_annotators": 20, "bias": 0.5, "votes_per_item": 5},
+    "and scales": {"n_items": 300, "n_annotators": 20, "bias": 0.5, "scale": 0.3, "votes_per_item": 5},
+    "5 % outliers": {"n_items": 300, "n_annotators": 20, "bias": 0.5, "outliers": 0.05, "votes_per_item": 5},
+    "five copiers": {"n_items": 500, "n_annotators": 12, "copiers": 5, "votes_per_item": 8},
+}
+GRADERS = {
+    "3 votes, 40 annotators": {"n_items": 400, "n_annotators": 40, "votes_per_item": 3},
+    "3 votes, 100 annotators, rare grades": {
+        "n_items": 400, "n_annotators": 100, "votes_per_item": 3, "prior": [0.4, 0.3, 0.15, 0.1, 0.05],
+    },
+    "5 votes, 30 annotators": {"n_items": 1000, "n_annotators": 30, "votes_per_item": 5},
+}  # fmt: skip
+
+
+def oracle(crowd):
+    """The posterior mean with bias, scale and precision of every annotator known."""
+    r, known = crowd.ratings, crowd.parameters
+    a, b, p, mu = known["scale"], known["bias"], known["precision"], known["mean"]
+    h = 1.0 / known["spread"] ** 2 + np.bincount(r.item, weights=(p * a * a)[r.annotator], minlength=len(r))
+    y = r.value - mu - b[r.annotator]
+    return mu + np.bincount(r.item, weights=(p * a)[r.annotator] * y, minlength=len(r)) / h
+
+
+def covered(table, known, name):
+    if f"{name}_low" not in table:
+        return None
+    return float(((table[f"{name}_low"] <= known[name]) & (known[name] <= table[f"{name}_high"])).mean())
+
+
+def simulated_numbers(seeds):
+    out = []
+    for name, given in CROWDS.items():
+        rows = {}
+        for seed in range(seeds):
+            crowd = cw.simulate.ratings(random_state=seed, **given)
+            best = float(np.sqrt(((oracle(crowd) - crowd.truth) ** 2).mean()))
+            rows.setdefault("oracle", []).append({"rmse": best})
+            kinds = {key: (key, {}) for key in NUMBERS} | {"gaussian, student": ("gaussian", {"noise": "student"})}
+            for label, (key, params) in kinds.items():
+                found = cw.aggregate(crowd.ratings, key, **params)
+                low, high = found.interval()
+                table = found.to_frame("annotators", kind="dict")
+                row = {"rmse": found.score(crowd.truth)["rmse"]}
+                row["items"] = float(((low <= crowd.truth) & (crowd.truth <= high)).mean())
+                row |= {what: covered(table, crowd.parameters, what) for what in ("bias", "precision")}
+                rows.setdefault(label, []).append(row)
+        for key, found in rows.items():
+            mean = {what: np.mean([row[what] for row in found]) for what in found[0] if found[0][what] is not None}
+            out.append({"crowd": name, "method": key} | {what: float(value) for what, value in mean.items()})
+    return out
+
+
+def real_numbers(data):
+    out = []
+    for name in RATED:
+        ratings = cw.read_ratings(data / name / "labels.csv", truth_path=data / name / "truth.csv")
+        for key in NUMBERS:
+            found = cw.aggregate(ratings, key)
+            rank = float(metrics.spearman(found, ratings.truth, resamples=200))
+            row = {"data": name, "method": key, "share": found.share, "spearman": rank}
+            out.append(row | found.score(ratings.truth))
+    return out
+
+
+def simulated_grades(seeds):
+    out = []
+    for name, given in GRADERS.items():
+        for key in GRADES:
+            rows = []
+            for seed in range(seeds):
+                crowd = cw.simulate.grades(random_state=seed, **given)
+                rows.append(measures(cw.aggregate(crowd.votes, key), crowd.truth))
+            out.append({"crowd": name, "method": key} | {k: float(np.mean([r[k] for r in rows])) for k in rows[0]})
+    return out
+
+
+def measures(consensus, truth):
+    kinds = {"accuracy": metrics.accuracy, "mae": metrics.mae, "kappa": metrics.quadratic_kappa}
+    return {name: float(measure(consensus, truth, resamples=20)) for name, measure in kinds.items()}
+
+
+def graded(data, name):
+    """The votes of a data set of grades, one per item and annotator; of adult3 those on its scale (B is not)."""
+    folder = data / name
+    truth = folder / "truth.csv"
+    if name in ADULT:
+        import polars as pl
+
+        table = pl.read_csv(folder / "labels.csv").filter(pl.col("label").is_in(ADULT[name]))
+        return cw.Votes.from_frame(table, on_duplicate="last", classes=ADULT[name])
+    return cw.read_votes(
+        folder / "labels.csv", on_duplicate="last", truth_path=truth if truth.is_file() else None
+    )  # fmt: skip
+
+
+def left_out(votes, key, seed, **params):
+    """The mean log probability of a fifth of the votes, from the rest."""
+    held = np.random.default_rng(seed).random(votes.n_votes) < 0.2
+    train, test = votes.select(~held), votes.select(held)
+    consensus = cw.aggregate(train, key, **params)
+    theta = consensus.confusion
+    if theta is None:  # counted, with one vote of the crowd's on each row
+        crowd = consensus.counts.sum(axis=0) + 1.0 / votes.n_classes
+        theta = normalise(consensus.counts + crowd / crowd.sum(axis=1, keepdims=True), axis=2)
+    p = (consensus.posterior[test.item] * theta[test.annotator, :, test.label]).sum(axis=1)
+    return float(np.log(np.maximum(p, 1e-12)).mean())
+
+
+def real_grades(data, seeds):
+    out = []
+    for name in ("web", "s_adult", "adult3", "popquorn_offensiveness"):
+        votes = graded(data, name)
+        for key in GRADES:
+            row = {"data": name, "method": key}
+            row["left_out"] = None if key == "majority" else np.mean([left_out(votes, key, s) for s in range(seeds)])
+            if votes.truth is not None:
+                row |= measures(cw.aggregate(votes, key), votes.truth)
+            out.append(row)
+    return out
+
+
+# -------------------------------------------------------------------- tables
+
+
+def table(rows, across, figures, digits=3):
+    """One line per method, one column per crowd or data set and figure."""
+    places, methods = list(dict.fromkeys(r[across] for r in rows)), list(dict.fromkeys(r["method"] for r in rows))
+    cell = {(r[across], r["method"]): r for r in rows}
+    head = [f"{place}: {words}" for place in places for words in figures.values()]
+    lines = [["method", *head], ["---"] * (len(head) + 1)]
+    for method in methods:
+        line = [f"`{method}`" if " " not in method and method != "oracle" else method]
+        for place in places:
+            for figure in figures:
+                value = cell.get((place, method), {}).get(figure)
+                line.append("" if value is None else f"{value:.{digits}f}")
+        if any(line[1:]):
+            lines.append(line)
+    keep = [i for i in range(len(lines[0])) if any(line[i] for line in lines[2:])]
+    return "\n".join("| " + " | ".join(line[i] for i in keep) + " |" for line in lines)
+
+
+def fill(page, blocks):
+    path = ROOT / "docs" / page
+    text = path.read_text(encoding="utf-8")
+    for name, block in blocks.items():
+        before, _, rest = text.partition(f"<!-- {name}:begin -->")
+        _, _, after = rest.partition(f"<!-- {name}:end -->")
+        text = f"{before}<!-- {name}:begin -->\n\n{block}\n\n<!-- {name}:end -->{after}"
+    path.write_text(text, encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--docs", action="store_true")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore", UserWarning)  # not settled; the order of grades said aloud
+    found = {
+        "simulated_numbers": simulated_numbers(given.seeds),
+        "real_numbers": real_numbers(given.data),
+        "simulated_grades": simulated_grades(given.seeds),
+        "real_grades": real_grades(given.data, 3),
+    }
+    (ROOT / "benchmarks/results/numbers.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if given.docs:
+        cover = [
+            r for r in found["simulated_numbers"] if r["crowd"] in ("precisions differ", "and biases", "and scales")
+        ]
+        fill("beyond-numbers.md", {
+            "simulated": table(found["simulated_numbers"], "crowd", {"rmse": "RMSE"}),
+            "coverage": table(cover, "crowd", {"items": "items", "bias": "bias", "precision": "precision"}, 2),
+            "real": table(found["real_numbers"], "data", {"mae": "MAE", "rmse": "RMSE"}, 2),
+        })  # fmt: skip
+        fill("beyond-grades.md", {
+            "simulated": table(found["simulated_grades"], "crowd", {"accuracy": "accuracy", "mae": "MAE"}),
+            "real": table(found["real_grades"], "data", {"accuracy": "accuracy", "mae": "MAE", "kappa": "kappa"}),
+            "left out": table(found["real_grades"], "data", {"left_out": "log P"}),
+        })  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

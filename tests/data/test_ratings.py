@@ -1,0 +1,174 @@
+"""The table of ratings: made from anything, checked once, frozen."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import crowdwise as cw
+from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError, ParameterError, ReadError
+
+ROWS = [("a", "ann", 3.5), ("a", "bob", 4.0), ("b", "ann", 1.0), ("c", "cem", -2.0)]
+
+
+def table(**extra):
+    columns = dict(zip(("item", "annotator", "value"), map(list, zip(*ROWS, strict=True)), strict=True))
+    return columns | extra
+
+
+def test_what_is_in_it():
+    r = cw.Ratings.from_records(ROWS)
+    assert repr(r) == "Ratings(4 ratings: 3 items x 3 annotators, from -2 to 4)"
+    assert len(r) == 3 and r.n_ratings == 4 and r.n_annotators == 3 and r.shape == (3,)
+    assert r.item.tolist() == [0, 0, 1, 2] and r.weights.tolist() == [1.0] * 4 and r.answers == "numbers"
+    for name in ("indptr", "value", "annotator"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(r, name)[0] = 1
+    with pytest.raises(AttributeError):
+        r.value = None
+    for twin in (copy.deepcopy(r), pickle.loads(pickle.dumps(r))):
+        assert np.array_equal(twin.value, r.value) and not twin.value.flags.writeable
+
+
+@pytest.mark.parametrize("make", [dict, pd.DataFrame, pl.DataFrame, pa.table])
+def test_any_frame_in_the_same_kind_out(make):
+    r = cw.Ratings.from_frame(make(table(truth=[3.0, 3.0, 1.5, None])))
+    assert np.allclose(r.truth, [3.0, 1.5, np.nan], equal_nan=True)
+    back = r.to_frame()
+    assert type(back).__module__.partition(".")[0] == (
+        "polars" if make is dict else type(make(table())).__module__.partition(".")[0]
+    )
+    again = cw.Ratings.from_frame(back)
+    assert np.array_equal(again.value, r.value) and np.allclose(again.truth, r.truth, equal_nan=True)
+
+
+def test_other_words_wide_form_weights_and_times():
+    r = cw.Ratings.from_frame({"task_id": [1, 1, 2], "Worker": ["x", "y", "x"], "score": [1, 2, 3],
+                               "weight": [1.0, 2.0, 1.0],
+                               "timestamp": ["2026-01-01", "2026-01-02", "2026-01-03"]})  # fmt: skip
+    assert (
+        r.value.tolist() == [1.0, 2.0, 3.0] and r.weight.tolist() == [1.0, 2.0, 1.0] and r.timestamp.dtype.kind == "M"
+    )
+    wide = cw.Ratings.from_frame({"item": ["a", "b"], "ann": [1.5, None], "bob": [2.5, 3.0]})
+    assert wide.n_ratings == 3 and wide.annotators.tolist() == ["ann", "bob"]
+    dense = cw.Ratings.from_dense(np.ma.masked_equal([[1, 2], [0, 3]], 0), items=["a", "b"], annotators=["x", "y"])
+    assert dense.n_ratings == 3
+
+
+def test_the_order_of_rows_does_not_matter():
+    a = cw.Ratings.from_records(ROWS).to_frame("dict")
+    b = cw.Ratings.from_records(ROWS[::-1]).to_frame("dict")
+    assert sorted(zip(*a.values(), strict=True)) == sorted(zip(*b.values(), strict=True))
+
+
+def test_choosing():
+    r = cw.Ratings.from_records(ROWS).with_truth({"a": 3.0})
+    assert r[[2, 0]].items.tolist() == ["c", "a"] and r[[2, 0]].value.tolist() == [-2.0, 3.5, 4.0]
+    assert r[0].n_ratings == 2 and r[np.array([True, False, False]), ...].n_ratings == 2
+    assert np.isnan(r[[2, 0]].truth[0]) and r[[2, 0]].truth[1] == 3.0
+    assert r.without(["ann"]).annotators.tolist() == ["bob", "cem"] and r.without("ann").n_ratings == 2
+    assert r.only(["ann"]).n_ratings == 2 and len(r.only(["ann"])) == 3
+    assert r.select(r.value > 0).n_ratings == 3
+    with pytest.raises(InputError, match="No annotator named 'eve'"):
+        r.without(["eve"])
+    with pytest.raises(InputError, match="mask"):
+        r.select([1, 2])
+    with pytest.raises(IndexError, match="by item alone"):
+        r[0, 1]
+
+
+def test_describe():
+    facts = cw.Ratings.from_records(ROWS).describe()
+    assert facts["items"] == 3 and facts["ratings"] == 4 and facts["items_with_one_rating"] == 2
+    assert facts["values"]["min"] == -2.0 and np.isclose(facts["deviation_within_items"], np.std([3.5, 4.0], ddof=1))
+
+
+def test_duplicates_and_missing():
+    twice = [*ROWS, ("a", "ann", 9.0)]
+    with pytest.raises(DuplicateError, match="'ann'"):
+        cw.Ratings.from_records(twice)
+    assert cw.Ratings.from_records(twice, on_duplicate="first").value[0] == 3.5
+    assert cw.Ratings.from_records(twice, on_duplicate="last").value[0] == 9.0
+    assert cw.Ratings.from_records(twice, on_duplicate="all").n_ratings == 5
+    holes = table()
+    holes["value"][1] = None
+    with pytest.raises(LabelError, match="row 1"):
+        cw.Ratings.from_frame(holes)
+    assert cw.Ratings.from_frame(holes, on_missing="drop").n_ratings == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: cw.Ratings.from_records([]), InputError, "No ratings"),
+        (lambda: cw.Ratings.from_records([("a", "b")]), InputError, "in row 0"),
+        (lambda: cw.Ratings.from_records([("a", "b", "c")]), LabelError, "'c' in row 0"),
+        (lambda: cw.Ratings.from_records([("a", "b", float("inf"))]), InputError, "finite"),
+        (lambda: cw.Ratings.from_frame({"item": [1], "value": [2.0]}), ColumnError, "annotator"),
+        (lambda: cw.Ratings.from_frame(table(), form="tall"), ParameterError, "form='tall'"),
+        (lambda: cw.Ratings.from_frame(table(), on_missing="guess"), ParameterError, "on_missing='guess'"),
+        (lambda: cw.Ratings.from_frame(table(truth=[1.0, 2.0, 1.0, 1.0])), LabelError, "different true numbers"),
+        (lambda: cw.Ratings.from_dense([[1.0], [2.0]], items=["a"]), InputError, "1 items"),
+        (lambda: cw.Ratings.from_dense([1.0, 2.0]), InputError, "2 dimensions"),
+        (lambda: cw.Ratings.from_dense([["x"]]), InputError, "array of numbers"),
+        (lambda: cw.Ratings.from_codes([0], [0], [np.nan], items=["a"], annotators=["b"]), InputError, "row 0"),
+        (lambda: cw.Ratings.from_codes([0], [0], ["x"], items=["a"], annotators=["b"]), InputError, "must be numbers"),
+        (lambda: cw.Ratings.from_codes([0], [3], [1.0], items=["a"], annotators=["b"]), InputError, "annotator codes"),
+        (lambda: cw.Ratings.from_records([("a", "b", 1.0, 0.0)]), InputError, "positive"),
+        (lambda: cw.Ratings.from_records(ROWS).with_truth({"z": 1.0}), InputError, "None of the 1 items"),
+        (lambda: cw.Ratings.from_records(ROWS).with_truth([1.0]), InputError, "each of the 3 items"),
+        (lambda: cw.Ratings.from_records(ROWS).with_truth({"a": "x"}), InputError, "'x'"),
+        (lambda: cw.Ratings.from_records(ROWS).with_truth(3), InputError, "is int"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_told_clearly(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_files(tmp_path):
+    path = tmp_path / "ratings.csv"
+    path.write_text("task,worker,rating\n1,w1,3.5\n1,w2,4\n2,w1,-1e2\n", encoding="utf-8")
+    truth = tmp_path / "truth.csv"
+    truth.write_text("task,value\n1,3.25\n2,\n", encoding="utf-8")
+    r = cw.read_ratings(path, truth_path=truth)
+    assert r.items.tolist() == [1, 2] and r.value.tolist() == [3.5, 4.0, -100.0]
+    assert r.truth[0] == 3.25 and np.isnan(r.truth[1])
+    r.to_frame("polars").write_parquet(tmp_path / "r.parquet")
+    assert cw.read_ratings(tmp_path / "r.parquet").n_ratings == 3
+    path.write_text("task,worker,rating\n1,w1,good\n", encoding="utf-8")
+    with pytest.raises(LabelError, match=r"'good' in row 0.*make Votes"):
+        cw.read_ratings(path)
+    path.write_text("task,worker,rating\n", encoding="utf-8")
+    with pytest.raises(ReadError, match="no ratings"):
+        cw.read_ratings(path)
+
+
+def test_simulated_crowds_have_what_they_were_drawn_from():
+    made = cw.simulate.ratings(
+        4000, n_annotators=6, bias=2.0, scale=0.3, mean=50.0, spread=10.0, noise=2.0, random_state=0
+    )
+    r, known = made.ratings, made.parameters
+    for m in range(6):
+        own = r.annotator == m
+        slope, offset = np.polyfit(made.truth[r.item[own]] - 50.0, r.value[own] - 50.0, 1)
+        assert abs(slope - known["scale"][m]) < 0.05 and abs(offset - known["bias"][m]) < 0.4
+        noise = np.std(r.value[own] - 50.0 - offset - slope * (made.truth[r.item[own]] - 50.0))
+        assert abs(noise * np.sqrt(known["precision"][m]) - 1.0) < 0.1
+    graded = cw.simulate.grades(20_000, n_annotators=3, n_classes=4, random_state=0)
+    theta = graded.parameters["confusion"]
+    for m in range(3):
+        own = graded.votes.annotator == m
+        for k in range(4):
+            at = own & (graded.truth[graded.votes.item] == k)
+            share = np.bincount(graded.votes.label[at], minlength=4) / at.sum()
+            assert np.abs(share - theta[m, k]).max() < 0.03
+    for bad in ({"noise": 0.0}, {"bias": -1.0}, {"copiers": 30}):
+        with pytest.raises(ParameterError):
+            cw.simulate.ratings(10, **bad)
