@@ -14,6 +14,7 @@ block               where                                   from
 ``parameters KEY``  docs/methods*.md, one for each method   the docstring and signature of its class
                     docs/learners*.md, one for each learner its docstring and fields, those of all learners left out
                     docs/beyond*.md, one for each method    of these two, whichever it is
+``beyond``          docs/beyond.md                          the registry
 ``shared BASE``     docs/learners.md                        docstring and fields of what learners share
 ``aliases``         docs/votes.md                           ``crowdwise.data.columns.ALIASES``
 ``help``            docs/cli.md                             ``--help`` of every command
@@ -71,6 +72,7 @@ def blocks() -> dict[str, dict[str, Callable[[], str]]]:
     for key in registry.LEARNERS:
         page = pages.setdefault(f"docs/{home(key, 'learners')}", {})
         page[f"parameters {key}"] = lambda key=key: learner_parameters(key)
+    pages["docs/beyond.md"] = {"beyond": beyond_table}
     for key, entry in registry.BEYOND.items():
         page = pages.setdefault(f"docs/{home(key, 'beyond')}", {})
         write = learner_parameters if entry.inputs else parameter_list
@@ -174,6 +176,40 @@ def learner_table() -> str:
         for entry in registry.LEARNERS.values()
     ]
     return table(("learner", "family", "class", "what it does", "reference"), rows)
+
+
+def beyond_table() -> str:
+    """The methods for other answers than classes, by kind, with links to each one's section."""
+    rows = []
+    for kind, (default, says) in registry.ANSWERS.items():
+        for entry in (e for e in registry.BEYOND.values() if e.family == kind):
+            name = f"[`{entry.key}`]({home(entry.key, 'beyond')}#{entry.key})"
+            rows.append(
+                (
+                    f"`{kind}`: {says}",
+                    f"{name} (default)" if entry.key == default else name,
+                    f"`{entry.class_name}`",
+                    f"{entry.summary} (with inputs)" if entry.inputs else entry.summary,
+                    entry.reference,
+                )
+            )
+    return table(("answers", "method", "class", "what it does", "reference"), rows)
+
+
+def beyond_parameters(key: str) -> str:
+    """The parameters of a method for other answers than classes."""
+    model = registry.BEYOND[key].load()
+    if any(c.__name__ in ("Learner", "Tabular") for c in model.__mro__):
+        return learner_parameters(key)
+    known, entries = model.parameters(), list[tuple[tuple[str, ...], str]]()
+    for names, text in descriptions(model):
+        mine = tuple(n for n in names if n in known)
+        entries += [(mine, text)] if mine else []
+    told = {name for names, _ in entries for name in names}
+    untold = [name for name in known if name not in told]
+    if untold:
+        raise SystemExit(f"{model.__name__} does not describe {', '.join(untold)}: add them to its docstring.")
+    return parameter_table(entries, known)
 
 
 def shared_parameters(module: str, name: str) -> str:

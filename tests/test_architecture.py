@@ -43,8 +43,8 @@ def named(prefix: str) -> set[str]:
 
 
 FRONT = named("cli") | {"server", "__main__"}
-TERMINAL, BENCH = named("terminal"), named("bench")
-PARTS |= {"api", "report", "demo"} | TERMINAL | BENCH | FRONT
+TERMINAL, BENCH, METRICS = named("terminal"), named("bench"), named("metrics")
+PARTS |= {"api", "estimates", "report", "demo"} | TERMINAL | BENCH | METRICS | FRONT
 BELOW_THE_FRONT = PARTS - FRONT
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -54,8 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "methods": BASE | {"methods"},
     "deep": BASE | {"deep", "methods", "beyond", "registry"},  # two-stage takes any method by its key
     "beyond": BASE | {"beyond", "methods", "registry"},  # binary-relevance takes any method by its key
-    "metrics": {"data", "core", "errors", "metrics", "metrics_tags"},
-    "metrics_tags": {"data", "core", "errors", "metrics"},
+    "estimates": {"core", "errors"},
     "trust": BASE | {"metrics", "trust"},
     "active": BASE | {"metrics", "active"},
     "engines": BASE | {"metrics", "engines"},
@@ -65,6 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": BELOW_THE_FRONT,
     "__init__": PARTS,
 }
+MAY_IMPORT |= {part: {"data", "core", "errors", "estimates"} | METRICS for part in METRICS}
 MAY_IMPORT |= {part: PARTS for part in FRONT} | {part: BELOW_THE_FRONT for part in BENCH}
 MAY_IMPORT |= {part: BASE | {"metrics", "registry", "trust", "report"} | TERMINAL for part in TERMINAL}
 MODULE_LEVEL_ONLY = {"registry"}

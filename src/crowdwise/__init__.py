@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from crowdwise.active.campaign import Campaign as Campaign
     from crowdwise.api import aggregate as aggregate
     from crowdwise.api import compare as compare
+    from crowdwise.beyond.clustering import Clustering as Clustering
     from crowdwise.beyond.graph import LinkedConsensus as LinkedConsensus
+    from crowdwise.beyond.multilabel import LabelSetConsensus as LabelSetConsensus
     from crowdwise.beyond.tagged import TagConsensus as TagConsensus
     from crowdwise.core.consensus import Consensus as Consensus
     from crowdwise.core.estimates import Estimates as Estimates
@@ -29,11 +31,15 @@ if TYPE_CHECKING:
     from crowdwise.data.datasets import read_dataset as read_dataset
     from crowdwise.data.graphs import Graph as Graph
     from crowdwise.data.graphs import read_graph as read_graph
+    from crowdwise.data.labelsets import LabelSets as LabelSets
+    from crowdwise.data.labelsets import read_label_sets as read_label_sets
     from crowdwise.data.ratings import Ratings as Ratings
     from crowdwise.data.readers import read_truth as read_truth
     from crowdwise.data.readers import read_votes as read_votes
     from crowdwise.data.readers_ratings import read_ratings as read_ratings
     from crowdwise.data.sequences import Tags as Tags
+    from crowdwise.data.similarities import Similarities as Similarities
+    from crowdwise.data.similarities import read_similarities as read_similarities
     from crowdwise.data.tag_tables import read_tags as read_tags
     from crowdwise.data.votes import Votes as Votes
     from crowdwise.deep.classifier import CrowdClassifier as CrowdClassifier
@@ -59,6 +65,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "BEYOND": "registry",
     "Campaign": "active.campaign",
+    "Clustering": "beyond.clustering",
     "Consensus": "core.consensus",
     "CrowdClassifier": "deep.classifier",
     "Dataset": "data.datasets",
@@ -72,6 +79,9 @@ _WHERE = {
     "TagConsensus": "beyond.tagged",
     "Tags": "data.sequences",
     "Ratings": "data.ratings",
+    "LabelSetConsensus": "beyond.multilabel",
+    "LabelSets": "data.labelsets",
+    "Similarities": "data.similarities",
     "Votes": "data.votes",
     "aggregate": "api",
     "compare": "api",
@@ -82,6 +92,8 @@ _WHERE = {
     "read_graph": "data.graphs",
     "read_tags": "data.tag_tables",
     "read_ratings": "data.readers_ratings",
+    "read_label_sets": "data.labelsets",
+    "read_similarities": "data.similarities",
     "read_truth": "data.readers",
     "read_votes": "data.readers",
     "write_report": "report.page",

@@ -63,6 +63,9 @@ def aggregate(
     known = {name: value for name, value in (("truth", truth), ("graph", graph)) if value is not None}
     if method in registry.BEYOND and registry.BEYOND[method].load().table is type(votes):
         answers = registry.BEYOND[method].family  # votes may be graded or linked
+    entry = registry.find_beyond(method, answers)
+    if entry.inputs:
+        raise ParameterError(f"{method} looks at inputs as well: use {entry.class_name}(...).fit(X, answers).")
     return registry.create_beyond(method, answers, **params).fit(votes, callback=callback, **known).consensus_
 
 

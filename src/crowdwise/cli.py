@@ -17,7 +17,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from crowdwise import __version__, cli_campaign, cli_learn, cli_report, cli_trust, registry
+from crowdwise import __version__, cli_answers, cli_campaign, cli_learn, cli_report, cli_trust, registry
+from crowdwise.cli_answers import AnswersOption, ColumnOption
 from crowdwise.cli_parts import (
     TABLES,
     AnnotatorOption,
@@ -80,9 +81,16 @@ app = typer.Typer(
 @app.command()
 def aggregate(
     path: PathArgument,
+    answers: AnswersOption = None,
     method: Annotated[
-        str, typer.Option("--method", "-m", help="The method; `crowdwise methods` lists them.")
-    ] = registry.DEFAULT,
+        str | None,
+        typer.Option(
+            "--method",
+            "-m",
+            help=f"The method; `crowdwise methods` lists them. [default: {registry.DEFAULT}, for classes]",
+            show_default=False,
+        ),
+    ] = None,
     truth: Annotated[
         Path | None,
         typer.Option(
@@ -105,6 +113,7 @@ def aggregate(
     label: LabelOption = None,
     classes: ClassesOption = None,
     form: FormOption = Form.auto,
+    column: ColumnOption = None,
     seed: SeedOption = None,
     out: Annotated[
         Path | None,
@@ -134,11 +143,15 @@ def aggregate(
     Reads a table with an item, an annotator and a label column, finds out whom to believe, and writes the consensus.
     Without --out, and with standard output sent to a file or a pipe, the labels go there as CSV.
 
+    Answers of other kinds (numbers, pairs, label sets...) are told by their columns; --answers says which they are.
+
     Examples:
 
     `crowdwise aggregate labels.csv --out consensus.csv --annotators people.csv`
 
     `crowdwise aggregate labels.csv --method dawid-skene --set prior=crowd --truth truth.csv --json`
+
+    `crowdwise aggregate pairs.csv --answers similar --out clusters.csv`
     """
     from crowdwise import terminal
     from crowdwise.data.readers import read_truth
@@ -152,6 +165,26 @@ def aggregate(
     params = assignments(set_)
     if seed is not None:
         params["random_state"] = seed
+    kind = cli_answers.kind_of(path, answers, method)
+    if kind != "classes":
+        given = {
+            "item": item,
+            "annotator": annotator,
+            "label": label,
+            "classes": classes and [c.strip() for c in classes.split(",")],
+        }
+        given |= {"form": form.value} if form is not Form.auto else {}
+        given |= {"on_duplicate": on_duplicate.value, "on_missing": on_missing.value}
+        options = {name: value for name, value in given.items() if value not in (None, "error")}  # as all readers do
+        cli_answers.run(
+            path, kind, method, params, options, column, truth, gold, out, annotators, save, as_json, probabilities
+        )
+        return
+    if column:
+        raise ParameterError(
+            "--column is for other answers than classes: name columns with --item, --annotator, --label."
+        )
+    method = method or registry.DEFAULT
     model = registry.create(method, **params)
     data = load(path, item, annotator, label, classes, form, on_duplicate, on_missing)
     votes = data.votes
@@ -190,26 +223,40 @@ def methods(
     learners: Annotated[
         bool, typer.Option("--learners", help="Only those that learn a classifier from inputs and votes (learn).")
     ] = False,
+    answers: Annotated[
+        str | None,
+        typer.Option(
+            "--answers", help="Only those for this kind of answers, or all beyond classes.", show_default=False
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the methods, or (with --json) all about their parameters."""
     from crowdwise import terminal
 
-    both = labels == learners
+    beyond = cli_answers.listed(answers)
+    every = not (labels or learners or answers)
+    shown = {
+        "methods": list(registry.METHODS.values()) if labels or every or answers == "classes" else [],
+        "learners": list(registry.LEARNERS.values()) if learners or every else [],
+        "beyond": beyond if answers or every else [],
+    }
     if not as_json:
-        terminal.show_methods(
-            registry.METHODS.values() if labels or both else (), registry.LEARNERS.values() if learners or both else ()
-        )
+        terminal.show_methods(shown["methods"], shown["learners"], shown["beyond"])
         return
     facts: dict[str, Any] = {}
-    if labels or both:
-        listed = [described(entry) | {"needs_truth": entry.load().needs_truth} for entry in registry.METHODS.values()]
+    if shown["methods"]:
+        listed = [described(entry) | {"needs_truth": entry.load().needs_truth} for entry in shown["methods"]]
         facts |= {"default": registry.DEFAULT, "methods": listed}
-    if learners or both:
-        listed = [described(entry) for entry in registry.LEARNERS.values()]
-        facts |= {"default_learner": registry.DEFAULT_LEARNER, "learners": listed}
-        if any(method["parameters"] is None for method in listed):
-            say("Note: what parameters learners have is known where torch is: pip install 'crowdwise[deep]'.")
+    if shown["learners"]:
+        facts |= {"default_learner": registry.DEFAULT_LEARNER, "learners": [described(e) for e in shown["learners"]]}
+    if answers or every:
+        facts["beyond"] = [described(entry) | {"inputs": entry.inputs} for entry in shown["beyond"]]
+        facts["answers"] = {
+            kind: {"default": default, "says": says} for kind, (default, says) in registry.ANSWERS.items()
+        }
+    if any(method["parameters"] is None for part in shown for method in facts.get(part, [])):
+        say("Note: what parameters learners have is known where torch is: pip install 'crowdwise[deep]'.")
     emit(json.dumps(facts))
 
 

@@ -166,6 +166,24 @@ _BEYOND: tuple[Entry, ...] = (
     Entry(
         "ordinal-raykar", "grades", "beyond.thresholds:OrdinalRaykar", "One grade or more, K - 1 times", "Raykar 2010"
     ),
+    Entry(
+        "crowd-clustering", "similar", "beyond.similarity:CrowdClustering", "Clusters; two rates for each", "crowdwise"
+    ),
+    Entry(
+        "volmaxdcc",
+        "similar",
+        "deep.clustering:VolMaxDCC",
+        "A network that clusters",
+        "Nguyen et al. 2023",
+        inputs=True,
+    ),
+    Entry(
+        "binary-relevance",
+        "sets",
+        "beyond.multilabel:BinaryRelevance",
+        "Label by label, annotators shared",
+        "crowdwise",
+    ),
 )
 ANSWERS: dict[str, tuple[str, str]] = {
     "classes": (DEFAULT, "one class of a few"),
@@ -203,7 +221,10 @@ def find_beyond(key: str, answers: str) -> Entry:
     entries = {entry.key: entry for entry in BEYOND.values() if entry.family == answers}
     if key not in entries and (key in METHODS or key in BEYOND):
         other = BEYOND[key].family if key in BEYOND else "classes"
-        raise ParameterError(f"{key} is for {other}; for {answers} there are {', '.join(entries)}.")
+        there = f"for {answers} there are {', '.join(entries)}" if entries else f"these are {answers}"
+        raise ParameterError(f"{key} is for {other}; {there}.")
+    if not entries:
+        raise ParameterError(f"There is no method for {answers} in this version of crowdwise.")
     return _find(key, entries, f"method for {answers}")
 
 

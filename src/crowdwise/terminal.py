@@ -19,7 +19,7 @@ from crowdwise.core.em import Callback, Progress
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError, suggestion
 from crowdwise.metrics import Estimate, accuracy
-from crowdwise.registry import DEFAULT, DEFAULT_LEARNER, Entry
+from crowdwise.registry import ANSWERS, DEFAULT_LEARNER, Entry
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -414,17 +414,26 @@ def show_learner_bench(
     console(stderr=False).print(table)
 
 
-def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = ()) -> None:
+def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = (), beyond: Iterable[Entry] = ()) -> None:
     """The methods; family, then reference are left out where the terminal is too narrow for them."""
     from rich.table import Table
 
     screen = console(stderr=False)
     endless = screen.options.update(max_width=1000)
     header = ("method", "what it does", "reference", "family")
-    parts = [
-        (title, [(e.key, e.summary, e.reference, e.family) for e in some])
-        for title, some in (("From votes alone: aggregate", entries), ("From inputs and votes: learn", learners))
+    kinds: dict[str, list[Entry]] = {}
+    for entry in beyond:
+        kinds.setdefault(entry.family, []).append(entry)
+    groups: list[tuple[str, Iterable[Entry]]] = [
+        ("From votes alone: aggregate", entries),
+        ("From inputs and votes: learn", learners),
+        *(
+            (f"{kind.capitalize()}, {ANSWERS[kind][1]}: aggregate --answers {kind}", some)
+            for kind, some in kinds.items()
+        ),
     ]
+    defaults = {DEFAULT_LEARNER, *(default for default, _ in ANSWERS.values())}
+    parts = [(title, [(e.key, e.summary, e.reference, e.family) for e in some]) for title, some in groups]
     parts = [(title, rows) for title, rows in parts if rows]
     for columns in (4, 3, 2):
         tables = []
@@ -436,7 +445,7 @@ def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = ()) -> No
             for name in header[:columns]:
                 table.add_column(name)
             for row in rows:
-                table.add_row(*row[:columns], style="bold" if row[0] in (DEFAULT, DEFAULT_LEARNER) else None)
+                table.add_row(*row[:columns], style="bold" if row[0] in defaults else None)
             tables.append(table)
         if all(screen.measure(table, options=endless).maximum <= screen.width for table in tables):
             break
@@ -444,6 +453,20 @@ def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = ()) -> No
         if n:
             screen.print()
         screen.print(table)
+
+
+def frame_table(title: str, frame: Any, limit: int = 8) -> Table:
+    """The first rows of a result's table, numbers to three places."""
+    from rich.table import Table
+
+    table = Table(box=None, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    for name in frame.columns:
+        table.add_column(name, justify="right" if frame[name].dtype.is_numeric() else "left")
+    for row in frame.head(limit).iter_rows():
+        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row))
+    if frame.height > limit:
+        table.add_row(f"... {frame.height - limit:,} more")
+    return table
 
 
 def show_scenarios(scenarios: dict[str, Callable[..., Any]]) -> None:

@@ -24,6 +24,20 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "value", "rating", "score", "number", "estimate", "measurement", "grade",
         "label", "answer", "response", "judgment", "judgement", "annotation",
     ),
+    "item_a": (
+        "item a", "item 1", "item1", "first item", "item left", "left item", "task a", "task 1", "object a", "object 1",
+        "image a", "image 1", "a", "left", "first", "id a", "id 1", "i",
+    ),
+    "item_b": (
+        "item b", "item 2", "item2", "second item", "item right", "right item", "task b", "task 2", "object b",
+        "object 2", "image b", "image 2", "b", "right", "second", "id b", "id 2", "j",
+    ),
+    "same": (
+        "same", "similar", "is same", "same class", "same cluster", "same group", "same kind", "match", "is match",
+        "duplicate", "is duplicate", "must link", "linked",
+    ),
+    "labels": ("labels", "label set", "labelset", "chosen", "chosen labels", "categories"),
+    "offered": ("offered", "offered labels", "options", "candidates"),
     "weight": ("weight",),
     "timestamp": ("timestamp", "created at", "submitted at", "annotated at"),
     "sequence": ("sequence", "sentence", "sent", "document", "doc", "paragraph", "utterance"),

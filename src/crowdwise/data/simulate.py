@@ -50,13 +50,16 @@ from crowdwise.data.crowds import (
 from crowdwise.data.machines import machine_annotators
 from crowdwise.data.simulate_linked import network
 from crowdwise.data.simulate_numbers import SimulatedRatings, grades, ratings
+from crowdwise.data.simulate_sets import SimulatedSets, label_sets
+from crowdwise.data.simulate_similar import SimulatedSimilarities, same_or_different
 from crowdwise.data.simulate_tags import SimulatedTags, bio_tags, tag_chain
 from crowdwise.errors import ParameterError
 
 __all__ = [
-    "SCENARIOS", "Simulated", "SimulatedRatings", "SimulatedTags", "assign", "bio_tags", "colluders", "difficulty",
-    "dirichlet", "grades", "groups", "hammer_spammer", "machine", "machine_annotators", "max_mig", "network",
-    "one_coin", "outliers", "pairwise_flipper", "ratings", "regular", "regular_assignment", "tag_chain", "two_coin",
+    "SCENARIOS", "Simulated", "SimulatedRatings", "SimulatedSets", "SimulatedSimilarities", "SimulatedTags", "assign",
+    "bio_tags", "colluders", "difficulty", "dirichlet", "grades", "groups", "hammer_spammer", "label_sets", "machine",
+    "machine_annotators", "max_mig", "network", "one_coin", "outliers", "pairwise_flipper", "ratings", "regular",
+    "regular_assignment", "same_or_different", "tag_chain", "two_coin",
 ]  # fmt: skip
 
 # -------------------------------------------------------------------- independent annotators

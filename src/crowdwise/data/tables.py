@@ -176,10 +176,10 @@ def _row(table: pl.DataFrame, parts: dict[str, str | None], at: int) -> int:
 
 
 def _without_missing(
-    table: pl.DataFrame, parts: dict[str, str | None], on_missing: OnMissing
+    table: pl.DataFrame, parts: dict[str, str | None], on_missing: OnMissing, needed: Sequence[str] = columns.NEEDED
 ) -> tuple[pl.DataFrame, dict[str, str | None]]:
     """Rows without an item, annotator or label: an error that names them, or left out."""
-    for part in columns.NEEDED:
+    for part in needed:
         column = table[str(parts[part])]
         empty = column.is_null() | column.is_nan() if column.dtype.is_float() else column.is_null()
         if not bool(empty.any()):
@@ -197,7 +197,8 @@ def _without_missing(
             table, parts = table.with_row_index(row), {**parts, "row": row}
         table = table.filter(~empty)
     if table.height == 0:
-        raise InputError("No votes: no row has an item, an annotator and a label.")
+        lacking = "an item, an annotator and a label" if needed is columns.NEEDED else " and ".join(needed)
+        raise InputError(f"No votes: no row has {lacking}.")
     return table, parts
 
 

@@ -1,0 +1,569 @@
+"""The sparse table of label sets: which labels each annotator chose for an item, none to all of those on offer.
+
+==================  ======================  ==========================================================
+field               shape                   meaning
+==================  ======================  ==========================================================
+``indptr``          N + 1                   answers on item n are rows ``indptr[n]:indptr[n + 1]``
+``annotator``       R                       code of the annotator, sorted within an item
+``set_indptr``      R + 1                   labels chosen in answer r: ``chosen[set_indptr[r]:set_indptr[r + 1]]``
+``chosen``          C                       codes of labels, sorted within an answer
+``offered_indptr``  N + 1 or ``None``       labels on offer for item n, in the same manner; ``None``: all of them
+``offered``         O or ``None``
+``weight``          R or ``None``           how much an answer counts (1 where absent)
+``truth``           N x L or ``None``       whether label l is truly in the set of item n; all False where unknown
+``known``           N or ``None``           for which items the truth is known
+``items``, ``annotators``, ``labels``       the names behind the codes
+==================  ======================  ==========================================================
+
+**What "not chosen" means.** A label that was on offer and was not chosen was rejected: it counts as the answer "no".
+A label that was not on offer was not asked about, and says nothing. An empty set is an answer too: "none of these".
+Where people type labels freely, so that leaving one out says little, this table is the wrong one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.data import assembly, coding, columns, frames, tables
+from crowdwise.data.assembly import OnDuplicate
+from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data.readers import NULLS, PathLike, read_table
+from crowdwise.data.similarities import chosen_annotators
+from crowdwise.data.votes import OnMissing, Votes, _spread
+from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, ReadError, listing
+
+__all__ = ["LabelSets", "read_label_sets"]
+
+DELIMITERS = ("|", ";", ",")
+EMPTY = ("", "none", "nothing", "[]", "{}", "-")
+"""Cells that stand for the empty set."""
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelSets:
+    """A frozen, validated table of label sets. Make one with a ``from_...`` method or :func:`read_label_sets`.
+
+    >>> answers = LabelSets.from_records([("a", "ann", ["cat", "dog"]), ("a", "bob", []), ("b", "ann", ["dog"])])
+    >>> answers
+    LabelSets(3 answers: 2 items x 2 annotators x 2 labels, 1.0 chosen on average)
+    >>> answers.votes_of("cat").to_frame("dict")["label"].tolist()
+    [True, False, False]
+    """
+
+    answers: ClassVar[str] = "sets"
+
+    indptr: Counts
+    annotator: Codes
+    set_indptr: Counts
+    chosen: Codes
+    items: Vocabulary
+    annotators: Vocabulary
+    labels: Vocabulary
+    offered_indptr: Counts | None = None
+    offered: Codes | None = None
+    weight: npt.NDArray[np.float64] | None = None
+    timestamp: npt.NDArray[Any] | None = None
+    truth: npt.NDArray[np.bool_] | None = None
+    known: npt.NDArray[np.bool_] | None = None
+    kind: str = "polars"
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            array = getattr(self, name)
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()  # a copy is as frozen as the original
+
+    # ---------------------------------------------------------------- making one
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        item: str | None = None,
+        annotator: str | None = None,
+        labels: str | None = None,
+        label: str | None = None,
+        offered: str | None = None,
+        weight: str | None = None,
+        timestamp: str | None = None,
+        classes: Sequence[Any] | None = None,
+        delimiter: str | None = None,
+        on_duplicate: OnDuplicate = "error",
+        on_missing: OnMissing = "error",
+    ) -> LabelSets:
+        """Label sets from a table in one of two forms.
+
+        Parameters
+        ----------
+        frame
+            One row per answer, with a column of sets (lists, or text such as ``cat|dog``); or one row per chosen
+            label, with an empty cell where somebody chose none.
+        item, annotator, labels, weight, timestamp
+            The columns, where their names are not among the usual ones.
+        label
+            The column of single labels, in the second form.
+        offered
+            A column with the labels that were on offer for the item, written like the sets; else all labels were.
+        classes
+            All labels, in order; may hold some nobody chose. By default those that occur, sorted.
+        delimiter
+            What stands between the labels of a cell; by default the first of ``|``, ``;`` and ``,`` that occurs.
+        on_duplicate
+            With one row per answer, what to do when an annotator answered twice about an item: ``"error"``, or keep
+            the ``"first"`` or ``"last"`` row.
+        on_missing
+            Rows without item or annotator: ``"error"``, or ``"drop"``. An empty cell of labels is the empty set.
+        """
+        given = {
+            "item": item, "annotator": annotator, "labels": labels, "label": label, "offered": offered,
+            "weight": weight, "timestamp": timestamp,
+        }  # fmt: skip
+        return _from_table(frame, given, classes, delimiter, on_duplicate, on_missing)
+
+    @classmethod
+    def from_records(
+        cls,
+        records: Iterable[tuple[Any, Any, Iterable[Any]]],
+        *,
+        classes: Sequence[Any] | None = None,
+        offered: Mapping[Any, Iterable[Any]] | None = None,
+        on_duplicate: OnDuplicate = "error",
+    ) -> LabelSets:
+        """Label sets from rows ``(item, annotator, labels)``; ``offered`` maps items to the labels on offer."""
+        rows = list(records)
+        if not rows:
+            raise InputError("No answers: the records are empty.")
+        for n, row in enumerate(rows):
+            if isinstance(row, (str, Mapping)) or len(row) != 3 or isinstance(row[2], str):
+                raise InputError(
+                    f"Expected (item, annotator, labels) in every record, with a list or set of labels: found {row!r} "
+                    f"in row {n}."
+                )
+        sets = [list(dict.fromkeys(row[2])) for row in rows]
+        first, second = ([row[i] for row in rows] for i in (0, 1))
+        code, items = _encoded(first, "item")
+        who, annotators = _encoded(second, "annotator")
+        return cls._from_sets(code, who, sets, items, annotators, classes, offered=offered, on_duplicate=on_duplicate)
+
+    @classmethod
+    def _from_sets(
+        cls,
+        item: Codes,
+        annotator: Codes,
+        sets: list[list[Any]],
+        items: Vocabulary,
+        annotators: Vocabulary,
+        classes: Sequence[Any] | None,
+        *,
+        offered: Mapping[Any, Iterable[Any]] | None = None,
+        weight: npt.NDArray[np.float64] | None = None,
+        timestamp: npt.NDArray[Any] | None = None,
+        on_duplicate: OnDuplicate = "error",
+        kind: str = "polars",
+        rows: npt.NDArray[np.int64] | None = None,
+    ) -> LabelSets:
+        if on_duplicate == "all":
+            raise ParameterError(
+                "on_duplicate='all': an annotator has one set for an item. Expected error, first, last."
+            )
+        count = np.array([len(s) for s in sets], dtype=np.int64)
+        flat = [label for s in sets for label in s]
+        lists = {} if offered is None else {name: list(dict.fromkeys(some)) for name, some in offered.items()}
+        everything = coding.to_vocabulary([*flat, *(label for some in lists.values() for label in some)])
+        names = coding.to_vocabulary(list(dict.fromkeys(everything.tolist())))
+        if len(names) == 0 and classes is None:
+            raise LabelError("Nobody chose any label. Declare those that were on offer: classes=[...].")
+        _, labels = assembly.declare(np.arange(len(names), dtype=np.int32), names, classes)
+        place = {name: k for k, name in enumerate(labels.tolist())}
+        lost = [name for name in names.tolist() if name not in place]
+        if lost:
+            raise LabelError(f"The labels {listing(lost)} are not among the declared classes {listing(labels, 10)}.")
+        if weight is not None:
+            weight = assembly.checked_weight(weight, len(item), rows)
+        order, indptr, who = assembly.arrange(item, annotator, on_duplicate, items, annotators, rows)
+        order = np.arange(len(item)) if order is None else order
+        codes = np.array([place[v] for v in everything[: len(flat)].tolist()], dtype=np.int32)
+        start = np.concatenate([[0], np.cumsum(count)])
+        count = count[order]
+        set_indptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        take = np.arange(set_indptr[-1]) + np.repeat(start[:-1][order] - set_indptr[:-1], count)
+        chosen = codes[take]
+        answer = np.repeat(np.arange(len(order)), count)
+        chosen = chosen[np.lexsort((chosen, answer))]
+        made = cls(
+            indptr, who, set_indptr, chosen, items, annotators, labels,
+            weight=weight if weight is None else weight[order],
+            timestamp=timestamp if timestamp is None else timestamp[order], kind=kind,
+        )  # fmt: skip
+        return made if offered is None else made._offering(lists, place)
+
+    def _offering(self, lists: dict[Any, list[Any]], place: dict[Any, int]) -> LabelSets:
+        """With the labels on offer; an item that is not named was offered all."""
+        L = len(self.labels)
+        table = np.ones((len(self), L), dtype=bool) if len(self) * L <= 2**26 else None
+        if table is None:
+            raise InputError(
+                "Labels on offer can be given for at most 67 million (item, label) pairs: offer all labels."
+            )
+        where = {name: n for n, name in enumerate(self.items.tolist())}
+        for name, some in lists.items():
+            if name in where:
+                table[where[name]] = False
+                table[where[name], [place[label] for label in some]] = True
+        bad = np.flatnonzero(~table[self.item[self.answer], self.chosen])
+        if len(bad):
+            item, label = self.items[self.item[self.answer[bad[:1]]]], self.labels[self.chosen[bad[:1]]]
+            raise LabelError(
+                f"Label {listing(label)} was chosen for item {listing(item)} and was not on offer for it. "
+                "Add it to the labels on offer, or leave the answer out."
+            )
+        count = table.sum(axis=1)
+        indptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        return replace(self, offered_indptr=indptr, offered=np.nonzero(table)[1].astype(np.int32))
+
+    # ---------------------------------------------------------------- what is in it
+
+    @property
+    def n_answers(self) -> int:
+        """R, the number of answers (``len`` is the number of items)."""
+        return len(self.annotator)
+
+    @property
+    def n_annotators(self) -> int:
+        return len(self.annotators)
+
+    @property
+    def n_labels(self) -> int:
+        return len(self.labels)
+
+    @property
+    def item(self) -> Counts:
+        """The item of every answer."""
+        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
+
+    @property
+    def answer(self) -> Counts:
+        """The answer behind every chosen label."""
+        return np.repeat(np.arange(self.n_answers), np.diff(self.set_indptr))
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __repr__(self) -> str:
+        mean = len(self.chosen) / max(self.n_answers, 1)
+        return (
+            f"LabelSets({self.n_answers:,} answers: {len(self):,} items x {self.n_annotators:,} annotators x "
+            f"{self.n_labels:,} labels, {mean:.1f} chosen on average)"
+        )
+
+    def votes_of(self, label: Any) -> Votes:
+        """The answers about one label as votes, True where it was chosen; items for which it was not on offer are out.
+
+        Annotators keep their codes.
+        """
+        at = coding.locate(coding.to_vocabulary([label]), self.labels)[0]
+        if at < 0:
+            raise LabelError(f"There is no label {label!r}: there are {listing(self.labels, 10)}.")
+        said = np.zeros(self.n_answers, dtype=np.int32)
+        said[self.answer[self.chosen == at]] = 1
+        votes = Votes(
+            self.indptr, self.annotator, said, self.items, self.annotators, np.array([False, True]), self.weight,
+            self.timestamp, None if self.truth is None or self.known is None
+            else np.where(self.known, self.truth[:, at], -1).astype(np.int32), self.kind,
+        )  # fmt: skip
+        return votes if self.offered is None else votes[self.offering(at)]
+
+    def offering(self, label: int) -> npt.NDArray[np.int64]:
+        """The items for which a label, by its code, was on offer."""
+        if self.offered is None or self.offered_indptr is None:
+            return np.arange(len(self))
+        return np.asarray(np.repeat(np.arange(len(self)), np.diff(self.offered_indptr))[self.offered == label])
+
+    # ---------------------------------------------------------------- selecting
+
+    def __getitem__(self, index: Any) -> LabelSets:
+        """The answers on some items: an integer, a slice, an array of positions or a mask."""
+        if isinstance(index, tuple):  # scikit-learn asks for answers[index, ...]
+            index = index[0]
+        rows = np.atleast_1d(np.arange(len(self))[index])
+        count = np.diff(self.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        take = np.arange(indptr[-1]) + np.repeat(self.indptr[:-1][rows] - indptr[:-1], count)
+        made = replace(self._answers(take), indptr=indptr, items=self.items[rows])
+        if self.offered is not None and self.offered_indptr is not None:
+            size = np.diff(self.offered_indptr)[rows]
+            start = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+            at = np.arange(start[-1]) + np.repeat(self.offered_indptr[:-1][rows] - start[:-1], size)
+            made = replace(made, offered_indptr=start, offered=self.offered[at])
+        if self.truth is not None and self.known is not None:
+            made = replace(made, truth=self.truth[rows], known=self.known[rows])
+        return made
+
+    def _answers(self, take: npt.NDArray[np.int64]) -> LabelSets:
+        """Some of the answers, by row; where items begin is for the caller to mend."""
+        count = np.diff(self.set_indptr)[take]
+        start = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        at = np.arange(start[-1]) + np.repeat(self.set_indptr[:-1][take] - start[:-1], count)
+        return replace(
+            self, annotator=self.annotator[take], set_indptr=start, chosen=self.chosen[at],
+            weight=None if self.weight is None else self.weight[take],
+            timestamp=None if self.timestamp is None else self.timestamp[take],
+        )  # fmt: skip
+
+    def only(self, annotators: Sequence[Any]) -> LabelSets:
+        """The answers of some annotators, by name. Items keep their codes."""
+        return self._by_annotator(annotators, keep=True)
+
+    def without(self, annotators: Sequence[Any]) -> LabelSets:
+        """The answers of everybody but some annotators, by name."""
+        return self._by_annotator(annotators, keep=False)
+
+    def _by_annotator(self, names: Sequence[Any], keep: bool) -> LabelSets:
+        chosen = chosen_annotators(names, self.annotators)
+        chosen = chosen if keep else ~chosen
+        rows = np.flatnonzero(chosen[self.annotator])
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(self.item[rows], minlength=len(self)))]).astype(np.int64)
+        made = self._answers(rows)
+        code = (np.cumsum(chosen) - 1)[made.annotator].astype(np.int32)
+        return replace(made, indptr=indptr, annotator=code, annotators=self.annotators[chosen])
+
+    def with_truth(self, truth: Any) -> LabelSets:
+        """The same answers with the true sets: a mapping from item to labels, an N x L array of booleans, or None."""
+        if truth is None:
+            return replace(self, truth=None, known=None)
+        table, known = self.encode_truth(truth)
+        return replace(self, truth=table, known=known)
+
+    def encode_truth(self, truth: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """N x L booleans and for which items they are known, from a mapping of items to labels or such an array."""
+        return encode_sets(truth, self.items, self.labels)
+
+    # ---------------------------------------------------------------- out again
+
+    def to_frame(self, kind: str | None = None, *, delimiter: str = "|") -> Any:
+        """One row per answer, the labels of a set written with a delimiter between them (nothing: the empty set)."""
+        words = self.labels[self.chosen].astype(str).tolist()
+        bounds = self.set_indptr.tolist()
+        table: dict[str, Any] = {
+            "item": self.items[self.item],
+            "annotator": self.annotators[self.annotator],
+            "labels": np.array([delimiter.join(words[a:b]) for a, b in pairwise(bounds)], object),
+        }
+        if self.offered is not None and self.offered_indptr is not None:
+            some, ends = self.labels[self.offered].astype(str).tolist(), self.offered_indptr.tolist()
+            text = np.array([delimiter.join(some[a:b]) for a, b in pairwise(ends)], object)
+            table["offered"] = text[self.item]
+        if self.weight is not None:
+            table["weight"] = self.weight
+        if self.timestamp is not None:
+            table["timestamp"] = self.timestamp
+        return frames.make_frame(table, kind or self.kind)
+
+    def describe(self) -> dict[str, Any]:
+        """Counts that show the shape of the data, as a plain dict."""
+        use = np.bincount(self.chosen, minlength=self.n_labels)
+        return {
+            "items": len(self),
+            "annotators": self.n_annotators,
+            "labels": self.labels.tolist(),
+            "answers": self.n_answers,
+            "answers_per_item": _spread(np.diff(self.indptr)),
+            "answers_per_annotator": _spread(np.bincount(self.annotator, minlength=self.n_annotators)),
+            "labels_per_answer": _spread(np.diff(self.set_indptr)),
+            "empty_answers": int((np.diff(self.set_indptr) == 0).sum()),
+            "chosen_per_label": dict(zip(map(str, self.labels.tolist()), use.tolist(), strict=True)),
+            "all_offered": self.offered is None,
+            "weighted": self.weight is not None,
+            "timestamps": self.timestamp is not None,
+            "items_with_truth": 0 if self.known is None else int(self.known.sum()),
+        }
+
+
+def read_label_sets(
+    path: PathLike,
+    *,
+    item: str | None = None,
+    annotator: str | None = None,
+    labels: str | None = None,
+    label: str | None = None,
+    offered: str | None = None,
+    weight: str | None = None,
+    timestamp: str | None = None,
+    classes: Sequence[Any] | None = None,
+    delimiter: str | None = None,
+    on_duplicate: OnDuplicate = "error",
+    on_missing: OnMissing = "error",
+    separator: str | None = None,
+    null_values: Sequence[str] = NULLS,
+) -> LabelSets:
+    """Label sets from a file of the kinds that :func:`crowdwise.read_votes` reads.
+
+    The parameters are those of :meth:`LabelSets.from_frame`, and ``separator`` and ``null_values`` of text files.
+    """
+    given = {
+        "item": item, "annotator": annotator, "labels": labels, "label": label, "offered": offered, "weight": weight,
+        "timestamp": timestamp,
+    }  # fmt: skip
+    # As for the wide form, all columns are read: those of votes alone would leave out the sets.
+    table, from_text = read_table(path, given, separator=separator, null_values=null_values, wide=True)
+    if table.height == 0:
+        raise ReadError(f"{path} has no answers: it names the columns {listing(table.columns, 12)} and has no rows.")
+    return _from_table(table, given, classes, delimiter, on_duplicate, on_missing, from_text)
+
+
+def read_sets(path: PathLike, *, delimiter: str | None = None) -> dict[Any, list[Any]]:
+    """Item -> its true labels, from a file with an item column and a column of sets (or of one label per row)."""
+    table, from_text = read_table(path, {})
+    parts = columns.resolve(table.columns, {"item": None, "labels": None, "truth": None, "label": None})
+    value = parts["labels"] or parts["truth"] or parts["label"]
+    if parts["item"] is None or value is None:
+        raise ColumnError(
+            f"A table of true sets needs an item and a labels column: found {listing(table.columns, 12)}."
+        )
+    code, items = coding.encode(table[parts["item"]])
+    if from_text:
+        code, items = coding.integers_in_text(code, items)
+    out: dict[Any, list[Any]] = {}
+    for n, some in zip(code.tolist(), _sets(table[value], delimiter), strict=True):
+        if n >= 0:
+            out.setdefault(items[n : n + 1].tolist()[0], []).extend(some)
+    return out
+
+
+# -------------------------------------------------------------------- the pieces
+
+
+def encode_sets(
+    truth: Any, items: Vocabulary, labels: Vocabulary
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """N x L booleans and for which items they are known, from a mapping of items to labels or such an array."""
+    N, L = len(items), len(labels)
+    if not isinstance(truth, Mapping):
+        table = np.asarray(truth)
+        if table.shape != (N, L) or table.dtype != bool:
+            raise InputError(
+                f"Expected the true sets as a mapping from item to labels, or as {N} x {L} booleans, and found "
+                f"{table.dtype} values of shape {table.shape}."
+            )
+        return table.copy(), np.ones(N, dtype=bool)
+    place = {name: k for k, name in enumerate(labels.tolist())}
+    where = coding.locate(coding.to_vocabulary(list(truth)), items)
+    if len(truth) and N and (where < 0).all():
+        raise InputError(
+            f"None of the {len(truth)} items with truth has answers: truth names {listing(truth, 3)}, the answers "
+            f"{listing(items, 3)}. Check that both name the items alike."
+        )
+    table, known = np.zeros((N, L), dtype=bool), np.zeros(N, dtype=bool)
+    for n, some in zip(where.tolist(), truth.values(), strict=True):
+        lost = [label for label in some if label not in place]
+        if lost:
+            raise LabelError(
+                f"The truth names {listing(lost)}, which nobody chose and no list declares: the labels are "
+                f"{listing(labels, 10)}. If the name is right, declare every label: classes=[...]."
+            )
+        if n >= 0:
+            known[n] = True
+            table[n, [place[label] for label in some]] = True
+    return table, known
+
+
+def _encoded(values: list[Any], name: str) -> tuple[Codes, Vocabulary]:
+    code, names = coding.encode(frames.make_frame({name: np.array(values, dtype=object)})[name])
+    if (code < 0).any():
+        raise LabelError(f"Record {int(np.flatnonzero(code < 0)[0])} has no {name}.")
+    return coding.sort_vocabulary(code, names)
+
+
+def _from_table(
+    frame: Any,
+    given: dict[str, str | None],
+    classes: Sequence[Any] | None,
+    delimiter: str | None,
+    on_duplicate: OnDuplicate,
+    on_missing: OnMissing,
+    from_text: bool = False,
+) -> LabelSets:
+    import polars as pl
+
+    if on_missing not in ("error", "drop"):
+        raise ParameterError(f"on_missing={on_missing!r}: expected 'error' or 'drop'.")
+    if delimiter is not None and (not isinstance(delimiter, str) or not delimiter):
+        raise ParameterError(f"delimiter={delimiter!r}: expected a text such as '|'.")
+    table = frames.to_polars(frame)
+    if table.width == 0 or table.height == 0:
+        raise InputError(f"No answers: the table has {table.height} rows and {table.width} columns.")
+    parts = columns.resolve(table.columns, given)
+    if given["label"] is not None:
+        parts["labels"] = None
+    value = parts["labels"] or parts["label"]
+    missing = [part for part in ("item", "annotator") if parts[part] is None] + ([] if value else ["labels"])
+    if missing:
+        raise ColumnError(
+            f"No column found for: {', '.join(missing)}. The table has {listing(table.columns, 12)}. "
+            f"Name the columns, e.g. {missing[0]}='...'."
+        )
+    table, parts = tables._without_missing(table, parts, on_missing, ("item", "annotator"))
+    rows = tables._rows(table, parts)
+    (item, items), (who, annotators) = (coding.encode(table[str(parts[p])]) for p in ("item", "annotator"))
+    if from_text:
+        item, items = coding.integers_in_text(item, items)
+        who, annotators = coding.integers_in_text(who, annotators)
+    item, items = coding.sort_vocabulary(item, items)
+    who, annotators = coding.sort_vocabulary(who, annotators)
+    cells, weight = table[str(value)], tables._weight(table, parts)
+    long = parts["labels"] is None and not isinstance(cells.dtype, pl.List)
+    if long and delimiter is None:
+        sets = [[] if cell is None or str(cell).strip().lower() in EMPTY else [cell] for cell in cells.to_list()]
+    else:
+        sets = _sets(cells, delimiter)
+    offered: dict[Any, list[Any]] | None = None
+    if parts["offered"] is not None:
+        lists = _sets(table[parts["offered"]], delimiter)
+        offered = {}
+        for n, some in zip(items[item].tolist(), lists, strict=True):
+            if set(offered.setdefault(n, some)) != set(some):
+                raise LabelError(f"Two rows name different labels on offer for item {n!r}. Mend one of them.")
+    timestamp = tables._timestamp(table, parts)
+    if long:
+        key, at, inverse = np.unique(
+            item.astype(np.int64) * len(annotators) + who, return_index=True, return_inverse=True
+        )
+        joined: list[list[Any]] = [[] for _ in range(len(key))]
+        for answer, some in zip(inverse.tolist(), sets, strict=True):
+            joined[answer] += [label for label in some if label not in joined[answer]]
+        item, who, sets = item[at], who[at], joined
+        weight = weight if weight is None else weight[at]
+        timestamp = timestamp if timestamp is None else timestamp[at]
+        rows = at if rows is None else rows[at]
+    return LabelSets._from_sets(
+        item, who, sets, items, annotators, classes, offered=offered, weight=weight, timestamp=timestamp,
+        on_duplicate=on_duplicate, kind=frames.kind_of(frame), rows=rows,
+    )  # fmt: skip
+
+
+def _sets(cells: Any, delimiter: str | None) -> list[list[Any]]:
+    """The labels of each cell: of lists, or of text with a delimiter."""
+    import polars as pl
+
+    if isinstance(cells.dtype, pl.List):
+        return [[] if cell is None else list(dict.fromkeys(cell)) for cell in cells.to_list()]
+    text = cells.cast(pl.String).fill_null("")
+    found = delimiter or next((d for d in DELIMITERS if bool(text.str.contains(d, literal=True).any())), "|")
+    out = []
+    for cell in text.to_list():
+        words = [] if cell.strip().lower() in EMPTY else [w.strip() for w in cell.split(found)]
+        out.append(list(dict.fromkeys(w for w in words if w)))
+    return out

@@ -1,0 +1,550 @@
+"""The sparse table of similarities: who found which two items the same, or different.
+
+==============  ==========================  =========================================================
+field           shape                       meaning
+==============  ==========================  =========================================================
+``pairs``       P x 2                       codes of two items, the smaller one first, pairs in order
+``indptr``      P + 1                       answers on pair p are rows ``indptr[p]:indptr[p + 1]``
+``annotator``   S                           code of the annotator, sorted within a pair
+``same``        S                           whether the annotator found the two the same
+``weight``      S or ``None``               how much an answer counts (1 where absent)
+``timestamp``   S or ``None``               when it was given
+``truth``       N or ``None``               code of the true class of each item, -1 where unknown
+``items``, ``annotators``, ``classes``      the names behind the codes; classes are those of the truth
+==============  ==========================  =========================================================
+
+A pair has no order: (a, b) and (b, a) are the same pair. Names are sorted, so the order of rows never matters. Items
+in no pair may be declared (``items=[...]``): learners look at their inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.data import assembly, coding, columns, frames, tables
+from crowdwise.data.assembly import OnDuplicate
+from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data.readers import NULLS, PathLike, read_table
+from crowdwise.data.votes import OnMissing, Votes, _spread
+from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, ReadError, listing
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Similarities", "read_similarities"]
+
+NEEDED = ("item_a", "item_b", "annotator", "same")
+SAME = ("same", "yes", "y", "true", "t", "1", "1.0", "similar", "match", "must-link", "must link")
+DIFFERENT = ("different", "no", "n", "false", "f", "0", "0.0", "dissimilar", "mismatch", "cannot-link", "cannot link")
+"""The words for the two answers; case does not matter."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Similarities:
+    """A frozen, validated table of same-or-different answers. Make one with a ``from_...`` method or a reader.
+
+    >>> answers = Similarities.from_records([("x", "y", "ann", "same"), ("z", "y", "ann", "different")])
+    >>> answers
+    Similarities(2 answers on 2 pairs: 3 items x 1 annotators, 50% same)
+    >>> answers.to_frame("dict")["same"].tolist()
+    [True, False]
+    """
+
+    answers: ClassVar[str] = "similar"
+
+    pairs: npt.NDArray[np.int32]
+    indptr: npt.NDArray[np.int64]
+    annotator: Codes
+    same: npt.NDArray[np.bool_]
+    items: Vocabulary
+    annotators: Vocabulary
+    weight: npt.NDArray[np.float64] | None = None
+    timestamp: npt.NDArray[Any] | None = None
+    truth: Codes | None = None
+    classes: Vocabulary | None = None
+    kind: str = "polars"
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            array = getattr(self, name)
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()  # a copy is as frozen as the original
+
+    # ---------------------------------------------------------------- making one
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        item_a: str | None = None,
+        item_b: str | None = None,
+        annotator: str | None = None,
+        same: str | None = None,
+        weight: str | None = None,
+        timestamp: str | None = None,
+        items: Sequence[Any] | None = None,
+        on_duplicate: OnDuplicate = "error",
+        on_missing: OnMissing = "error",
+    ) -> Similarities:
+        """Similarities from a table with one row per answer.
+
+        Parameters
+        ----------
+        frame
+            pandas, polars, pyarrow, a dict of columns, anything narwhals or the Arrow stream protocol takes.
+        item_a, item_b, annotator, same, weight, timestamp
+            The columns, where their names are not among the usual ones. Answers may be true/false, 1/0, yes/no,
+            same/different or their like; a column ``label`` or ``answer`` that holds such words will do.
+        items
+            All items, where some are in no pair.
+        on_duplicate
+            What to do when an annotator judged a pair twice: ``"error"``, keep the ``"first"`` or ``"last"`` row,
+            or count ``"all"`` of them.
+        on_missing
+            ``"drop"`` leaves out rows without an answer instead of raising.
+        """
+        given = {
+            "item_a": item_a, "item_b": item_b, "annotator": annotator, "same": same, "weight": weight,
+            "timestamp": timestamp,
+        }  # fmt: skip
+        return _from_table(frame, given, items, on_duplicate, on_missing)
+
+    @classmethod
+    def from_records(
+        cls,
+        records: Iterable[Any],
+        *,
+        items: Sequence[Any] | None = None,
+        on_duplicate: OnDuplicate = "error",
+        on_missing: OnMissing = "error",
+    ) -> Similarities:
+        """Similarities from rows: ``(item, item, annotator, answer)`` tuples, with a weight or without, or dicts."""
+        rows = list(records)
+        if not rows:
+            raise InputError("No answers: the records are empty.")
+        if all(isinstance(row, Mapping) for row in rows):
+            names = list(dict.fromkeys(name for row in rows for name in row))
+            table: dict[str, Any] = {name: [row.get(name) for row in rows] for name in names}
+        else:
+            width = len(rows[0]) if isinstance(rows[0], Sized) else 0
+            for n, row in enumerate(rows):
+                if isinstance(row, (str, Mapping)) or not isinstance(row, Sized) or len(row) != width:
+                    width, at = 0, n
+                    break
+            else:
+                at = 0
+            if width not in (4, 5):
+                raise InputError(
+                    "Expected (item, item, annotator, answer) or (item, item, annotator, answer, weight) in every "
+                    f"record, or a dict in every one: found {rows[at]!r} in row {at}."
+                )
+            table = dict(zip((*NEEDED, "weight")[:width], zip(*rows, strict=True), strict=True))
+        return cls.from_frame(table, items=items, on_duplicate=on_duplicate, on_missing=on_missing)
+
+    @classmethod
+    def from_codes(
+        cls,
+        item_a: npt.ArrayLike,
+        item_b: npt.ArrayLike,
+        annotator: npt.ArrayLike,
+        same: npt.ArrayLike,
+        *,
+        items: Any,
+        annotators: Any,
+        weight: npt.ArrayLike | None = None,
+        timestamp: npt.NDArray[Any] | None = None,
+        truth: Any = None,
+        on_duplicate: OnDuplicate = "error",
+        kind: str = "polars",
+        rows: npt.NDArray[np.int64] | None = None,
+    ) -> Similarities:
+        """Similarities from arrays of codes and the names behind them (what every other way of making one ends in).
+
+        ``rows`` are the numbers by which messages call the answers, where those are not simply their positions.
+        """
+        items, annotators = coding.to_vocabulary(items), coding.to_vocabulary(annotators)
+        coding.check_distinct(items, "items")
+        a, b = (assembly.checked_codes(codes, items, "item") for codes in (item_a, item_b))
+        who = assembly.checked_codes(annotator, annotators, "annotator")
+        said = np.asarray(same)
+        S = len(a)
+        if not len(b) == len(who) == len(said) == S:
+            raise InputError(
+                f"item_a, item_b, annotator and same must be equally long and have {S}, {len(b)}, {len(who)} and "
+                f"{len(said)} entries."
+            )
+        if S == 0:
+            raise InputError("No answers: the table is empty.")
+        if said.dtype != bool:
+            raise InputError(f"same must hold true or false for each answer, and holds {said.dtype} values.")
+        loop = np.flatnonzero(a == b)
+        if len(loop):
+            row = loop[0] if rows is None else rows[loop[0]]
+            raise InputError(
+                f"Row {row} (counted from 0) compares item {listing(items[a[loop[:1]]])} with itself, which says "
+                "nothing about kinds of items. Leave such rows out."
+            )
+        first, second = np.minimum(a, b).astype(np.int64), np.maximum(a, b).astype(np.int64)
+        key, pair = np.unique(first * len(items) + second, return_inverse=True)
+        pairs = np.column_stack([key // len(items), key % len(items)]).astype(np.int32)
+        if weight is not None:
+            weight = assembly.checked_weight(np.asarray(weight, dtype=np.float64), S, rows)
+        if timestamp is not None and np.shape(timestamp) != (S,):
+            raise InputError(
+                f"Expected one timestamp for each of the {S} answers and found an array of shape {np.shape(timestamp)}."
+            )
+        names: Any = _PairNames(pairs, items)
+        order, indptr, who = assembly.arrange(pair.astype(np.int32), who, on_duplicate, names, annotators, rows)
+        made = cls(
+            pairs, indptr, who, assembly.in_order(said, order), items, annotators,
+            weight if weight is None else assembly.in_order(weight, order),
+            timestamp if timestamp is None else assembly.in_order(np.asarray(timestamp), order),
+            kind=kind,
+        )  # fmt: skip
+        return made if truth is None else made.with_truth(truth)
+
+    # ---------------------------------------------------------------- what is in it
+
+    @property
+    def n_answers(self) -> int:
+        """S, the number of answers (``len`` is the number of items)."""
+        return len(self.same)
+
+    @property
+    def n_pairs(self) -> int:
+        return len(self.pairs)
+
+    @property
+    def n_annotators(self) -> int:
+        return len(self.annotators)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """``(N,)``: scikit-learn's splitters index answers by item."""
+        return (len(self),)
+
+    @property
+    def pair(self) -> npt.NDArray[np.int64]:
+        """The pair of every answer."""
+        return np.repeat(np.arange(self.n_pairs), np.diff(self.indptr))
+
+    @property
+    def weights(self) -> npt.NDArray[np.float64]:
+        """The weight of every answer, ones where none were given."""
+        return np.ones(self.n_answers) if self.weight is None else self.weight
+
+    @property
+    def votes(self) -> Votes:
+        """The answers as votes on pairs, with the classes False and True: for what is known of votes."""
+        return Votes(
+            self.indptr, self.annotator, self.same.astype(np.int32), np.arange(self.n_pairs), self.annotators,
+            np.array([False, True]), self.weight, self.timestamp, self._pair_truth(), self.kind,
+        )  # fmt: skip
+
+    def _pair_truth(self) -> Codes | None:
+        if self.truth is None:
+            return None
+        a, b = self.truth[self.pairs].T
+        return np.where((a < 0) | (b < 0), -1, a == b).astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __repr__(self) -> str:
+        return (
+            f"Similarities({self.n_answers:,} answers on {self.n_pairs:,} pairs: {len(self):,} items x "
+            f"{self.n_annotators:,} annotators, {self.same.mean() if self.n_answers else 0.0:.0%} same)"
+        )
+
+    # ---------------------------------------------------------------- selecting
+
+    def __getitem__(self, index: Any) -> Similarities:
+        """The answers about some items alone, by position, slice or mask: pairs with an item left out go with it."""
+        if isinstance(index, tuple):  # scikit-learn asks for answers[index, ...]
+            if len(index) != 2 or not (index[1] is Ellipsis or index[1] == slice(None)):
+                raise IndexError(f"Similarities are indexed by item alone and were asked for {index}.")
+            index = index[0]
+        chosen = np.atleast_1d(np.arange(len(self))[index])
+        if chosen.ndim != 1 or len(np.unique(chosen)) < len(chosen):
+            raise IndexError(
+                "Similarities are indexed by different items: an integer, a slice or a flat array of them."
+            )
+        place = np.full(len(self), -1, dtype=np.int32)
+        place[chosen] = np.arange(len(chosen))
+        pairs = place[self.pairs]
+        kept = self.select(np.asarray((pairs >= 0).all(axis=1))[self.pair])
+        pairs = place[kept.pairs]
+        order = np.lexsort((pairs.max(axis=1), pairs.min(axis=1))) if len(pairs) else np.zeros(0, dtype=np.int64)
+        count = np.diff(kept.indptr)[order]
+        indptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        take = np.arange(indptr[-1]) + np.repeat(kept.indptr[:-1][order] - indptr[:-1], count)
+        return replace(
+            kept, pairs=np.sort(pairs[order], axis=1), indptr=indptr, annotator=kept.annotator[take],
+            same=kept.same[take], items=self.items[chosen],
+            weight=None if kept.weight is None else kept.weight[take],
+            timestamp=None if kept.timestamp is None else kept.timestamp[take],
+            truth=None if self.truth is None else self.truth[chosen],
+        )  # fmt: skip
+
+    def select(self, rows: npt.ArrayLike) -> Similarities:
+        """Some of the answers, by a mask over their rows. Items and annotators keep their codes, even without any."""
+        mask = np.asarray(rows)
+        if mask.dtype != bool or mask.shape != (self.n_answers,):
+            raise InputError(
+                f"Expected a mask with one true or false for each of the {self.n_answers} answers, "
+                f"and found an array of {mask.dtype} of shape {mask.shape}."
+            )
+        count = np.bincount(self.pair[mask], minlength=self.n_pairs)
+        return replace(
+            self, pairs=self.pairs[count > 0],
+            indptr=np.concatenate([[0], np.cumsum(count[count > 0])]).astype(np.int64),
+            annotator=self.annotator[mask], same=self.same[mask],
+            weight=None if self.weight is None else self.weight[mask],
+            timestamp=None if self.timestamp is None else self.timestamp[mask],
+        )  # fmt: skip
+
+    def only(self, annotators: Sequence[Any]) -> Similarities:
+        """The answers of some annotators, by name. Items keep their codes."""
+        return self._by_annotator(annotators, keep=True)
+
+    def without(self, annotators: Sequence[Any]) -> Similarities:
+        """The answers of everybody but some annotators, by name."""
+        return self._by_annotator(annotators, keep=False)
+
+    def _by_annotator(self, names: Sequence[Any], keep: bool) -> Similarities:
+        chosen = chosen_annotators(names, self.annotators)
+        chosen = chosen if keep else ~chosen
+        kept = self.select(chosen[self.annotator])
+        code = (np.cumsum(chosen) - 1)[kept.annotator].astype(np.int32)
+        return replace(kept, annotators=self.annotators[chosen], annotator=code)
+
+    def with_truth(self, truth: Any) -> Similarities:
+        """The same answers with the true class of items: a mapping from item to class, N labels, or ``None``."""
+        if truth is None:
+            return replace(self, truth=None, classes=None)
+        codes, classes = encode_classes(truth, self.items)
+        return replace(self, truth=codes, classes=classes)
+
+    # ---------------------------------------------------------------- out again
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """The long table again, one row per answer; as it came, or of another ``kind`` (as in ``Votes.to_frame``)."""
+        pair = self.pair
+        table: dict[str, Any] = {
+            "item_a": self.items[self.pairs[pair, 0]],
+            "item_b": self.items[self.pairs[pair, 1]],
+            "annotator": self.annotators[self.annotator],
+            "same": self.same,
+        }
+        if self.weight is not None:
+            table["weight"] = self.weight
+        if self.timestamp is not None:
+            table["timestamp"] = self.timestamp
+        return frames.make_frame(table, kind or self.kind)
+
+    def components(self) -> Codes:
+        """N: the connected part of the graph of pairs that each item is in, the largest numbered 0."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        N = len(self)
+        graph = coo_array((np.ones(self.n_pairs), (self.pairs[:, 0], self.pairs[:, 1])), shape=(N, N))
+        found, part = connected_components(graph, directed=False)
+        size, first = np.bincount(part, minlength=found), np.full(found, N)
+        np.minimum.at(first, part, np.arange(N))
+        return np.asarray(coding.invert(np.lexsort((first, -size)))[part], dtype=np.int32)
+
+    def describe(self) -> dict[str, Any]:
+        """Counts that show the shape of the data, as a plain dict."""
+        per_pair = np.diff(self.indptr)
+        said = np.bincount(self.pair, weights=self.same, minlength=self.n_pairs)
+        paired = per_pair >= 2
+        return {
+            "items": len(self),
+            "annotators": self.n_annotators,
+            "pairs": self.n_pairs,
+            "answers": self.n_answers,
+            "same": float(self.same.mean()) if self.n_answers else None,
+            "answers_per_pair": _spread(per_pair),
+            "answers_per_annotator": _spread(np.bincount(self.annotator, minlength=self.n_annotators)),
+            "pairs_per_item": _spread(np.bincount(self.pairs.ravel(), minlength=len(self))),
+            "unanimous": float(((said == 0) | (said == per_pair))[paired].mean()) if paired.any() else None,
+            "density": self.n_pairs / max(1, len(self) * (len(self) - 1) // 2),
+            "connected_parts": int(self.components().max(initial=-1)) + 1,
+            "weighted": self.weight is not None,
+            "timestamps": self.timestamp is not None,
+            "items_with_truth": 0 if self.truth is None else int((self.truth >= 0).sum()),
+        }
+
+
+def read_similarities(
+    path: PathLike,
+    *,
+    item_a: str | None = None,
+    item_b: str | None = None,
+    annotator: str | None = None,
+    same: str | None = None,
+    weight: str | None = None,
+    timestamp: str | None = None,
+    items: Sequence[Any] | None = None,
+    on_duplicate: OnDuplicate = "error",
+    on_missing: OnMissing = "error",
+    separator: str | None = None,
+    null_values: Sequence[str] = NULLS,
+) -> Similarities:
+    """Similarities from a file of the kinds that :func:`crowdwise.read_votes` reads.
+
+    The parameters are those of :meth:`Similarities.from_frame`, and ``separator`` and ``null_values`` of text files.
+    """
+    given = {
+        "item_a": item_a, "item_b": item_b, "annotator": annotator, "same": same, "weight": weight,
+        "timestamp": timestamp,
+    }  # fmt: skip
+    table, from_text = read_table(path, given, separator=separator, null_values=null_values)
+    if table.height == 0:
+        raise ReadError(f"{path} has no answers: it names the columns {listing(table.columns, 12)} and has no rows.")
+    return _from_table(table, given, items, on_duplicate, on_missing, from_text)
+
+
+# -------------------------------------------------------------------- the pieces
+
+
+class _PairNames:
+    """The names of pairs, made only for those that a message asks for."""
+
+    def __init__(self, pairs: npt.NDArray[np.int32], items: Vocabulary) -> None:
+        self.pairs, self.items = pairs, items
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, index: npt.NDArray[Any]) -> list[tuple[Any, ...]]:
+        return [tuple(self.items[pair].tolist()) for pair in self.pairs[index]]
+
+
+def _from_table(
+    frame: Any,
+    given: dict[str, str | None],
+    declared: Sequence[Any] | None,
+    on_duplicate: OnDuplicate,
+    on_missing: OnMissing,
+    from_text: bool = False,
+) -> Similarities:
+    if on_missing not in ("error", "drop"):
+        raise ParameterError(f"on_missing={on_missing!r}: expected 'error' or 'drop'.")
+    table = frames.to_polars(frame)
+    if table.width == 0 or table.height == 0:
+        raise InputError(f"No answers: the table has {table.height} rows and {table.width} columns.")
+    parts = columns.resolve(table.columns, given)
+    if parts["same"] is None:  # a column of labels does, if it holds the words for the two answers
+        parts["same"] = columns.find([c for c in table.columns if c not in parts.values()], "label")
+    missing = [part for part in NEEDED if parts[part] is None]
+    if missing:
+        known = "; ".join(f"{part} (also {', '.join(columns.ALIASES[part][1:5])}, ...)" for part in missing)
+        raise ColumnError(
+            f"No column found for: {known}. The table has {listing(table.columns, 12)}. "
+            f"Name the columns, e.g. {missing[0]}='...'."
+        )
+    table, parts = tables._without_missing(table, parts, on_missing, NEEDED)
+    rows = tables._rows(table, parts)
+    both = _stacked(table, str(parts["item_a"]), str(parts["item_b"]))
+    code, items = coding.encode(both)
+    who, annotators = coding.encode(table[str(parts["annotator"])])
+    if from_text:
+        code, items = coding.integers_in_text(code, items)
+        who, annotators = coding.integers_in_text(who, annotators)
+    if declared is None:
+        code, items = coding.sort_vocabulary(code, items)
+    else:
+        code, items = _placed(code, items, coding.to_vocabulary(list(declared)))
+    who, annotators = coding.sort_vocabulary(who, annotators)
+    return Similarities.from_codes(
+        code[: table.height], code[table.height :], who, _answers(table[str(parts["same"])], rows),
+        items=items, annotators=annotators, weight=tables._weight(table, parts),
+        timestamp=tables._timestamp(table, parts), on_duplicate=on_duplicate, kind=frames.kind_of(frame), rows=rows,
+    )  # fmt: skip
+
+
+def _stacked(table: pl.DataFrame, a: str, b: str) -> pl.Series:
+    """The two columns of items below each other; text and numbers do not mix."""
+    import polars as pl
+
+    one, two = table[a], table[b]
+    if one.dtype != two.dtype:
+        if one.dtype.is_numeric() and two.dtype.is_numeric():
+            return pl.concat([one.cast(pl.Int64), two.cast(pl.Int64).alias(a)])
+        one, two = one.cast(pl.String), two.cast(pl.String)
+    return pl.concat([one, two.alias(a)])
+
+
+def _placed(code: Codes, items: Vocabulary, declared: Vocabulary) -> tuple[Codes, Vocabulary]:
+    coding.check_distinct(declared, "items")
+    place = coding.locate(items, declared)
+    if (place < 0).any():
+        raise LabelError(
+            f"The pairs name {listing(items[place < 0])}, which the declared items do not have. "
+            "Add the name to items=[...], or leave those rows out."
+        )
+    return coding.recode(code, place), declared
+
+
+def _answers(column: pl.Series, rows: npt.NDArray[np.int64] | None) -> npt.NDArray[np.bool_]:
+    """True for the same, False for different, from whatever words stand for them."""
+    import polars as pl
+
+    if column.dtype == pl.Boolean:
+        return column.to_numpy().astype(bool)
+    words = column.cast(pl.String).str.strip_chars().str.to_lowercase()
+    same, different = words.is_in(list(SAME)), words.is_in(list(DIFFERENT))
+    odd = (~(same | different)).arg_true()
+    if len(odd):
+        at = int(odd[0])
+        row = at if rows is None else int(rows[at])
+        raise LabelError(
+            f"The answer in row {row} (column {column.name!r}, counted from 0) is {column[at]!r}: expected "
+            f"{listing(SAME[:4])}... for the same, or {listing(DIFFERENT[:4])}... for different."
+        )
+    return same.to_numpy().astype(bool)
+
+
+def chosen_annotators(names: Any, annotators: Vocabulary) -> npt.NDArray[np.bool_]:
+    """A mask over annotators from some of their names."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        names = [names]
+    wanted = coding.to_vocabulary(list(names))
+    codes = coding.locate(wanted, annotators)
+    if (codes < 0).any():
+        raise InputError(f"No annotator named {listing(wanted[codes < 0])}: there are {listing(annotators)}.")
+    chosen = np.zeros(len(annotators), dtype=bool)
+    chosen[codes] = True
+    return chosen
+
+
+def encode_classes(truth: Any, items: Vocabulary) -> tuple[Codes, Vocabulary]:
+    """N codes (-1 unknown) and the classes behind them, from a mapping of items to classes or N classes in order."""
+    if isinstance(truth, Mapping):
+        known = {name: value for name, value in truth.items() if not frames.is_missing(value)}
+        values, names = coding.to_vocabulary(list(known.values())), coding.to_vocabulary(list(known))
+        rows = coding.locate(items, names)
+        if len(names) and len(items) and (rows < 0).all():
+            raise InputError(
+                f"None of the {len(names)} items with truth is among the answers: truth names {listing(names, 3)}, "
+                f"the answers {listing(items, 3)}. Check that both name the items alike."
+            )
+    else:
+        values, rows = coding.to_vocabulary(truth), np.arange(len(items), dtype=np.int32)
+        if len(values) != len(items):
+            raise InputError(f"Expected a class for each of the {len(items)} items and found {len(values)}.")
+    names_of, code = np.unique(values.astype(str) if values.dtype == object else values, return_inverse=True)
+    classes = coding.to_vocabulary(names_of.tolist())
+    return coding.recode(rows, code), classes

@@ -1,0 +1,248 @@
+"""What every method for answers beyond classes must do, whatever its kind.
+
+A kind takes part through one line of ``EXAMPLES``: a function that makes a small table of its answers (and inputs, for
+methods that look at some). Kinds without methods in the registry are simply not there.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import crowdwise as cw
+from crowdwise import registry
+from crowdwise.core.result import Result
+from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
+
+
+def similar() -> tuple[Any, Any]:
+    truth = np.random.default_rng(0).integers(3, size=36)
+    crowd = cw.simulate.same_or_different(
+        36, truth=truth, n_annotators=5, pairs_per_item=16, sensitivity=(30, 2), specificity=(30, 2), random_state=0
+    )
+    return crowd.answers, np.eye(3)[truth] * 3.0 + np.random.default_rng(1).normal(size=(36, 3)) * 0.5
+
+
+def sets() -> tuple[Any, Any]:
+    return cw.simulate.label_sets(40, n_labels=3, n_annotators=6, answers_per_item=3, random_state=0).answers, None
+
+
+def graded() -> tuple[Any, Any]:
+    crowd = cw.simulate.dirichlet(60, n_annotators=8, n_classes=3, votes_per_item=4, random_state=0)
+    return crowd.votes.with_truth(None), None
+
+
+EXAMPLES: dict[str, Callable[[], tuple[Any, Any]]] = {"similar": similar, "sets": sets, "grades": graded}
+"""Kind -> its answers, and inputs for each item; to be added to with every kind."""
+LIGHT = {
+    "volmaxdcc": {"n_clusters": 3, "epochs": 8, "network": "linear", "batch_size": 32},
+    "crowd-clustering": {"n_clusters": 3, "restarts": 2},
+}
+"""Settings that make a method quick here."""
+KEYS = [entry.key for entry in registry.BEYOND.values() if entry.family in EXAMPLES]
+LABEL_ONLY = [key for key in KEYS if not registry.BEYOND[key].inputs]
+
+
+def make(key: str, **more: Any) -> Any:
+    entry = registry.BEYOND[key]
+    known = entry.load().parameters()
+    given = LIGHT.get(key, {}) | ({"random_state": 3} if "random_state" in known else {}) | more
+    return registry.create_beyond(key, entry.family, **given)
+
+
+def fit(key: str, answers: Any, X: Any, **more: Any) -> Any:
+    model = make(key, **more)
+    return model.fit(X, answers) if registry.BEYOND[key].inputs else model.fit(answers)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Callable[[str], Any]:
+    made: dict[str, Any] = {}
+
+    def get(key: str) -> Any:
+        if key not in made:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                made[key] = fit(key, *EXAMPLES[registry.BEYOND[key].family]())
+        return made[key]
+
+    return get
+
+
+def tables(result: Any) -> dict[str, dict[str, Any]]:
+    return {name: result.to_frame(name, kind="dict") for name in ("items", "annotators")}
+
+
+def same_table(one: dict[str, Any], two: dict[str, Any], by: str, atol: float = 0.0) -> None:
+    """Equal columns, rows matched by a name."""
+    assert list(one) == list(two)
+    first, second = (np.argsort(np.asarray(t[by]).astype(str), kind="stable") for t in (one, two))
+    for name in one:
+        a, b = np.asarray(one[name])[first], np.asarray(two[name])[second]
+        if a.dtype.kind == "f":
+            np.testing.assert_allclose(a, b, atol=atol, err_msg=name)
+        else:
+            assert a.tolist() == b.tolist(), name
+
+
+@pytest.mark.parametrize("key", KEYS)
+class TestEveryMethod:
+    def test_it_is_registered_under_its_own_key_and_public(self, key):
+        entry = registry.BEYOND[key]
+        model = entry.load()
+        assert model.key == key
+        assert entry.family in registry.ANSWERS
+        assert getattr(cw, entry.class_name) is model
+        assert entry.summary and key not in registry.METHODS and key not in registry.LEARNERS
+
+    def test_parameters_are_stored_as_given_and_clone(self, key):
+        from sklearn.base import clone
+
+        model = make(key)
+        params = model.get_params(deep=False)
+        assert set(params) == set(registry.BEYOND[key].load().parameters())
+        copy = clone(model)
+        assert type(copy) is type(model) and copy.get_params(deep=False) == params
+        assert model.set_params(**params) is model
+        assert not hasattr(copy, "consensus_")
+
+    def test_parameters_are_described_and_checked(self, key):
+        model = registry.BEYOND[key].load()
+        text = "\n".join(c.__doc__ or "" for c in model.__mro__)
+        assert [name for name in model.parameters() if not re.search(rf"\b{name}\b", text)] == []
+        answers, X = EXAMPLES[registry.BEYOND[key].family]()
+        with pytest.raises(ParameterError, match="random_state"):
+            fit(key, answers, X, random_state=-1)
+        with pytest.raises(ParameterError, match=f"{key} has no parameter 'nonsense'"):
+            make(key, nonsense=1)
+
+    def test_fit_returns_self_and_a_frozen_result(self, key, fitted):
+        model = fitted(key)
+        answers, _ = EXAMPLES[registry.BEYOND[key].family]()
+        result = model.consensus_
+        assert isinstance(result, Result)
+        assert result.method == key and result.n_votes > 0 and result.seconds >= 0.0
+        assert result.item_names.tolist() == answers.items.tolist()
+        assert result.annotator_names.tolist() == answers.annotators.tolist()
+        for f in fields(result):
+            value = getattr(result, f.name)
+            if isinstance(value, np.ndarray) and value.size:
+                with pytest.raises(ValueError, match="read-only"):
+                    value.flat[0] = value.flat[0]
+        again = make(key)
+        assert (again.fit(*reversed(EXAMPLES["similar"]())) if registry.BEYOND[key].inputs else again) is again
+
+    def test_tables_have_names_and_intervals_in_order(self, key, fitted):
+        for by, table in zip(("item", "annotator"), tables(fitted(key).consensus_).values(), strict=True):
+            assert next(iter(table)) == by
+            assert len({len(column) for column in table.values()}) == 1
+            for name in table:
+                if f"{name}_low" in table:
+                    low, high = table[f"{name}_low"], table[f"{name}_high"]
+                    known = np.isfinite(table[name])
+                    assert ((low <= table[name]) & (table[name] <= high))[known].all(), name
+        with pytest.raises(ParameterError, match="Unknown table"):
+            fitted(key).consensus_.to_frame("nonsense")
+
+    def test_it_is_saved_and_loaded(self, key, fitted, tmp_path):
+        result = fitted(key).consensus_
+        back = type(result).load(result.save(tmp_path / "kept"))
+        for one, two in zip(tables(result).items(), tables(back).items(), strict=True):
+            assert one[0] == two[0]
+            same_table(one[1], two[1], by=one[0][:-1])
+        assert (back.method, back.seed, back.iterations, back.converged) == (
+            result.method, result.seed, result.iterations, result.converged,
+        )  # fmt: skip
+        assert np.array_equal(back.trace, result.trace)
+
+    def test_seeds_repeat(self, key, fitted):
+        again = fit(key, *EXAMPLES[registry.BEYOND[key].family]())
+        for one, two in zip(tables(fitted(key).consensus_).values(), tables(again.consensus_).values(), strict=True):
+            same_table(one, two, by=next(iter(one)))
+
+    def test_another_table_is_refused(self, key):
+        model = registry.BEYOND[key].load()
+        wrong: Any = sets()[0] if model.__dict__.get("table") is not cw.LabelSets else similar()[0]
+        with pytest.raises(InputError, match=r"[Ee]xpect"):
+            fit(key, wrong, np.zeros((len(wrong), 2)))
+
+    def test_before_the_fit_it_says_so(self, key):
+        model = make(key)
+        ask = getattr(model, "_fitted", None)
+        assert ask is not None
+        with pytest.raises(NotFittedError, match="not been fitted"):
+            ask()
+
+    def test_it_has_a_section_with_its_parameters(self, key):
+        pages = [page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("beyond*.md"))]
+        assert sum(f"\n## {key}\n" in page for page in pages) == 1
+        text = "\n".join(pages)
+        block = text.partition(f"<!-- parameters {key}:begin -->")[2].partition(f"<!-- parameters {key}:end -->")[0]
+        model = registry.BEYOND[key].load()
+        shared = (ROOT / "docs" / "learners.md").read_text(encoding="utf-8") if registry.BEYOND[key].inputs else ""
+        assert [name for name in model.parameters() if f"`{name}" not in block + shared] == []
+        assert ">>>" in (model.__doc__ or ""), "a method shows itself at work in a doctest"
+
+
+@pytest.mark.parametrize("key", LABEL_ONLY)
+def test_order_of_rows_and_names_do_not_matter(key, fitted):
+    answers, _ = EXAMPLES[registry.BEYOND[key].family]()
+    table = answers.to_frame("dict")
+    order = np.random.default_rng(5).permutation(len(next(iter(table.values()))))
+    shuffled = {name: [column[i] for i in order] for name, column in table.items()}
+    turned = {str(name): f"z{99 - n:03d}" for n, name in enumerate(answers.annotators.tolist())}
+    renamed = shuffled | {"annotator": [turned[str(name)] for name in shuffled["annotator"]]}
+    base = tables(fitted(key).consensus_)
+    one = tables(fit(key, type(answers).from_frame(shuffled), None).consensus_)
+    for name in base:
+        same_table(base[name], one[name], by=name[:-1], atol=1e-6)
+    two = tables(fit(key, type(answers).from_frame(renamed), None).consensus_)
+    same_table(base["items"], two["items"], by="item", atol=1e-5)
+    assert sorted(two["annotators"]["annotator"].tolist()) == sorted(turned.values())
+
+
+@pytest.mark.parametrize("key", LABEL_ONLY)
+def test_the_objective_never_falls(key, fitted):
+    trace = fitted(key).consensus_.trace
+    assert (np.diff(trace) >= -1e-9 * max(1.0, abs(trace[0]) if len(trace) else 1.0)).all()
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_aggregate_takes_the_table_or_says_what_it_needs(key):
+    entry = registry.BEYOND[key]
+    answers, _ = EXAMPLES[entry.family]()
+    if entry.inputs:
+        with pytest.raises(ParameterError, match="inputs as well"):
+            cw.aggregate(answers, key)
+        return
+    assert cw.aggregate(answers, key, **LIGHT.get(key, {})).method == key
+    with pytest.raises(ParameterError, match="is for"):
+        cw.aggregate(answers, "majority" if answers.answers != "classes" else KEYS[0])
+
+
+def test_votes_are_not_taken_for_other_answers():
+    votes = graded()[0]
+    with pytest.raises(ParameterError, match="crowd-clustering is for similar; these are classes"):
+        cw.aggregate(votes, "crowd-clustering")
+    with pytest.raises(ParameterError, match="there are binary-relevance"):
+        cw.aggregate(sets()[0], "crowd-clustering")
+    with pytest.raises(ParameterError, match="Did you mean 'crowd-clustering'"):
+        cw.aggregate(similar()[0], "crowd_clustering")
+
+
+def test_every_kind_in_the_registry_is_a_kind_of_answers():
+    assert {entry.family for entry in registry.BEYOND.values()} <= set(registry.ANSWERS)
+    for kind, (default, says) in registry.ANSWERS.items():
+        assert says
+        if any(entry.family == kind for entry in registry.BEYOND.values()):
+            assert registry.BEYOND[default].family == kind

@@ -1,0 +1,85 @@
+"""The guess of what kind of answers a table holds: clear cases, and caution everywhere else."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from crowdwise import registry
+from crowdwise.data.kinds import READERS, glance, guess, reader
+from crowdwise.errors import InputError
+
+ITEM = ["item", "annotator"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "kind"),
+    [
+        (["item_a", "item_b", "worker", "same"], {}, "similar"),
+        (["Left", "Right", "rater", "label"], {"label": ["same", "different"]}, "similar"),
+        (["item1", "item2", "worker", "winner"], {}, "pairs"),
+        (["model_a", "model_b", "judge", "winner"], {}, "pairs"),
+        (["left", "right", "judge", "label"], {"label": ["left", "tie"]}, "pairs"),
+        (["prompt", "chosen", "rejected"], {}, "pairs"),
+        ([*ITEM, "rank"], {}, "rankings"),
+        (["annotator", "ranking"], {}, "rankings"),
+        (["sentence", "token", "worker", "tag"], {}, "tags"),
+        (["sentence", "position", "worker", "label"], {"label": ["O", "B-PER", "I-PER"]}, "tags"),
+        ([*ITEM, "labels"], {"labels": ["a|b"]}, "sets"),
+        ([*ITEM, "label"], {"label": [["a"], []]}, "sets"),
+        ([*ITEM, "rating"], {"rating": ["1.5", "2", None]}, "numbers"),
+        ([*ITEM, "score"], {"score": [0.25, 3.0]}, "numbers"),
+    ],
+)
+def test_clear_cases(columns, rows, kind):
+    found = guess(columns, rows)
+    assert found.kind == kind
+    assert found.reason and found.kind in registry.ANSWERS
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows"),
+    [
+        ([*ITEM, "label"], {"label": ["cat", "dog"]}),
+        ([*ITEM, "label"], {"label": ["1", "5", "3"]}),  # whole numbers may be classes
+        ([*ITEM, "rating"], {"rating": [1, 2, 3]}),
+        ([*ITEM, "label"], {"label": ["1.5", "good"]}),
+        ([*ITEM, "label"], {"label": ["a|b"]}),  # a class may be called so
+        ([*ITEM, "label", "position"], {"label": ["left", "right"]}),
+        ([*ITEM, "label"], {"label": ["yes", "no"]}),
+        (["item", "ann", "bob", "cem"], {"ann": ["x"]}),
+        (["document", "worker", "label"], {"label": ["O", "A"]}),
+        (["left", "right", "worker", "label"], {"label": ["yes", "no"]}),
+        (["first", "second", "annotator", "label"], {"label": ["cat"]}),
+        ([], {}),
+    ],
+)
+def test_all_else_is_classes(columns, rows):
+    assert guess(columns, rows).kind == "classes"
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+def test_a_glance_at_files(tmp_path, ending):
+    path = tmp_path / f"table.{ending}"
+    table = pl.DataFrame({"item_a": [1, 2], "item_b": [3, 4], "worker": ["x", "y"], "same": [True, False]})
+    if ending in ("csv", "tsv"):
+        table.write_csv(path, separator="," if ending == "csv" else "\t")
+    else:
+        getattr(table, {"jsonl": "write_ndjson", "parquet": "write_parquet"}[ending])(path)
+    head = glance(path)
+    assert head.columns == table.columns and head.height == 2
+    path.write_bytes(b"\xff\xfe\x00\x01")
+    assert glance(path) is None or ending in ("csv", "tsv")
+    assert glance(tmp_path / "no.csv") is None
+
+
+def test_every_kind_but_linked_has_a_reader():
+    assert set(READERS) == set(registry.ANSWERS) - {"linked"}
+    for kind in ("classes", "grades", "similar", "sets"):
+        assert callable(reader(kind))
+
+
+def test_a_reader_that_is_not_there_is_said(monkeypatch):
+    monkeypatch.setitem(READERS, "numbers", "crowdwise.data.nowhere:read_nothing")
+    with pytest.raises(InputError, match="numbers cannot be read"):
+        reader("numbers")
