@@ -44,7 +44,7 @@ def named(prefix: str) -> set[str]:
 
 FRONT = named("cli") | {"server", "__main__"}
 TERMINAL, BENCH, METRICS = named("terminal"), named("bench"), named("metrics")
-PARTS |= {"api", "estimates", "report", "demo"} | TERMINAL | BENCH | METRICS | FRONT
+PARTS |= {"api", "report", "demo"} | TERMINAL | BENCH | METRICS | FRONT
 BELOW_THE_FRONT = PARTS - FRONT
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -54,7 +54,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "methods": BASE | {"methods"},
     "deep": BASE | {"deep", "methods", "beyond", "registry"},  # two-stage takes any method by its key
     "beyond": BASE | {"beyond", "methods", "registry"},  # binary-relevance takes any method by its key
-    "estimates": {"core", "errors"},
     "trust": BASE | {"metrics", "trust"},
     "active": BASE | {"metrics", "active"},
     "engines": BASE | {"metrics", "engines"},
@@ -64,9 +63,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": BELOW_THE_FRONT,
     "__init__": PARTS,
 }
-MAY_IMPORT |= {part: {"data", "core", "errors", "estimates"} | METRICS for part in METRICS}
+MAY_IMPORT |= {part: {"data", "core", "errors"} | METRICS for part in METRICS}
 MAY_IMPORT |= {part: PARTS for part in FRONT} | {part: BELOW_THE_FRONT for part in BENCH}
-MAY_IMPORT |= {part: BASE | {"metrics", "registry", "trust", "report"} | TERMINAL for part in TERMINAL}
+MAY_IMPORT |= {part: BASE | {"beyond", "metrics", "registry", "report", "trust"} | TERMINAL for part in TERMINAL}
 MODULE_LEVEL_ONLY = {"registry"}
 # Doors upwards, inside a function only: consensus.report(...) is where people look for a report, and it does nothing
 # but hand itself to the one who writes it. Nothing in core depends on what comes back.

@@ -187,6 +187,16 @@ def test_every_parameter_of_learners_is_described() -> None:
         assert [name for name in entry.load().parameters() if f"`{name}`" not in described] == [], key
 
 
+def test_every_method_for_other_answers_has_a_section() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("beyond*.md")))
+    sections = re.findall(r"^## ([\w-]+)$", text, flags=re.M)
+    assert [key for key in registry.BEYOND if sections.count(key) != 1] == []
+    for key, entry in registry.BEYOND.items():
+        described = text.partition(f"<!-- parameters {key}:begin -->")[2].partition(f"<!-- parameters {key}:end -->")[0]
+        shared = "all networks" in described
+        assert shared or [name for name in entry.load().parameters() if f"`{name}`" not in described] == [], key
+
+
 def commands() -> Iterator[tuple[str, list[str]]]:
     """Every command with its options."""
 

@@ -21,18 +21,25 @@ if TYPE_CHECKING:
     from crowdwise.api import compare as compare
     from crowdwise.beyond.clustering import Clustering as Clustering
     from crowdwise.beyond.graph import LinkedConsensus as LinkedConsensus
+    from crowdwise.beyond.leaderboard import Ranking as Ranking
     from crowdwise.beyond.multilabel import LabelSetConsensus as LabelSetConsensus
+    from crowdwise.beyond.preference import preference_weights as preference_weights
+    from crowdwise.beyond.preference import write_preferences as write_preferences
     from crowdwise.beyond.tagged import TagConsensus as TagConsensus
     from crowdwise.core.consensus import Consensus as Consensus
     from crowdwise.core.estimates import Estimates as Estimates
     from crowdwise.core.online import Online as Online
     from crowdwise.data import simulate as simulate
+    from crowdwise.data.comparisons import Comparisons as Comparisons
     from crowdwise.data.datasets import Dataset as Dataset
     from crowdwise.data.datasets import read_dataset as read_dataset
     from crowdwise.data.graphs import Graph as Graph
     from crowdwise.data.graphs import read_graph as read_graph
     from crowdwise.data.labelsets import LabelSets as LabelSets
     from crowdwise.data.labelsets import read_label_sets as read_label_sets
+    from crowdwise.data.pair_tables import read_comparisons as read_comparisons
+    from crowdwise.data.pair_tables import read_rankings as read_rankings
+    from crowdwise.data.rankings import Rankings as Rankings
     from crowdwise.data.ratings import Ratings as Ratings
     from crowdwise.data.readers import read_truth as read_truth
     from crowdwise.data.readers import read_votes as read_votes
@@ -44,6 +51,7 @@ if TYPE_CHECKING:
     from crowdwise.data.votes import Votes as Votes
     from crowdwise.deep.classifier import CrowdClassifier as CrowdClassifier
     from crowdwise.deep.classifier import load_learner as load_learner
+    from crowdwise.deep.preference import dpo_loss as dpo_loss
     from crowdwise.methods.anchored import Anchored as Anchored
     from crowdwise.methods.auto import Auto as Auto
     from crowdwise.methods.dawid_skene import ConfusionVector as ConfusionVector
@@ -66,6 +74,7 @@ _WHERE = {
     "BEYOND": "registry",
     "Campaign": "active.campaign",
     "Clustering": "beyond.clustering",
+    "Comparisons": "data.comparisons",
     "Consensus": "core.consensus",
     "CrowdClassifier": "deep.classifier",
     "Dataset": "data.datasets",
@@ -87,7 +96,12 @@ _WHERE = {
     "compare": "api",
     "build_report": "report.build",
     "diagnose": "report.findings",
+    "Ranking": "beyond.leaderboard",
+    "Rankings": "data.rankings",
+    "dpo_loss": "deep.preference",
     "load_learner": "deep.classifier",
+    "preference_weights": "beyond.preference",
+    "read_comparisons": "data.pair_tables",
     "read_dataset": "data.datasets",
     "read_graph": "data.graphs",
     "read_tags": "data.tag_tables",
@@ -97,6 +111,8 @@ _WHERE = {
     "read_truth": "data.readers",
     "read_votes": "data.readers",
     "write_report": "report.page",
+    "read_rankings": "data.pair_tables",
+    "write_preferences": "beyond.preference",
 }
 _MODULES = {"errors": "errors", "metrics": "metrics", "simulate": "data.simulate"}
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from crowdwise import __version__, cli_answers, cli_campaign, cli_learn, cli_report, cli_trust, registry
+from crowdwise import __version__, cli_answers, cli_campaign, cli_learn, cli_rank, cli_report, cli_trust, registry
 from crowdwise.cli_answers import AnswersOption, ColumnOption
 from crowdwise.cli_parts import (
     TABLES,
@@ -215,6 +215,7 @@ app.command()(cli_report.diagnose)
 app.command()(cli_learn.learn)
 app.command()(cli_learn.predict)
 app.command()(cli_trust.compare)
+app.command()(cli_rank.rank)
 
 
 @app.command()

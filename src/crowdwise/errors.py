@@ -15,6 +15,7 @@
     └── OutputError (OSError)         a result could not be written; nothing was left half-written
 
     ConvergenceWarning (UserWarning)  a fit stopped at ``max_iter`` before it settled
+    ConnectionWarning (UserWarning)   some items are not joined by comparisons: how they stand is up to the prior
 
 Every message says what was found, where, what was expected, and what to do about it.
 """
@@ -27,6 +28,7 @@ from typing import Any
 
 __all__ = [
     "ColumnError",
+    "ConnectionWarning",
     "ConvergenceWarning",
     "CrowdwiseError",
     "DivergedError",
@@ -87,6 +89,10 @@ class OutputError(CrowdwiseError, OSError):
 
 class ConvergenceWarning(UserWarning):
     """A fit stopped at ``max_iter`` before the objective settled."""
+
+
+class ConnectionWarning(UserWarning):
+    """Some items are not joined by comparisons: how they stand to each other is up to the prior."""
 
 
 def listing(values: Iterable[Any], limit: int = 5) -> str:

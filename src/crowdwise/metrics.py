@@ -14,6 +14,7 @@ Estimate(0.745, 95% from 0.680 to 0.810, n=200)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.estimates import Estimates
 from crowdwise.core.numerics import TIE, Floats, Ints
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.estimates import WORK as WORK
-from crowdwise.estimates import Estimate, bootstrap, bootstrap_mean
+from crowdwise.metrics_bootstrap import WORK as WORK
+from crowdwise.metrics_bootstrap import Estimate, bootstrap, bootstrap_mean
 from crowdwise.metrics_clusters import adjusted_rand, cluster_accuracy, mutual_information
 from crowdwise.metrics_sets import (
     hamming_loss,

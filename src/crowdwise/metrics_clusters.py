@@ -19,7 +19,7 @@ import numpy as np
 
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import InputError
-from crowdwise.estimates import Estimate, bootstrap
+from crowdwise.metrics_bootstrap import Estimate, bootstrap
 
 __all__ = ["adjusted_rand", "cluster_accuracy", "mutual_information"]
 

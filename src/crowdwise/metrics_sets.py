@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from crowdwise.core.numerics import Floats
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.estimates import Estimate, bootstrap, bootstrap_mean
+from crowdwise.metrics_bootstrap import Estimate, bootstrap, bootstrap_mean
 
 __all__ = [
     "hamming_loss",

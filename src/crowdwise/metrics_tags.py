@@ -6,7 +6,7 @@ over sequences first (micro averages), and the bootstrap draws whole sequences.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,7 @@ from crowdwise.data import coding
 from crowdwise.data.schemes import Spans
 from crowdwise.data.sequences import Tags
 from crowdwise.errors import InputError, LabelError, listing
-
-if TYPE_CHECKING:
-    from crowdwise.metrics import Estimate
+from crowdwise.metrics_bootstrap import Estimate, bootstrap
 
 __all__ = ["span_scores", "span_scores_per_type"]
 
@@ -61,8 +59,6 @@ def span_scores_per_type(
 
 
 def _scores(counts: Counts, level: float, resamples: int, random_state: int) -> dict[str, Estimate]:
-    from crowdwise.metrics import bootstrap  # which hands this module's functions on
-
     def share(column: int) -> Any:
         def statistic(weight: Counts) -> float:
             right, found, true = weight @ counts

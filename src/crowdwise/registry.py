@@ -126,19 +126,6 @@ _LEARNERS = (
     Entry("crowdlab", "baselines", "deep.crowdlab:Crowdlab", "A classifier and votes, averaged", "Goh et al. 2022"),
 )
 _BEYOND: tuple[Entry, ...] = (
-    Entry("hmm-crowd", "tags", "beyond.sequence:HMMCrowd", "A Markov chain of true tags", "Nguyen et al. 2017"),
-    Entry(
-        "token-dawid-skene", "tags", "beyond.sequence:TokenDawidSkene", "Tokens on their own, then a valid tagging", ""
-    ),
-    Entry(
-        "crowd-layer-tags",
-        "tags",
-        "deep.tokens:CrowdLayerTags",
-        "A crowd layer on tokens",
-        "Rodrigues and Pereira 2018",
-        inputs=True,
-    ),
-    Entry("graph-crowd", "linked", "beyond.graph:GraphCrowd", "Neighbours agree", "Traganitis and Giannakis 2022"),
     Entry("mean", "numbers", "beyond.numbers:MeanRating", "The mean of an item's ratings", ""),
     Entry("median", "numbers", "beyond.numbers:MedianRating", "The median of an item's ratings", ""),
     Entry("gaussian", "numbers", "beyond.gaussian:GaussianRatings", "Bias, scale and precision", "Raykar et al. 2010"),
@@ -146,45 +133,31 @@ _BEYOND: tuple[Entry, ...] = (
     Entry("covariance", "numbers", "beyond.covariance:CovarianceRatings", "Who errs with whom", "Tenzer et al. 2022"),
     Entry("pm-numeric", "numbers", "beyond.discovery:PMNumeric", "Values and weights of least loss", "Li et al. 2014"),
     Entry("catd-numeric", "numbers", "beyond.discovery:CATDNumeric", "Weights from error bounds", "Li et al. 2014"),
-    Entry(
-        "crowd-regression",
-        "numbers",
-        "deep.regression:CrowdRegression",
-        "A network; a line for each annotator",
-        "Rodrigues and Pereira 2018",
-        inputs=True,
-    ),
-    Entry(
-        "raykar-regression",
-        "numbers",
-        "deep.raykar_regression:RaykarRegression",
-        "A regression within EM",
-        "Raykar et al. 2010",
-        inputs=True,
-    ),
+    Entry("crowd-regression", "numbers", "deep.regression:CrowdRegression", "A network; a line for each annotator",
+          "Rodrigues and Pereira 2018", inputs=True),
+    Entry("raykar-regression", "numbers", "deep.raykar_regression:RaykarRegression", "A regression within EM",
+          "Raykar et al. 2010", inputs=True),
     Entry("ordinal-dawid-skene", "grades", "beyond.ordinal:OrdinalDawidSkene", "Location and spread", "McCullagh 1980"),
-    Entry(
-        "ordinal-raykar", "grades", "beyond.thresholds:OrdinalRaykar", "One grade or more, K - 1 times", "Raykar 2010"
-    ),
-    Entry(
-        "crowd-clustering", "similar", "beyond.similarity:CrowdClustering", "Clusters; two rates for each", "crowdwise"
-    ),
-    Entry(
-        "volmaxdcc",
-        "similar",
-        "deep.clustering:VolMaxDCC",
-        "A network that clusters",
-        "Nguyen et al. 2023",
-        inputs=True,
-    ),
-    Entry(
-        "binary-relevance",
-        "sets",
-        "beyond.multilabel:BinaryRelevance",
-        "Label by label, annotators shared",
-        "crowdwise",
-    ),
-)
+    Entry("ordinal-raykar", "grades", "beyond.thresholds:OrdinalRaykar", "One grade or more, K - 1 times",
+          "Raykar et al. 2010"),
+    Entry("bradley-terry", "pairs", "beyond.ranking:BradleyTerry", "One score per item", "Bradley and Terry 1952"),
+    Entry("crowd-bt", "pairs", "beyond.ranking:CrowdBT", "Scores, and who answers straight", "Chen et al. 2013"),
+    Entry("position-bt", "pairs", "beyond.ranking:PositionBT", "Scores, and who likes the first", "crowdwise"),
+    Entry("mixture-bt", "pairs", "beyond.tastes:MixtureBT", "Groups of annotators with tastes", "crowdwise"),
+    Entry("deep-bt", "pairs", "deep.ranking:DeepBT", "Scores from a network on items", "Chen et al. 2013", inputs=True),
+    Entry("plackett-luce", "rankings", "beyond.plackett:PlackettLuce", "Scores from rankings", "Plackett 1975"),
+    Entry("crowd-clustering", "similar", "beyond.similarity:CrowdClustering", "Clusters; two rates for each",
+          "crowdwise"),
+    Entry("volmaxdcc", "similar", "deep.clustering:VolMaxDCC", "A network that clusters", "Nguyen et al. 2023",
+          inputs=True),
+    Entry("binary-relevance", "sets", "beyond.multilabel:BinaryRelevance", "Label by label, annotators shared",
+          "crowdwise"),
+    Entry("hmm-crowd", "tags", "beyond.sequence:HMMCrowd", "A Markov chain of true tags", "Nguyen et al. 2017"),
+    Entry("token-dawid-skene", "tags", "beyond.sequence:TokenDawidSkene", "Tokens alone, then a valid tagging", ""),
+    Entry("crowd-layer-tags", "tags", "deep.tokens:CrowdLayerTags", "A crowd layer on tokens",
+          "Rodrigues and Pereira 2018", inputs=True),
+    Entry("graph-crowd", "linked", "beyond.graph:GraphCrowd", "Neighbours agree", "Traganitis and Giannakis 2022"),
+)  # fmt: skip
 ANSWERS: dict[str, tuple[str, str]] = {
     "classes": (DEFAULT, "one class of a few"),
     "numbers": ("gaussian", "a number on a scale"),

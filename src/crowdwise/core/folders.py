@@ -1,4 +1,4 @@
-"""Folders that are written all or nothing."""
+"""Folders and files that are written all or nothing."""
 
 from __future__ import annotations
 
@@ -38,3 +38,24 @@ def replacing(folder: str | os.PathLike[str], marker: str, what: str) -> Iterato
     finally:
         if temporary is not None and temporary.exists():
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_whole(text: str, path: str | os.PathLike[str]) -> None:
+    """Write a text file by way of a temporary one beside it: an earlier one stays where anything goes wrong."""
+    path = Path(path)
+    if path.is_dir():
+        raise OutputError(f"{path} is a folder: name a file in it.")
+    name: str | None = None
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except OSError as error:
+        raise OutputError(
+            f"{path} could not be written: {error.strerror or error}. Nothing was left behind."
+        ) from error
+    finally:
+        if name is not None and os.path.exists(name):
+            os.unlink(name)

@@ -47,6 +47,20 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "source": ("source", "from", "left", "head"),
     "target": ("target", "to", "right", "tail"),
     "truth": ("truth", "gold", "true label", "gold label", "ground truth", "true class", "gt"),
+    "left": (
+        "left", "item a", "model a", "option a", "response a", "answer a", "item 1", "item1", "model 1", "first", "a",
+    ),
+    "right": (
+        "right", "item b", "model b", "option b", "response b", "answer b", "item 2", "item2", "model 2", "second", "b",
+    ),
+    "outcome": (
+        "outcome", "winner", "preferred", "preference", "verdict", "result", "label", "choice", "judgment", "judgement",
+        "vote", "answer",
+    ),
+    "chosen": ("chosen", "winning item", "better"),
+    "rejected": ("rejected", "loser", "losing item", "worse"),
+    "question": ("question", "prompt", "context", "instruction", "topic", "group", "ballot"),
+    "rank": ("rank", "place", "position", "order"),
 }  # fmt: skip
 """What readers accept for each part, the preferred word first.
 

@@ -50,16 +50,18 @@ from crowdwise.data.crowds import (
 from crowdwise.data.machines import machine_annotators
 from crowdwise.data.simulate_linked import network
 from crowdwise.data.simulate_numbers import SimulatedRatings, grades, ratings
+from crowdwise.data.simulate_pairs import SimulatedPairs, SimulatedRankings, pairs, rankings
 from crowdwise.data.simulate_sets import SimulatedSets, label_sets
 from crowdwise.data.simulate_similar import SimulatedSimilarities, same_or_different
 from crowdwise.data.simulate_tags import SimulatedTags, bio_tags, tag_chain
 from crowdwise.errors import ParameterError
 
 __all__ = [
-    "SCENARIOS", "Simulated", "SimulatedRatings", "SimulatedSets", "SimulatedSimilarities", "SimulatedTags", "assign",
-    "bio_tags", "colluders", "difficulty", "dirichlet", "grades", "groups", "hammer_spammer", "label_sets", "machine",
-    "machine_annotators", "max_mig", "network", "one_coin", "outliers", "pairwise_flipper", "ratings", "regular",
-    "regular_assignment", "same_or_different", "tag_chain", "two_coin",
+    "SCENARIOS", "Simulated", "SimulatedPairs", "SimulatedRankings", "SimulatedRatings", "SimulatedSets",
+    "SimulatedSimilarities", "SimulatedTags", "assign", "bio_tags", "colluders", "difficulty", "dirichlet", "grades",
+    "groups", "hammer_spammer", "label_sets", "machine", "machine_annotators", "max_mig", "network", "one_coin",
+    "outliers", "pairs", "pairwise_flipper", "rankings", "ratings", "regular", "regular_assignment",
+    "same_or_different", "tag_chain", "two_coin",
 ]  # fmt: skip
 
 # -------------------------------------------------------------------- independent annotators
@@ -224,8 +226,8 @@ def _senior_confusion(dataset: str, expertise: str) -> Array:
     experts = ((same, same), (coin, coin), (known, coin), (same, known), (mostly, mostly))
     theta = np.zeros((len(experts), K, K))
     for m, (on_mammals, on_others) in enumerate(experts):
-        for pairs, block in ((MAMMALS, on_mammals), (OTHERS, on_others)):
-            for pair in pairs:
+        for twos, block in ((MAMMALS, on_mammals), (OTHERS, on_others)):
+            for pair in twos:
                 at = [CIFAR.index(name) for name in pair]
                 theta[m][np.ix_(at, at)] = block
     return theta

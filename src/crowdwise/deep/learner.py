@@ -25,7 +25,7 @@ from crowdwise.core.consensus import Consensus, build_consensus
 from crowdwise.core.folders import replacing
 from crowdwise.core.model import Outcome, recode
 from crowdwise.core.numerics import Floats, decide, safe_log
-from crowdwise.core.result import plain
+from crowdwise.core.result import Result, plain
 from crowdwise.data.votes import Votes
 from crowdwise.deep import networks
 from crowdwise.deep.edges import Edges, split
@@ -76,6 +76,8 @@ class Learner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """
 
     key: ClassVar[str]
+    result: ClassVar[type[Result]] = Consensus
+    """What a fit ends in."""
 
     network: Any = "mlp"
     epochs: int = 50
@@ -104,8 +106,6 @@ class Learner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     _kept: ClassVar[tuple[str, ...]] = ()
     """What a fit found out that is no tensor of network or head, and is to be saved with them."""
-    _result: ClassVar[type[Consensus]] = Consensus
-    """The type of the result."""
 
     @abstractmethod
     def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
@@ -363,13 +363,17 @@ class Learner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             )
         params = facts["params"] | {"device": device, "checkpoint": None}
         learner = cls(**(params if network is None else params | {"network": network}))
-        learner.consensus_ = cls._result.load(folder / "consensus")
+        learner.consensus_ = cls.result.load(folder / "consensus")  # type: ignore[assignment]
         learner._restore(facts, tensors)
         return learner
 
+    def _classes_of(self, found: Any) -> npt.NDArray[Any]:
+        """The labels that annotators had to choose from, by the result of the fit."""
+        return np.asarray(found.classes)
+
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         found = self.consensus_
-        self.classes_, self.annotators_ = found.classes, found.annotator_names
+        self.classes_, self.annotators_ = self._classes_of(found), found.annotator_names
         self.seed_, self.shape_ = facts["seed"], tuple(facts["shape"])
         if len(self.shape_) == 1:
             self.n_features_in_ = self.shape_[0]

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from crowdwise.beyond.tagged import TagConsensus, checked_truth, decode, tag_consensus, valid_only
-from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Floats, safe_log
+from crowdwise.core.result import Result
 from crowdwise.data import schemes
 from crowdwise.data.sequences import Tags
 from crowdwise.data.votes import Votes
@@ -118,7 +118,7 @@ class CrowdLayerTags(Learner):
     window: int = 2
     kind: str = "MW"
     warmup: int = 5
-    _result: ClassVar[type[Consensus]] = TagConsensus
+    result: ClassVar[type[Result]] = TagConsensus
 
     def fit(self, X: Any, y: Any, truth: Any = None, *, callback: Callback | None = None) -> Self:
         """Learn from the features of tokens and tags.
