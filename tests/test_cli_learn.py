@@ -311,5 +311,5 @@ def test_the_demonstration_compares_learners_on_digits_nobody_labelled(monkeypat
     seen = {row.tobytes() for row in crowd.features["x_train"]}
     assert not any(row.tobytes() in seen for row in crowd.features["x_test"])
     rows = demo.compare_learners(crowd)
-    assert [row[0] for row in rows] == ["two-stage, majority", "two-stage, anchored"]
+    assert [row[0] for row in rows] == ["two-stage, majority", "two-stage, auto"]
     assert all(row[1] > 0.9 and row[2] > 0.9 for row in rows)
