@@ -23,7 +23,7 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise.errors import CrowdwiseError
-from crowdwise.methods import crowd_svm, graphs, joint, minimax
+from crowdwise.methods import crowd_svm, graphs, minimax, together
 
 BUDGET = 40.0
 """Processor seconds for all fits of a method."""
@@ -56,7 +56,7 @@ COSTS = {
     "symnmf": MOMENTS,
     "tensor": (
         "triples of votes on an item to count, then K for each different triple of (annotator, label) per sweep",
-        f"more than {joint.VOTE_TRIPLES:,} triples of votes, or {joint.CELLS:,} different ones",
+        f"more than {together.VOTE_TRIPLES:,} triples of votes, or {together.CELLS:,} different ones",
     ),
     "m3v": ("votes, and passes of the dual that grow with the crowd: 15 s for 500,000 votes", "nothing"),
     "crowd-svm": (

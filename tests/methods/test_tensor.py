@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.methods import joint, moments, tensor
+from crowdwise.methods import moments, tensor, together
 from crowdwise.methods.tensor import TensorDS
 
 
@@ -50,7 +50,7 @@ def population(A, d, keep=1.0, seed=0, weighting="counts"):
             cells.append(np.stack([m * K + i, a * K + j, b * K + k]))
             count.append(block.ravel())
     met = (np.array(row), np.array(column), np.array(pair))
-    return joint.moments_of(said, met, np.concatenate(cells, axis=1), np.concatenate(count), weighting)
+    return together.moments_of(said, met, np.concatenate(cells, axis=1), np.concatenate(count), weighting)
 
 
 def small(seed=3, weighting="counts", gold=False):
@@ -61,7 +61,7 @@ def small(seed=3, weighting="counts", gold=False):
     rows = sorted([*rows, *((n, m, (said + 1) % K) for n, m, said in rows[:6])])  # answered twice
     item, who, label = (np.array(column) for column in zip(*rows, strict=True))
     weight = rng.uniform(0.5, 2.0, len(rows))
-    data = joint.statistics(item, who * K + label, weight, N, J, K, weighting)
+    data = together.statistics(item, who * K + label, weight, N, J, K, weighting)
     blocks = {}
     for size in (1, 2, 3):
         for chosen in itertools.combinations(range(J), size):
@@ -98,7 +98,7 @@ def gram_of(A):
 # -------------------------------------------------------------------- the pieces
 
 
-@pytest.mark.parametrize("weighting", joint.WEIGHTINGS)
+@pytest.mark.parametrize("weighting", together.WEIGHTINGS)
 def test_moments_are_those_of_a_plain_loop(weighting):
     data, blocks, J, K = small(weighting=weighting)
     triples = np.zeros((J * K,) * 3)
@@ -122,7 +122,7 @@ def test_moments_are_those_of_a_plain_loop(weighting):
     assert data.triples.weight.nnz == sum(len(chosen) == 3 for chosen in blocks)
 
 
-@pytest.mark.parametrize("weighting", joint.WEIGHTINGS)
+@pytest.mark.parametrize("weighting", together.WEIGHTINGS)
 def test_quadratics_are_the_objective_and_its_gradient(weighting):
     data, blocks, J, K = small(weighting=weighting)
     A, d = some_point(J, K)

@@ -54,7 +54,7 @@ import numpy as np
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
-from crowdwise.methods.joint import WEIGHTINGS, Moments, check_size, statistics
+from crowdwise.methods.together import WEIGHTINGS, Moments, check_size, statistics
 from crowdwise.methods.moments import (
     FLOOR,
     MomentModel,
