@@ -401,7 +401,7 @@ def test_too_many_triples_are_refused_with_advice(monkeypatch):
         TensorDS().fit(sim.votes)
     sparse = cw.simulate.dirichlet(300, n_annotators=60, n_classes=3, votes_per_item=5, random_state=0)
     assert TensorDS().fit(sparse.votes).consensus_.score(sparse.truth) > 0.7
-    monkeypatch.setattr(joint, "CELLS", 2000)
+    monkeypatch.setattr(together, "CELLS", 2000)
     with pytest.raises(InputError, match="holds up to 2,000"):
         TensorDS().fit(sparse.votes)
     number = np.sort(np.bincount(sparse.votes.annotator))[::-1]
@@ -411,7 +411,7 @@ def test_too_many_triples_are_refused_with_advice(monkeypatch):
 def test_pieces_of_the_enumeration_add_up(monkeypatch):
     sim = cw.simulate.dirichlet(200, n_annotators=9, n_classes=3, votes_per_item=6, random_state=0)
     whole = TensorDS(refine=False).fit(sim.votes).consensus_.confusion
-    monkeypatch.setattr(joint, "PIECE", 7)
+    monkeypatch.setattr(together, "PIECE", 7)
     assert np.allclose(TensorDS(refine=False).fit(sim.votes).consensus_.confusion, whole, atol=1e-12)
 
 

@@ -54,7 +54,6 @@ import numpy as np
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
-from crowdwise.methods.together import WEIGHTINGS, Moments, check_size, statistics
 from crowdwise.methods.moments import (
     FLOOR,
     MomentModel,
@@ -66,6 +65,7 @@ from crowdwise.methods.moments import (
     vote_counts,
     vote_solution,
 )
+from crowdwise.methods.together import WEIGHTINGS, Moments, check_size, statistics
 
 # -------------------------------------------------------------------- the decomposition
 
