@@ -17,7 +17,17 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from crowdwise import __version__, cli_answers, cli_campaign, cli_learn, cli_rank, cli_report, cli_trust, registry
+from crowdwise import (
+    __version__,
+    cli_active,
+    cli_answers,
+    cli_campaign,
+    cli_learn,
+    cli_rank,
+    cli_report,
+    cli_trust,
+    registry,
+)
 from crowdwise.cli_answers import AnswersOption, ColumnOption
 from crowdwise.cli_parts import (
     TABLES,
@@ -454,6 +464,7 @@ def bench_labels(
 
 bench.command("learners")(cli_learn.bench_learners)
 app.add_typer(cli_campaign.campaign, name="campaign")
+app.add_typer(cli_active.active, name="active")
 
 
 def measured(data: Path | None, sets: str | None, methods_: str | None, seeds: int) -> dict[str, Any]:

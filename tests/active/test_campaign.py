@@ -138,7 +138,7 @@ def test_questions_are_handed_out_once(tmp_path: Path) -> None:
     pairs = [(q.item, q.annotator) for q in first + second]
     assert len(pairs) == len(set(pairs)) == 16
     assert len({q.item for q in first + second}) == 16  # one question at a time about an item
-    campaign.add([(q.item, q.annotator, "x") for q in first])
+    campaign.add([(q.item, q.annotator, "xy"[i % 2]) for i, q in enumerate(first)])
     assert campaign.status()["asked"] == 8
     assert len(campaign.propose(20)) == 12  # eight items still wait for an answer
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import crowdwise as cw
 from crowdwise.active import select
-from crowdwise.active.assign import assign
+from crowdwise.active.assign import assign, assign_pairs
 from crowdwise.active.beliefs import Beliefs, Pairs
 from crowdwise.active.strategy import STRATEGIES, Strategy, strategy
 from crowdwise.errors import InputError, ParameterError
@@ -121,6 +121,58 @@ def test_many_slots_are_thinned_out() -> None:
     assert (np.bincount(column) <= 3).all()
 
 
+def test_large_problems_are_solved_nearly_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = RNG(0)
+    value = rng.random((60, 12)) + rng.random(12)  # some are liked by all, and have room for few
+    value[rng.random((60, 12)) < 0.2] = -np.inf
+    capacity = rng.integers(0, 5, 12).astype(float)
+    exact = assign(value, capacity, 20)
+    monkeypatch.setattr("crowdwise.active.assign.EXACT", 0)
+    row, column = assign(value, capacity, 20)
+    assert len(row) == len(exact[0]) == len(set(row.tolist()))
+    assert (np.bincount(column, minlength=12) <= capacity).all()
+    assert 0.97 * value[exact].sum() < value[row, column].sum() <= value[exact].sum() + 1e-9
+    one_by_one, room = [], capacity.copy()
+    for r, c in sorted(itertools.product(range(60), range(12)), key=lambda pair: -value[pair]):
+        if np.isfinite(value[r, c]) and room[c] > 0 and r not in [a for a, _ in one_by_one] and len(one_by_one) < 20:
+            one_by_one.append((r, c))
+            room[c] -= 1
+    assert sorted(zip(row.tolist(), column.tolist(), strict=True)) == sorted(one_by_one)
+
+
+def test_pairs_that_can_be_asked_are_chosen_as_from_a_table() -> None:
+    rng = RNG(1)
+    row, column = np.nonzero(rng.random((30, 9)) < 0.4)
+    value = rng.random(len(row))
+    table = np.full((30, 9), -np.inf)
+    table[row, column] = value
+    for capacity in (np.full(9, np.inf), np.full(9, 2.0)):
+        taken = assign_pairs(row, column, value, capacity, 15)
+        expected = assign(table, capacity, 15)
+        assert value[taken].sum() == pytest.approx(table[expected].sum())
+        assert len(set(row[taken].tolist())) == len(taken) == 15
+        assert (np.bincount(column[taken], minlength=9) <= capacity).all()
+
+
+def test_values_of_some_pairs_are_those_of_the_table() -> None:
+    q, theta = tables(20, 6, 3, 5)
+    item, annotator = np.nonzero(RNG(0).random((20, 6)) < 0.5)
+    for value in select.VALUES:
+        some = select.values_of(q, theta, value, item, annotator)
+        np.testing.assert_allclose(some, select.pair_values(q, theta, value)[item, annotator])
+
+
+def test_a_weight_sends_votes_to_an_item() -> None:
+    seen = beliefs()
+    middling = int(np.argsort(select.item_scores(seen.posterior, "entropy", RNG(0)))[20])
+    weight = np.where(np.arange(40) == middling, 1e3, 1.0)
+    for name in ("entropy-random", "information", "value"):
+        assert strategy(name).propose(seen.having(weight=weight), 1, RNG(0)).item.tolist() == [middling]
+    for wrong in (np.zeros(40), np.ones(39), np.full(40, np.nan)):
+        with pytest.raises(ParameterError, match="weight"):
+            seen.having(weight=wrong)
+
+
 # -- strategies --------------------------------------------------------------------------------------------------------
 
 
@@ -161,16 +213,22 @@ def test_uncertain_items_and_good_annotators_come_first() -> None:
 
 def test_a_price_sends_the_vote_to_somebody_cheaper() -> None:
     dirichlet = np.tile([[9.0, 1.0], [1.0, 9.0]], (2, 1, 1))
+    both = Pairs.of(np.repeat([3, 4, 5], 2), np.tile([0, 1], 3), 6)  # they have met on the last three items
     seen = Beliefs(
-        np.arange(3), np.array(["dear", "cheap"], object), np.array(["x", "y"], object), np.full((3, 2), 0.5),
-        dirichlet, np.zeros(3, np.int64), Pairs.of(np.empty(0, np.int64), np.empty(0, np.int64), 3),
-        np.array([5.0, 1.0]), np.ones(2, bool), np.full(2, np.inf), np.zeros(3, bool), np.zeros(3, bool),
+        np.arange(6), np.array(["dear", "cheap"], object), np.array(["x", "y"], object), np.full((6, 2), 0.5),
+        dirichlet, np.zeros(6, np.int64), both, np.array([5.0, 1.0]), np.ones(2, bool), np.full(2, np.inf),
+        np.arange(6) >= 3, np.zeros(6, bool),
     )  # fmt: skip
-    proposal = Strategy(annotators="greedy").propose(seen, 3, RNG(0))
+    rule = Strategy(annotators="greedy", trial=1.0)
+    proposal = rule.propose(seen, 3, RNG(0))
     assert proposal.annotator.tolist() == [1, 1, 1]
     assert proposal.price.tolist() == [1.0, 1.0, 1.0]
     dear = replace(seen, available=np.array([True, False]))
-    assert Strategy(annotators="greedy").propose(dear, 3, RNG(0)).annotator.tolist() == [0, 0, 0]
+    assert rule.propose(dear, 3, RNG(0)).annotator.tolist() == [0, 0, 0]
+    # What is not known of a stranger is not worth more because it is cheap.
+    nobody = replace(seen, done=Pairs.of(np.array([3, 4, 5]), np.array([0, 1, 1]), 6))
+    asked = [rule.propose(nobody, 3, RNG(seed)).annotator for seed in range(20)]
+    assert 0.2 < np.concatenate(asked).mean() < 0.8
 
 
 def test_items_below_the_overlap_come_first() -> None:
@@ -253,6 +311,8 @@ def test_a_learner_is_one_more_annotator() -> None:
         {"overlap": -1},
         {"gold_rate": 1.0},
         {"votes_per_item": 0},
+        {"trial": 0.0},
+        {"step": 0.4},
     ],
 )
 def test_options_out_of_range(options: dict[str, Any]) -> None:

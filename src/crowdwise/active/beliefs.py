@@ -9,11 +9,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core.ledger import Names
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.online import Online
 from crowdwise.errors import InputError, ParameterError, listing
 
-__all__ = ["Beliefs", "Pairs"]
+__all__ = ["Beliefs", "Pairs", "Roster"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,50 @@ class Pairs:
         place = np.repeat(np.arange(len(items)), size)
         offset = np.arange(len(place)) - np.repeat(np.cumsum(size) - size, size)
         return place, self.annotator[self.indptr[items][place] + offset]
+
+
+class Roster:
+    """All names, and where those of a stream stand among them.
+
+    What was looked up once is not looked up again: a stream that grows costs what is new in it.
+    """
+
+    def __init__(self, names: Sequence[Any] = (), what: str = "names") -> None:
+        self.names: list[Any] = []
+        self.what = what
+        self._code: dict[Any, int] = {}
+        self._array: npt.NDArray[Any] = np.empty(0, dtype=object)
+        self._followed: Names | None = None
+        self._place = np.empty(0, dtype=np.int64)
+        self.extend(names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def extend(self, names: Sequence[Any]) -> None:
+        """More names, after those that are there."""
+        self._code.update(zip(names, range(len(self.names), len(self.names) + len(names)), strict=True))
+        self.names.extend(names)
+
+    def array(self) -> npt.NDArray[Any]:
+        """All names."""
+        if len(self._array) != len(self.names):
+            self._array = np.empty(len(self.names), dtype=object)
+            self._array[:] = self.names
+        return self._array
+
+    def place(self, seen: Names) -> Ints:
+        """Where the names of a stream stand, in the order of its codes."""
+        if seen is not self._followed:  # another stream, or one that forgot some of its items
+            self._followed, self._place = seen, np.empty(0, dtype=np.int64)
+        new = seen.names[len(self._place) :]
+        if new:
+            codes = [self._code.get(name, -1) for name in new]
+            if min(codes) < 0:
+                missing = [name for name, code in zip(new, codes, strict=True) if code < 0]
+                raise InputError(f"The stream has {self.what} that are not among those named: {listing(missing)}.")
+            self._place = np.concatenate([self._place, np.array(codes, dtype=np.int64)])
+        return self._place
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +104,9 @@ class Beliefs:
     gold
         N: whether the truth of the item is known, so that a vote on it tests its annotator.
     group
-        N codes of groups of items between which errors should not differ, or ``None``.
+        N names or codes of groups of items between which errors should not differ (-1: of none), or ``None``.
+    weight
+        N numbers above 0 by which the worth of a vote on the item is multiplied, or ``None``.
     steps
         How many votes there were.
     """
@@ -78,6 +125,7 @@ class Beliefs:
     gold: npt.NDArray[np.bool_]
     possible: Pairs | None = None
     group: Ints | None = None
+    weight: Floats | None = None
     steps: int = 0
 
     def __post_init__(self) -> None:
@@ -85,20 +133,25 @@ class Beliefs:
             value = getattr(self, f.name)
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
+        if self.weight is not None:
+            right = self.weight.shape == (len(self.posterior),) and np.isfinite(self.weight).all()
+            if not right or (self.weight <= 0.0).any():
+                raise ParameterError(f"weight: expected a number above 0 for each of the {len(self.posterior)} items.")
 
     @classmethod
     def of(
         cls,
         online: Online,
         *,
-        items: Sequence[Any] | None = None,
-        annotators: Sequence[Any] | None = None,
+        items: Sequence[Any] | Roster | None = None,
+        annotators: Sequence[Any] | Roster | None = None,
         price: Any = 1.0,
         available: Any = None,
         load: Any = None,
         closed: Any = None,
         group: Any = None,
         possible: Pairs | None = None,
+        posterior: Floats | None = None,
     ) -> Self:
         """The beliefs of a stream.
 
@@ -107,23 +160,27 @@ class Beliefs:
         online
             The stream.
         items, annotators
-            All names, where some have no vote yet; those of the stream must be among them.
+            All names, where some have no vote yet; those of the stream must be among them. A :class:`Roster` that is
+            handed over again and again is searched for new names only.
         price, available, load, closed, group
             As in :class:`Beliefs`, in the order of ``items`` and ``annotators``; a single price holds for everybody.
         possible
             In codes of ``items`` and ``annotators``.
+        posterior
+            Of the stream's items in its own codes, where there is a newer one than the stream holds
+            (``online.opinions()``).
         """
         ledger = online.ledger
-        item_names, item = _placed(ledger.items.array(), items, "items")
-        names, who = _placed(ledger.annotators.array(), annotators, "annotators")
+        item_names, item = _placed(ledger.items, items, "items")
+        names, who = _placed(ledger.annotators, annotators, "annotators")
         N, M, K = len(item_names), len(names), len(ledger.classes)
         if K < 2:
             raise InputError(
                 f"Choosing needs two classes at least, and {K} came so far: declare them, Online(classes=...)."
             )
         prior = normalise(online.mass + 1.0, axis=0)
-        posterior = np.tile(prior, (N, 1))
-        posterior[item] = online.posterior[: len(item)]
+        q = np.tile(prior, (N, 1))
+        q[item] = online.posterior[: len(item)] if posterior is None else posterior
         dirichlet = np.tile(max(online.shrink, 1.0) * online.crowd().T, (M, 1, 1))
         dirichlet[who] = online.dirichlet()
         indptr, rows = ledger.gather(np.arange(len(item)))
@@ -136,7 +193,7 @@ class Beliefs:
         if not (np.isfinite(prices).all() and (prices > 0).all()):
             raise ParameterError("price: expected a number above 0 for every annotator.")
         return cls(
-            item_names, names, ledger.classes.array(), posterior, dirichlet, per_item, voted,
+            item_names, names, ledger.classes.array(), q, dirichlet, per_item, voted,
             price=prices,
             available=np.ones(M, dtype=bool) if available is None else np.array(available, dtype=bool),
             load=np.full(M, np.inf) if load is None else np.array(load, dtype=np.float64),
@@ -176,14 +233,9 @@ class Beliefs:
         return self.having(posterior=q / q.sum(axis=1, keepdims=True))
 
 
-def _placed(seen: npt.NDArray[Any], names: Sequence[Any] | None, what: str) -> tuple[npt.NDArray[Any], Ints]:
+def _placed(seen: Names, names: Sequence[Any] | Roster | None, what: str) -> tuple[npt.NDArray[Any], Ints]:
     """All names, and where those seen stand among them."""
     if names is None:
-        return seen, np.arange(len(seen))
-    out = np.empty(len(names), dtype=object)
-    out[:] = list(names)
-    place = {name: code for code, name in enumerate(out.tolist())}
-    missing = [name for name in seen.tolist() if name not in place]
-    if missing:
-        raise InputError(f"The stream has {what} that are not among those named: {listing(missing)}.")
-    return out, np.array([place[name] for name in seen.tolist()], dtype=np.int64)
+        return seen.array(), np.arange(len(seen))
+    roster = names if isinstance(names, Roster) else Roster(list(names), what)
+    return roster.array(), roster.place(seen)

@@ -22,10 +22,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from crowdwise.active.beliefs import Beliefs, Pairs
+from crowdwise.active.beliefs import Beliefs, Pairs, Roster
 from crowdwise.active.journal import Journal
 from crowdwise.active.stop import StopRule, estimate_accuracy
-from crowdwise.active.strategy import Strategy, strategy
+from crowdwise.active.strategy import DEFAULT, Strategy, strategy
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.model import EMModel
 from crowdwise.core.online import Online
@@ -93,7 +93,8 @@ class Campaign:
         self.rule = StopRule(**self.facts["rule"])
         self.strategy = Strategy(**self.facts["strategy"])
         self.model = model
-        self._items: list[Any] = []
+        self._roster, self._people = Roster(what="items"), Roster(what="annotators")
+        self._items = self._roster.names
         self._online, self._seen = self._recall()
         self._pictured = self._seen
 
@@ -112,7 +113,7 @@ class Campaign:
         budget: float | None = None,
         target: float | None = None,
         rule: StopRule | None = None,
-        how: str | Strategy = "value",
+        how: str | Strategy = DEFAULT,
         unknown: str = "error",
         patience: float = 3600.0,
         seed: int = 0,
@@ -355,6 +356,9 @@ class Campaign:
     def _beliefs(self) -> tuple[Beliefs, list[int]]:
         """What is known; questions that were handed out count as if they were answered."""
         people = self.journal.read("SELECT id, name, price, available, load FROM annotators ORDER BY id")
+        self._people.extend(
+            [json.loads(name) for _, name, *_ in people[len(self._people) :]]
+        )  # never fewer than before
         place = {number: m for m, (number, *_) in enumerate(people)}
         given = dict(self.journal.read("SELECT annotator, count(*) FROM votes GROUP BY annotator"))
         asked = self.journal.read("SELECT item, annotator FROM asked")
@@ -366,8 +370,8 @@ class Campaign:
         closed[[n - 1 for (n,) in shut]] = True
         beliefs = Beliefs.of(
             self._online,
-            items=self._items,
-            annotators=[json.loads(name) for _, name, *_ in people],
+            items=self._roster,
+            annotators=self._people,
             price=[price for _, _, price, _, _ in people],
             available=[bool(there) for _, _, _, there, _ in people],
             load=load,
@@ -477,7 +481,7 @@ class Campaign:
                     return Online.load(path, self.model), number
             except CrowdwiseError:  # a damaged picture costs time, no votes
                 continue
-        return Online(self.model, classes=self.classes, trust=TRUST), 0
+        return Online(self.model, classes=self.classes, trust=TRUST, step=self.strategy.step), 0
 
     def _keep_picture(self) -> None:
         if self._seen > self._pictured:
@@ -495,7 +499,7 @@ class Campaign:
     def _refresh_items(self) -> None:
         """The names of all items, of which item number n is the (n - 1)th: new ones are read, old ones never change."""
         rows = self.journal.read("SELECT name FROM items WHERE id > ? ORDER BY id", (len(self._items),))
-        self._items += [json.loads(name) for (name,) in rows]
+        self._roster.extend([json.loads(name) for (name,) in rows])
 
     def _ids(self, table: str, names: list[str], unknown: str) -> list[int]:
         """The numbers behind some names, adding unknown ones where that is the policy; inside :meth:`writing`."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.active.beliefs import Beliefs, Pairs
+from crowdwise.active.beliefs import Beliefs, Pairs, Roster
 from crowdwise.active.strategy import Strategy, strategy
 from crowdwise.core.model import EMModel
-from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.numerics import TIE, Floats, Ints
 from crowdwise.core.online import Online
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
@@ -56,7 +56,6 @@ def replay(
     how: str | Strategy,
     *,
     price: Any = 1.0,
-    step: float | None = 0.6,
     batch: float = 0.01,
     budget: float = 1.0,
     random_state: int | None = None,
@@ -73,11 +72,9 @@ def replay(
     model
         Makes the model that follows the stream.
     how
-        A strategy or its name.
+        A strategy or its name; it says how the stream keeps its statistics, too.
     price
         Of a vote, for each annotator or for all.
-    step
-        Of the stream, see :class:`crowdwise.Online`.
     batch
         The share of all votes that is asked for at once; one vote at least.
     budget
@@ -94,48 +91,49 @@ def replay(
         raise InputError("No item has a known truth: a replay has nothing to measure with.")
     rule, rng = strategy(how), np.random.default_rng(random_state)
     size, most = max(1, round(batch * votes.n_votes)), round(budget * votes.n_votes)
-    online = Online(model(), step=step, trust=TRUST, classes=votes.classes.tolist())
+    online = Online(model(), step=rule.step, trust=TRUST, classes=votes.classes.tolist())
+    items, annotators = Roster(votes.items.tolist(), "items"), Roster(votes.annotators.tolist(), "annotators")
     asked = np.zeros(votes.n_votes, dtype=bool)
     rows: list[tuple[float, ...]] = []
     prices = np.broadcast_to(np.asarray(price, dtype=np.float64), (votes.n_annotators,))
-    cost = 0.0
+    cost, spent = 0.0, 0
+    q: Floats | None = None
     key = votes.item * votes.n_annotators + votes.annotator
-    while not asked.all() and (spent := int(asked.sum())) < most:
+    while spent < most:
         left = np.flatnonzero(~asked)
         beliefs = Beliefs.of(
             online,
-            items=votes.items.tolist(),
-            annotators=votes.annotators.tolist(),
+            items=items,
+            annotators=annotators,
             price=prices,
             possible=Pairs.of(votes.item[left], votes.annotator[left], len(votes)),
+            posterior=q,
         )
         proposal = rule.propose(beliefs, min(size, most - spent), rng)
         if len(proposal) == 0:
             break
         chosen = np.searchsorted(key, proposal.item * votes.n_annotators + proposal.annotator)
         asked[chosen] = True
+        spent += len(chosen)
         cost += float(proposal.price.sum())
         some = np.zeros(votes.n_votes, dtype=bool)
         some[chosen] = True
         new = votes.select(some)
         online.partial_fit(new[np.flatnonzero(np.diff(new.indptr) > 0)])
-        rows.append((int(asked.sum()), cost, *_measured(online, votes, codes, measured)))
+        q, prior = online.opinions()
+        every = np.tile(prior, (len(votes), 1))
+        every[items.place(online.ledger.items)] = q
+        rows.append((spent, cost, *_measured(every[measured], codes[measured])))
         if told is not None:
-            told(float(asked.sum() / most))
+            told(spent / most)
     columns = list(zip(*rows, strict=True))
     return Curve(np.array(columns[0]), *(np.array(c, dtype=np.float64) for c in columns[1:]))
 
 
-def _measured(online: Online, votes: Votes, codes: Ints, measured: Ints) -> tuple[float, float]:
+def _measured(q: Floats, codes: Ints) -> tuple[float, float]:
     """The accuracy on items with known truth (ties split), and the accuracy the model expects there."""
-    consensus = online.consensus()
-    place = {name: n for n, name in enumerate(consensus.item_names.tolist())}
-    q = np.tile(consensus.prior, (len(votes), 1))
-    at = np.array([place.get(name, -1) for name in votes.items.tolist()])
-    q[at >= 0] = consensus.posterior[at[at >= 0]]
-    q = q[measured]
-    best = q >= q.max(axis=1, keepdims=True) - 1e-9
-    right = best[np.arange(len(q)), codes[measured]] / best.sum(axis=1)
+    best = q >= q.max(axis=1, keepdims=True) - TIE
+    right = best[np.arange(len(q)), codes] / best.sum(axis=1)
     return float(right.mean()), float(q.max(axis=1).mean())
 
 

@@ -1,7 +1,7 @@
 """Which item is worth another vote, whose vote is worth most, and what a vote of whom on what would tell.
 
 ==================  ============================================================================================
-items               ``random``; ``least-confident`` 1 - max q; ``margin`` the first less the second, negated;
+items               ``random``; ``least-confident`` 1 - max q; ``margin`` 1 less how far the first is above the second;
                     ``entropy`` of q
 annotators          accuracy w[m] = sum_k pi_k theta[m, k, k] under the Dirichlets of the rows: its mean
                     (``greedy``), mean + c sd (``ucb``), or a draw (``thompson``)
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.core.numerics import Floats, entropy
+from crowdwise.core.numerics import Floats, Ints, entropy
 
 CHUNK = 4_000_000
 """The most cells (items x annotators x labels x classes) of a table that is held at once."""
@@ -37,7 +37,7 @@ def item_scores(q: Floats, rule: str, rng: np.random.Generator) -> Floats:
         return np.asarray(1.0 - q.max(axis=1))
     if rule == "margin":
         top = np.partition(q, -2, axis=1)
-        return np.asarray(top[:, -2] - top[:, -1])
+        return np.asarray(1.0 + top[:, -2] - top[:, -1])
     return entropy(q)
 
 
@@ -91,6 +91,22 @@ def pair_values(q: Floats, theta: Floats, value: str) -> Floats:
         else:
             joint = some[:, None, :, None] * theta[None]
             out[lo : lo + step] = joint.max(axis=2).sum(axis=2) - some.max(axis=1)[:, None]
+    return np.maximum(out, 0.0)
+
+
+def values_of(q: Floats, theta: Floats, value: str, item: Ints, annotator: Ints) -> Floats:
+    """P: as :func:`pair_values`, of some pairs only: rows of ``q`` and of ``theta``."""
+    K = q.shape[1]
+    out = np.empty(len(item))
+    of_rows = _bits(theta).sum(axis=2)
+    step = max(1, CHUNK // (K * K))
+    for lo in range(0, len(out), step):
+        n, m = item[lo : lo + step], annotator[lo : lo + step]
+        joint = q[n][:, :, None] * theta[m]
+        if value == "information":
+            out[lo : lo + step] = _bits(joint.sum(axis=1)).sum(axis=1) - (q[n] * of_rows[m]).sum(axis=1)
+        else:
+            out[lo : lo + step] = joint.max(axis=1).sum(axis=1) - q[n].max(axis=1)
     return np.maximum(out, 0.0)
 
 

@@ -12,7 +12,7 @@ the vote is expected to tell, per unit of price.
 ``ucb``             the most uncertain items; the annotator with the best hopes
 ``thompson``        the most uncertain items; the best annotator under a draw of all confusion matrices
 ``information``     pairs by expected information, under the mean confusion matrices
-``value``           pairs by expected information per price, under a draw of the confusion matrices
+``value``           pairs by expected information per price, under draws of the confusion matrices
 ==================  ===================================================================================
 
 Constraints hold for all: nobody is asked twice about an item, who is away is not asked, nobody gets more than the
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.active import select
-from crowdwise.active.assign import assign
+from crowdwise.active.assign import assign, assign_pairs
 from crowdwise.active.beliefs import Beliefs
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import ParameterError, suggestion
@@ -35,6 +35,9 @@ from crowdwise.errors import ParameterError, suggestion
 CANDIDATES = 4
 """How many times as many items as are asked for are looked at closely."""
 FEWEST = 50
+DRAWS = 16
+"""How many draws of the confusion matrices a batch is spread over: with one, the whole batch would go to whoever the
+draw happens to favour."""
 PEOPLE = 500
 """The most annotators that are looked at closely: those who promise most."""
 
@@ -73,12 +76,20 @@ class Strategy:
         With ``joint``: ``"information"`` or ``"error-reduction"``.
     per_price
         Divide the value of an annotator by the price of a vote.
+    trial
+        With ``per_price``: after so many votes on items that others voted on, too, the price that counts is half-way
+        between the mean price and an annotator's own. Before anything is known of them, those who are cheap promise
+        most for their price, and a crowd of strangers who vote among themselves looks better than it is.
     overlap
         Items with fewer votes come first.
     gold_rate
         The share of questions whose answer is known.
     votes_per_item
         How many annotators an item may get in one batch.
+    step
+        The steps of the stream that goes with it (see :class:`crowdwise.Online`): ``None``, exact statistics. Decayed
+        ones count an item again whenever it gets a vote, so that items in doubt, which are asked about most, come to
+        outweigh the others and annotators look worse than they are.
     """
 
     items: str = "entropy"
@@ -86,9 +97,11 @@ class Strategy:
     joint: bool = True
     value: str = "information"
     per_price: bool = True
+    trial: float = 40.0
     overlap: int = 1
     gold_rate: float = 0.0
     votes_per_item: int = 1
+    step: float | None = None
 
     def __post_init__(self) -> None:
         for name, known in (
@@ -104,6 +117,10 @@ class Strategy:
                 raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
         if not (isinstance(self.gold_rate, (int, float)) and 0.0 <= self.gold_rate < 1.0):
             raise ParameterError(f"gold_rate={self.gold_rate!r}: expected a number from 0 to below 1.")
+        if not (isinstance(self.trial, (int, float)) and 0.0 < self.trial < np.inf):
+            raise ParameterError(f"trial={self.trial!r}: expected a number of votes above 0.")
+        if self.step is not None and not (isinstance(self.step, (int, float)) and 0.5 < self.step <= 1.0):
+            raise ParameterError(f"step={self.step!r}: expected a number above 0.5 and at most 1, or None (exact).")
 
     def propose(self, beliefs: Beliefs, n: int, rng: np.random.Generator) -> Proposal:
         """Up to n pairs to be asked; fewer where the constraints leave no more."""
@@ -157,64 +174,99 @@ class Strategy:
             items = items[some]
         if len(items) == 0 or len(people) == 0:
             return _nothing()
-        score = select.item_scores(beliefs.posterior[items], self.items if uncertain else "random", rng)
+        weight = np.ones(len(beliefs.posterior)) if beliefs.weight is None else beliefs.weight
+        score = weight[items] * select.item_scores(beliefs.posterior[items], self.items if uncertain else "random", rng)
         score = score + 1e-9 * rng.random(len(score))  # equals in random order
-        short = beliefs.votes_per_item[items] < self.overlap
-        score = np.where(short, score + 1e3, score)
+        lift = 1e3 * max(1.0, float(weight.max()))  # more than any worth: items that are short of votes come first
+        score = score + np.where(beliefs.votes_per_item[items] < self.overlap, lift, 0.0)
         size = n if not self.joint else max(CANDIDATES * n, FEWEST)
         if beliefs.possible is not None or not self.joint:
             size = max(size, FEWEST + CANDIDATES * n)  # some may turn out to have nobody left to ask
         chosen = items[_top(score, size)]
-        theta, people = self._people(beliefs, people, load, n, rng)
-        worth = self._worth(beliefs, chosen, people, theta, rng)
-        if self.per_price:
-            worth = worth / beliefs.price[people]
+        people = self._people(beliefs, people, load, n, rng)
+        pairs = None if beliefs.possible is None else _askable(beliefs, chosen, people, rounds)
+        worth = self._worth(beliefs, chosen, people, pairs, rng)
         if self.joint:
-            worth = worth + np.where(beliefs.votes_per_item[chosen] < self.overlap, 1e3, 0.0)[:, None]
+            raised = np.where(beliefs.votes_per_item[chosen] < self.overlap, lift, 0.0)
         else:  # the order of the items decides; the annotators' worth only who takes which
-            worth = worth - 1e3 * np.arange(len(chosen))[:, None]
-        allowed = _allowed(beliefs, chosen, people, rounds)
-        row, column = assign(np.where(allowed, worth, -np.inf), load[people], n)
-        told = worth[row, column]
-        told = told - np.where(beliefs.votes_per_item[chosen[row]] < self.overlap, 1e3, 0.0) if self.joint else told
+            raised = -2.0 * (np.abs(worth).max(initial=0.0) + 1.0) * np.arange(len(chosen))
+        if pairs is None:
+            value = np.where(_allowed(beliefs, chosen, people, rounds), worth + raised[:, None], -np.inf)
+            row, column = assign(value, load[people], n)
+            told = worth[row, column]
+        else:
+            taken = assign_pairs(*pairs, worth + raised[pairs[0]], load[people], n)
+            row, column, told = pairs[0][taken], pairs[1][taken], worth[taken]
         return Proposal(chosen[row], people[column], told, beliefs.price[people[column]])
 
-    def _people(
-        self, beliefs: Beliefs, people: Ints, load: Floats, n: int, rng: np.random.Generator
-    ) -> tuple[Floats, Ints]:
-        """The annotators to look at closely, and their confusion matrices: drawn, or in the mean."""
-        if beliefs.possible is None and len(people) > PEOPLE:
-            rule = "thompson" if self.joint and self.annotators == "thompson" else self.annotators
-            rule = "greedy" if rule == "epsilon-greedy" else rule
-            hope = select.annotator_scores(beliefs.dirichlet[people], beliefs.prior, rule, rng)
-            hope = hope - 1.0 / len(beliefs.classes)  # what is better than chance is what a price is paid for
-            hope = hope / beliefs.price[people] if self.per_price else hope
-            order = np.argsort(-hope, kind="stable")
-            enough = int(np.searchsorted(np.cumsum(np.minimum(load[people[order]], n)), CANDIDATES * n) + 1)
-            people = people[order[: max(PEOPLE, enough)]]
-        dirichlet = beliefs.dirichlet[people]
-        drawn = self.joint and self.annotators == "thompson"
-        return (select.draw(dirichlet, rng) if drawn else select.mean(dirichlet)), people
-
-    def _worth(self, beliefs: Beliefs, items: Ints, people: Ints, theta: Floats, rng: np.random.Generator) -> Floats:
-        """C x A."""
-        if self.joint:
-            return select.pair_values(beliefs.posterior[items], theta, self.value)
+    def _people(self, beliefs: Beliefs, people: Ints, load: Floats, n: int, rng: np.random.Generator) -> Ints:
+        """The annotators to look at closely: those who promise most, where there are very many."""
+        if beliefs.possible is not None or len(people) <= PEOPLE:
+            return people
         rule = "greedy" if self.annotators == "epsilon-greedy" else self.annotators
-        score = select.annotator_scores(beliefs.dirichlet[people], beliefs.prior, rule, rng)
-        worth = np.tile(score, (len(items), 1))
-        if self.annotators == "random":
-            return rng.random(worth.shape)
-        if self.annotators == "epsilon-greedy":
-            strays = rng.random(len(items)) < select.epsilon(beliefs.steps)
-            worth[strays] = rng.random((int(strays.sum()), len(people)))
-        return worth
+        hope = select.annotator_scores(beliefs.dirichlet[people], beliefs.prior, rule, rng)
+        hope = hope - 1.0 / len(beliefs.classes)  # what is better than chance is what a price is paid for
+        hope = hope / self._prices(beliefs)[people] if self.per_price else hope
+        order = np.argsort(-hope - 1e-9 * rng.random(len(hope)), kind="stable")
+        enough = int(np.searchsorted(np.cumsum(np.minimum(load[people[order]], n)), CANDIDATES * n) + 1)
+        return np.asarray(people[order[: max(PEOPLE, enough)]])
+
+    def _prices(self, beliefs: Beliefs) -> Floats:
+        """M: what a vote is taken to cost: the mean price for a stranger, the own price for who is known.
+
+        Votes say something of their annotator where somebody else voted too.
+        """
+        size = np.diff(beliefs.done.indptr)
+        known = np.bincount(beliefs.done.annotator[np.repeat(size > 1, size)], minlength=len(beliefs.price))
+        common = beliefs.price[beliefs.available].mean() if beliefs.available.any() else 1.0
+        return np.asarray((known * beliefs.price + self.trial * common) / (known + self.trial))
+
+    def _worth(
+        self, beliefs: Beliefs, items: Ints, people: Ints, pairs: tuple[Ints, Ints] | None, rng: np.random.Generator
+    ) -> Floats:
+        """C x A, or only of some pairs (the place of the item, and of the annotator)."""
+        shape = (len(items), len(people)) if pairs is None else pairs[0].shape
+        place, column = (np.arange(shape[0]), np.arange(len(people))) if pairs is None else pairs
+        dirichlet = beliefs.dirichlet[people]
+
+        def told(theta: Floats, here: Any = slice(None)) -> Floats:
+            """Of all pairs of some rows, or of some pairs, under some confusion matrices."""
+            if self.joint:
+                q = beliefs.posterior[items]
+                if pairs is None:
+                    return select.pair_values(q[here], theta, self.value)
+                return select.values_of(q, theta, self.value, place[here], column[here])
+            if self.annotators == "thompson":
+                score = np.einsum("mkk->mk", theta) @ beliefs.prior
+            else:
+                rule = "greedy" if self.annotators == "epsilon-greedy" else self.annotators
+                score = select.annotator_scores(dirichlet, beliefs.prior, rule, rng)
+            return np.asarray(score[None] if pairs is None else score[column[here]])
+
+        if self.annotators == "thompson":
+            worth = np.empty(shape)
+            for d in range(min(DRAWS, len(items))):  # items are dealt out to several draws
+                here = place % DRAWS == d
+                worth[here] = told(select.draw(dirichlet, rng), here)
+        elif self.annotators == "random" and not self.joint:
+            worth = rng.random(shape)
+        else:
+            worth = np.broadcast_to(told(select.mean(dirichlet)), shape)
+        if self.annotators == "epsilon-greedy" and not self.joint:
+            strays = (rng.random(len(items)) < select.epsilon(beliefs.steps))[place]
+            worth = np.where(strays[:, None] if pairs is None else strays, rng.random(shape), worth)
+        if self.per_price:
+            worth = worth / self._prices(beliefs)[people][column]
+        if self.joint and beliefs.weight is not None:
+            weight = beliefs.weight[items][place]
+            worth = worth * (weight[:, None] if pairs is None else weight)
+        return np.asarray(worth + 1e-9 * rng.random(shape))  # equals in random order
 
 
 STRATEGIES: dict[str, Strategy] = {
     "random": Strategy(items="random", annotators="random", joint=False, per_price=False),
     "entropy-random": Strategy(annotators="random", joint=False, per_price=False),
-    "tutorial": Strategy(annotators="epsilon-greedy", joint=False, per_price=False),
+    "tutorial": Strategy(annotators="epsilon-greedy", joint=False, per_price=False, step=0.6),
     "ucb": Strategy(annotators="ucb", joint=False, per_price=False),
     "thompson": Strategy(annotators="thompson", joint=False, per_price=False),
     "information": Strategy(annotators="greedy", per_price=False),
@@ -243,28 +295,38 @@ def _top(score: Floats, n: int) -> Ints:
     return np.argsort(-score, kind="stable")
 
 
+def _asked(beliefs: Beliefs, items: Ints, rounds: list[Proposal]) -> tuple[Ints, Ints]:
+    """The pairs among some items that must not be asked again: the place of the item, and the annotator."""
+    parts = [beliefs.done.among(items)]
+    if rounds:
+        where = np.full(len(beliefs.item_names), -1)
+        where[items] = np.arange(len(items))
+        asked = where[np.concatenate([p.item for p in rounds])]
+        parts.append((asked[asked >= 0], np.concatenate([p.annotator for p in rounds])[asked >= 0]))
+    return np.concatenate([p for p, _ in parts]), np.concatenate([who for _, who in parts])
+
+
 def _allowed(beliefs: Beliefs, items: Ints, people: Ints, rounds: list[Proposal]) -> Any:
     """C x A: which pairs may be asked."""
     column = np.full(len(beliefs.annotator_names), -1)
     column[people] = np.arange(len(people))
-
-    def mark(pairs: tuple[Ints, Ints], value: bool) -> None:
-        place, who = pairs
-        here = column[who] >= 0
-        out[place[here], column[who[here]]] = value
-
-    out = np.full((len(items), len(people)), beliefs.possible is None)
-    if beliefs.possible is not None:
-        mark(beliefs.possible.among(items), True)
-    mark(beliefs.done.among(items), False)
-    if rounds:
-        where = np.full(len(beliefs.item_names), -1)
-        where[items] = np.arange(len(items))
-        asked = np.concatenate([p.item for p in rounds])
-        who = np.concatenate([p.annotator for p in rounds])
-        here = where[asked] >= 0
-        mark((where[asked[here]], who[here]), False)
+    place, who = _asked(beliefs, items, rounds)
+    here = column[who] >= 0
+    out = np.ones((len(items), len(people)), dtype=bool)
+    out[place[here], column[who[here]]] = False
     return out
+
+
+def _askable(beliefs: Beliefs, items: Ints, people: Ints, rounds: list[Proposal]) -> tuple[Ints, Ints]:
+    """Where only some pairs are possible, those that may be asked: the place of the item and of the annotator."""
+    assert beliefs.possible is not None
+    M = len(beliefs.annotator_names)
+    column = np.full(M, -1)
+    column[people] = np.arange(len(people))
+    place, who = beliefs.possible.among(items)
+    before, voter = _asked(beliefs, items, rounds)
+    keep = (column[who] >= 0) & ~np.isin(place * M + who, before * M + voter)
+    return place[keep], column[who[keep]]
 
 
 def _nothing() -> Proposal:

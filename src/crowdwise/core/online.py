@@ -336,6 +336,19 @@ class Online:
             seconds=time.perf_counter() - began,
         )
 
+    def opinions(self) -> tuple[Floats, Floats]:
+        """N x K and K: the posterior of every item that is kept under all that was learned, and the prior.
+
+        In the stream's own codes. This is what :meth:`consensus` holds, without names and tables; ``posterior`` is
+        cheaper and older: that of each item when it was last looked at.
+        """
+        if self.ledger.n_votes == 0:
+            raise NotFittedError("No votes have come in yet: call partial_fit(votes) first.")
+        part, who, family = self._local(np.arange(len(self.ledger.items)), everybody=True)
+        params = self._params(who, family)
+        _, q = em.expect(part, params, posterior=True)
+        return q, normalise(np.exp(params.log_prior[0]), axis=0)
+
     def dirichlet(self) -> Floats:
         """M x K x K: parameters of the Dirichlet of each row theta[m, k] (axis 1 the truth), in the stream's own codes.
 

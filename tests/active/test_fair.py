@@ -1,0 +1,143 @@
+"""Questions under a bound on the gap between groups: errors to be expected, planted gaps, and why a bound is missed."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdwise.active import select
+from crowdwise.active.beliefs import Beliefs, Pairs
+from crowdwise.active.fair import expected_errors, propose_fairly
+from crowdwise.active.strategy import Proposal, Strategy, strategy
+from crowdwise.errors import InputError, ParameterError
+
+NONE = np.empty(0, np.int64)
+
+
+def planted(doubt: Any, group: Any, accuracy: Any = (0.9,) * 6, votes: float = 50.0, **changes: Any) -> Beliefs:
+    """Items whose best of two classes has the probability 1 - doubt, and annotators of known accuracy."""
+    doubt, w = np.asarray(doubt, dtype=float), np.asarray(accuracy, dtype=float)
+    N, M = len(doubt), len(w)
+    matrix = np.array([[[a, 1 - a], [1 - a, a]] for a in w])
+    seen = Beliefs(
+        np.arange(N), np.arange(M), np.array(["x", "y"], object), np.stack([1 - doubt, doubt], axis=1),
+        votes * matrix, np.ones(N, np.int64), Pairs.of(NONE, NONE, N), np.ones(M), np.ones(M, bool),
+        np.full(M, np.inf), np.zeros(N, bool), np.zeros(N, bool), group=np.asarray(group),
+    )  # fmt: skip
+    return seen.having(**changes)
+
+
+def test_expected_errors_are_those_of_all_answers() -> None:
+    rng = np.random.default_rng(0)
+    K = 3
+    q, dirichlet = rng.dirichlet(np.ones(K), 4), rng.uniform(0.5, 5.0, (3, K, K))
+    seen = planted([0.1] * 4, [0, 0, 1, 1], (0.8,) * 3).having(posterior=q, dirichlet=dirichlet)
+    proposal = Proposal(np.array([0, 2, 0, 0]), np.array([1, 0, 2, 0]), np.zeros(4), np.ones(4))
+    theta = select.mean(dirichlet)
+    expected = 1.0 - q.max(axis=1)
+    for n, people in ((0, (1, 2, 0)), (2, (0,))):
+        right = 0.0
+        for said in itertools.product(range(K), repeat=len(people)):
+            right += max(
+                q[n, k] * np.prod([theta[m, k, x] for m, x in zip(people, said, strict=True)]) for k in range(K)
+            )
+        expected[n] = 1.0 - right
+    np.testing.assert_allclose(expected_errors(seen, proposal), expected)
+
+
+def test_a_gap_that_votes_can_close_is_closed() -> None:
+    # The items of a are in more doubt: a strategy asks mostly about these, and is done with them before b.
+    doubt = np.concatenate([np.full(60, 0.5), np.full(60, 0.3)])
+    seen = planted(doubt, ["a"] * 60 + ["b"] * 60)
+    greedy = Strategy(annotators="greedy")
+    plain = propose_fairly(seen, 60, 0.99, greedy, random_state=0)
+    assert plain.kept
+    assert plain.gap_after == pytest.approx(0.2)
+    assert (plain.proposal.item < 60).all()
+    fair = propose_fairly(seen, 60, 0.03, greedy, random_state=0)
+    assert fair.kept
+    assert fair.why == ""
+    assert fair.gap_after <= 0.03 < plain.gap_after
+    assert fair.groups.tolist() == ["a", "b"]
+    assert fair.gap_before == pytest.approx(0.2)
+    assert fair.weight[1] > fair.weight[0]
+    assert len(fair.proposal) == 60
+    assert (fair.after <= fair.before + 1e-12).all()  # nobody pays for it
+
+
+def test_the_gap_that_is_promised_is_the_gap_that_comes() -> None:
+    rng = np.random.default_rng(0)
+    doubt = np.concatenate([rng.uniform(0.3, 0.5, 200), rng.uniform(0.2, 0.4, 200)])
+    group = np.repeat([0, 1], 200)
+    seen = planted(doubt, group, rng.uniform(0.7, 0.95, 10))
+    fair = propose_fairly(seen, 250, 0.03, random_state=0)
+    assert fair.kept
+    theta, gaps = select.mean(seen.dirichlet), []
+    for _ in range(200):
+        truth = (rng.random(400) < doubt).astype(int)
+        n, m = fair.proposal.item, fair.proposal.annotator
+        said = (rng.random(len(n)) < theta[m, truth[n], 1]).astype(int)
+        q = np.array(seen.posterior)
+        q[n] *= theta[m, :, said]
+        wrong = q.argmax(axis=1) != truth
+        gaps.append(wrong[group == 0].mean() - wrong[group == 1].mean())
+    assert abs(abs(np.mean(gaps)) - fair.gap_after) < 0.01
+
+
+def test_why_not() -> None:
+    doubt = np.concatenate([np.full(40, 0.45), np.full(40, 0.05)])
+    seen = planted(doubt, [7] * 40 + [8] * 40)
+    few = propose_fairly(seen, 5, 0.01, random_state=0)
+    assert not few.kept
+    assert few.why == "all 5 questions are about 7 and are not enough: ask for more"
+    closed = propose_fairly(replace(seen, closed=np.arange(80) < 40), 5, 0.01, random_state=0)
+    assert closed.why == "no item of 7 is open"
+    seen_by_all = Pairs.of(np.repeat(np.arange(40), 6), np.tile(np.arange(6), 40), 80)
+    assert "nobody who is available" in propose_fairly(replace(seen, done=seen_by_all), 5, 0.01, random_state=0).why
+    useless = planted(np.where(doubt > 0.4, 0.3, 0.05), [7] * 40 + [8] * 40, (0.6,) * 6)
+    assert "expected to change a label of 7" in propose_fairly(useless, 20, 0.01, random_state=0).why
+    once = propose_fairly(planted(doubt, [7] * 40 + [8] * 40, (0.7,) * 6), 80, 0.01, random_state=0)
+    assert once.why.startswith("each of the 40 open items of 7")
+    assert once.gap_after < once.gap_before
+
+
+def test_items_of_no_group_take_part_as_before() -> None:
+    group = np.array([0] * 30 + [1] * 30 + [-1] * 30)
+    seen = planted(np.concatenate([np.full(30, 0.45), np.full(30, 0.3), np.full(30, 0.48)]), group)
+    fair = propose_fairly(seen, 60, 0.02, Strategy(annotators="greedy"), random_state=0)
+    assert fair.groups.tolist() == [0, 1]
+    assert fair.kept
+    assert (group[fair.proposal.item] == -1).any()
+
+
+def test_the_seed_decides() -> None:
+    seen = planted(np.linspace(0.1, 0.5, 50), np.arange(50) % 2)
+    one, two = (propose_fairly(seen, 10, 0.001, random_state=3) for _ in range(2))
+    assert np.array_equal(one.proposal.item, two.proposal.item)
+    assert np.array_equal(one.proposal.annotator, two.proposal.annotator)
+    plain = strategy("value").propose(seen, 10, np.random.default_rng(np.random.default_rng(3).integers(2**63)))
+    assert np.array_equal(propose_fairly(seen, 10, 0.9, random_state=3).proposal.item, plain.item)
+
+
+@pytest.mark.parametrize(
+    ("n", "bound", "group", "error", "message"),
+    [
+        (5, 1.0, [0, 1], ParameterError, "bound=1.0"),
+        (5, -0.1, [0, 1], ParameterError, "bound=-0.1"),
+        (0, 0.1, [0, 1], ParameterError, "n=0"),
+        (5, 0.1, [0, 0], InputError, "two groups"),
+        (5, 0.1, [0, 1, 1], InputError, "one for each of the 2 items"),
+    ],
+)
+def test_what_is_refused(n: int, bound: float, group: list[int], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        propose_fairly(planted([0.1, 0.2], group), n, bound)
+
+
+def test_no_groups() -> None:
+    with pytest.raises(InputError, match="no groups"):
+        propose_fairly(planted([0.1, 0.2], [0, 1]).having(group=None), 1, 0.1)
