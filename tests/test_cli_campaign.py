@@ -69,6 +69,15 @@ def test_next_writes_a_table(folder: Path) -> None:
     assert run("campaign", "next", birds, "-n", 2).stdout.startswith("item,annotator,price,value")
 
 
+def test_groups_of_items(folder: Path) -> None:
+    (folder / "items.csv").write_text("item,group\na,old\nb,new\nc,new\n", encoding="utf-8")
+    birds = made(folder, "--gap", 0.05)
+    run("campaign", "add", birds, folder / "votes.csv")
+    assert json.loads(run("campaign", "next", birds, "-n", 2, "--json").stdout)["questions"]
+    told = run("campaign", "init", folder / "x", "--classes", "a,b", "--gap", 0.1, code=2).output
+    assert "A gap is between groups" in told
+
+
 def test_votes_with_ids(folder: Path) -> None:
     birds = made(folder)
     (folder / "more.csv").write_text("vote_id,item,worker,label\nv1,a,ann,wren\nv1,a,ann,wren\n", encoding="utf-8")

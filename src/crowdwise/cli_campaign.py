@@ -39,7 +39,9 @@ def init(
     classes: Annotated[str, typer.Option("--classes", help="All classes, comma-separated.", show_default=False)],
     items: Annotated[
         Path | None,
-        typer.Option("--items", help="A table with an item column (and truth, where known).", show_default=False),
+        typer.Option(
+            "--items", help="A table with an item column (and truth, group, where known).", show_default=False
+        ),
     ] = None,
     annotators: Annotated[
         Path | None,
@@ -66,6 +68,10 @@ def init(
     most_votes: Annotated[
         int | None, typer.Option("--most-votes", help="The most votes on an item.", show_default=False)
     ] = None,
+    gap: Annotated[
+        float | None,
+        typer.Option("--gap", help="The largest gap in errors expected between groups of items.", show_default=False),
+    ] = None,
     unknown: Annotated[
         str, typer.Option("--unknown", help="Votes on items or by annotators not declared: error, or add.")
     ] = "error",
@@ -83,7 +89,7 @@ def init(
     from crowdwise.active.stop import StopRule
     from crowdwise.active.strategy import strategy as find_strategy
 
-    names, truth = ([], {}) if items is None else read_items(items)
+    names, truth, groups = ([], {}, {}) if items is None else read_items(items)
     people: Any = () if annotators is None else read_annotators(annotators, price)
     kinds = [c.strip() for c in classes.split(",")]
     how = replace(find_strategy(strategy), gold_rate=gold_rate)
@@ -91,7 +97,7 @@ def init(
     params = assignments(set_)
     with Campaign.create(
         folder, registry.create(method, **params), classes=kinds, items=names, annotators=people, price=price,
-        rule=rule, how=how, unknown=unknown, patience=patience, seed=seed,
+        rule=rule, groups=groups, gap=gap, how=how, unknown=unknown, patience=patience, seed=seed,
     ) as made:  # fmt: skip
         with made.journal.writing():
             made.journal.note(params=params)
@@ -220,9 +226,9 @@ def opened(folder: Path) -> Campaign:
     return Campaign.open(folder, registry.create(facts["method"], **facts.get("params", {})))
 
 
-def read_items(path: Path) -> tuple[list[Any], dict[Any, Any]]:
-    """The items of a table, and their truth where there is a column of it."""
-    from crowdwise.data.columns import find
+def read_items(path: Path) -> tuple[list[Any], dict[Any, Any], dict[Any, Any]]:
+    """The items of a table, and their truth and group where there are columns of these."""
+    from crowdwise.data.columns import find, normal
     from crowdwise.data.readers import read_table
 
     table, _ = read_table(path, {})
@@ -232,8 +238,12 @@ def read_items(path: Path) -> tuple[list[Any], dict[Any, Any]]:
     names = table[item].to_list()
     if any(name is None for name in names):
         raise InputError(f"{path}: row {names.index(None)} (counted from 0) names no item.")
-    known = {} if truth is None else {n: t for n, t in zip(names, table[truth].to_list(), strict=True) if t is not None}
-    return names, known
+    group = next((c for c in table.columns if normal(c) == "group"), None)
+    known, groups = (
+        {} if column is None else {n: x for n, x in zip(names, table[column].to_list(), strict=True) if x is not None}
+        for column in (truth, group)
+    )
+    return names, known, groups
 
 
 def read_annotators(path: Path, price: float) -> dict[Any, float]:

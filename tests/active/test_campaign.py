@@ -36,6 +36,7 @@ def make(folder: Path, **options: Any) -> cw.Campaign:
         "items": [f"i{n}" for n in range(20)],
         "annotators": {"ann": 1.0, "bob": 2.0, "cem": 1.0},
     }
+    folder.mkdir(exist_ok=True)
     return cw.Campaign.create(folder / "campaign", cw.OneCoin(), **given | options)
 
 
@@ -192,6 +193,37 @@ def test_availability_and_load(tmp_path: Path) -> None:
     for name in ("bob", "cem"):
         campaign.set_annotator(name, available=False)
     assert campaign.status()["stop"] == "nobody is available"
+
+
+def test_groups_are_kept_together(tmp_path: Path) -> None:
+    """Half of the items have six votes, half two that differ: under a bound on the gap the latter are asked about."""
+    items = [f"i{n}" for n in range(40)]
+    groups = {item: "sure" if n < 20 else "open" for n, item in enumerate(items)}
+    people = [f"p{m}" for m in range(12)]
+    votes = [(item, people[m], "xy"[n % 2]) for n, item in enumerate(items[:20]) for m in range(6)]
+    votes += [(item, people[m], "xy"[m]) for item in items[20:] for m in range(2)]
+    shares = {}
+    for gap in (None, 0.05):
+        campaign = make(
+            tmp_path / str(gap), items=items, annotators=people, groups=groups, gap=gap,
+            rule=StopRule(probability=None), how="random",
+        )  # fmt: skip
+        campaign.add(votes)
+        shares[gap] = np.mean([groups[q.item] == "open" for q in campaign.propose(12)])
+    assert shares[0.05] > max(0.8, shares[None])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gap": 1.0, "groups": {"i0": "a", "i1": "b"}}, "gap=1.0"),
+        ({"gap": 0.1}, "two of them at least"),
+        ({"gap": 0.1, "groups": {"i0": "a"}}, "two of them at least"),
+    ],
+)
+def test_a_gap_needs_groups(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        make(tmp_path, **options)
 
 
 def test_known_truths_test_annotators(tmp_path: Path) -> None:

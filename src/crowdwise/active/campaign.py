@@ -22,24 +22,23 @@ from typing import Any, Self
 
 import numpy as np
 
+from crowdwise.active import intake
 from crowdwise.active.beliefs import Beliefs, Pairs, Roster
+from crowdwise.active.fair import propose_fairly
 from crowdwise.active.journal import Journal
 from crowdwise.active.stop import StopRule, estimate_accuracy
-from crowdwise.active.strategy import DEFAULT, Strategy, strategy
+from crowdwise.active.strategy import DEFAULT, Proposal, Strategy, strategy
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.model import EMModel
 from crowdwise.core.online import Online
 from crowdwise.data.votes import Votes
 from crowdwise.errors import (
     CrowdwiseError,
-    DuplicateError,
     InputError,
-    LabelError,
     NotFittedError,
     OutputError,
     ParameterError,
     listing,
-    suggestion,
 )
 
 BLOCK = 1_000
@@ -113,6 +112,8 @@ class Campaign:
         budget: float | None = None,
         target: float | None = None,
         rule: StopRule | None = None,
+        groups: Mapping[Any, Any] | None = None,
+        gap: float | None = None,
         how: str | Strategy = DEFAULT,
         unknown: str = "error",
         patience: float = 3600.0,
@@ -137,6 +138,9 @@ class Campaign:
         budget, target
             Stop when so much is spent, or when the labels are so accurate; see :class:`StopRule`, which says more
             (``rule``).
+        groups, gap
+            Item -> its group (those of no group are left out), and the largest gap between any two groups, in the share
+            of labels expected to be wrong, that questions should lead to (:mod:`crowdwise.active.fair`).
         how
             A strategy or its name.
         unknown
@@ -150,10 +154,14 @@ class Campaign:
         if unknown not in ("error", "add"):
             raise ParameterError(f"unknown={unknown!r}: expected 'error' or 'add'.")
         for name, value in (("price", price), ("patience", patience)):
-            _amount(name, value)
+            intake.check_amount(name, value)
         names = list(classes)
         if len(names) < 2 or len({json.dumps(c) for c in names}) < len(names):
             raise ParameterError(f"classes={names!r}: expected two or more different classes.")
+        if gap is not None and not (isinstance(gap, (int, float)) and 0.0 <= gap < 1.0):
+            raise ParameterError(f"gap={gap!r}: expected a share from 0 to below 1, or None.")
+        if gap is not None and len({json.dumps(group) for group in (groups or {}).values()}) < 2:
+            raise ParameterError("A gap is between groups: give groups={item: group} with two of them at least.")
         if rule is not None and (budget is not None or target is not None):
             raise ParameterError("Give budget and target with the rule: StopRule(budget=..., target=...).")
         chosen = rule or StopRule(budget=budget, target=target)
@@ -163,16 +171,20 @@ class Campaign:
         facts = {
             "classes": names, "rule": vars(chosen), "strategy": vars(strategy(how)), "unknown": unknown,
             "patience": float(patience), "price": float(price), "seed": int(seed), "proposals": 0,
-            "method": model.key,
+            "method": model.key, "gap": gap,
         }  # fmt: skip
         people = {name: price for name in annotators} if not isinstance(annotators, Mapping) else dict(annotators)
-        rows = _annotator_rows(people)
+        rows = intake.priced(people)
         made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         try:
             campaign = cls(folder, Journal.create(folder / "campaign.db", facts), model)
             with campaign.journal.writing():
                 campaign._insert_items(list(items))
+                campaign.journal.write(
+                    "UPDATE items SET grp = ? WHERE name = ?",
+                    [(json.dumps(group), json.dumps(item)) for item, group in (groups or {}).items()],
+                )
                 campaign.journal.write("INSERT INTO annotators (name, price) VALUES (?, ?)", rows)
         except BaseException:
             for left in folder.glob("campaign.db*"):
@@ -206,14 +218,19 @@ class Campaign:
 
     # ---------------------------------------------------------------- what comes in
 
-    def add_items(self, items: Iterable[Any], truth: Mapping[Any, Any] | None = None) -> int:
-        """Declare more items, with their truth where it is known (questions that test); how many are new."""
+    def add_items(
+        self, items: Iterable[Any], truth: Mapping[Any, Any] | None = None, groups: Mapping[Any, Any] | None = None
+    ) -> int:
+        """Declare more items, with their truth where it is known (questions that test) and their groups; how many are
+        new."""
         names = list(items)
         with self.journal.writing():
             before = self.journal.read("SELECT count(*) FROM items")[0][0]
             self._insert_items(names)
             if truth:
-                rows = [(self._class(label, item), json.dumps(item)) for item, label in truth.items()]
+                rows = [
+                    (intake.class_code(label, item, self.classes), json.dumps(item)) for item, label in truth.items()
+                ]
                 self.journal.write("UPDATE items SET truth = ? WHERE name = ?", rows)
             return int(self.journal.read("SELECT count(*) FROM items")[0][0] - before)
 
@@ -223,7 +240,7 @@ class Campaign:
             "INSERT INTO annotators (name, price) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET price = excluded.price"
         )
         with self.journal.writing():
-            self.journal.write(query, _annotator_rows(annotators))
+            self.journal.write(query, intake.priced(annotators))
 
     def set_annotator(self, name: Any, *, available: bool | None = None, most_votes: int | None = None) -> None:
         """Say whether somebody is there, and how many votes they may give in all."""
@@ -242,7 +259,7 @@ class Campaign:
         """Ask nothing more about some items, and refuse votes on them (or take them up again)."""
         rows = [(int(closed), json.dumps(item)) for item in items]
         with self.journal.writing():
-            self._ids("items", [name for _, name in rows], "error")
+            intake.numbers_of(self.journal, "items", [name for _, name in rows], "error", 0.0)
             self.journal.write("UPDATE items SET closed = ? WHERE name = ?", rows)
 
     def add(self, votes: Any, ids: Sequence[Any] | None = None) -> Receipt:
@@ -256,67 +273,29 @@ class Campaign:
             A name for each vote (not with :class:`~crowdwise.Votes`): a vote that is added twice with the same id
             counts once. By default a vote is known by its item and annotator.
         """
-        rows = _rows(votes, ids)
-        labels = [self._class(label, item) for item, _, label, _ in rows]
+        rows = intake.rows_of(votes, ids)
+        labels = [intake.class_code(label, item, self.classes) for item, _, label, _ in rows]
         with self.journal.writing():
-            unknown = self.facts["unknown"]
-            items = self._ids("items", [json.dumps(item) for item, *_ in rows], unknown)
-            people = self._ids("annotators", [json.dumps(who) for _, who, *_ in rows], unknown)
-            new, repeated = self._new(rows, items, people, labels)
+            unknown, price = self.facts["unknown"], self.facts["price"]
+            items = intake.numbers_of(self.journal, "items", [json.dumps(item) for item, *_ in rows], unknown, price)
+            people = intake.numbers_of(
+                self.journal, "annotators", [json.dumps(who) for _, who, *_ in rows], unknown, price
+            )
+            new, repeated = intake.new_among(self.journal, rows, items, people, labels)
             closed = {n for (n,) in self.journal.read("SELECT id FROM items WHERE closed = 1")}
             shut = [rows[i][0] for i in new if items[i] in closed]
             if shut:
                 raise InputError(f"Votes on closed items: {listing(dict.fromkeys(shut))}. Nothing was added.")
-            price = dict(self.journal.read("SELECT id, price FROM annotators"))
+            prices = dict(self.journal.read("SELECT id, price FROM annotators"))
             now = time.time()
             self.journal.write(
                 "INSERT INTO votes (vote_id, item, annotator, label, price, time) VALUES (?, ?, ?, ?, ?, ?)",
-                [(rows[i][3], items[i], people[i], labels[i], price[people[i]], now) for i in new],
+                [(rows[i][3], items[i], people[i], labels[i], prices[people[i]], now) for i in new],
             )
             self.journal.write(
                 "DELETE FROM asked WHERE item = ? AND annotator = ?", [(items[i], people[i]) for i in new]
             )
         return Receipt(len(new), repeated)
-
-    def _new(
-        self, rows: list[tuple[Any, Any, Any, str]], items: list[int], people: list[int], labels: list[int]
-    ) -> tuple[list[int], int]:
-        """Which rows are new votes, and how many are there already; a complaint where one contradicts the book."""
-        seen: dict[str, tuple[int, int, int]] = {}
-        pairs: dict[tuple[int, int], str] = {}
-        for lo in range(0, len(rows), 500):
-            some = range(lo, min(lo + 500, len(rows)))
-            marks = ",".join("?" * len(some))
-            found = self.journal.read(
-                f"SELECT vote_id, item, annotator, label FROM votes WHERE vote_id IN ({marks})",
-                [rows[i][3] for i in some],
-            )
-            seen |= {vote: (item, who, label) for vote, item, who, label in found}
-            marks = ",".join(["(?, ?)"] * len(some))
-            found = self.journal.read(
-                f"SELECT item, annotator, vote_id FROM votes WHERE (item, annotator) IN (VALUES {marks})",
-                [x for i in some for x in (items[i], people[i])],
-            )
-            pairs |= {(item, who): vote for item, who, vote in found}
-        new: list[int] = []
-        repeated = 0
-        for i, (item, who, _, vote) in enumerate(rows):
-            content = (items[i], people[i], labels[i])
-            if vote in seen:
-                if seen[vote] != content:
-                    raise DuplicateError(
-                        f"The vote {vote} is there with another content than {who!r} on {item!r}: "
-                        "an id stands for one vote. Nothing was added."
-                    )
-                repeated += 1
-                continue
-            if pairs.get((items[i], people[i]), vote) != vote:
-                raise DuplicateError(
-                    f"{who!r} has voted on {item!r} before, in another vote. Votes are not changed: nothing was added."
-                )
-            seen[vote], pairs[items[i], people[i]] = content, vote
-            new.append(i)
-        return new, repeated
 
     # ---------------------------------------------------------------- what goes out
 
@@ -335,8 +314,7 @@ class Campaign:
                 return []
             number = self.journal.facts()["proposals"]
             beliefs, people = self._beliefs()
-            rng = np.random.default_rng([self.facts["seed"], number])
-            proposal = self.strategy.propose(beliefs, n, rng)
+            proposal = self._chosen(beliefs, n, [self.facts["seed"], number])
             keep = len(proposal)
             if self.rule.budget is not None:
                 left = self.rule.budget - self._spent() - self._outstanding()
@@ -352,6 +330,20 @@ class Campaign:
             Question(self._items[i], beliefs.annotator_names[m], float(beliefs.price[m]), float(value))
             for (i, m), value in zip(chosen, proposal.value, strict=False)
         ]
+
+    def _chosen(self, beliefs: Beliefs, n: int, seed: list[int]) -> Proposal:
+        """What the strategy proposes, groups kept together where that was asked for."""
+        if self.facts["gap"] is None:
+            return self.strategy.propose(beliefs, n, np.random.default_rng(seed))
+        named = {number: json.loads(group) for number, group in self.journal.read(
+            "SELECT id, grp FROM items WHERE grp IS NOT NULL"
+        )}  # fmt: skip
+        if len(set(named.values())) < 2:
+            return self.strategy.propose(beliefs, n, np.random.default_rng(seed))
+        group = np.array([named.get(number + 1) for number in range(len(self._items))], dtype=object)
+        state = int(np.random.SeedSequence(seed).generate_state(1)[0])
+        found = propose_fairly(beliefs.having(group=group), n, self.facts["gap"], self.strategy, random_state=state)
+        return found.proposal
 
     def _beliefs(self) -> tuple[Beliefs, list[int]]:
         """What is known; questions that were handed out count as if they were answered."""
@@ -500,63 +492,3 @@ class Campaign:
         """The names of all items, of which item number n is the (n - 1)th: new ones are read, old ones never change."""
         rows = self.journal.read("SELECT name FROM items WHERE id > ? ORDER BY id", (len(self._items),))
         self._roster.extend([json.loads(name) for (name,) in rows])
-
-    def _ids(self, table: str, names: list[str], unknown: str) -> list[int]:
-        """The numbers behind some names, adding unknown ones where that is the policy; inside :meth:`writing`."""
-        distinct = list(dict.fromkeys(names))
-        found: dict[str, int] = {}
-        for lo in range(0, len(distinct), 500):
-            some = distinct[lo : lo + 500]
-            marks = ",".join("?" * len(some))
-            found |= dict(self.journal.read(f"SELECT name, id FROM {table} WHERE name IN ({marks})", some))
-        missing = [name for name in distinct if name not in found]
-        if missing and unknown == "error":
-            what = [json.loads(name) for name in missing]
-            raise InputError(
-                f"Unknown {table}: {listing(what)}. Nothing was added. Declare them first, or make the campaign with "
-                "unknown='add'."
-            )
-        if missing:
-            price = [self.facts["price"]] if table == "annotators" else []
-            columns = "name, price" if price else "name"
-            marks = "?, ?" if price else "?"
-            self.journal.write(f"INSERT INTO {table} ({columns}) VALUES ({marks})", [(n, *price) for n in missing])
-            return self._ids(table, names, "error")
-        return [found[name] for name in names]
-
-    def _class(self, label: Any, item: Any) -> int:
-        label = label.item() if isinstance(label, np.generic) else label
-        if label not in self.classes:
-            near = suggestion(str(label), [str(c) for c in self.classes])
-            raise LabelError(
-                f"A vote on {item!r} says {label!r}, and the classes are {listing(self.classes, 10)}.{near} "
-                "Nothing was added."
-            )
-        return self.classes.index(label)
-
-
-def _rows(votes: Any, ids: Sequence[Any] | None) -> list[tuple[Any, Any, Any, str]]:
-    """(item, annotator, label, vote id) of each vote."""
-    if isinstance(votes, Votes):
-        table = votes.to_frame("dict")
-        given = list(zip(*(np.asarray(table[c]).tolist() for c in ("item", "annotator", "label")), strict=True))
-    else:
-        given = [tuple(x.item() if isinstance(x, np.generic) else x for x in row) for row in votes]
-    for row in given:
-        if len(row) != 3 or any(x is None for x in row):
-            raise InputError(f"Expected (item, annotator, class) for each vote and found {row!r}. Nothing was added.")
-    if ids is not None and len(ids) != len(given):
-        raise InputError(f"There are {len(given)} votes and {len(ids)} ids: give one for each. Nothing was added.")
-    names = [json.dumps([item, who]) for item, who, _ in given] if ids is None else [str(i) for i in ids]
-    return [(item, who, label, name) for (item, who, label), name in zip(given, names, strict=True)]
-
-
-def _annotator_rows(annotators: Mapping[Any, float]) -> list[tuple[str, float]]:
-    for name, price in annotators.items():
-        _amount(f"The price of {name!r}", price)
-    return [(json.dumps(name), float(price)) for name, price in annotators.items()]
-
-
-def _amount(name: str, value: Any) -> None:
-    if not (isinstance(value, (int, float)) and 0.0 < value < np.inf):
-        raise ParameterError(f"{name}={value!r}: expected an amount above 0.")
