@@ -67,9 +67,9 @@ MAY_IMPORT |= {part: {"data", "core", "errors"} | METRICS for part in METRICS}
 MAY_IMPORT |= {part: PARTS for part in FRONT} | {part: BELOW_THE_FRONT for part in BENCH}
 MAY_IMPORT |= {part: BASE | {"beyond", "metrics", "registry", "report", "trust"} | TERMINAL for part in TERMINAL}
 MODULE_LEVEL_ONLY = {"registry"}
-# Doors upwards, inside a function only: consensus.report(...) is where people look for a report, and it does nothing
+# Doors upwards, inside a function only: result.report(...) is where people look for a report, and it does nothing
 # but hand itself to the one who writes it. Nothing in core depends on what comes back.
-DOORS = {("core/consensus.py", "report")}
+DOORS = {("core/result.py", "report")}
 
 
 class Import(NamedTuple):
@@ -165,7 +165,7 @@ def test_imports_follow_the_plan(file: Path) -> None:
         ("trust/spammers.py", "from crowdwise.registry import METHODS\n", 1, "registry"),
         ("registry.py", "from crowdwise.core.model import Model\n", 1, "core"),
         ("bench.py", "from crowdwise.cli import main\n", 1, "cli"),
-        ("core/consensus.py", "from crowdwise.report.page import write_report\n", 1, "report"),
+        ("core/result.py", "from crowdwise.report.page import write_report\n", 1, "report"),
         ("core/model.py", "def f():\n    from crowdwise.report.page import write_report\n", 2, "report"),
     ],
 )

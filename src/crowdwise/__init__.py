@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     from crowdwise.data.graphs import Graph as Graph
     from crowdwise.data.graphs import read_graph as read_graph
     from crowdwise.data.labelsets import LabelSets as LabelSets
-    from crowdwise.data.labelsets import read_label_sets as read_label_sets
-    from crowdwise.data.pair_tables import read_comparisons as read_comparisons
-    from crowdwise.data.pair_tables import read_rankings as read_rankings
     from crowdwise.data.rankings import Rankings as Rankings
     from crowdwise.data.ratings import Ratings as Ratings
     from crowdwise.data.readers import read_truth as read_truth
     from crowdwise.data.readers import read_votes as read_votes
-    from crowdwise.data.readers_ratings import read_ratings as read_ratings
+    from crowdwise.data.readers_numbers import read_ratings as read_ratings
+    from crowdwise.data.readers_pairs import read_comparisons as read_comparisons
+    from crowdwise.data.readers_pairs import read_rankings as read_rankings
+    from crowdwise.data.readers_sets import read_label_sets as read_label_sets
+    from crowdwise.data.readers_similar import read_similarities as read_similarities
+    from crowdwise.data.readers_tags import read_tags as read_tags
     from crowdwise.data.sequences import Tags as Tags
     from crowdwise.data.similarities import Similarities as Similarities
-    from crowdwise.data.similarities import read_similarities as read_similarities
-    from crowdwise.data.tag_tables import read_tags as read_tags
     from crowdwise.data.votes import Votes as Votes
     from crowdwise.deep.classifier import CrowdClassifier as CrowdClassifier
     from crowdwise.deep.classifier import load_learner as load_learner
@@ -79,40 +79,40 @@ _WHERE = {
     "CrowdClassifier": "deep.classifier",
     "Dataset": "data.datasets",
     "Diagnosis": "report.findings",
-    "Graph": "data.graphs",
     "Estimates": "core.estimates",
+    "Graph": "data.graphs",
     "LEARNERS": "registry",
+    "LabelSetConsensus": "beyond.multilabel",
+    "LabelSets": "data.labelsets",
     "LinkedConsensus": "beyond.graph",
     "METHODS": "registry",
     "Online": "core.online",
-    "TagConsensus": "beyond.tagged",
-    "Tags": "data.sequences",
-    "Ratings": "data.ratings",
-    "LabelSetConsensus": "beyond.multilabel",
-    "LabelSets": "data.labelsets",
-    "Similarities": "data.similarities",
-    "Votes": "data.votes",
-    "aggregate": "api",
-    "compare": "api",
-    "build_report": "report.build",
-    "diagnose": "report.findings",
     "Ranking": "beyond.leaderboard",
     "Rankings": "data.rankings",
+    "Ratings": "data.ratings",
+    "Similarities": "data.similarities",
+    "TagConsensus": "beyond.tagged",
+    "Tags": "data.sequences",
+    "Votes": "data.votes",
+    "aggregate": "api",
+    "build_report": "report.build",
+    "compare": "api",
+    "diagnose": "report.findings",
     "dpo_loss": "deep.preference",
     "load_learner": "deep.classifier",
     "preference_weights": "beyond.preference",
-    "read_comparisons": "data.pair_tables",
+    "read_comparisons": "data.readers_pairs",
     "read_dataset": "data.datasets",
     "read_graph": "data.graphs",
-    "read_tags": "data.tag_tables",
-    "read_ratings": "data.readers_ratings",
-    "read_label_sets": "data.labelsets",
-    "read_similarities": "data.similarities",
+    "read_label_sets": "data.readers_sets",
+    "read_rankings": "data.readers_pairs",
+    "read_ratings": "data.readers_numbers",
+    "read_similarities": "data.readers_similar",
+    "read_tags": "data.readers_tags",
     "read_truth": "data.readers",
     "read_votes": "data.readers",
-    "write_report": "report.page",
-    "read_rankings": "data.pair_tables",
     "write_preferences": "beyond.preference",
+    "write_report": "report.page",
 }
 _MODULES = {"errors": "errors", "metrics": "metrics", "simulate": "data.simulate"}
 

@@ -51,8 +51,8 @@ from crowdwise.cli_parts import (
     load,
     say,
     write_table,
-    write_text,
 )
+from crowdwise.core.folders import write_text
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError, ExtraError, ParameterError
 
 
@@ -105,7 +105,7 @@ def aggregate(
         Path | None,
         typer.Option(
             "--truth",
-            help="True classes to measure against (item and label columns). The method does not see them.",
+            help="The truth to measure against (item and label columns). The method does not see it.",
             show_default=False,
         ),
     ] = None,
@@ -142,7 +142,7 @@ def aggregate(
         Path | None,
         typer.Option(
             "--report",
-            help="Write a page about votes, annotators and labels here: .html; see `crowdwise report`.",
+            help="Write a page about answers, annotators and results here: .html; see `crowdwise report`.",
             show_default=False,
         ),
     ] = None,
@@ -177,17 +177,22 @@ def aggregate(
         params["random_state"] = seed
     kind = cli_answers.kind_of(path, answers, method)
     if kind != "classes":
-        given = {
-            "item": item,
-            "annotator": annotator,
-            "label": label,
-            "classes": classes and [c.strip() for c in classes.split(",")],
-        }
-        given |= {"form": form.value} if form is not Form.auto else {}
-        given |= {"on_duplicate": on_duplicate.value, "on_missing": on_missing.value}
-        options = {name: value for name, value in given.items() if value not in (None, "error")}  # as all readers do
+        options = cli_answers.reading(item, annotator, label, classes, form, on_duplicate, on_missing)
         cli_answers.run(
-            path, kind, method, params, options, column, truth, gold, out, annotators, save, as_json, probabilities
+            path,
+            kind,
+            method,
+            params,
+            options,
+            column,
+            truth,
+            gold,
+            out,
+            annotators,
+            save,
+            report,
+            as_json,
+            probabilities,
         )
         return
     if column:

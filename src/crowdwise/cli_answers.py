@@ -5,15 +5,18 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+from dataclasses import dataclass
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from crowdwise import registry
-from crowdwise.cli_parts import check_outputs, emit, say, write_table
-from crowdwise.errors import ParameterError, suggestion
+from crowdwise.cli_parts import Form, OnDuplicate, OnMissing, check_outputs, emit, say, write_table
+from crowdwise.core.folders import write_text
+from crowdwise.errors import ParameterError, ReadError, suggestion
 
 Answers = StrEnum("Answers", {kind: kind for kind in registry.ANSWERS if kind != "linked"})  # type: ignore[misc]
 """The kinds that a file can hold; linked items also need a graph."""
@@ -42,22 +45,83 @@ def listed(kind: str | None) -> list[registry.Entry]:
 
 
 def kind_of(path: Path, asked: Answers | None, method: str | None) -> str:
-    """The kind of answers: what was asked for, what the method is for, else a guess, which is said aloud."""
+    """The kind of answers: what was asked for, what the method is for, else a guess, which is said aloud.
+
+    A dataset folder is taken for classes; what its votes look like is said all the same.
+    """
     if asked is not None:
         return asked.value
     if method in registry.BEYOND:
         return registry.BEYOND[method].family
-    if method is not None or path.is_dir() or not path.is_file():
+    if method is not None:
         return "classes"
     from crowdwise.data.kinds import glance, guess
 
-    head = glance(path)
+    file = _table_in(path, "votes") if path.is_dir() else path
+    head = glance(file) if file is not None and file.is_file() else None
     if head is None:
         return "classes"
     found = guess(head.columns, {name: head[name].to_list() for name in head.columns})
+    other = found.doubt or (found.kind if path.is_dir() and found.kind != "classes" else "")
+    if other:
+        say(f"Note: read as classes. They may be {other}, since {found.reason}: --answers {other}, then.")
+        return "classes"
     if found.kind != "classes":
         say(f"Note: read as {found.kind}, since {found.reason}. If that is wrong: --answers classes, say.")
     return found.kind
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Answers, what a method found in them, and how good that is where the truth is known."""
+
+    answers: Any
+    result: Any
+    measured: dict[str, Any]
+    truth: Any
+    known: Any
+
+
+def fitted(
+    path: Path,
+    kind: str,
+    method: str | None,
+    params: dict[str, Any],
+    options: dict[str, Any],
+    columns: list[str] | None,
+    truth: Path | None,
+    gold: Path | None,
+) -> Fitted:
+    """Read answers of some kind (a file, or those of a dataset folder) and fit a method for them."""
+    from crowdwise import terminal
+    from crowdwise.report.answers import measures
+
+    key = registry.ANSWERS[kind][0] if method is None else method
+    entry = registry.find(key) if kind == "grades" and key in registry.METHODS else registry.find_beyond(key, kind)
+    if entry.inputs:
+        raise ParameterError(
+            f"{key} looks at inputs as well, which `crowdwise aggregate` has no place for: use it from Python, "
+            f"{entry.class_name}(...).fit(X, answers)."
+        )
+    model = registry.create(key, **params) if key in registry.METHODS else registry.create_beyond(key, kind, **params)
+    if path.is_dir():
+        folder, file = path, _table_in(path, "votes")
+        if file is None:
+            raise ReadError(f"{folder} has no table of answers: expected labels.csv (or .parquet, .jsonl, ...) in it.")
+        path = file
+        if truth is None and kind not in ("pairs", "rankings"):  # their truth is a score, which no set says it holds
+            truth = _table_in(folder, "truth")
+    answers = _read(path, kind, options | _columns(columns))
+    known: dict[str, Any] = {}
+    if gold is not None:
+        if "truth" not in inspect.signature(model.fit).parameters:
+            raise ParameterError(f"--gold: {key} has no use for known truth. Use --truth to measure with it.")
+        known["truth"] = _truth(gold, kind)
+    true = None if truth is None else _truth(truth, kind)
+    with terminal.progress(key) as callback:
+        result = model.fit(answers, callback=callback, **known).consensus_
+    measured = measures(kind, answers, result, true, known.get("truth"))
+    return Fitted(answers, result, measured, true, known.get("truth"))
 
 
 def run(
@@ -72,33 +136,14 @@ def run(
     out: Path | None,
     annotators: Path | None,
     save: Path | None,
+    report: Path | None,
     as_json: bool,
     probabilities: bool,
 ) -> None:
     """Read answers of some kind, fit a method for them, and write what came out."""
-    from crowdwise import terminal
-
     check_outputs(out, annotators)
-    key = registry.ANSWERS[kind][0] if method is None else method
-    entry = registry.find(key) if kind == "grades" and key in registry.METHODS else registry.find_beyond(key, kind)
-    if entry.inputs:
-        raise ParameterError(
-            f"{key} looks at inputs as well, which `crowdwise aggregate` has no place for: use it from Python, "
-            f"{entry.class_name}(...).fit(X, answers)."
-        )
-    model = registry.create(key, **params) if key in registry.METHODS else registry.create_beyond(key, kind, **params)
-    answers = _read(path, kind, options | _columns(columns))
-    known: dict[str, Any] = {}
-    if gold is not None:
-        if "truth" not in inspect.signature(model.fit).parameters:
-            raise ParameterError(f"--gold: {key} has no use for known truth. Use --truth to measure with it.")
-        known["truth"] = _truth(gold, kind)
-    true = None if truth is None else _truth(truth, kind)
-    with terminal.progress(key) as callback:
-        result = model.fit(answers, callback=callback, **known).consensus_
-    measured = {} if true is None else _measured(kind, result, true, known.get("truth"))
-    if truth is None and kind == "grades" and answers.truth is not None:
-        measured = _measured(kind, result, answers.truth, None)
+    found = fitted(path, kind, method, params, options, columns, truth, gold)
+    result, measured = found.result, found.measured
     items = _items(result, probabilities)
     if out is not None:
         write_table(items, out)
@@ -106,12 +151,49 @@ def run(
         write_table(result.to_frame("annotators", kind="polars"), annotators)
     if save is not None:
         result.save(save)
+    if report is not None:
+        from crowdwise.report.page import page
+
+        write_text(page(reported(found, path.name)), report)
     if as_json:
         emit(json.dumps(facts(kind, result, measured)))
         return
     if out is None and not sys.stdout.isatty():
         emit(items.write_csv(), end="")
-    show(kind, result, items, measured, [p for p in (out, annotators, save) if p is not None])
+    show(kind, result, items, measured, [p for p in (out, annotators, save, report) if p is not None])
+
+
+def reading(
+    item: str | None,
+    annotator: str | None,
+    label: str | None,
+    classes: str | None,
+    form: Form,
+    on_duplicate: OnDuplicate,
+    on_missing: OnMissing,
+) -> dict[str, Any]:
+    """Options of a reader from those of a command; what all readers do by default is left out."""
+    given = {"item": item, "annotator": annotator, "label": label}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if classes is not None:
+        options["classes"] = [c.strip() for c in classes.split(",")]
+    if form is not Form.auto:
+        options["form"] = form.value
+    policies = {"on_duplicate": on_duplicate.value, "on_missing": on_missing.value}
+    return options | {name: value for name, value in policies.items() if value != "error"}
+
+
+def reported(found: Fitted, title: str, level: float = 0.05) -> dict[str, Any]:
+    """The dict of a report on some answers."""
+    from crowdwise.data.votes import Votes
+    from crowdwise.report.answers import answers_report
+    from crowdwise.report.build import build_report
+
+    answers = found.answers
+    if isinstance(answers, Votes):  # grades are votes, and have the report of votes
+        answers = answers if found.truth is None else answers.with_truth(found.truth)
+        return build_report(answers, found.result, gold=found.known, title=title, level=level, all_items=True)
+    return answers_report(answers, found.result, truth=found.truth, title=title, all_items=True)
 
 
 def facts(kind: str, result: Any, measured: dict[str, Any]) -> dict[str, Any]:
@@ -148,9 +230,18 @@ def show(kind: str, result: Any, items: Any, measured: dict[str, Any], written: 
             f"{name.replace('_', ' ')} on {estimate.n:,} items with truth: [bold]{estimate.value:.4f}[/bold] "
             f"(95% from {estimate.low:.4f} to {estimate.high:.4f})"
         )
-    for title, table in (("Items", items), ("Annotators", result.to_frame("annotators", kind="polars"))):
+    if "leaderboard" in result.TABLES:
+        from crowdwise.terminal_rank import annotator_table, leaderboard
+
+        for told in result.notes:
+            screen.print(f"Note: {told}", markup=False, soft_wrap=True)
+        tables = [leaderboard(result), annotator_table(result)]
+    else:
+        people = result.to_frame("annotators", kind="polars")
+        tables = [terminal.frame_table("Items", items), terminal.frame_table("Annotators", people)]
+    for table in tables:
         screen.print()
-        screen.print(terminal.frame_table(title, table))
+        screen.print(table)
     if written:
         screen.print()
         screen.print("written: " + ", ".join(str(p) for p in written), markup=False, soft_wrap=True)
@@ -163,6 +254,8 @@ def _read(path: Path, kind: str, options: dict[str, Any]) -> Any:
     """A file of answers; options that its reader does not know are refused."""
     from crowdwise.data.kinds import reader
 
+    if kind in ANSWER and "label" in options:
+        options[ANSWER[kind]] = options.pop("label")
     read = reader(kind)
     known = [name for name in inspect.signature(read).parameters if name != "path"]
     for name in options:
@@ -171,6 +264,10 @@ def _read(path: Path, kind: str, options: dict[str, Any]) -> Any:
                 f"{name} does not apply to {kind}: their files have {', '.join(known)}.{suggestion(name, known)}"
             )
     return read(path, **options)
+
+
+ANSWER = {"numbers": "value", "tags": "tag", "pairs": "outcome"}
+"""What --label names, where the answer is not called a label."""
 
 
 def _columns(given: list[str] | None) -> dict[str, str]:
@@ -183,38 +280,27 @@ def _columns(given: list[str] | None) -> dict[str, str]:
     return out
 
 
+TRUTHS = {
+    "numbers": "crowdwise.data.readers_numbers:read_numbers",
+    "grades": "crowdwise.data.readers:read_truth",
+    "pairs": "crowdwise.data.readers_numbers:read_numbers",
+    "rankings": "crowdwise.data.readers_numbers:read_numbers",
+    "similar": "crowdwise.data.readers:read_truth",
+    "sets": "crowdwise.data.readers_sets:read_sets",
+    "tags": "crowdwise.data.readers_tags:read_true_tags",
+}
+"""Kind -> what reads a file of truth; of comparisons and rankings that is the true score of each item."""
+
+
 def _truth(path: Path, kind: str) -> Any:
-    if kind == "sets":
-        from crowdwise.data.labelsets import read_sets
-
-        return read_sets(path)
-    if kind in ("similar", "grades"):
-        from crowdwise.data.readers import read_truth
-
-        return read_truth(path)
-    raise ParameterError(f"--truth and --gold do not apply to {kind} on the command line: measure them in Python.")
+    module, _, name = TRUTHS[kind].partition(":")
+    return getattr(import_module(module), name)(path)
 
 
-def _measured(kind: str, result: Any, truth: Any, used: Any) -> dict[str, Any]:
-    """Figures with intervals, by name."""
-    from crowdwise import metrics
+def _table_in(folder: Path, part: str) -> Path | None:
+    from crowdwise.data.datasets import find_table
 
-    if kind == "similar":
-        return {
-            "accuracy": metrics.cluster_accuracy(result, truth),
-            "mutual_information": metrics.mutual_information(result, truth),
-            "adjusted_rand": metrics.adjusted_rand(result, truth),
-        }
-    if kind == "sets":
-        return {
-            "f1": metrics.set_f1(result, truth),
-            "jaccard": metrics.jaccard(result, truth),
-            "subset_accuracy": metrics.subset_accuracy(result, truth),
-        }
-    from crowdwise import terminal
-
-    measured = terminal.measure(result, result.truth_codes(truth), None if used is None else result.truth_codes(used))
-    return {} if measured is None else {"accuracy": measured}
+    return find_table(folder, part)
 
 
 def _items(result: Any, probabilities: bool) -> Any:

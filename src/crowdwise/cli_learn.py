@@ -31,8 +31,8 @@ from crowdwise.cli_parts import (
     load,
     say,
     write_table,
-    write_text,
 )
+from crowdwise.core.folders import write_text
 from crowdwise.errors import LabelError, OutputError, ParameterError
 
 if TYPE_CHECKING:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from crowdwise.core.folders import write_whole
 from crowdwise.errors import InputError, OutputError, ParameterError
 
 if TYPE_CHECKING:
@@ -163,33 +164,6 @@ def writer(path: Path) -> str | None:
 def write_table(table: Any, path: Path) -> None:
     """Write a table, whole or not at all."""
     write_whole(getattr(table, str(writer(path))), path)
-
-
-def write_text(text: str, path: Path) -> None:
-    """Write a text, whole or not at all."""
-    write_whole(lambda name: Path(name).write_text(text, encoding="utf-8"), path)
-
-
-def write_whole(write: Callable[[str], Any], path: Path) -> None:
-    """Write to a temporary file beside its place, then move it there."""
-    import tempfile
-
-    name: str | None = None
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-        os.close(handle)
-        write(name)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except OSError as error:
-        raise OutputError(
-            f"{path} could not be written: {error.strerror or error}. Nothing was left behind."
-        ) from error
-    finally:
-        if name is not None and os.path.exists(name):
-            os.unlink(name)
 
 
 def say(text: str) -> None:

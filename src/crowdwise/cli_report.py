@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdwise import registry
+from crowdwise import cli_answers, registry
+from crowdwise.cli_answers import AnswersOption, ColumnOption
 from crowdwise.cli_parts import (
     AnnotatorOption,
     ClassesOption,
@@ -30,8 +31,9 @@ from crowdwise.cli_parts import (
     emit,
     load,
     say,
-    write_text,
 )
+from crowdwise.core.folders import write_text
+from crowdwise.errors import ParameterError
 
 if TYPE_CHECKING:
     from crowdwise.core.consensus import Consensus
@@ -67,7 +69,16 @@ def report(
             "--out", "-o", help="The page to write: .html; or .json. [default: report.html]", show_default=False
         ),
     ] = None,
-    method: MethodOption = registry.DEFAULT,
+    answers: AnswersOption = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method",
+            "-m",
+            help=f"The method; `crowdwise methods` lists them. [default: {registry.DEFAULT}, for classes]",
+            show_default=False,
+        ),
+    ] = None,
     truth: TruthOption = None,
     gold: GoldOption = None,
     title: Annotated[str | None, typer.Option("--title", help="What the report is about.", show_default=False)] = None,
@@ -88,6 +99,7 @@ def report(
     label: LabelOption = None,
     classes: ClassesOption = None,
     form: FormOption = Form.auto,
+    column: ColumnOption = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -96,6 +108,8 @@ def report(
     The page is a single HTML file that loads nothing. A dataset folder may hold more than votes: texts.csv or items.csv
     (texts and attributes of items), a folder images (pictures named after items), annotators.csv (demographics).
     With --json what the page shows is printed instead; with --out as well, both are done.
+
+    Answers of other kinds (numbers, pairs, label sets...) are told by their columns; --answers says which they are.
 
     Examples:
 
@@ -112,14 +126,27 @@ def report(
     check_outputs(target, endings=(".html", ".json"))
     if target is not None and target.suffix.lower() == ".html":
         check_extra()
-    data = load(path, item, annotator, label, classes, form, on_duplicate, on_missing)
-    data, consensus, known = fitted(data, method, assignments(set_), seed, truth, gold)
-    attributes = choose_attributes(data.attributes, attribute)
-    with stages(len(STEPS) + 1) as told:
-        facts = build_report(
-            data, consensus, gold=known, title=title, attributes=attributes, level=level, told=told, all_items=True
-        )
-    plain = {name: value for name, value in facts.items() if name != "item_table"}
+    kind = cli_answers.kind_of(path, answers, method)
+    if kind == "classes":
+        if column:
+            raise ParameterError(
+                "--column is for other answers than classes: name columns with --item, --annotator, --label."
+            )
+        data = load(path, item, annotator, label, classes, form, on_duplicate, on_missing)
+        data, consensus, known = fitted(data, method or registry.DEFAULT, assignments(set_), seed, truth, gold)
+        attributes = choose_attributes(data.attributes, attribute)
+        with stages(len(STEPS) + 1) as told:
+            facts = build_report(
+                data, consensus, gold=known, title=title, attributes=attributes, level=level, told=told, all_items=True
+            )
+    else:
+        if attribute:
+            raise ParameterError(f"--attribute does not apply to {kind}: leave it out.")
+        params = assignments(set_) | ({} if seed is None else {"random_state": seed})
+        options = cli_answers.reading(item, annotator, label, classes, form, on_duplicate, on_missing)
+        found = cli_answers.fitted(path, kind, method, params, options, column, truth, gold)
+        facts = cli_answers.reported(found, title or path.name, level)
+    plain = {name: value for name, value in facts.items() if name not in ("item_table", "annotator_table")}
     if target is not None:
         html = target.suffix.lower() == ".html"
         write_text(page(facts) if html else json.dumps(plain, ensure_ascii=False) + "\n", target)

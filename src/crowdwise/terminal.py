@@ -456,17 +456,26 @@ def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = (), beyon
 
 
 def frame_table(title: str, frame: Any, limit: int = 8) -> Table:
-    """The first rows of a result's table, numbers to three places."""
+    """The first rows of a result's table, numbers to three places; of many columns, without the ends of intervals."""
     from rich.table import Table
+
+    if len(frame.columns) > 8:
+        frame = frame.select([name for name in frame.columns if not name.endswith(("_low", "_high"))])
 
     table = Table(box=None, title=title, title_justify="left", title_style="bold", pad_edge=False)
     for name in frame.columns:
         table.add_column(name, justify="right" if frame[name].dtype.is_numeric() else "left")
     for row in frame.head(limit).iter_rows():
-        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row))
+        table.add_row(*map(_shown, row))
     if frame.height > limit:
         table.add_row(f"... {frame.height - limit:,} more")
     return table
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if value.is_integer() and abs(value) >= 2 else f"{value:.3f}"
 
 
 def show_scenarios(scenarios: dict[str, Callable[..., Any]]) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from crowdwise import registry
 from crowdwise.data.kinds import READERS, glance, guess, reader
-from crowdwise.errors import InputError
 
 ITEM = ["item", "annotator"]
 
@@ -75,11 +74,21 @@ def test_a_glance_at_files(tmp_path, ending):
 
 def test_every_kind_but_linked_has_a_reader():
     assert set(READERS) == set(registry.ANSWERS) - {"linked"}
-    for kind in ("classes", "grades", "similar", "sets"):
-        assert callable(reader(kind))
+    for kind in READERS:
+        assert reader(kind).__name__.startswith("read_")
 
 
-def test_a_reader_that_is_not_there_is_said(monkeypatch):
-    monkeypatch.setitem(READERS, "numbers", "crowdwise.data.nowhere:read_nothing")
-    with pytest.raises(InputError, match="numbers cannot be read"):
-        reader("numbers")
+@pytest.mark.parametrize(
+    ("labels", "doubt"),
+    [
+        ([str(7 * n) for n in range(30)], "numbers"),
+        ([7 * n for n in range(30)], "numbers"),
+        (list(range(30)), ""),  # codes without gaps
+        ([0, 50, 100], ""),
+        ([*range(0, 300, 10), "x"], ""),
+    ],
+)
+def test_whole_numbers_stay_classes_and_doubt_is_said(labels, doubt):
+    found = guess([*ITEM, "label"], {"label": labels})
+    assert (found.kind, found.doubt) == ("classes", doubt)
+    assert not doubt or "30 different whole numbers from 0 to 203" in found.reason

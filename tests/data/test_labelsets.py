@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import crowdwise as cw
-from crowdwise.data.labelsets import read_label_sets, read_sets
+from crowdwise.data.readers_sets import read_label_sets, read_sets
 from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError, ParameterError
 
 RECORDS = [("a", "ann", ["cat", "dog"]), ("a", "bob", []), ("b", "ann", ["dog"])]

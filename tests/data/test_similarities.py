@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import crowdwise as cw
-from crowdwise.data.similarities import read_similarities
+from crowdwise.data.readers_similar import read_similarities
 from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError, ParameterError, ReadError
 
 ROWS = [("x", "y", "ann", "same"), ("z", "y", "ann", "different"), ("y", "x", "bob", "no"), ("x", "z", "cem", "1")]

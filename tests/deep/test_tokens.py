@@ -106,7 +106,7 @@ def test_what_does_not_fit(crowd, learner):
     X, tags = crowd
     with pytest.raises(NotFittedError):
         cw.CrowdLayerTags().predict(X, starts=tags.starts)
-    with pytest.raises(InputError, match="learns from Tags and found Votes"):
+    with pytest.raises(InputError, match="expects Tags and found Votes"):
         cw.CrowdLayerTags().fit(X, tags.votes)
     with pytest.raises(InputError, match="expected the same sequences"):
         cw.CrowdLayerTags().fit(listed(X, tags)[::-1], tags)

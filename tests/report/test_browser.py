@@ -13,6 +13,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.report.page import page
+from report.answers import KINDS, answer_pages
 from report.crowd import planted
 
 CHROMIUM = next(
@@ -77,6 +78,7 @@ def pages(tmp_path_factory):
         "digits": page(cw.build_report(votes, title="Digits", all_items=True)), "hostile": hostile(), "many": many(),
         "tiny": tiny(),
     }  # fmt: skip
+    made |= {f"answers-{kind}": text for kind, (_, text) in answer_pages().items()}
     for name, text in made.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     return folder
@@ -108,7 +110,7 @@ class Opened:
         self.context.close()
 
 
-@pytest.mark.parametrize("name", ["digits", "hostile", "many", "tiny"])
+@pytest.mark.parametrize("name", ["digits", "hostile", "many", "tiny", *(f"answers-{kind}" for kind in KINDS)])
 @pytest.mark.parametrize(("width", "scheme"), SIZES)
 def test_quiet_self_contained_and_nothing_sticks_out(browser, pages, name, width, scheme):
     with Opened(browser, pages / f"{name}.html", width, scheme) as opened:
@@ -129,6 +131,7 @@ def test_quiet_self_contained_and_nothing_sticks_out(browser, pages, name, width
         *((name, *size) for name in ("digits", "hostile") for size in SIZES),
         ("many", 360, "dark"),
         ("tiny", 1280, "light"),
+        *((f"answers-{kind}", *SIZES[n % 4]) for n, kind in enumerate(KINDS)),
     ],
 )
 def test_no_barrier_that_axe_can_see(browser, pages, name, width, scheme):

@@ -142,8 +142,8 @@ class Ranking(Result):
         z = _quantile(level)
         low, high = self.rank_interval(level)
         columns: dict[str, Any] = {
-            "rank": self.ranks,
             "item": self.item_names,
+            "rank": self.ranks,
             "score": self.scores,
             "error": self.errors,
             "low": self.scores - z * self.errors,
@@ -159,7 +159,7 @@ class Ranking(Result):
             columns["component"] = self.components
         if table == "leaderboard":
             order = np.argsort(-self.scores, kind="stable")
-            columns = {name: column[order] for name, column in columns.items()}
+            columns = {name: columns[name][order] for name in ("rank", "item", *columns)}
         return columns
 
     def _annotators(self, level: float) -> dict[str, Any]:

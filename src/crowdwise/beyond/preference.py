@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.beyond.leaderboard import Ranking
-from crowdwise.core.folders import write_whole
+from crowdwise.core.folders import write_text
 from crowdwise.core.numerics import Floats
 from crowdwise.data import coding
 from crowdwise.data.comparisons import TIE, Comparisons
@@ -141,7 +141,7 @@ def write_preferences(
         line = {"prompt": _text(row.pop("question"), prompts, "question")} if "question" in row else {}
         line |= {name: _text(row.pop(name), texts, "item") for name in ("chosen", "rejected")} | row
         lines.append(json.dumps(line, ensure_ascii=False))
-    write_whole("".join(f"{line}\n" for line in lines), path)
+    write_text("".join(f"{line}\n" for line in lines), path)
     return len(lines)
 
 

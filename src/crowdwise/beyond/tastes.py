@@ -193,9 +193,11 @@ class MixtureBT(PairModel):
         model = Model("plain", games.n_ties > 0, float(self.prior))
         rng = np.random.default_rng(self.random_state)
         pooled = newton.maximise(games, model, self._start(games, model), np.empty(0), max_iter=20, tol=1e-8).x
+        # Random beginnings are dealt out by how annotators answered, so that their names do not matter.
+        place = np.argsort(np.argsort(annotator_log_likelihood(games, model, pooled[None])[:, 0], kind="stable"))
         best: Tastes | None = None
         for restart in range(self.restarts if G > 1 else 1):
-            split = first_split(games, model, pooled, G) if restart == 0 else rng.dirichlet(np.ones(G), size=M)
+            split = first_split(games, model, pooled, G) if restart == 0 else rng.dirichlet(np.ones(G), size=M)[place]
             found = climb(
                 games, model, np.tile(pooled, (G, 1)), split, max_iter=self.max_iter, tol=self.tol, callback=callback,
                 restart=restart,

@@ -267,17 +267,7 @@ class Consensus(Result):
             "count": self._evidence()[0].ravel(),
         }
 
-    # ---------------------------------------------------------------- showing and keeping it
-
-    def report(self, path: str | os.PathLike[str], votes: Any, **options: Any) -> Path:
-        """Write a report as one HTML page: whom to believe, what to look at, how sure it all is.
-
-        A consensus does not hold its votes, so they are handed over (or the data set they came with). The options are
-        those of :func:`crowdwise.build_report`.
-        """
-        from crowdwise.report.page import write_report
-
-        return write_report(votes, self, path, **options)
+    # ---------------------------------------------------------------- keeping it
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write ``consensus.json`` and ``arrays.npz`` to a folder, all or nothing; an earlier consensus is replaced."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from crowdwise.errors import OutputError
 
@@ -40,17 +41,20 @@ def replacing(folder: str | os.PathLike[str], marker: str, what: str) -> Iterato
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_whole(text: str, path: str | os.PathLike[str]) -> None:
-    """Write a text file by way of a temporary one beside it: an earlier one stays where anything goes wrong."""
+def write_whole(write: Callable[[str], Any], path: str | os.PathLike[str]) -> None:
+    """Let ``write`` fill a temporary file beside the place, then move it there: an earlier one stays where anything
+    goes wrong."""
     path = Path(path)
     if path.is_dir():
         raise OutputError(f"{path} is a folder: name a file in it.")
     name: str | None = None
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o644)
+        os.close(handle)
+        write(name)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
         os.replace(name, path)
     except OSError as error:
         raise OutputError(
@@ -59,3 +63,8 @@ def write_whole(text: str, path: str | os.PathLike[str]) -> None:
     finally:
         if name is not None and os.path.exists(name):
             os.unlink(name)
+
+
+def write_text(text: str, path: str | os.PathLike[str]) -> None:
+    """Write a text, whole or not at all."""
+    write_whole(lambda name: Path(name).write_text(text, encoding="utf-8"), path)

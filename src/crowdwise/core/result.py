@@ -77,7 +77,17 @@ class Result:
         """The columns of a table, by name."""
         raise NotImplementedError  # pragma: no cover - every subclass has its own
 
-    # ---------------------------------------------------------------- keeping it
+    # ---------------------------------------------------------------- showing and keeping it
+
+    def report(self, path: str | os.PathLike[str], answers: Any, **options: Any) -> Path:
+        """Write a report as one HTML page: whom to believe, what to look at, how sure it all is.
+
+        A result does not hold the answers, so they are handed over: votes (or the data set they came with), ratings,
+        comparisons... The options are those of :func:`crowdwise.build_report`.
+        """
+        from crowdwise.report.page import write_report
+
+        return write_report(answers, self, path, **options)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write ``consensus.json`` and ``arrays.npz`` to a folder, all or nothing; an earlier result is replaced."""

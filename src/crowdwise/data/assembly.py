@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -126,3 +127,16 @@ def in_order(array: npt.NDArray[Any], order: npt.NDArray[Any] | None) -> npt.NDA
 
         return tables.take(array, order)
     return np.asarray(array[order])
+
+
+def chosen_annotators(names: Any, annotators: Vocabulary, what: str = "answers") -> npt.NDArray[np.bool_]:
+    """A mask over annotators from some of their names; ``what`` they gave is for the message."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        names = [names]
+    wanted = coding.to_vocabulary(list(names))
+    codes = coding.locate(wanted, annotators)
+    if (codes < 0).any():
+        raise InputError(f"No annotator named {listing(wanted[codes < 0])}: the {what} have {listing(annotators)}.")
+    chosen = np.zeros(len(annotators), dtype=bool)
+    chosen[codes] = True
+    return chosen

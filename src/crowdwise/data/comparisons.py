@@ -132,7 +132,7 @@ class Comparisons:
         on_self
             ``"drop"`` leaves out rows that compare an item with itself instead of raising.
         """
-        from crowdwise.data.pair_tables import comparisons_from_table
+        from crowdwise.data.readers_pairs import comparisons_from_table
 
         given = {
             "left": left, "right": right, "outcome": outcome, "annotator": annotator, "question": question,
@@ -276,16 +276,7 @@ class Comparisons:
         return self._by_annotator(annotators, keep=False)
 
     def _by_annotator(self, names: Sequence[Any], keep: bool) -> Comparisons:
-        if isinstance(names, str) or not isinstance(names, Iterable):
-            names = [names]
-        wanted = coding.to_vocabulary(list(names))
-        codes = coding.locate(wanted, self.annotators)
-        if (codes < 0).any():
-            raise InputError(
-                f"No annotator named {listing(wanted[codes < 0])}: the comparisons have {listing(self.annotators)}."
-            )
-        chosen = np.zeros(self.n_annotators, dtype=bool)
-        chosen[codes] = True
+        chosen = assembly.chosen_annotators(names, self.annotators, "comparisons")
         chosen = chosen if keep else ~chosen
         kept = self[chosen[self.annotator]]
         code = (np.cumsum(chosen) - 1).astype(np.int32)

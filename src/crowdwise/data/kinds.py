@@ -10,7 +10,8 @@ kind          taken for it when there is
 ``rankings``  item, annotator and a column ``rank``, or a column ``ranking``
 ``tags``      a sequence, a position in it and a column ``tag``; or labels like O, B-PER, I-PER
 ``sets``      item, annotator and a column ``labels``, or labels that are lists
-``numbers``   item, annotator and numbers with fractions, and nothing else, where labels would be
+``numbers``   item, annotator and numbers with fractions, and nothing else, where labels would be; whole numbers are
+              taken for classes, with a word of doubt where they are many and have gaps
 ``grades``    never guessed: that classes have an order is not written in a file
 ============  ======================================================================================================
 """
@@ -26,8 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdwise.data.columns import ALIASES, normal
 from crowdwise.data.readers import NULLS, _first_line, _separator, _starts, format_of
-from crowdwise.data.similarities import DIFFERENT, SAME
-from crowdwise.errors import InputError
+from crowdwise.data.readers_similar import DIFFERENT, SAME
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,18 +36,21 @@ __all__ = ["READERS", "Guess", "glance", "guess", "reader"]
 
 READERS = {
     "classes": "crowdwise.data.readers:read_votes",
-    "numbers": "crowdwise.data.ratings:read_ratings",
+    "numbers": "crowdwise.data.readers_numbers:read_ratings",
     "grades": "crowdwise.data.readers:read_votes",
-    "pairs": "crowdwise.data.comparisons:read_comparisons",
-    "rankings": "crowdwise.data.rankings:read_rankings",
-    "similar": "crowdwise.data.similarities:read_similarities",
-    "sets": "crowdwise.data.labelsets:read_label_sets",
-    "tags": "crowdwise.data.sequences:read_tags",
+    "pairs": "crowdwise.data.readers_pairs:read_comparisons",
+    "rankings": "crowdwise.data.readers_pairs:read_rankings",
+    "similar": "crowdwise.data.readers_similar:read_similarities",
+    "sets": "crowdwise.data.readers_sets:read_label_sets",
+    "tags": "crowdwise.data.readers_tags:read_tags",
 }
 """Kind of answers -> the function that reads a file of them."""
 
 ROWS = 200
 """How many rows are looked at."""
+MANY = 10
+"""More different whole numbers than this, with gaps between them (codes of classes are mostly without), may be numbers
+rather than classes: that is then said."""
 
 FIRST = {*ALIASES["item_a"], "model a", "option a", "response a", "answer a", "model 1"}
 SECOND = {*ALIASES["item_b"], "model b", "option b", "response b", "answer b", "model 2"}
@@ -63,10 +66,11 @@ BIO = re.compile(r"^(O|[BIESLU]-\S+)$")
 
 @dataclass(frozen=True)
 class Guess:
-    """A kind of answers, and why."""
+    """A kind of answers, and why; ``doubt`` names another that it may be, where nothing in the file can tell."""
 
     kind: str
     reason: str
+    doubt: str = ""
 
 
 def guess(columns: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> Guess:
@@ -75,7 +79,7 @@ def guess(columns: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> Guess:
     >>> guess(["item_a", "item_b", "worker", "same"], {}).kind
     'similar'
     >>> guess(["task", "worker", "label"], {"label": ["cat", "dog"]})
-    Guess(kind='classes', reason='nothing speaks for another kind')
+    Guess(kind='classes', reason='nothing speaks for another kind', doubt='')
     """
     names = {normal(c): c for c in columns}
     first, second = ([names[n] for n in names if n in words] for words in (FIRST, SECOND))
@@ -114,6 +118,12 @@ def guess(columns: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> Guess:
         value = _any(names, NUMBERS)
         if value and _has_fractions(rows.get(value, ())):
             return Guess("numbers", f"{value!r} holds numbers with fractions")
+        different = _whole_numbers(rows.get(value or "", ()))
+        if len(different) > MANY and max(different) - min(different) >= len(different):
+            reason = (
+                f"{value!r} holds {len(different)} different whole numbers from {min(different)} to {max(different)}"
+            )
+            return Guess("classes", reason, "numbers")
     return Guess("classes", "nothing speaks for another kind")
 
 
@@ -140,10 +150,7 @@ def glance(path: Path) -> pl.DataFrame | None:
 def reader(kind: str) -> Callable[..., Any]:
     """The function that reads a file of such answers."""
     module, _, name = READERS[kind].partition(":")
-    try:
-        found: Callable[..., Any] = getattr(import_module(module), name)
-    except (ImportError, AttributeError):
-        raise InputError(f"Files of {kind} cannot be read by this version of crowdwise.") from None
+    found: Callable[..., Any] = getattr(import_module(module), name)
     return found
 
 
@@ -162,6 +169,15 @@ def _words(rows: Mapping[str, Sequence[Any]], column: str | None) -> set[str]:
 def _is_bio(rows: Mapping[str, Sequence[Any]], column: str) -> bool:
     said = {str(v) for v in rows.get(column, ()) if v is not None}
     return "O" in said and len(said) > 1 and all(BIO.match(word) for word in said)
+
+
+def _whole_numbers(values: Sequence[Any]) -> set[int]:
+    """The different values, if all are whole numbers; else none."""
+    try:
+        numbers = {float(value) for value in values if value is not None}
+    except (TypeError, ValueError):
+        return set()
+    return {int(number) for number in numbers} if all(number.is_integer() for number in numbers) else set()
 
 
 def _has_fractions(values: Sequence[Any]) -> bool:

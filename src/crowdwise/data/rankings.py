@@ -94,7 +94,7 @@ class Rankings:
         on_missing
             ``"drop"`` leaves out rows without an item or a rank instead of raising.
         """
-        from crowdwise.data.pair_tables import rankings_from_table
+        from crowdwise.data.readers_pairs import rankings_from_table
 
         given = {"item": item, "rank": rank, "annotator": annotator, "question": question, "weight": weight}
         return rankings_from_table(frame, given, on_missing=on_missing)
@@ -217,15 +217,7 @@ class Rankings:
 
     def without(self, annotators: Sequence[Any]) -> Rankings:
         """The rankings of everybody but some annotators, by name."""
-        names = [annotators] if isinstance(annotators, str) or not isinstance(annotators, Iterable) else annotators
-        wanted = coding.to_vocabulary(list(names))
-        codes = coding.locate(wanted, self.annotators)
-        if (codes < 0).any():
-            raise InputError(
-                f"No annotator named {listing(wanted[codes < 0])}: the rankings have {listing(self.annotators)}."
-            )
-        keep = np.ones(self.n_annotators, dtype=bool)
-        keep[codes] = False
+        keep = ~assembly.chosen_annotators(annotators, self.annotators, "rankings")
         kept = self[keep[self.annotator]]
         new = (np.cumsum(keep) - 1).astype(np.int32)
         return replace(kept, annotators=self.annotators[keep], annotator=new[kept.annotator])

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from crowdwise.data import assembly, coding
 from crowdwise.data.assembly import OnDuplicate
 from crowdwise.data.coding import Codes, Vocabulary
-from crowdwise.data.votes import OnMissing
+from crowdwise.data.votes import OnMissing, _spread
 from crowdwise.errors import InputError, listing
 
 Numbers = npt.NDArray[np.float64]
@@ -105,7 +105,7 @@ class Ratings:
         on_missing
             ``"drop"`` leaves out rows without a number instead of raising.
         """
-        from crowdwise.data.readers_ratings import ratings_from_table
+        from crowdwise.data.readers_numbers import ratings_from_table
 
         given = {"item": item, "annotator": annotator, "value": value}
         given |= {"weight": weight, "timestamp": timestamp, "truth": truth}
@@ -316,16 +316,7 @@ class Ratings:
         return self._by_annotator(annotators, keep=False)
 
     def _by_annotator(self, names: Sequence[Any], keep: bool) -> Ratings:
-        if isinstance(names, str) or not isinstance(names, Iterable):
-            names = [names]
-        wanted = coding.to_vocabulary(list(names))
-        codes = coding.locate(wanted, self.annotators)
-        if (codes < 0).any():
-            raise InputError(
-                f"No annotator named {listing(wanted[codes < 0])}: the ratings have {listing(self.annotators)}."
-            )
-        chosen = np.zeros(self.n_annotators, dtype=bool)
-        chosen[codes] = True
+        chosen = assembly.chosen_annotators(names, self.annotators, "ratings")
         chosen = chosen if keep else ~chosen
         kept = self.select(chosen[self.annotator])
         new_code = np.cumsum(chosen) - 1
@@ -421,12 +412,3 @@ def locate_truth(truth: Any, items: Vocabulary) -> Numbers:
             f"{listing(items, 3)}. Check that both name the items alike."
         )
     return np.append(values, np.nan)[rows]
-
-
-def _spread(counts: npt.NDArray[Any]) -> dict[str, float]:
-    if len(counts) == 0:
-        return {"min": 0, "median": 0, "mean": 0, "max": 0}
-    return {
-        "min": int(counts.min()), "median": float(np.median(counts)), "mean": float(counts.mean()),
-        "max": int(counts.max()),
-    }  # fmt: skip

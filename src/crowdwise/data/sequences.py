@@ -108,7 +108,7 @@ class Tags:
             An annotator's ``I-x`` with no span to go on with is an ``"error"``, becomes ``B-x`` (``"repair"``), or is
             left as it is (``"keep"``).
         """
-        from crowdwise.data.tag_tables import tags_from_table
+        from crowdwise.data.readers_tags import tags_from_table
 
         given = dict(zip(PARTS, (sequence, position, annotator, tag, word, weight, timestamp, truth), strict=True))
         return tags_from_table(

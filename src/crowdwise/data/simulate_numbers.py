@@ -46,6 +46,11 @@ class SimulatedRatings:
     features: dict[str, Array] = field(default_factory=dict, repr=False)
 
     @property
+    def answers(self) -> Ratings:
+        """The table, by the name it has in every simulated crowd of answers beyond classes."""
+        return self.ratings
+
+    @property
     def truth(self) -> Array:
         """The true number of every item."""
         if self.ratings.truth is None:

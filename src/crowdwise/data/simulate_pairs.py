@@ -40,6 +40,11 @@ class SimulatedPairs:
     group: npt.NDArray[np.int64]
     """The taste of every annotator."""
 
+    @property
+    def answers(self) -> Comparisons:
+        """The table, by the name it has in every simulated crowd of answers beyond classes."""
+        return self.comparisons
+
     def tau(self, ranking: Any) -> float:
         """Kendall's tau between the true scores (of the largest taste) and those found."""
         from scipy.stats import kendalltau
@@ -54,6 +59,11 @@ class SimulatedRankings:
 
     rankings: Rankings
     scores: Floats
+
+    @property
+    def answers(self) -> Rankings:
+        """The table, by the name it has in every simulated crowd of answers beyond classes."""
+        return self.rankings
 
 
 def pairs(

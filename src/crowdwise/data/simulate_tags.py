@@ -54,6 +54,11 @@ class SimulatedTags:
     parameters: dict[str, Any] = field(repr=False)
 
     @property
+    def answers(self) -> Tags:
+        """The table, by the name it has in every simulated crowd of answers beyond classes."""
+        return self.tags
+
+    @property
     def truth(self) -> Codes:
         """The true tag (code) of every token."""
         truth = self.tags.truth

@@ -389,16 +389,7 @@ class Votes:
         return self._by_annotator(annotators, keep=False)
 
     def _by_annotator(self, names: Sequence[Any], keep: bool) -> Votes:
-        if isinstance(names, str) or not isinstance(names, Iterable):
-            names = [names]
-        wanted = coding.to_vocabulary(list(names))
-        codes = coding.locate(wanted, self.annotators)
-        if (codes < 0).any():
-            raise InputError(
-                f"No annotator named {listing(wanted[codes < 0])}: the votes have {listing(self.annotators)}."
-            )
-        chosen = np.zeros(self.n_annotators, dtype=bool)
-        chosen[codes] = True
+        chosen = assembly.chosen_annotators(names, self.annotators, "votes")
         chosen = chosen if keep else ~chosen
         kept = self.select(chosen[self.annotator])
         new_code = np.cumsum(chosen) - 1

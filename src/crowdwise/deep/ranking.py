@@ -197,8 +197,8 @@ class DeepBT(Learner):
         self._check_parameters()
         if not isinstance(y, Comparisons):
             raise InputError(
-                f"deep-bt learns from features and Comparisons, fit(X, comparisons), and found {type(y).__name__} in "
-                "place of the comparisons."
+                f"deep-bt expects features and Comparisons, fit(X, comparisons), and found {type(y).__name__} in place "
+                "of the comparisons."
             )
         if truth is not None:
             raise InputError("deep-bt learns from comparisons alone: leave truth out.")

@@ -214,8 +214,7 @@ class RaykarRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any, ratings: Ratings | None = None) -> Floats:
         """The number of each input; with ``ratings``, from features and ratings together."""
-        if not hasattr(self, "model_"):
-            raise UnfittedError(f"This {type(self).__name__} has not been fitted: call fit(X, ratings) first.")
+        self._fitted()
         x = self._features(X)
         f = self.unit_[0] + self.unit_[1] * self.model_.predict(x)
         if ratings is None:
@@ -246,6 +245,10 @@ class RaykarRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "as input."
             )
         return np.asarray((x - self.scale_[0]) / self.scale_[1])
+
+    def _fitted(self) -> None:
+        if not hasattr(self, "model_"):
+            raise UnfittedError(f"This {type(self).__name__} has not been fitted: call fit(X, ratings) first.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

@@ -136,9 +136,7 @@ class CrowdLayerTags(Learner):
         """
         self._check_parameters()
         if not isinstance(y, Tags):
-            raise InputError(
-                f"{self.key} learns from Tags and found {type(y).__name__}: make them with Tags.from_frame."
-            )
+            raise InputError(f"{self.key} expects Tags and found {type(y).__name__}: make them with Tags.from_frame.")
         inputs = self._windows(X, y, None)
         gold = None if truth is None else checked_truth(y, y.encode_truth(truth))
         self._tags = y

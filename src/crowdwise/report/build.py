@@ -32,12 +32,13 @@ import numpy as np
 from crowdwise import __version__, metrics, registry
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Ints
-from crowdwise.core.result import plain as plain_parameter
 from crowdwise.data.datasets import Dataset
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
+from crowdwise.report.answers import answers_report
 from crowdwise.report.fairness import fairness_section
 from crowdwise.report.findings import Diagnosis, concluded
+from crowdwise.report.fit import method_facts
 from crowdwise.report.inspection import Told, inspect
 from crowdwise.report.items import class_pairs, item_table, review
 from crowdwise.report.network import group_section
@@ -62,8 +63,8 @@ WORDS = (
 
 
 def build_report(
-    votes: Votes | Dataset,
-    consensus: Consensus | None = None,
+    votes: Any,
+    consensus: Any = None,
     *,
     gold: Any = None,
     texts: Mapping[Any, str] | None = None,
@@ -81,9 +82,10 @@ def build_report(
     ----------
     votes
         The votes, or a :class:`~crowdwise.Dataset`, whose texts, images, attributes and demographics are then used
-        unless others are handed over. Their ``truth`` is only measured against.
+        unless others are handed over. Their ``truth`` is only measured against. Or a table of other answers
+        (:class:`~crowdwise.Ratings`, ...): its report is that of :func:`crowdwise.report.answers.answers_report`.
     consensus
-        A consensus of the votes; by default that of the default method.
+        A consensus of the votes (the result of a fit to other answers); by default that of the default method.
     gold
         True classes that may be used, by the method and to judge annotators: a mapping from item to class, or N codes
         with -1 for unknown. They are left out of the measured accuracy.
@@ -110,6 +112,14 @@ def build_report(
     >>> report["summary"]["annotators"]["drop"], report["method"]["key"]
     (0, 'one-coin')
     """
+    if getattr(votes, "answers", Votes.answers) != Votes.answers:
+        others = {"gold": gold, "images": images, "attributes": attributes, "demographics": demographics}
+        useless = [name for name, value in others.items() if value is not None]
+        if useless:
+            raise ParameterError(f"{listing(useless)} does not apply to a report on {votes.answers}: leave it out.")
+        if told is not None:
+            told("tables")
+        return answers_report(votes, consensus, texts=texts, title=title, all_items=all_items)
     data = votes if isinstance(votes, Dataset) else None
     votes = data.votes if data is not None else votes
     if not isinstance(votes, Votes):
@@ -140,7 +150,7 @@ def build_report(
         "summary": {},
         "findings": _findings(found),
         "data": _shape(votes, consensus),
-        "method": _method(consensus),
+        "method": method_facts(consensus),
         "truth": _truth(consensus, truth),
         "annotators": rows,
         "confusion": confusions(found, rows),
@@ -229,26 +239,6 @@ def histogram(counts: Any) -> list[dict[str, int]]:
         {"from": int(a), "to": int(b) - 1, "count": int(n)}
         for a, b, n in zip(edges[:-1].tolist(), edges[1:].tolist(), heights.tolist(), strict=True)
     ]
-
-
-def _method(consensus: Consensus) -> dict[str, Any]:
-    entry = registry.METHODS.get(consensus.method) or registry.LEARNERS.get(consensus.method)
-    trace = consensus.trace
-    if len(trace) > 400:
-        trace = trace[np.unique(np.linspace(0, len(trace) - 1, 400).astype(int))]
-    return {
-        "key": consensus.method,
-        "summary": entry.summary if entry is not None else "",
-        "reference": entry.reference if entry is not None else "",
-        "choice": str(getattr(consensus, "note", "") or ""),
-        "parameters": {name: plain_parameter(value) for name, value in consensus.params.items()},
-        "seed": consensus.seed,
-        "iterations": int(consensus.iterations),
-        "converged": bool(consensus.converged),
-        "seconds": round(float(consensus.seconds), 3),
-        "objective": number(consensus.objective) if consensus.objective is not None else None,
-        "trace": plain_list(trace),
-    }
 
 
 def _truth(consensus: Consensus, truth: Ints | None) -> dict[str, Any] | None:

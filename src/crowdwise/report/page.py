@@ -21,10 +21,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from crowdwise.core.consensus import Consensus
-from crowdwise.data.datasets import Dataset
-from crowdwise.data.votes import Votes
-from crowdwise.errors import ExtraError, OutputError
+from crowdwise.core.folders import write_text
+from crowdwise.errors import ExtraError
 from crowdwise.report.build import build_report
 from crowdwise.report.findings import TITLES
 from crowdwise.report.people import MOST_ROWS
@@ -38,15 +36,14 @@ FIRST = 6
 """Findings of one kind that are told one by one."""
 
 
-def write_report(
-    votes: Votes | Dataset, consensus: Consensus | None, out: str | os.PathLike[str], **options: Any
-) -> Path:
+def write_report(votes: Any, consensus: Any, out: str | os.PathLike[str], **options: Any) -> Path:
     """Write a report as one HTML file.
 
     Parameters
     ----------
     votes, consensus
-        The votes (or a data set) and a consensus of them; ``None`` fits the default method.
+        The votes (or a data set, or a table of other answers) and a consensus of them; ``None`` fits the default
+        method.
     out
         The file.
     **options
@@ -63,12 +60,8 @@ def write_report(
     """
     check_extra()
     text = page(build_report(votes, consensus, all_items=True, **options))
-    path = Path(out)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{path} could not be written: {error.strerror or error}.") from error
-    return path
+    write_text(text, out)
+    return Path(out)
 
 
 def check_extra() -> None:
@@ -88,6 +81,15 @@ def page(report: dict[str, Any]) -> str:
     engine.filters |= {"pct": pct, "num": num, "count": count, "safejson": safe_json, "short": short}
     script = (TEMPLATES / "script.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    if "answers" in report:
+        return engine.get_template("answers.html").render(
+            r=report,
+            files=_answer_files(report),
+            trace=_points(report["method"]["trace"]),
+            style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
+            script=script,
+            digest=digest,
+        )
     return engine.get_template("page.html").render(
         r=report,
         rows=report["annotators"][:MOST_ROWS],
@@ -197,13 +199,26 @@ def _files(report: dict[str, Any]) -> list[dict[str, Any]]:
     return out
 
 
+def _answer_files(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """The same of answers beyond classes."""
+    out = []
+    people = report.get("annotator_table")
+    if people is not None:
+        out.append(_file("annotators.csv", "All annotators", _csv(list(people), zip(*people.values(), strict=True))))
+    if report.get("item_table") is not None:
+        out.append(_item_file(report["item_table"], "items that come first"))
+    whole = {key: value for key, value in report.items() if key not in ("item_table", "annotator_table")}
+    out.append(_file("report.json", "Everything, as JSON", json.dumps(whole, ensure_ascii=False, allow_nan=False)))
+    return out
+
+
 def _file(name: str, words: str, text: str) -> dict[str, Any]:
     packed = base64.b64encode(gzip.compress(text.encode("utf-8"), 6, mtime=0)).decode("ascii")
     return {"name": name, "words": words, "size": len(text.encode("utf-8")), "packed": packed}
 
 
-def _item_file(table: dict[str, list[Any]]) -> dict[str, Any]:
-    """All items; where that is too much for a page, those to review first."""
+def _item_file(table: dict[str, list[Any]], which: str = "items to review first") -> dict[str, Any]:
+    """All items; where that is too much for a page, those of the first ranks (without ranks, the first)."""
     names, total = list(table), len(table["item"])
     file = _file("items.csv", "All items", _csv(names, zip(*table.values(), strict=True)))
     if len(file["packed"]) <= MOST_TABLE:
@@ -212,7 +227,7 @@ def _item_file(table: dict[str, list[Any]]) -> dict[str, Any]:
     rank = table.get("rank", range(total))
     order = sorted(range(total), key=lambda n: (rank[n] is None, rank[n]))[:kept]
     rows = ([table[name][n] for name in names] for n in sorted(order))
-    return _file("items.csv", f"The {kept:,} items to review first, of {total:,}", _csv(names, rows))
+    return _file("items.csv", f"The {kept:,} {which}, of {total:,}", _csv(names, rows))
 
 
 def _csv_of_rows(rows: list[dict[str, Any]]) -> str:

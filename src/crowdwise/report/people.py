@@ -25,7 +25,6 @@ MEASURES = (
     "votes", "accuracy", "skill", "agreement", "weight", "information", "capacity", "bias", "speed", "drift",
     "suspicion",
 )  # fmt: skip
-ENDS = ("accuracy", "skill", "agreement", "weight", "information", "bias", "drift")
 
 
 def annotator_rows(found: Diagnosis, truth: Ints | None) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ a blank line between sequences:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,6 +152,31 @@ def read_tags(
     )  # fmt: skip
     table, from_text = readers.read_table(path, given, separator=separator, null_values=null_values, wide=True)
     return tags_from_table(table, given, **(policy | {"from_text": from_text}))
+
+
+def read_true_tags(path: PathLike) -> dict[str, Any]:
+    """Token (``sequence:position``) -> its true tag, from a table with a sequence, a position and a tag (or truth)
+    column."""
+    table, from_text = readers.read_table(path, {})
+    parts = columns.resolve(table.columns, {"sequence": None, "position": None, "truth": None, "tag": None})
+    column = parts["truth"] or parts["tag"]
+    if parts["sequence"] is None or parts["position"] is None or column is None:
+        raise ColumnError(
+            f"A table of true tags needs a sequence, a position and a tag column: found {listing(table.columns, 12)}."
+        )
+    table = table.select(parts["sequence"], parts["position"], column).drop_nulls().unique(maintain_order=True)
+    if table.height == 0:
+        raise ReadError(f"{path} names no true tag: every row is empty.")
+    code, names = _named(table[parts["sequence"]], "sequence", from_text)
+    tokens = _token_names(names, code, _positions(table[parts["position"]])).tolist()
+    tag, tags = coding.encode(table[column])
+    if from_text:
+        tag, tags = coding.integers_in_text(tag, tags)
+    out = dict(zip(tokens, tags[tag].tolist(), strict=True))
+    if len(out) < len(tokens):
+        twice = Counter(tokens).most_common(1)[0][0]
+        raise LabelError(f"Two rows give different true tags for token {twice!r}. Keep one of them.")
+    return out
 
 
 # -------------------------------------------------------------------- the pieces
