@@ -217,8 +217,9 @@ only measures. Accuracy is in percent, ties split. The best of a column is bold;
 data.
 
 Most defaults are those of the papers; no default may follow these tables. Not
-blind to public data sets are the smoothing of `dawid-skene` and its kin, the form of `anchored` and the priors of
-`irt`, which were settled while figures such as these were in view: small differences in their favour mean nothing.
+blind to public data sets are the smoothing of `dawid-skene` and its kin, the forms of `anchored` and `auto`, and the
+priors of `irt`, which were settled while figures such as these were in view: small differences in their favour mean
+nothing.
 
 {shapes}
 
