@@ -76,7 +76,7 @@ def test_a_png() -> None:
 
 def test_a_png_without_what_draws_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    with pytest.raises(ExtraError, match=r"crowdwise\[report\]"):
+    with pytest.raises(ExtraError, match=r"vl-convert-python"):
         to_png("<svg/>")
 
 

@@ -153,7 +153,7 @@ def to_png(svg: str, scale: float = 2.0) -> bytes:
         import vl_convert
     except ImportError:
         raise ExtraError(
-            "PNG pictures need vl-convert-python, which is not installed: pip install 'crowdwise[report]'. "
+            "PNG pictures need vl-convert-python, which is not installed: pip install vl-convert-python. "
             "The SVG shows the same."
         ) from None
     return bytes(vl_convert.svg_to_png(svg, scale=scale))
