@@ -212,6 +212,7 @@ class TestEveryMethod:
         again = fit(key, *EXAMPLES[registry.BEYOND[key].family]())
         for one, two in zip(tables(fitted(key).consensus_).values(), tables(again.consensus_).values(), strict=True):
             same_table(one, two, by=next(iter(one)))
+        assert np.array_equal(again.consensus_.trace, fitted(key).consensus_.trace)
 
     def test_another_table_is_refused(self, key):
         model = registry.BEYOND[key].load()
@@ -273,6 +274,7 @@ def test_names_of_items_do_not_matter(key):
     one = fit(key, answers, None, **more).consensus_
     two = make(key, **more).fit(type(answers).from_frame(other), **beside).consensus_
     same_table(tables(one)["annotators"], tables(two)["annotators"], by="annotator", atol=1e-5)
+    assert len(two.item_names) == len(one.item_names) and two.n_votes == one.n_votes
 
 
 @pytest.mark.parametrize("key", LABEL_ONLY)

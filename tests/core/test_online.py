@@ -137,7 +137,9 @@ def test_revisits_alone_reach_the_batch_optimum() -> None:
         online.partial_fit(some)
     for _ in range(400):
         online._look_again(300)
-    same(online.consensus(), cw.DawidSkene(tol=1e-16, max_iter=20_000).fit(made.votes).consensus_)
+    batch = cw.DawidSkene(tol=1e-16, max_iter=20_000).fit(made.votes).consensus_
+    same(online.consensus(), batch)
+    assert online.consensus().log_likelihood == pytest.approx(batch.log_likelihood, rel=1e-9)
 
 
 def test_exact_statistics_are_those_of_the_posteriors() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import Field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,6 +15,7 @@ import numpy as np
 from crowdwise.core.folders import replacing
 from crowdwise.data import coding
 from crowdwise.data.frames import make_frame
+from crowdwise.data.frozen import Frozen
 from crowdwise.errors import ParameterError, ReadError
 
 FORMAT = 2
@@ -21,7 +23,7 @@ FORMAT = 2
 __all__ = ["Result", "plain"]
 
 
-class Result:
+class Result(Frozen, ABC):
     """The base of frozen results. A subclass is a frozen dataclass that gives :meth:`_columns`.
 
     Fields may hold arrays, dicts of arrays, and what JSON can hold; those named in ``NAMES`` are vocabularies.
@@ -30,14 +32,6 @@ class Result:
     NAMES: ClassVar[tuple[str, ...]] = ("item_names", "annotator_names")
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators")
     kind: str
-
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-    def __post_init__(self) -> None:
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, np.ndarray):
-                value.setflags(write=False)
 
     # ---------------------------------------------------------------- tables
 
@@ -73,9 +67,9 @@ class Result:
             expected = f"{', '.join(repr(name) for name in self.TABLES[:-1])} or {self.TABLES[-1]!r}"
             raise ParameterError(f"Unknown table {table!r}: expected {expected}.")
 
+    @abstractmethod
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         """The columns of a table, by name."""
-        raise NotImplementedError  # pragma: no cover - every subclass has its own
 
     # ---------------------------------------------------------------- showing and keeping it
 

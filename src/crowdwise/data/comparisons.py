@@ -30,6 +30,7 @@ import numpy.typing as npt
 from crowdwise.data import assembly, coding
 from crowdwise.data.assembly import OnDuplicate
 from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data.frozen import Frozen
 from crowdwise.data.votes import OnMissing, _spread
 from crowdwise.errors import DuplicateError, InputError, ParameterError, listing
 
@@ -43,7 +44,7 @@ EVERYONE = "everyone"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparisons:
+class Comparisons(Frozen):
     """A frozen, validated table of comparisons. Make one with a ``from_...`` method or
     :func:`crowdwise.read_comparisons`.
 
@@ -72,14 +73,6 @@ class Comparisons:
     placed: bool = True
     """Whether ``left`` is the item that was shown first."""
     kind: str = "polars"
-
-    def __post_init__(self) -> None:
-        for array in self._arrays().values():
-            array.setflags(write=False)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.__post_init__()
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         found = {name: getattr(self, name) for name in self.__dataclass_fields__}

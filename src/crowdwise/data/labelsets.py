@@ -33,6 +33,7 @@ import numpy.typing as npt
 from crowdwise.data import assembly, coding, frames
 from crowdwise.data.assembly import OnDuplicate, chosen_annotators
 from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data.frozen import Frozen
 from crowdwise.data.votes import OnMissing, Votes, _spread
 from crowdwise.errors import InputError, LabelError, ParameterError, listing
 
@@ -42,7 +43,7 @@ Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LabelSets:
+class LabelSets(Frozen):
     """A frozen, validated table of label sets. Make one with a ``from_...`` method or :func:`read_label_sets`.
 
     >>> answers = LabelSets.from_records([("a", "ann", ["cat", "dog"]), ("a", "bob", []), ("b", "ann", ["dog"])])
@@ -68,16 +69,6 @@ class LabelSets:
     truth: npt.NDArray[np.bool_] | None = None
     known: npt.NDArray[np.bool_] | None = None
     kind: str = "polars"
-
-    def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            array = getattr(self, name)
-            if isinstance(array, np.ndarray):
-                array.setflags(write=False)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.__post_init__()  # a copy is as frozen as the original
 
     # ---------------------------------------------------------------- making one
 

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from crowdwise.data import assembly, coding
 from crowdwise.data.coding import Codes, Vocabulary
 from crowdwise.data.comparisons import Comparisons
+from crowdwise.data.frozen import Frozen
 from crowdwise.data.votes import OnMissing, _spread
 from crowdwise.errors import InputError, listing
 
@@ -34,7 +35,7 @@ __all__ = ["Rankings"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Rankings:
+class Rankings(Frozen):
     """A frozen, validated table of rankings. Make one with a ``from_...`` method or :func:`crowdwise.read_rankings`.
 
     >>> import crowdwise as cw
@@ -57,15 +58,6 @@ class Rankings:
     questions: Vocabulary
     weight: npt.NDArray[np.float64] | None = None
     kind: str = "polars"
-
-    def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            if isinstance(value := getattr(self, name), np.ndarray):
-                value.setflags(write=False)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.__post_init__()
 
     # ---------------------------------------------------------------- making one
 

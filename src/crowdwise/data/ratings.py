@@ -28,6 +28,7 @@ import numpy.typing as npt
 from crowdwise.data import assembly, coding
 from crowdwise.data.assembly import OnDuplicate
 from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data.frozen import Frozen
 from crowdwise.data.votes import OnMissing, _spread
 from crowdwise.errors import InputError, listing
 
@@ -37,7 +38,7 @@ __all__ = ["Ratings"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Ratings:
+class Ratings(Frozen):
     """A frozen, validated table of ratings. Make one with a ``from_...`` method or :func:`crowdwise.read_ratings`.
 
     >>> import crowdwise as cw
@@ -59,16 +60,6 @@ class Ratings:
     timestamp: npt.NDArray[Any] | None = None
     truth: Numbers | None = None
     kind: str = "polars"
-
-    def __post_init__(self) -> None:
-        for name in ("indptr", "annotator", "value", "items", "annotators", "weight", "timestamp", "truth"):
-            array = getattr(self, name)
-            if array is not None:
-                array.setflags(write=False)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.__post_init__()  # a copy is as frozen as the original
 
     # ---------------------------------------------------------------- making one
 

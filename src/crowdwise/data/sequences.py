@@ -27,6 +27,7 @@ import numpy.typing as npt
 from crowdwise.data import coding, frames, schemes
 from crowdwise.data.assembly import OnDuplicate
 from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data.frozen import Frozen
 from crowdwise.data.schemes import Spans
 from crowdwise.data.votes import OnMissing, Votes
 from crowdwise.errors import InputError, LabelError, ParameterError, listing
@@ -38,7 +39,7 @@ __all__ = ["Tags"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tags:
+class Tags(Frozen):
     """A frozen, validated table of tags. Make one with a ``from_...`` method or :func:`crowdwise.read_tags`.
 
     >>> import crowdwise as cw
@@ -58,15 +59,6 @@ class Tags:
     position: npt.NDArray[np.int64]
     words: npt.NDArray[Any] | None = None
     scheme: str = "plain"
-
-    def __post_init__(self) -> None:
-        for array in (self.starts, self.sequences, self.position, self.words):
-            if array is not None:
-                array.setflags(write=False)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.__post_init__()
 
     # ---------------------------------------------------------------- making one
 

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from crowdwise.data import assembly, coding, frames
 from crowdwise.data.assembly import OnDuplicate, chosen_annotators
 from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data.frozen import Frozen
 from crowdwise.data.votes import OnMissing, Votes, _spread
 from crowdwise.errors import InputError, listing
 
@@ -36,7 +37,7 @@ __all__ = ["Similarities"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Similarities:
+class Similarities(Frozen):
     """A frozen, validated table of same-or-different answers. Make one with a ``from_...`` method or a reader.
 
     >>> answers = Similarities.from_records([("x", "y", "ann", "same"), ("z", "y", "ann", "different")])
@@ -59,16 +60,6 @@ class Similarities:
     truth: Codes | None = None
     classes: Vocabulary | None = None
     kind: str = "polars"
-
-    def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            array = getattr(self, name)
-            if isinstance(array, np.ndarray):
-                array.setflags(write=False)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.__post_init__()  # a copy is as frozen as the original
 
     # ---------------------------------------------------------------- making one
 

@@ -28,6 +28,7 @@ import numpy.typing as npt
 from crowdwise.data import assembly, coding
 from crowdwise.data.assembly import OnDuplicate
 from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data.frozen import Frozen
 from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, listing
 
 OnMissing = Literal["error", "drop"]
@@ -36,7 +37,7 @@ __all__ = ["Votes"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Votes:
+class Votes(Frozen):
     """A frozen, validated table of votes. Make one with a ``from_...`` method or :func:`crowdwise.read_votes`.
 
     >>> import crowdwise as cw
@@ -59,25 +60,6 @@ class Votes:
     timestamp: npt.NDArray[Any] | None = None
     truth: Codes | None = None
     kind: str = "polars"
-
-    def __post_init__(self) -> None:
-        for array in (
-            self.indptr,
-            self.annotator,
-            self.label,
-            self.items,
-            self.annotators,
-            self.classes,
-            self.weight,
-            self.timestamp,
-            self.truth,
-        ):
-            if array is not None:
-                array.setflags(write=False)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.__post_init__()  # a copy is as frozen as the original
 
     # ---------------------------------------------------------------- making one
 
