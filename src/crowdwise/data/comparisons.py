@@ -74,10 +74,6 @@ class Comparisons(Frozen):
     """Whether ``left`` is the item that was shown first."""
     kind: str = "polars"
 
-    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
-
     # ---------------------------------------------------------------- making one
 
     @classmethod

@@ -6,11 +6,10 @@ class: those listed in :class:`Learner`, and the method's own.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,7 +21,6 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from torch import Tensor, nn
 
 from crowdwise.core.consensus import Consensus, build_consensus
-from crowdwise.core.folders import replacing
 from crowdwise.core.model import Outcome, recode
 from crowdwise.core.numerics import Floats, decide, safe_log
 from crowdwise.core.result import Result, plain
@@ -31,10 +29,10 @@ from crowdwise.deep import networks
 from crowdwise.deep.edges import Edges, split
 from crowdwise.deep.head import Head
 from crowdwise.deep.inputs import Inputs, Scale, as_inputs
+from crowdwise.deep.kept import read_learner, write_learner
 from crowdwise.deep.trainer import OPTIMISERS, SCHEDULES, SELECT, Callback, Epoch, Plan, Trainer, find_device, seeded
-from crowdwise.errors import InputError, LabelError, NotFittedError, ParameterError, ReadError, suggestion
+from crowdwise.errors import InputError, LabelError, NotFittedError, ParameterError, suggestion
 
-FORMAT = 1
 HOLDOUT = 0.1
 """The share of votes held out where something is to be chosen by them and no share is given."""
 
@@ -321,46 +319,14 @@ class Learner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the learner to a folder (JSON, safetensors and its consensus), all or nothing."""
-        from safetensors.torch import save_file
-
         self._fitted()
-        facts = {
-            "format": FORMAT,
-            "method": self.key,
-            "params": {name: plain(value) for name, value in self.get_params(deep=False).items()},
-            "custom_network": not isinstance(self.network, str),
-            "shape": list(self.shape_),
-            "seed": self.seed_,
-            "history": [asdict(epoch) for epoch in self.history_],
-            "kept": {name: plain(getattr(self, name)) for name in self._kept},
-        }
-        with replacing(folder, "learner.json", "learner") as temporary:
-            (temporary / "learner.json").write_text(json.dumps(facts), encoding="utf-8")
-            tensors = {name: value.cpu().contiguous().clone() for name, value in self._trainer._state().items()}
-            save_file(tensors, temporary / "weights.safetensors")
-            self.consensus_.save(temporary / "consensus")
-        return Path(folder)
+        return write_learner(folder, self, kept={name: plain(getattr(self, name)) for name in self._kept})
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, network: Any = None, device: str = "auto") -> Self:
         """Read what :meth:`save` wrote. A network that was not named but handed over must be handed over again."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
         folder = Path(folder)
-        try:
-            facts = json.loads((folder / "learner.json").read_text(encoding="utf-8"))
-            tensors = load_file(folder / "weights.safetensors")
-        except (OSError, ValueError, SafetensorError) as error:
-            raise ReadError(f"{folder} does not hold a readable learner: {error}.") from error
-        if facts.get("format") != FORMAT:
-            raise ReadError(f"{folder} was written by another version of crowdwise, which this one does not read.")
-        if facts["method"] != cls.key:
-            raise ReadError(f"{folder} holds a {facts['method']} learner, not {cls.key}: use crowdwise.load_learner.")
-        if facts["custom_network"] and network is None:
-            raise ReadError(
-                f"The learner in {folder} has a network of your own: hand it over again, load(..., network=...)."
-            )
+        facts, tensors = read_learner(folder, cls.key, network)
         params = facts["params"] | {"device": device, "checkpoint": None}
         learner = cls(**(params if network is None else params | {"network": network}))
         learner.consensus_ = cls.result.load(folder / "consensus")  # type: ignore[assignment]

@@ -32,10 +32,9 @@ Reference: F. Rodrigues and F. Pereira, Deep learning from crowds, AAAI (2018).
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -45,7 +44,6 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from torch import Tensor, nn
 
 from crowdwise.core.estimates import Estimates, build_estimates
-from crowdwise.core.folders import replacing
 from crowdwise.core.numerics import Floats
 from crowdwise.core.result import plain
 from crowdwise.data.ratings import Ratings
@@ -53,8 +51,8 @@ from crowdwise.deep import networks
 from crowdwise.deep.edges import Batch
 from crowdwise.deep.head import Head
 from crowdwise.deep.inputs import Inputs, Scale, as_inputs
+from crowdwise.deep.kept import read_learner, write_learner
 from crowdwise.deep.learner import (
-    FORMAT,
     UnfittedError,
     check_choice,
     check_count,
@@ -64,7 +62,7 @@ from crowdwise.deep.learner import (
     seed_of,
 )
 from crowdwise.deep.trainer import OPTIMISERS, SCHEDULES, Callback, Epoch, Plan, Trainer, find_device, seeded
-from crowdwise.errors import InputError, ParameterError, ReadError
+from crowdwise.errors import InputError, ParameterError
 
 LAYERS = ("S", "B", "S+B", "B+S")
 
@@ -347,40 +345,14 @@ class CrowdRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the learner to a folder (JSON, safetensors and its estimates), all or nothing."""
-        from safetensors.torch import save_file
-
         self._fitted()
-        facts = {
-            "format": FORMAT, "method": self.key, "shape": list(self.shape_), "seed": self.seed_,
-            "params": {name: plain(value) for name, value in self.get_params(deep=False).items()},
-            "custom_network": not isinstance(self.network, str), "line": list(self.line_), "gap": self.gap_,
-            "history": [asdict(epoch) for epoch in self.history_],
-        }  # fmt: skip
-        with replacing(folder, "learner.json", "learner") as temporary:
-            (temporary / "learner.json").write_text(json.dumps(facts), encoding="utf-8")
-            tensors = {name: value.cpu().contiguous().clone() for name, value in self._trainer._state().items()}
-            save_file(tensors, temporary / "weights.safetensors")
-            self.consensus_.save(temporary / "consensus")
-        return Path(folder)
+        return write_learner(folder, self, line=list(self.line_), gap=self.gap_)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, network: Any = None, device: str = "auto") -> Self:
         """Read what :meth:`save` wrote. A network that was not named but handed over must be handed over again."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
         folder = Path(folder)
-        try:
-            facts = json.loads((folder / "learner.json").read_text(encoding="utf-8"))
-            tensors = load_file(folder / "weights.safetensors")
-        except (OSError, ValueError, SafetensorError) as error:
-            raise ReadError(f"{folder} does not hold a readable learner: {error}.") from error
-        if facts.get("format") != FORMAT or facts.get("method") != cls.key:
-            raise ReadError(f"{folder} does not hold a {cls.key} learner of this version of crowdwise.")
-        if facts["custom_network"] and network is None:
-            raise ReadError(
-                f"The learner in {folder} has a network of your own: hand it over again, load(..., network=...)."
-            )
+        facts, tensors = read_learner(folder, cls.key, network)
         params = facts["params"] | {"device": device} | ({} if network is None else {"network": network})
         learner = cls(**params)
         learner.consensus_ = Estimates.load(folder / "consensus")

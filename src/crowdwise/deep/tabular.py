@@ -49,8 +49,8 @@ from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.result import plain
 from crowdwise.data.votes import Votes
 from crowdwise.deep.inputs import ArrayInputs, Inputs, Scale, as_inputs
+from crowdwise.deep.kept import FORMAT
 from crowdwise.deep.learner import (
-    FORMAT,
     UnfittedError,
     as_votes,
     check_flag,
