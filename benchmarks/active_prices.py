@@ -26,7 +26,7 @@ import numpy as np
 import crowdwise as cw
 from crowdwise import registry
 from crowdwise.active.beliefs import Beliefs, Pairs, Roster
-from crowdwise.active.replay import TRUST, replay
+from crowdwise.active.replay import replay
 from crowdwise.active.stop import estimate_accuracy
 from crowdwise.active.strategy import DEFAULT, strategy
 from crowdwise.data.crowds import answer, one_coin_confusion
@@ -89,7 +89,7 @@ def estimates(task: tuple[str, str, str, int]) -> list[dict[str, Any]]:
     made = KINDS[kind](seed)
     votes, rule, rng = made.votes, strategy(how), np.random.default_rng(seed)
     N, M = len(votes), votes.n_annotators
-    online = cw.Online(registry.create(method), step=rule.step, trust=TRUST, classes=votes.classes.tolist())
+    online = rule.stream(registry.create(method), votes.classes.tolist())
     items, people = Roster(votes.items.tolist(), "items"), Roster(votes.annotators.tolist(), "annotators")
     asked, rows = np.zeros(votes.n_votes, dtype=bool), []
     for stage in np.arange(1, 2 * STAGES[-1] + 1) / 2:

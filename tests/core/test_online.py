@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import crowdwise as cw
 from crowdwise import registry
 from crowdwise.core.ledger import Ledger
-from crowdwise.core.online import kept
+from crowdwise.core.online import PASSES, kept
 from crowdwise.errors import DuplicateError, InputError, NotFittedError, ParameterError, ReadError
 
 STREAMING = ("dawid-skene", "one-coin", "confusion-vector", "ibcc")
@@ -140,6 +140,54 @@ def test_revisits_alone_reach_the_batch_optimum() -> None:
     batch = cw.DawidSkene(tol=1e-16, max_iter=20_000).fit(made.votes).consensus_
     same(online.consensus(), batch)
     assert online.consensus().log_likelihood == pytest.approx(batch.log_likelihood, rel=1e-9)
+
+
+# -- a young stream is made anew ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:dawid-skene stopped")
+@pytest.mark.parametrize("step", [0.6, None])
+def test_making_anew_is_a_batch_fit_of_so_many_passes(step: float | None) -> None:
+    votes = crowd().votes
+    online = cw.Online(cw.DawidSkene(), step=step, shrink=0.0).partial_fit(votes)
+    batch = cw.DawidSkene(accelerate=False, tol=0.0, max_iter=PASSES).fit(votes).consensus_
+    assert online.renewed_at == votes.n_votes
+    np.testing.assert_allclose(online.posterior, batch.posterior, atol=1e-9)
+    np.testing.assert_allclose(online.mass, batch.posterior.sum(axis=0), atol=1e-7)
+
+
+def test_how_a_stream_began_does_not_decide_where_it_goes() -> None:
+    """Weak annotators, five classes, one of them frequent: what a few votes suggest draws a stream away."""
+    apart: dict[float | None, list[float]] = {1.2: [], None: []}
+    for seed in range(3):
+        made = cw.simulate.one_coin(
+            1000, n_annotators=40, n_classes=5, a=3.0, b=4.0, votes_per_item=6,
+            prior=[0.4, 0.15, 0.15, 0.15, 0.15], random_state=seed,
+        )  # fmt: skip
+        batch = dict(zip(made.votes.items, cw.aggregate(made.votes, "one-coin").labels, strict=True))
+        for renew, found in apart.items():
+            online = cw.Online(cw.OneCoin(), renew=renew)
+            for some in batches(made.votes, 50, seed):
+                online.partial_fit(some)
+            labels = online.consensus().to_frame("items", kind="polars")
+            found.append(np.mean([batch[i] != k for i, k in labels.select("item", "label").iter_rows()]))
+    assert np.mean(apart[1.2]) < 0.05
+    assert np.mean(apart[None]) > 1.5 * np.mean(apart[1.2])
+
+
+def test_only_a_young_stream_that_forgot_nothing_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    votes = crowd(n_items=300).votes
+    forgetful = cw.Online(cw.DawidSkene(), memory=50)
+    for first in range(0, 300, 30):
+        forgetful.partial_fit(votes[first : first + 30])
+    assert 0 < forgetful.renewed_at <= votes[:120].n_votes
+    monkeypatch.setattr("crowdwise.core.online.YOUNG", 700)
+    online = cw.Online(cw.DawidSkene())
+    for some in batches(votes, 50):
+        online.partial_fit(some)
+    assert 700 / 1.2 < online.renewed_at <= 700
+    never = cw.Online(cw.DawidSkene(), renew=None).partial_fit(votes)
+    assert never.renewed_at == 0
 
 
 def test_exact_statistics_are_those_of_the_posteriors() -> None:
@@ -280,6 +328,7 @@ def test_names_do_not_matter() -> None:
         ({"step": 0.5}, "step=0.5"),
         ({"step": 1.5}, "step=1.5"),
         ({"revisit": -1.0}, "revisit=-1.0"),
+        ({"renew": 1.0}, "renew=1.0"),
         ({"shrink": float("nan")}, "shrink=nan"),
         ({"memory": 0}, "memory=0"),
         ({"on_duplicate": "newest"}, "on_duplicate='newest'"),

@@ -45,7 +45,6 @@ BLOCK = 1_000
 """The most votes that the model takes in at once."""
 PICTURE = 20_000
 """After so many votes a new picture of the model is kept."""
-TRUST = 9.0
 
 __all__ = ["Campaign", "Question", "Receipt"]
 
@@ -473,7 +472,7 @@ class Campaign:
                     return Online.load(path, self.model), number
             except CrowdwiseError:  # a damaged picture costs time, no votes
                 continue
-        return Online(self.model, classes=self.classes, trust=TRUST, step=self.strategy.step), 0
+        return self.strategy.stream(self.model, self.classes), 0
 
     def _keep_picture(self) -> None:
         if self._seen > self._pictured:

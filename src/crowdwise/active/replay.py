@@ -16,12 +16,8 @@ from crowdwise.active.beliefs import Beliefs, Pairs, Roster
 from crowdwise.active.strategy import Strategy, strategy
 from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import TIE, Floats, Ints
-from crowdwise.core.online import Online
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
-
-TRUST = 9.0
-"""What strangers are trusted with where the next votes depend on it: see :class:`crowdwise.Online`."""
 
 __all__ = ["Curve", "replay"]
 
@@ -91,7 +87,7 @@ def replay(
         raise InputError("No item has a known truth: a replay has nothing to measure with.")
     rule, rng = strategy(how), np.random.default_rng(random_state)
     size, most = max(1, round(batch * votes.n_votes)), round(budget * votes.n_votes)
-    online = Online(model(), step=rule.step, trust=TRUST, classes=votes.classes.tolist())
+    online = rule.stream(model(), votes.classes.tolist())
     items, annotators = Roster(votes.items.tolist(), "items"), Roster(votes.annotators.tolist(), "annotators")
     asked = np.zeros(votes.n_votes, dtype=bool)
     rows: list[tuple[float, ...]] = []

@@ -17,14 +17,20 @@ An annotator's clock is the annotator's own: who has not voted for a while is no
 tables would be plain averages; larger steps forget what was said of items under poor parameters, or when they had few
 votes.
 
-Everybody is shrunk towards the crowd by ``shrink`` votes for each class, and the crowd starts with ``trust`` more right
-answers than wrong ones of each kind, so that labels mean what they say until the votes tell otherwise. With
-``shrink=0`` only strangers are, and exact statistics go to the optimum of a batch fit by revisits alone.
+**A young stream is made anew.** What a stream believes when items have a vote or two decides which way it goes: a class
+that looks frequent then draws items to it, and annotators who disagree are taken to be poor. A batch fit begins with
+vote shares of all votes and does not have this past. So, until ``YOUNG`` votes are there, the statistics begin again
+from the vote shares whenever the votes have grown by the factor ``renew`` (or by that share of the M K^2 entries of all
+tables, where these are more), and take ``PASSES`` passes. That is a bounded cost a vote, and a bounded pause.
 
-The defaults of ``shrink``, ``trust`` and ``LATE`` were chosen on simulated crowds. One of these is like real sets of
-matched entities (few positives, and many annotators miss them), after a first look at such a set had shown that a
-crowd trusted less (``trust=3``) drifts there to more positives than there are. Where the next votes are chosen by how
-sure items are, less trust (9) serves better: an item with one vote should look in doubt.
+Everybody is shrunk towards the crowd by ``shrink`` votes, which fall on the classes as the items do, and the crowd
+starts with ``trust`` more right answers than wrong ones of each kind, so that labels mean what they say until the votes
+tell otherwise. With ``shrink=0`` only strangers are, and exact statistics go to the optimum of a batch fit by revisits
+alone.
+
+``trust`` and ``LATE`` were chosen on simulated crowds; how votes are shrunk, and ``renew``, by how often the labels
+after one pass are those of a batch fit, on real votes without their truth. Where the next votes are chosen by how sure
+items are, less trust (9) serves better: an item with one vote should look in doubt.
 
 Cost: a batch of b votes needs O(b + votes already on its items) time, however many votes came before, and O(S) memory;
 with ``memory`` set, only the votes of so many items are kept, those voted on last.
@@ -44,7 +50,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from crowdwise.core import em
+from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, build_consensus
 from crowdwise.core.em import Family, Params, Part, Stats
 from crowdwise.core.folders import replacing
@@ -57,9 +63,15 @@ from crowdwise.errors import InputError, NotFittedError, ParameterError, ReadErr
 if TYPE_CHECKING:
     from crowdwise.core.model import EMModel
 
-FORMAT = 1
+FORMAT = 2
 BLOCK = (20, 1000)
 """The fewest and the most items that are looked at under the same parameters; in between a tenth of those so far."""
+RENEW = 1.2
+"""By what factor the votes of a young stream grow before its statistics are made anew."""
+YOUNG = 300_000
+"""Up to so many votes the statistics are made anew as the stream grows."""
+PASSES = 20
+"""How often all votes are looked at when they are."""
 LATE = 2.0
 """The average over an annotator's votes gives the t-th a weight of about t to this power."""
 
@@ -78,8 +90,10 @@ class Online:
         The power of the steps, above 0.5 and at most 1; ``None`` for exact statistics.
     revisit
         With exact statistics: how many old items to look at again for each item of a batch.
+    renew
+        By what factor the votes of a young stream grow before its statistics are made anew; ``None``: never.
     shrink
-        How many votes for each class an annotator is shrunk towards the crowd by.
+        How many votes an annotator is shrunk towards the crowd by.
     trust
         How many more right than wrong answers of each kind the crowd starts with, for each class.
     memory
@@ -107,6 +121,7 @@ class Online:
         *,
         step: float | None = 0.6,
         revisit: float = 1.0,
+        renew: float | None = RENEW,
         shrink: float = 4.0,
         trust: float = 50.0,
         memory: int | None = None,
@@ -120,11 +135,13 @@ class Online:
         for name, value in (("revisit", revisit), ("shrink", shrink), ("trust", trust)):
             if not (isinstance(value, (int, float)) and 0.0 <= value < np.inf):
                 raise ParameterError(f"{name}={value!r}: expected a number of at least 0.")
+        if renew is not None and not (isinstance(renew, (int, float)) and 1.0 < renew < np.inf):
+            raise ParameterError(f"renew={renew!r}: expected a factor above 1, or None (never).")
         if memory is not None and (not isinstance(memory, (int, np.integer)) or memory < 1):
             raise ParameterError(f"memory={memory!r}: expected a number of items of at least 1, or None for all.")
         if on_duplicate not in ("error", "first", "last", "all"):
             raise ParameterError(f"on_duplicate={on_duplicate!r}: expected 'error', 'first', 'last' or 'all'.")
-        self.model, self.step, self.revisit, self.shrink = model, step, revisit, shrink
+        self.model, self.step, self.revisit, self.renew, self.shrink = model, step, revisit, renew, shrink
         self.trust, self.memory, self.on_duplicate = trust, memory, on_duplicate
         self.ledger = Ledger([] if classes is None else list(classes))
         K = len(self.ledger.classes)
@@ -147,6 +164,8 @@ class Online:
         """How often an item was looked at because of new votes."""
         self.looked_at = 0
         """Where the next old item to look at again stands."""
+        self.renewed_at = 0
+        """How many votes there were when the statistics were last made anew."""
         self.settled = False
         """Whether the statistics are those of :meth:`settle`, without any shrinking."""
         self.params_: Params
@@ -186,6 +205,8 @@ class Online:
             done += len(items)
             self.touches += len(items)
         self.n_items += len(self.ledger.items) - before
+        if self._due():
+            self._begin_again()
         if self.memory is not None and len(self.ledger.items) > 2 * self.memory:
             # The statistics of forgotten items stay as they are: nobody will look at these items again.
             self.posterior, self.looked_at = self.posterior[self.ledger.keep(self.memory)], 0
@@ -210,6 +231,40 @@ class Online:
                 break
             last = objective
         return self
+
+    def _due(self) -> bool:
+        """Whether a young stream has grown enough to be made anew, against the cost of a pass: votes or tables."""
+        votes, pass_costs = self.ledger.n_votes, max(self.renewed_at, self.counts[: len(self.ledger.annotators)].size)
+        if self.renew is None or votes > YOUNG or self.n_items > len(self.ledger.items):
+            return False
+        return votes - self.renewed_at >= (self.renew - 1.0) * pass_costs
+
+    def _begin_again(self) -> None:
+        """The statistics that some passes over all votes give, begun with the vote shares as a batch fit is."""
+        items, K = np.arange(len(self.ledger.items)), len(self.ledger.classes)
+        part, who, family = self._local(items, everybody=True)
+        indptr, rows = self.ledger.gather(items)
+        annotator, label = (self.ledger.rows[name][rows].astype(np.int32) for name in ("annotator", "label"))
+        weight = self.ledger.rows["weight"][rows]
+        i, m, k = (np.arange(n).astype(object) for n in (len(items), len(who), K))  # names do not matter here
+        votes = Votes(indptr, annotator, label, i, m, k, weight=weight if (weight != 1.0).any() else None)
+        q = starts.informed(votes, self.ledger.per_item["truth"][items])
+        stats = em.statistics(part, q)
+        for _ in range(PASSES):
+            self._hold(stats)
+            stats, q = em.expect(part, self._params(who, family), posterior=True)
+        self._hold(stats)
+        self.posterior[items], self.renewed_at = q, self.ledger.n_votes
+
+    def _hold(self, stats: Stats) -> None:
+        """Statistics of all votes in the place of those there are."""
+        table = stats.table()
+        M, self.mass, self.pooled = len(table), stats.mass, table.sum(axis=0)
+        if self.step is None:
+            self.counts[:M] = table
+        else:
+            self.clock[:M] = table.sum(axis=(1, 2))
+            self.counts[:M] = self.moving[:M] = table / np.maximum(self.clock[:M], 1e-300)[:, None, None]
 
     def _move(self, touched: Ints, step: float) -> None:
         """Decayed statistics: the tables of the annotators of some items move towards what these say of them."""
@@ -285,8 +340,9 @@ class Online:
         table = self.counts[who] if self.step is None else self.counts[who] * self.given[who][:, None, None]
         if self.settled:
             return family.maximise(Stats(table.reshape(-1, K), self.mass))
-        votes = np.where(table.sum(axis=(1, 2)) > 1e-6, self.shrink, max(self.shrink, 1.0))
-        table = table + votes[:, None, None] * self.crowd()
+        votes = np.tile(self.shrink * normalise(self.mass + 1.0, axis=0), (len(who), 1))
+        votes = np.where(table.sum(axis=(1, 2))[:, None] > 1e-6, votes, np.maximum(votes, 1.0))
+        table = table + votes[:, None] * self.crowd()
         empty = self.mass.sum() == 0.0
         return family.maximise(Stats(table.reshape(-1, K), self.mass + (1.0 if self.shrink or empty else 0.0)))
 
@@ -352,7 +408,7 @@ class Online:
     def dirichlet(self) -> Floats:
         """M x K x K: parameters of the Dirichlet of each row theta[m, k] (axis 1 the truth), in the stream's own codes.
 
-        Strangers have those of the crowd, worth ``shrink`` votes for each class (one at least).
+        Strangers have those of the crowd, worth ``shrink`` votes in every row (one at least).
         """
         M = len(self.ledger.annotators)
         table = self.counts[:M] if self.step is None else self.counts[:M] * self.given[:M, None, None]
@@ -366,7 +422,7 @@ class Online:
     # ---------------------------------------------------------------- keeping it
 
     def _options(self) -> dict[str, Any]:
-        names = ("step", "revisit", "shrink", "trust", "memory", "on_duplicate")
+        names = ("step", "revisit", "renew", "shrink", "trust", "memory", "on_duplicate")
         return {name: getattr(self, name) for name in names}
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
@@ -385,6 +441,7 @@ class Online:
             "n_items": self.n_items,
             "touches": self.touches,
             "looked_at": self.looked_at,
+            "renewed_at": self.renewed_at,
             "settled": self.settled,
         }
         arrays = {name: getattr(self, name) for name in ("mass", "pooled")}
@@ -423,7 +480,7 @@ class Online:
         ledger.per_item = {name: arrays.pop(name) for name in ITEMS}
         ledger.n_votes = len(ledger.rows["label"])
         self.ledger, self.n_items, self.touches = ledger, facts["n_items"], facts["touches"]
-        self.looked_at, self.settled = facts["looked_at"], facts["settled"]
+        self.looked_at, self.renewed_at, self.settled = (facts[name] for name in ("looked_at", "renewed_at", "settled"))
         for name, value in arrays.items():
             setattr(self, name, value)
         return self
