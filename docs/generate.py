@@ -140,7 +140,8 @@ def descriptions(model: Any) -> list[tuple[tuple[str, ...], str]]:
     for names, text in section(model):
         elsewhere = re.match(r"As in :class:`(\w+)`", text)
         if elsewhere:
-            other = descriptions(getattr(crowdwise, elsewhere[1]))
+            bases = {c.__name__: c for c in model.__mro__}
+            other = descriptions(bases.get(elsewhere[1]) or getattr(crowdwise, elsewhere[1]))
             found += [(n, t) for n, t in other if set(n) & set(names)]
         else:
             found.append((names, markdown(text)))
@@ -194,22 +195,6 @@ def beyond_table() -> str:
                 )
             )
     return table(("answers", "method", "class", "what it does", "reference"), rows)
-
-
-def beyond_parameters(key: str) -> str:
-    """The parameters of a method for other answers than classes."""
-    model = registry.BEYOND[key].load()
-    if any(c.__name__ in ("Learner", "Tabular") for c in model.__mro__):
-        return learner_parameters(key)
-    known, entries = model.parameters(), list[tuple[tuple[str, ...], str]]()
-    for names, text in descriptions(model):
-        mine = tuple(n for n in names if n in known)
-        entries += [(mine, text)] if mine else []
-    told = {name for names, _ in entries for name in names}
-    untold = [name for name in known if name not in told]
-    if untold:
-        raise SystemExit(f"{model.__name__} does not describe {', '.join(untold)}: add them to its docstring.")
-    return parameter_table(entries, known)
 
 
 def shared_parameters(module: str, name: str) -> str:

@@ -95,7 +95,9 @@ def run_console(block: Block, page: Path) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_blocks_run_and_print_what_they_say(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, Any] = {"__name__": "__docs__"}
+    module = types.ModuleType("__docs__")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # where its classes are looked for
+    namespace = vars(module)
     printed = ""
     for block in blocks(page):
         if block.mark == NO_RUN:
@@ -272,8 +274,8 @@ def test_the_method_that_contributing_adds_works(tmp_path: Path, monkeypatch: py
     file = next(b for b in python if "class TwoThirds(Model)" in b.text)
     line = next(b for b in python if b.text.startswith("Entry("))
     module = types.ModuleType("crowdwise.methods.two_thirds")
-    run_python(file, page, vars(module))
     monkeypatch.setitem(sys.modules, module.__name__, module)
+    run_python(file, page, vars(module))
     entry = eval(line.text.strip().rstrip(","), {"Entry": registry.Entry})
     monkeypatch.setitem(registry.METHODS, entry.key, entry)
 

@@ -21,6 +21,7 @@ from crowdwise import (
     __version__,
     cli_active,
     cli_answers,
+    cli_bench,
     cli_campaign,
     cli_learn,
     cli_rank,
@@ -30,29 +31,27 @@ from crowdwise import (
 )
 from crowdwise.cli_answers import AnswersOption, ColumnOption
 from crowdwise.cli_parts import (
-    TABLES,
-    AnnotatorOption,
-    ClassesOption,
-    DuplicateOption,
-    Form,
-    FormOption,
-    ItemOption,
+    AS_USUAL,
+    AnnotatorsOption,
+    FixedSeedOption,
+    GoldOption,
     JsonOption,
-    LabelOption,
-    MissingOption,
-    OnDuplicate,
-    OnMissing,
+    LabelsOption,
+    MethodOption,
     PathArgument,
+    ProbabilitiesOption,
+    Reading,
     SeedOption,
     SetOption,
     assignments,
+    check_arguments,
     check_outputs,
     emit,
     load,
+    reads,
     say,
     write_table,
 )
-from crowdwise.core.folders import write_text
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError, ExtraError, ParameterError
 
 
@@ -89,18 +88,11 @@ app = typer.Typer(
 
 
 @app.command()
+@reads
 def aggregate(
     path: PathArgument,
     answers: AnswersOption = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            "--method",
-            "-m",
-            help=f"The method; `crowdwise methods` lists them. [default: {registry.DEFAULT}, for classes]",
-            show_default=False,
-        ),
-    ] = None,
+    method: MethodOption = None,
     truth: Annotated[
         Path | None,
         typer.Option(
@@ -109,32 +101,14 @@ def aggregate(
             show_default=False,
         ),
     ] = None,
-    gold: Annotated[
-        Path | None,
-        typer.Option(
-            "--gold", help="True classes the method may use. They are left out of the accuracy.", show_default=False
-        ),
-    ] = None,
+    gold: GoldOption = None,
     set_: SetOption = None,
-    on_duplicate: DuplicateOption = OnDuplicate.error,
-    on_missing: MissingOption = OnMissing.error,
-    item: ItemOption = None,
-    annotator: AnnotatorOption = None,
-    label: LabelOption = None,
-    classes: ClassesOption = None,
-    form: FormOption = Form.auto,
+    reading: Reading = AS_USUAL,
     column: ColumnOption = None,
     seed: SeedOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Write the labels here: .csv, .jsonl or .parquet.", show_default=False),
-    ] = None,
-    probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Add the probability of every class to the labels.")
-    ] = False,
-    annotators: Annotated[
-        Path | None, typer.Option("--annotators", help="Write the table of annotators here.", show_default=False)
-    ] = None,
+    out: LabelsOption = None,
+    probabilities: ProbabilitiesOption = False,
+    annotators: AnnotatorsOption = None,
     save: Annotated[
         Path | None, typer.Option("--save", help="Keep the whole consensus in this folder.", show_default=False)
     ] = None,
@@ -177,13 +151,12 @@ def aggregate(
         params["random_state"] = seed
     kind = cli_answers.kind_of(path, answers, method)
     if kind != "classes":
-        options = cli_answers.reading(item, annotator, label, classes, form, on_duplicate, on_missing)
         cli_answers.run(
             path,
             kind,
             method,
             params,
-            options,
+            reading.given(),
             column,
             truth,
             gold,
@@ -195,13 +168,10 @@ def aggregate(
             probabilities,
         )
         return
-    if column:
-        raise ParameterError(
-            "--column is for other answers than classes: name columns with --item, --annotator, --label."
-        )
+    cli_answers.refuse_columns(column)
     method = method or registry.DEFAULT
     model = registry.create(method, **params)
-    data = load(path, item, annotator, label, classes, form, on_duplicate, on_missing)
+    data = load(path, reading)
     votes = data.votes
     if truth is not None:
         votes = votes.with_truth(read_truth(truth))
@@ -248,7 +218,7 @@ def methods(
     as_json: JsonOption = False,
 ) -> None:
     """List the methods, or (with --json) all about their parameters."""
-    from crowdwise import terminal
+    from crowdwise import terminal_lists
 
     beyond = cli_answers.listed(answers)
     every = not (labels or learners or answers)
@@ -258,7 +228,7 @@ def methods(
         "beyond": beyond if answers or every else [],
     }
     if not as_json:
-        terminal.show_methods(shown["methods"], shown["learners"], shown["beyond"])
+        terminal_lists.show_methods(shown["methods"], shown["learners"], shown["beyond"])
         return
     facts: dict[str, Any] = {}
     if shown["methods"]:
@@ -296,21 +266,16 @@ def described(entry: registry.Entry) -> dict[str, Any]:
 
 
 @app.command()
+@reads
 def describe(
     path: PathArgument,
-    on_duplicate: DuplicateOption = OnDuplicate.error,
-    on_missing: MissingOption = OnMissing.error,
-    item: ItemOption = None,
-    annotator: AnnotatorOption = None,
-    label: LabelOption = None,
-    classes: ClassesOption = None,
-    form: FormOption = Form.auto,
+    reading: Reading = AS_USUAL,
     as_json: JsonOption = False,
 ) -> None:
     """Show the shape of a file of votes: how many, by whom, on what, and how they spread."""
     from crowdwise import terminal
 
-    votes = load(path, item, annotator, label, classes, form, on_duplicate, on_missing).votes
+    votes = load(path, reading).votes
     if as_json:
         emit(json.dumps(votes.describe()))
     else:
@@ -332,19 +297,19 @@ def simulate(
         ),
     ] = None,
     set_: SetOption = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of everything random.")] = 0,
+    seed: FixedSeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Make a crowd with known truth and known annotators.
 
     Example: `crowdwise simulate one-coin --out crowd --set n_items=1000 --set n_classes=3 --seed 7`
     """
-    from crowdwise import terminal
+    from crowdwise import terminal, terminal_lists
     from crowdwise.data.simulate import SCENARIOS
     from crowdwise.errors import suggestion
 
     if scenario is None:
-        terminal.show_scenarios(SCENARIOS)
+        terminal_lists.show_scenarios(SCENARIOS)
         return
     if scenario not in SCENARIOS:
         raise ParameterError(
@@ -353,7 +318,7 @@ def simulate(
     if out is None:
         raise ParameterError("Say where to write the crowd: --out DIR.")
     params = assignments(set_)
-    terminal.check_arguments(scenario, SCENARIOS[scenario], params)
+    check_arguments(scenario, SCENARIOS[scenario], params)
     crowd = SCENARIOS[scenario](**params, random_state=seed)
     crowd.save(out)
     if as_json:
@@ -373,7 +338,7 @@ def simulate(
 
 @app.command()
 def demo(
-    seed: Annotated[int, typer.Option("--seed", help="Seed of everything random.")] = 0,
+    seed: FixedSeedOption = 0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -390,98 +355,9 @@ def demo(
     run(seed=seed, out=out)
 
 
-bench = typer.Typer(help="Measure methods on data sets whose truth is known.", no_args_is_help=True)
-app.add_typer(bench, name="bench")
-
-
-@bench.command("labels")
-def bench_labels(
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", help="A folder of dataset folders. [default: CROWDWISE_DATA]", show_default=False),
-    ] = None,
-    sets: Annotated[
-        str | None, typer.Option("--sets", help="Which of them, comma-separated; else all.", show_default=False)
-    ] = None,
-    methods_: Annotated[
-        str | None, typer.Option("--methods", help="Which methods, comma-separated; else all.", show_default=False)
-    ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds to average over.")] = 1,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Write the table here: .csv, .jsonl or .parquet; or all facts of the run: .json.",
-            show_default=False,
-        ),
-    ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option("--page", help="Write a page with all tables here: .md (Markdown).", show_default=False),
-    ] = None,
-    published: Annotated[
-        Path | None,
-        typer.Option(
-            "--published",
-            help="Figures of others to set beside, for the page: a CSV of data, method, accuracy, source, reason.",
-            show_default=False,
-        ),
-    ] = None,
-    earlier: Annotated[
-        Path | None,
-        typer.Option("--from", help="Measure nothing: take the .json of an earlier run.", show_default=False),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Every label-only method on every data set: accuracy (ties split), log loss, seconds.
-
-    Methods see the votes alone; the truth only measures. Nothing is tuned.
-    """
-    import polars as pl
-
-    from crowdwise import bench as runner
-    from crowdwise import terminal
-
-    check_outputs(out, endings=(*TABLES, ".json"))
-    check_outputs(page, endings=(".md",))
-    if published is not None and page is None:
-        raise ParameterError("--published has figures for the page: say where it goes, --page results.md.")
-    figures = [] if published is None else runner.read_published(published)
-    if earlier is not None:
-        given = {"--data": data, "--sets": sets, "--methods": methods_}
-        if any(given.values()) or seeds != 1:
-            raise ParameterError("--from takes an earlier run as it is: leave out --data, --sets, --methods, --seeds.")
-        facts = runner.read_facts(earlier)
-    else:
-        facts = measured(data, sets, methods_, seeds)
-    if out is not None and out.suffix.lower() == ".json":
-        write_text(json.dumps(facts, indent=1) + "\n", out)
-    elif out is not None:
-        write_table(pl.DataFrame(facts["cells"]), out)
-    if page is not None:
-        write_text(runner.page(facts, figures), page)
-    if as_json:
-        emit(json.dumps(facts))
-    else:
-        terminal.show_bench(facts["data"], facts["methods"], [runner.Cell(**cell) for cell in facts["cells"]])
-
-
-bench.command("learners")(cli_learn.bench_learners)
+app.add_typer(cli_bench.bench, name="bench")
 app.add_typer(cli_campaign.campaign, name="campaign")
 app.add_typer(cli_active.active, name="active")
-
-
-def measured(data: Path | None, sets: str | None, methods_: str | None, seeds: int) -> dict[str, Any]:
-    """The facts of a run over the data sets and methods asked for, with progress."""
-    from crowdwise import bench as runner
-    from crowdwise import terminal
-
-    folder = data or runner.data_folder()
-    keys = [registry.find(key.strip()).key for key in methods_.split(",")] if methods_ else list(registry.METHODS)
-    names = runner.find_sets(folder, [name.strip() for name in sets.split(",")] if sets else None)
-    with terminal.steps(len(names) * len(keys)) as told:
-        return runner.measure_all(folder, names, keys, seeds=seeds, told=told)
 
 
 @app.callback(invoke_without_command=True)

@@ -13,24 +13,20 @@ import typer
 
 from crowdwise import registry
 from crowdwise.cli_campaign import read_annotators
-from crowdwise.cli_learn import FEATURES, inputs_of
+from crowdwise.cli_learn import inputs_of
 from crowdwise.cli_parts import (
-    AnnotatorOption,
-    ClassesOption,
-    DuplicateOption,
-    Form,
-    FormOption,
-    ItemOption,
+    AS_USUAL,
+    EpochsOption,
+    FeaturesOption,
     JsonOption,
-    LabelOption,
-    MissingOption,
-    OnDuplicate,
-    OnMissing,
     PathArgument,
+    Reading,
     SetOption,
+    StreamMethodOption,
     assignments,
     emit,
     load,
+    reads,
     say,
 )
 from crowdwise.errors import ExtraError, InputError, OutputError, ParameterError
@@ -54,6 +50,7 @@ WorkersOption = Annotated[
 
 
 @active.command("replay")
+@reads
 def replay(
     path: PathArgument,
     out: OutOption,
@@ -61,9 +58,7 @@ def replay(
         str, typer.Option("--strategies", help="Ways of asking, comma-separated.")
     ] = "random,entropy-random,tutorial,information,value",
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How often each is played.")] = 20,
-    method: Annotated[
-        str, typer.Option("--method", "-m", help="dawid-skene, one-coin, confusion-vector or ibcc.")
-    ] = "dawid-skene",
+    method: StreamMethodOption = "dawid-skene",
     set_: SetOption = None,
     truth: Annotated[
         Path | None,
@@ -76,13 +71,7 @@ def replay(
     batch: Annotated[float, typer.Option("--batch", help="The share of all votes that is asked for at once.")] = 0.02,
     share: Annotated[float, typer.Option("--share", help="The share of all votes to spend.")] = 1.0,
     workers: WorkersOption = None,
-    on_duplicate: DuplicateOption = OnDuplicate.error,
-    on_missing: MissingOption = OnMissing.error,
-    item: ItemOption = None,
-    annotator: AnnotatorOption = None,
-    label: LabelOption = None,
-    classes: ClassesOption = None,
-    form: FormOption = Form.auto,
+    reading: Reading = AS_USUAL,
     as_json: JsonOption = False,
 ) -> None:
     """Play votes back to several ways of asking: what each would have known after so many votes.
@@ -101,7 +90,7 @@ def replay(
         strategy(name)
     model = partial(registry.create, method, **assignments(set_))
     check_out(out)
-    votes = load(path, item, annotator, label, classes, form, on_duplicate, on_missing).votes
+    votes = load(path, reading).votes
     votes = votes if truth is None else votes.with_truth(read_truth(truth))
     if votes.truth is None:
         raise InputError(f"{path} has no truth to measure with: give it, --truth FILE.")
@@ -131,6 +120,7 @@ def replay(
 
 
 @active.command("plan")
+@reads
 def plan(
     path: PathArgument,
     budget: Annotated[int, typer.Option("--budget", help="How many votes can be paid for.", show_default=False)],
@@ -149,23 +139,10 @@ def plan(
             "--learner", help="Also learn a classifier: one of `crowdwise methods --learners`.", show_default=False
         ),
     ] = None,
-    features: Annotated[
-        Path | None,
-        typer.Option(
-            "--features", help=f"{FEATURES} Not needed for a folder with a features.npz of its own.", show_default=False
-        ),
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option("--epochs", help="How often training passes over the items.", show_default=False)
-    ] = None,
+    features: FeaturesOption = None,
+    epochs: EpochsOption = None,
     workers: WorkersOption = None,
-    on_duplicate: DuplicateOption = OnDuplicate.error,
-    on_missing: MissingOption = OnMissing.error,
-    item: ItemOption = None,
-    annotator: AnnotatorOption = None,
-    label: LabelOption = None,
-    classes: ClassesOption = None,
-    form: FormOption = Form.auto,
+    reading: Reading = AS_USUAL,
     as_json: JsonOption = False,
 ) -> None:
     """Say how to spend a budget on a crowd like this one: how many items, how many votes on each.
@@ -186,7 +163,7 @@ def plan(
     if learner is None and (features is not None or epochs is not None):
         raise ParameterError("--features and --epochs are for a learner: name one, --learner KEY.")
     params = assignments(set_)
-    data = load(path, item, annotator, label, classes, form, on_duplicate, on_missing)
+    data = load(path, reading)
     fit = registry.create(method, **params).fit(data.votes).consensus_
     crowd = Crowd.of(data.votes, fit.confusion, fit.prior)
     inputs = None if learner is None else known_inputs(data, features, path, fit.posterior.argmax(axis=1))

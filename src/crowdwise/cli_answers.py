@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise import registry
-from crowdwise.cli_parts import Form, OnDuplicate, OnMissing, check_outputs, emit, say, write_table
+from crowdwise.cli_parts import check_outputs, emit, say, write_table
 from crowdwise.core.folders import write_text
 from crowdwise.errors import ParameterError, ReadError, suggestion
 
@@ -33,6 +33,14 @@ ColumnOption = Annotated[
         show_default=False,
     ),
 ]
+
+
+def refuse_columns(given: list[str] | None) -> None:
+    """Of classes, columns have options of their own."""
+    if given:
+        raise ParameterError(
+            "--column is for other answers than classes: name columns with --item, --annotator, --label."
+        )
 
 
 def listed(kind: str | None) -> list[registry.Entry]:
@@ -161,26 +169,6 @@ def run(
     if out is None and not sys.stdout.isatty():
         emit(items.write_csv(), end="")
     show(kind, result, items, measured, [p for p in (out, annotators, save, report) if p is not None])
-
-
-def reading(
-    item: str | None,
-    annotator: str | None,
-    label: str | None,
-    classes: str | None,
-    form: Form,
-    on_duplicate: OnDuplicate,
-    on_missing: OnMissing,
-) -> dict[str, Any]:
-    """Options of a reader from those of a command; what all readers do by default is left out."""
-    given = {"item": item, "annotator": annotator, "label": label}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if classes is not None:
-        options["classes"] = [c.strip() for c in classes.split(",")]
-    if form is not Form.auto:
-        options["form"] = form.value
-    policies = {"on_duplicate": on_duplicate.value, "on_missing": on_missing.value}
-    return options | {name: value for name, value in policies.items() if value != "error"}
 
 
 def reported(found: Fitted, title: str, level: float = 0.05) -> dict[str, Any]:

@@ -11,8 +11,10 @@ import typer
 
 from crowdwise import registry
 from crowdwise.cli_parts import (
+    FixedSeedOption,
     JsonOption,
     SetOption,
+    StreamMethodOption,
     assignments,
     check_outputs,
     emit,
@@ -47,9 +49,7 @@ def init(
         Path | None,
         typer.Option("--annotators", help="A table with an annotator column (and price).", show_default=False),
     ] = None,
-    method: Annotated[
-        str, typer.Option("--method", "-m", help="dawid-skene, one-coin, confusion-vector or ibcc.")
-    ] = DEFAULT,
+    method: StreamMethodOption = DEFAULT,
     set_: SetOption = None,
     strategy: Annotated[str, typer.Option("--strategy", help="How the next questions are chosen.")] = "value",
     gold_rate: Annotated[
@@ -78,7 +78,7 @@ def init(
     patience: Annotated[
         float, typer.Option("--patience", help="Seconds after which an unanswered question is asked again.")
     ] = 3600.0,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of everything random.")] = 0,
+    seed: FixedSeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Make a campaign: what is to be labelled, by whom, at what price, until when.

@@ -11,47 +11,40 @@ import typer
 
 from crowdwise import registry
 from crowdwise.cli_parts import (
-    AnnotatorOption,
-    ClassesOption,
+    AS_USUAL,
+    FEATURES,
     DuplicateOption,
-    Form,
-    FormOption,
-    ItemOption,
+    EpochsOption,
+    FeaturesOption,
+    GoldOption,
     JsonOption,
-    LabelOption,
+    LabelsOption,
     MissingOption,
     OnDuplicate,
     OnMissing,
     PathArgument,
+    ProbabilitiesOption,
+    Reading,
     SeedOption,
     SetOption,
     assignments,
     check_outputs,
     emit,
     load,
+    reads,
     say,
     write_table,
 )
-from crowdwise.core.folders import write_text
 from crowdwise.errors import LabelError, OutputError, ParameterError
 
 if TYPE_CHECKING:
     from crowdwise.data.datasets import Dataset
 
-FEATURES = (
-    "The inputs: .npz (x_train, named by id_train; or a single array), .npy, a table with an item column and "
-    "numbers, or a folder of images named like the items."
-)
 
-
+@reads
 def learn(
     path: PathArgument,
-    features: Annotated[
-        Path | None,
-        typer.Option(
-            "--features", help=f"{FEATURES} Not needed for a folder with a features.npz of its own.", show_default=False
-        ),
-    ] = None,
+    features: FeaturesOption = None,
     method: Annotated[
         str, typer.Option("--method", "-m", help="The method; `crowdwise methods --learners` lists them.")
     ] = registry.DEFAULT_LEARNER,
@@ -63,9 +56,7 @@ def learn(
     ] = None,
     set_: SetOption = None,
     seed: SeedOption = None,
-    epochs: Annotated[
-        int | None, typer.Option("--epochs", help="How often training passes over the items.", show_default=False)
-    ] = None,
+    epochs: EpochsOption = None,
     truth: Annotated[
         Path | None,
         typer.Option(
@@ -74,19 +65,8 @@ def learn(
             show_default=False,
         ),
     ] = None,
-    gold: Annotated[
-        Path | None,
-        typer.Option(
-            "--gold", help="True classes the method may use. They are left out of the accuracy.", show_default=False
-        ),
-    ] = None,
-    on_duplicate: DuplicateOption = OnDuplicate.error,
-    on_missing: MissingOption = OnMissing.error,
-    item: ItemOption = None,
-    annotator: AnnotatorOption = None,
-    label: LabelOption = None,
-    classes: ClassesOption = None,
-    form: FormOption = Form.auto,
+    gold: GoldOption = None,
+    reading: Reading = AS_USUAL,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Keep the classifier and the consensus in this folder.", show_default=False),
@@ -104,14 +84,14 @@ def learn(
 
     `crowdwise learn labels.csv --features embeddings.parquet --method aggnet --set select=votes --json`
     """
-    from crowdwise import terminal
+    from crowdwise import terminal, terminal_learn
     from crowdwise.data.readers import read_truth
 
     check_folder(out)
     params = assignments(set_)
     given = {"network": network, "epochs": epochs, "random_state": seed}
     learner = registry.create_learner(method, **params, **{n: v for n, v in given.items() if v is not None})
-    data = load(path, item, annotator, label, classes, form, on_duplicate, on_missing)
+    data = load(path, reading)
     X, test = inputs_of(data, features, path)
     votes = data.votes if truth is None else data.votes.with_truth(read_truth(truth))
     known = None if gold is None else votes.encode_truth(read_truth(gold))
@@ -122,9 +102,9 @@ def learn(
     if out is not None:
         learner.save(out)
     if as_json:
-        emit(json.dumps(terminal.learned(learner, measured, tested)))
+        emit(json.dumps(terminal_learn.learned(learner, measured, tested)))
     else:
-        terminal.show_learned(learner, measured, tested, out)
+        terminal_learn.show_learned(learner, measured, tested, out)
 
 
 def predict(
@@ -145,13 +125,8 @@ def predict(
     ] = None,
     on_duplicate: DuplicateOption = OnDuplicate.error,
     on_missing: MissingOption = OnMissing.error,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Write the labels here: .csv, .jsonl or .parquet.", show_default=False),
-    ] = None,
-    probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Add the probability of every class to the labels.")
-    ] = False,
+    out: LabelsOption = None,
+    probabilities: ProbabilitiesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Label items with a classifier that was learned, from their inputs or from inputs and votes.
@@ -160,7 +135,7 @@ def predict(
 
     Example: `crowdwise predict model --features new.npz --out labels.csv`
     """
-    from crowdwise import terminal
+    from crowdwise import terminal_learn
     from crowdwise.data.features import class_codes, read_features
     from crowdwise.data.frames import make_frame
     from crowdwise.deep.classifier import load_learner
@@ -172,7 +147,7 @@ def predict(
     if votes_file is None:
         names, X, truth = found.unseen()
     else:
-        votes = load(votes_file, None, None, None, None, Form.auto, on_duplicate, on_missing).votes
+        votes = load(votes_file, Reading(on_duplicate=on_duplicate, on_missing=on_missing)).votes
         names, X, truth = votes.items, found.rows_of(votes.items), None
     q = learner.predict_proba(X, votes)
     if truth is not None:
@@ -180,15 +155,15 @@ def predict(
             tested = (learner.score(X, learner.classes_[class_codes(truth, learner.classes_)]), len(names))
         except LabelError as error:  # labels can be given all the same
             say(f"Note: {error}")
-    table = make_frame(terminal.predictions(names, learner.classes_, q, probabilities), "polars")
+    table = make_frame(terminal_learn.predictions(names, learner.classes_, q, probabilities), "polars")
     if out is not None:
         write_table(table, out)
     if as_json:
-        emit(json.dumps(terminal.predicted(learner, votes, len(names), tested)))
+        emit(json.dumps(terminal_learn.predicted(learner, votes, len(names), tested)))
         return
     if out is None and not sys.stdout.isatty():
         emit(table.write_csv(), end="")
-    terminal.show_predicted(learner, table, tested, out)
+    terminal_learn.show_predicted(learner, table, tested, out)
 
 
 def inputs_of(data: Dataset, features: Path | None, path: Path) -> tuple[Any, tuple[Any, Any] | None]:
@@ -212,91 +187,3 @@ def check_folder(out: Path | None) -> None:
         kept = out.is_dir() and (not any(out.iterdir()) or (out / "learner.json").is_file())
         if not kept:
             raise OutputError(f"{out} exists and holds something else than a saved learner. Choose another folder.")
-
-
-# -------------------------------------------------------------------- measuring them all
-
-
-def bench_learners(
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", help="A folder of dataset folders. [default: CROWDWISE_DATA]", show_default=False),
-    ] = None,
-    sets: Annotated[
-        str | None,
-        typer.Option(
-            "--sets",
-            help="Which, comma-separated: folders with inputs or texts to test on, and digits. [default: labelme, "
-            "music_genre, sentiment_polarity where there are any, digits]",
-            show_default=False,
-        ),
-    ] = None,
-    methods_: Annotated[
-        str | None,
-        typer.Option(
-            "--methods",
-            help="Which learners, comma-separated; two-stage:KEY aggregates with that method. [default: all]",
-            show_default=False,
-        ),
-    ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds to average over.")] = 5,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes, each with one thread.")] = 2,
-    epochs: Annotated[
-        int | None,
-        typer.Option("--epochs", min=1, help="Only so many epochs, to try it out.", show_default=False),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Write all facts of the run here: .json.", show_default=False),
-    ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option("--page", help="Write a page with all tables here: .md (Markdown).", show_default=False),
-    ] = None,
-    published: Annotated[
-        Path | None,
-        typer.Option(
-            "--published",
-            help="Figures of others to set beside, for the page: a CSV of method, data, value, source, reason.",
-            show_default=False,
-        ),
-    ] = None,
-    earlier: Annotated[
-        Path | None,
-        typer.Option("--from", help="Measure nothing: take the .json of an earlier run.", show_default=False),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Every learner on data sets with clean test items: accuracy of the last epoch and of the one held-out votes chose.
-
-    Defaults everywhere; the truth only measures, and no epoch is chosen by it.
-    """
-    from crowdwise import bench_learners as runner
-    from crowdwise import bench_learners_page as pages
-    from crowdwise import terminal
-
-    check_outputs(out, endings=(".json",))
-    check_outputs(page, endings=(".md",))
-    if published is not None and page is None:
-        raise ParameterError("--published has figures for the page: say where it goes, --page results.md.")
-    figures = [] if published is None else pages.read_published(published)
-    if earlier is not None:
-        if any((data, sets, methods_, epochs)) or (seeds, jobs) != (5, 2):
-            raise ParameterError(
-                "--from takes an earlier run as it is: leave out --data, --sets, --methods, --seeds, --jobs, --epochs."
-            )
-        facts = runner.read_facts(earlier)
-    else:
-        chosen = [name.strip() for name in sets.split(",")] if sets else None
-        keys = [key.strip() for key in methods_.split(",")] if methods_ else None
-        plan = runner.plan(data, chosen, keys, seeds=seeds, epochs=epochs)
-        with terminal.steps(len(plan.runs)) as told:
-            facts = runner.measure_all(plan, jobs=jobs, told=told)
-    if out is not None:
-        write_text(json.dumps(facts, indent=1) + "\n", out)
-    if page is not None:
-        write_text(pages.page(facts, figures), page)
-    if as_json:
-        emit(json.dumps(facts))
-    else:
-        terminal.show_learner_bench(facts["data"], facts["methods"], runner.means(facts))

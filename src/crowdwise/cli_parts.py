@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from crowdwise import registry
 from crowdwise.core.folders import write_whole
-from crowdwise.errors import InputError, OutputError, ParameterError
+from crowdwise.errors import InputError, OutputError, ParameterError, suggestion
 
 if TYPE_CHECKING:
     from crowdwise.data.datasets import Dataset
+
+FEATURES = (
+    "The inputs: .npz (x_train, named by id_train; or a single array), .npy, a table with an item column and "
+    "numbers, or a folder of images named like the items."
+)
+
+# -------------------------------------------------------------------- options
 
 
 class OnDuplicate(StrEnum):
@@ -83,35 +94,111 @@ SetOption = Annotated[
     ),
 ]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of everything random.", show_default=False)]
+FixedSeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+MethodOption = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        "-m",
+        help=f"The method; `crowdwise methods` lists them. [default: {registry.DEFAULT}, for classes]",
+        show_default=False,
+    ),
+]
+StreamMethodOption = Annotated[
+    str, typer.Option("--method", "-m", help="dawid-skene, one-coin, confusion-vector or ibcc.")
+]
+GoldOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--gold", help="True classes the method may use. They are left out of the accuracy.", show_default=False
+    ),
+]
+FeaturesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--features", help=f"{FEATURES} Not needed for a folder with a features.npz of its own.", show_default=False
+    ),
+]
+EpochsOption = Annotated[
+    int | None, typer.Option("--epochs", help="How often training passes over the items.", show_default=False)
+]
+LabelsOption = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="Write the labels here: .csv, .jsonl or .parquet.", show_default=False),
+]
+ProbabilitiesOption = Annotated[
+    bool, typer.Option("--probabilities", help="Add the probability of every class to the labels.")
+]
+AnnotatorsOption = Annotated[
+    Path | None, typer.Option("--annotators", help="Write the table of annotators here.", show_default=False)
+]
 
 
 # -------------------------------------------------------------------- in
 
 
-def load(
-    path: Path,
-    item: str | None,
-    annotator: str | None,
-    label: str | None,
-    classes: str | None,
-    form: Form,
-    on_duplicate: OnDuplicate,
-    on_missing: OnMissing,
-) -> Dataset:
+@dataclass(frozen=True)
+class Reading:
+    """How a file of votes is to be read: options of every command that reads one."""
+
+    on_duplicate: DuplicateOption = OnDuplicate.error
+    on_missing: MissingOption = OnMissing.error
+    item: ItemOption = None
+    annotator: AnnotatorOption = None
+    label: LabelOption = None
+    classes: ClassesOption = None
+    form: FormOption = Form.auto
+
+    def options(self) -> dict[str, Any]:
+        """The same as options of a reader."""
+        return {
+            "item": self.item,
+            "annotator": self.annotator,
+            "label": self.label,
+            "classes": None if self.classes is None else [c.strip() for c in self.classes.split(",")],
+            "form": self.form.value,
+            "on_duplicate": self.on_duplicate.value,
+            "on_missing": self.on_missing.value,
+        }
+
+    def given(self) -> dict[str, Any]:
+        """Those alone that are not what every reader does by default."""
+        usual = Reading().options()
+        return {name: value for name, value in self.options().items() if value != usual[name]}
+
+
+AS_USUAL = Reading()
+
+
+def reads(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options of :class:`Reading` in the place of its parameter ``reading``."""
+    own, spread = get_type_hints(command, include_extras=True), get_type_hints(Reading, include_extras=True)
+    parameters = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name == "reading":
+            parameters += [
+                parameter.replace(name=f.name, annotation=spread[f.name], default=f.default) for f in fields(Reading)
+            ]
+        else:
+            parameters.append(parameter.replace(annotation=own[name]))
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        reading = Reading(**{f.name: given.pop(f.name) for f in fields(Reading)})
+        command(**given, reading=reading)
+
+    vars(run)["__signature__"] = inspect.Signature(parameters)  # what typer looks at
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def load(path: Path, reading: Reading = AS_USUAL) -> Dataset:
     """Votes from a file, or a dataset folder with all that lies beside them."""
     from crowdwise.data.datasets import Dataset, find_table, read_dataset
     from crowdwise.data.readers import read_votes
 
-    options: dict[str, Any] = {
-        "item": item,
-        "annotator": annotator,
-        "label": label,
-        "form": form.value,
-        "on_duplicate": on_duplicate.value,
-        "on_missing": on_missing.value,
-        "classes": None if classes is None else [c.strip() for c in classes.split(",")],
-    }
+    options = reading.options()
     if not path.is_dir():
         return Dataset(path.name, read_votes(path, **options))
     if find_table(path, "votes") is None and (path / "consensus.json").is_file():
@@ -131,6 +218,20 @@ def assignments(given: list[str] | None) -> dict[str, Any]:
         except ValueError:
             out[name.strip()] = {"None": None, "True": True, "False": False}.get(value, value)
     return out
+
+
+def check_arguments(name: str, function: Callable[..., Any], given: dict[str, Any]) -> None:
+    """Unknown or lacking arguments of a scenario, said before it runs."""
+    parameters = {p: v for p, v in inspect.signature(function).parameters.items() if p != "random_state"}
+    for argument in given:
+        if argument not in parameters:
+            raise ParameterError(
+                f"{name} has no parameter {argument!r}: it has "
+                f"{', '.join(parameters)}.{suggestion(argument, list(parameters))}"
+            )
+    lacking = [p for p, v in parameters.items() if v.default is inspect.Parameter.empty and p not in given]
+    if lacking:
+        raise ParameterError(f"{name} needs {', '.join(lacking)}: give --set {lacking[0]}=...")
 
 
 # -------------------------------------------------------------------- out

@@ -12,6 +12,7 @@ import typer
 from crowdwise import registry
 from crowdwise.cli_parts import (
     AnnotatorOption,
+    AnnotatorsOption,
     JsonOption,
     MissingOption,
     OnMissing,
@@ -66,9 +67,7 @@ def rank(
         Path | None,
         typer.Option("--out", "-o", help="Write the leaderboard here: .csv, .jsonl or .parquet.", show_default=False),
     ] = None,
-    annotators: Annotated[
-        Path | None, typer.Option("--annotators", help="Write the table of annotators here.", show_default=False)
-    ] = None,
+    annotators: AnnotatorsOption = None,
     save: Annotated[
         Path | None, typer.Option("--save", help="Keep the whole ranking in this folder.", show_default=False)
     ] = None,

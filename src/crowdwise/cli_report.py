@@ -12,24 +12,18 @@ import typer
 from crowdwise import cli_answers, registry
 from crowdwise.cli_answers import AnswersOption, ColumnOption
 from crowdwise.cli_parts import (
-    AnnotatorOption,
-    ClassesOption,
-    DuplicateOption,
-    Form,
-    FormOption,
-    ItemOption,
+    AS_USUAL,
     JsonOption,
-    LabelOption,
-    MissingOption,
-    OnDuplicate,
-    OnMissing,
+    MethodOption,
     PathArgument,
+    Reading,
     SeedOption,
     SetOption,
     assignments,
     check_outputs,
     emit,
     load,
+    reads,
     say,
 )
 from crowdwise.core.folders import write_text
@@ -39,7 +33,7 @@ if TYPE_CHECKING:
     from crowdwise.core.consensus import Consensus
     from crowdwise.data.datasets import Dataset
 
-MethodOption = Annotated[str, typer.Option("--method", "-m", help="The method; `crowdwise methods` lists them.")]
+ClassMethodOption = Annotated[str, typer.Option("--method", "-m", help="The method; `crowdwise methods` lists them.")]
 TruthOption = Annotated[
     Path | None,
     typer.Option(
@@ -48,7 +42,7 @@ TruthOption = Annotated[
         show_default=False,
     ),
 ]
-GoldOption = Annotated[
+JudgingGoldOption = Annotated[
     Path | None,
     typer.Option(
         "--gold",
@@ -61,6 +55,7 @@ LevelOption = Annotated[
 ]
 
 
+@reads
 def report(
     path: PathArgument,
     out: Annotated[
@@ -70,17 +65,9 @@ def report(
         ),
     ] = None,
     answers: AnswersOption = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            "--method",
-            "-m",
-            help=f"The method; `crowdwise methods` lists them. [default: {registry.DEFAULT}, for classes]",
-            show_default=False,
-        ),
-    ] = None,
+    method: MethodOption = None,
     truth: TruthOption = None,
-    gold: GoldOption = None,
+    gold: JudgingGoldOption = None,
     title: Annotated[str | None, typer.Option("--title", help="What the report is about.", show_default=False)] = None,
     attribute: Annotated[
         list[str] | None,
@@ -92,13 +79,7 @@ def report(
     ] = None,
     level: LevelOption = 0.05,
     set_: SetOption = None,
-    on_duplicate: DuplicateOption = OnDuplicate.error,
-    on_missing: MissingOption = OnMissing.error,
-    item: ItemOption = None,
-    annotator: AnnotatorOption = None,
-    label: LabelOption = None,
-    classes: ClassesOption = None,
-    form: FormOption = Form.auto,
+    reading: Reading = AS_USUAL,
     column: ColumnOption = None,
     seed: SeedOption = None,
     as_json: JsonOption = False,
@@ -128,11 +109,8 @@ def report(
         check_extra()
     kind = cli_answers.kind_of(path, answers, method)
     if kind == "classes":
-        if column:
-            raise ParameterError(
-                "--column is for other answers than classes: name columns with --item, --annotator, --label."
-            )
-        data = load(path, item, annotator, label, classes, form, on_duplicate, on_missing)
+        cli_answers.refuse_columns(column)
+        data = load(path, reading)
         data, consensus, known = fitted(data, method or registry.DEFAULT, assignments(set_), seed, truth, gold)
         attributes = choose_attributes(data.attributes, attribute)
         with stages(len(STEPS) + 1) as told:
@@ -143,8 +121,7 @@ def report(
         if attribute:
             raise ParameterError(f"--attribute does not apply to {kind}: leave it out.")
         params = assignments(set_) | ({} if seed is None else {"random_state": seed})
-        options = cli_answers.reading(item, annotator, label, classes, form, on_duplicate, on_missing)
-        found = cli_answers.fitted(path, kind, method, params, options, column, truth, gold)
+        found = cli_answers.fitted(path, kind, method, params, reading.given(), column, truth, gold)
         facts = cli_answers.reported(found, title or path.name, level)
     plain = {name: value for name, value in facts.items() if name not in ("item_table", "annotator_table")}
     if target is not None:
@@ -156,20 +133,15 @@ def report(
         emit(json.dumps(plain, ensure_ascii=False))
 
 
+@reads
 def diagnose(
     path: PathArgument,
-    method: MethodOption = registry.DEFAULT,
+    method: ClassMethodOption = registry.DEFAULT,
     truth: TruthOption = None,
-    gold: GoldOption = None,
+    gold: JudgingGoldOption = None,
     level: LevelOption = 0.05,
     set_: SetOption = None,
-    on_duplicate: DuplicateOption = OnDuplicate.error,
-    on_missing: MissingOption = OnMissing.error,
-    item: ItemOption = None,
-    annotator: AnnotatorOption = None,
-    label: LabelOption = None,
-    classes: ClassesOption = None,
-    form: FormOption = Form.auto,
+    reading: Reading = AS_USUAL,
     seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -185,7 +157,7 @@ def diagnose(
     from crowdwise.report.inspection import STEPS
     from crowdwise.terminal_report import diagnosed, show_diagnosis, stages
 
-    data = load(path, item, annotator, label, classes, form, on_duplicate, on_missing)
+    data = load(path, reading)
     data, consensus, known = fitted(data, method, assignments(set_), seed, truth, gold)
     with stages(len(STEPS)) as told:
         found = find(data.votes, consensus, gold=known, level=level, told=told)

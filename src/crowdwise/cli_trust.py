@@ -10,25 +10,19 @@ import typer
 
 from crowdwise import registry
 from crowdwise.cli_parts import (
-    AnnotatorOption,
-    ClassesOption,
-    DuplicateOption,
-    Form,
-    FormOption,
-    ItemOption,
+    AS_USUAL,
     JsonOption,
-    LabelOption,
-    MissingOption,
-    OnDuplicate,
-    OnMissing,
     PathArgument,
+    Reading,
     check_outputs,
     emit,
     load,
+    reads,
     write_table,
 )
 
 
+@reads
 def compare(
     path: PathArgument,
     methods: Annotated[
@@ -53,13 +47,7 @@ def compare(
     replicates: Annotated[
         int, typer.Option("--replicates", min=0, help="Sets of votes drawn for the checks; 0: no checks.")
     ] = 99,
-    on_duplicate: DuplicateOption = OnDuplicate.error,
-    on_missing: MissingOption = OnMissing.error,
-    item: ItemOption = None,
-    annotator: AnnotatorOption = None,
-    label: LabelOption = None,
-    classes: ClassesOption = None,
-    form: FormOption = Form.auto,
+    reading: Reading = AS_USUAL,
     seed: Annotated[int, typer.Option("--seed", help="Seed of splits, draws and methods.")] = 0,
     out: Annotated[
         Path | None,
@@ -86,7 +74,7 @@ def compare(
     keys = api.chosen(
         "all" if asked == "all" else [k.strip() for k in asked.split(",")] if asked else registry.COMPARED
     )
-    votes = load(path, item, annotator, label, classes, form, on_duplicate, on_missing).votes
+    votes = load(path, reading).votes
     known = None if truth is None else votes.encode_truth(read_truth(truth))
     with terminal.steps(len(keys) * (repeats + 1)) as told:
         found = api.compare(

@@ -157,7 +157,7 @@ def show_learners(crowd: Simulated, screen: Console) -> None:
 
 def compare_learners(crowd: Simulated) -> list[tuple[str, float, float, float]]:
     """Name, accuracy on digits nobody labelled, accuracy of the consensus on those that were, and seconds."""
-    from crowdwise.deep.trainer import one_thread
+    from crowdwise.deep.devices import one_thread
 
     rows = []
     for key, settings in LEARNERS:

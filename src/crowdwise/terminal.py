@@ -6,9 +6,8 @@ beside a result (summaries, notes, progress, errors) goes to standard error.
 
 from __future__ import annotations
 
-import inspect
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,7 @@ import numpy as np
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.em import Callback, Progress
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError, suggestion
 from crowdwise.metrics import Estimate, accuracy
-from crowdwise.registry import ANSWERS, DEFAULT_LEARNER, Entry
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,8 +40,8 @@ def note(text: str) -> None:
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Callback]:
-    """A callback that draws a bar once a fit has taken a while.
+def _bar(title: str, words: str, **fields: Any) -> Iterator[Callable[..., None]]:
+    """What draws a bar, with some words beside it, once things have taken a while; it is told how far they are.
 
     It disappears at the end, and never shows when piped.
     """
@@ -52,60 +49,45 @@ def progress(title: str) -> Iterator[Callback]:
     from rich.progress import Progress as Bar
 
     screen = console()
-    bar = Bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("pass {task.completed} of at most {task.total}, {task.fields[gain]} per vote"),
-        TimeElapsedColumn(),
-        console=screen,
-        transient=True,
-        disable=not screen.is_terminal,
-    )
-    task = bar.add_task(title, total=1, gain="")
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn(words), TimeElapsedColumn())
+    bar = Bar(*columns, console=screen, transient=True, disable=not screen.is_terminal)
+    task = bar.add_task(title, total=1, **fields)
     began = time.perf_counter()
 
-    def callback(step: Progress) -> None:
+    def update(**state: Any) -> None:
         if time.perf_counter() - began > PATIENCE and not bar.live.is_started:
             bar.start()
-        name = f"{title}, restart {step.restart}" if step.restart else title
-        bar.update(task, description=name, completed=step.iteration, total=step.max_iter, gain=f"{step.change:+.1e}")
+        bar.update(task, **state)
 
     try:
-        yield callback
+        yield update
     finally:
         bar.stop()
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callback]:
+    """A callback that draws a bar once a fit has taken a while."""
+    with _bar(title, "pass {task.completed} of at most {task.total}, {task.fields[gain]} per vote", gain="") as update:
+
+        def callback(step: Progress) -> None:
+            name = f"{title}, restart {step.restart}" if step.restart else title
+            update(description=name, completed=step.iteration, total=step.max_iter, gain=f"{step.change:+.1e}")
+
+        yield callback
 
 
 @contextmanager
 def epochs(title: str) -> Iterator[Callable[[Any], None]]:
     """The same for learners: a callback that is told every epoch, and shows the loss and how probable held-out votes
     are."""
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
+    with _bar(title, "epoch {task.completed} of {task.total}, {task.fields[state]}", state="") as update:
 
-    screen = console()
-    bar = Bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("epoch {task.completed} of {task.total}, {task.fields[state]}"),
-        TimeElapsedColumn(),
-        console=screen,
-        transient=True,
-        disable=not screen.is_terminal,
-    )
-    task = bar.add_task(title, total=1, state="")
-    began = time.perf_counter()
+        def callback(step: Any) -> None:
+            held = "" if step.held_out is None else f", held-out votes {step.held_out:.4f}"
+            update(completed=step.epoch, total=step.epochs, state=f"loss {step.loss:.4f}{held}")
 
-    def callback(step: Any) -> None:
-        if time.perf_counter() - began > PATIENCE and not bar.live.is_started:
-            bar.start()
-        held = "" if step.held_out is None else f", held-out votes {step.held_out:.4f}"
-        bar.update(task, completed=step.epoch, total=step.epochs, state=f"loss {step.loss:.4f}{held}")
-
-    try:
         yield callback
-    finally:
-        bar.stop()
 
 
 @contextmanager
@@ -148,52 +130,6 @@ def facts(consensus: Consensus, measured: Estimate | None) -> dict[str, Any]:
     return out
 
 
-def learned(learner: Any, measured: Estimate | None, tested: tuple[float, int] | None) -> dict[str, Any]:
-    """The JSON object of ``crowdwise learn --json``."""
-    found: Consensus = learner.consensus_
-    history = learner.history_
-    held = [step.held_out for step in history if step.held_out is not None]
-    out: dict[str, Any] = {
-        "method": found.method,
-        "items": len(found.item_names),
-        "annotators": len(found.annotator_names),
-        "classes": len(found.classes),
-        "votes": found.n_votes,
-        "seed": learner.seed_,
-        "seconds": round(found.seconds, 4),
-        "history": {
-            "epochs": len(history),
-            "loss_first": history[0].loss,
-            "loss_last": history[-1].loss,
-            "held_out_last": held[-1] if held else None,
-            "held_out_best": max(held) if held else None,
-            "held_out_best_epoch": history[int(np.argmax(held))].epoch if held else None,
-        },
-    }
-    if measured is not None:
-        out |= {"accuracy": measured.value, "accuracy_low": measured.low, "accuracy_high": measured.high}
-    if tested is not None:
-        out |= {"accuracy_test": tested[0], "items_test": tested[1]}
-    return out
-
-
-def predictions(names: Any, classes: Any, q: Any, probabilities: bool) -> dict[str, Any]:
-    """The columns of a table of predictions."""
-    columns = {"item": names, "label": classes[q.argmax(axis=1)], "probability": q.max(axis=1)}
-    return columns | ({f"p({name})": q[:, k] for k, name in enumerate(classes)} if probabilities else {})
-
-
-def predicted(learner: Any, votes: Votes | None, items: int, tested: tuple[float, int] | None) -> dict[str, Any]:
-    """The JSON object of ``crowdwise predict --json``."""
-    out: dict[str, Any] = {
-        "method": learner.key,
-        "items": items,
-        "classes": len(learner.classes_),
-        "votes": 0 if votes is None else votes.n_votes,
-    }
-    return out if tested is None else out | {"accuracy_test": tested[0], "items_test": tested[1]}
-
-
 # -------------------------------------------------------------------- pages
 
 
@@ -228,44 +164,6 @@ def show_consensus(consensus: Consensus, measured: Estimate | None, written: lis
     if written:
         screen.print()
         screen.print("written: " + ", ".join(str(p) for p in written), markup=False, soft_wrap=True)
-
-
-def show_learned(learner: Any, measured: Estimate | None, tested: tuple[float, int] | None, out: Any) -> None:
-    screen = console()
-    found: Consensus = learner.consensus_
-    facts_ = learned(learner, measured, tested)["history"]
-    screen.print()
-    screen.print(
-        f"[bold]{found.method}[/bold]: {len(found.item_names):,} items, {len(found.annotator_names):,} annotators, "
-        f"{len(found.classes)} classes, {found.n_votes:,} votes"
-    )
-    held = "" if facts_["held_out_last"] is None else f", held-out votes {facts_['held_out_last']:.4f}"
-    screen.print(f"{facts_['epochs']} epochs, loss {facts_['loss_last']:.4f}{held}, {found.seconds:.2f} s")
-    if measured is not None:
-        screen.print(
-            f"accuracy of the consensus on {measured.n:,} items with truth: [bold]{measured.value:.4f}[/bold] "
-            f"(95% from {measured.low:.4f} to {measured.high:.4f})"
-        )
-    if tested is not None:
-        screen.print(f"accuracy on {tested[1]:,} items nobody voted on: [bold]{tested[0]:.4f}[/bold]")
-    screen.print()
-    screen.print(class_table(found))
-    screen.print(annotator_table(found))
-    screen.print(
-        "nothing was kept: --out DIR keeps the classifier" if out is None else f"written: {out}",
-        markup=False,
-        soft_wrap=True,
-    )
-
-
-def show_predicted(learner: Any, table: Any, tested: tuple[float, int] | None, out: Any) -> None:
-    screen = console()
-    sure = float(table["probability"].mean())
-    screen.print(f"{learner.key}: {table.height:,} items labelled, with a probability of {sure:.3f} on average")
-    if tested is not None:
-        screen.print(f"accuracy on {tested[1]:,} items whose class is known: [bold]{tested[0]:.4f}[/bold]")
-    if out is not None:
-        screen.print(f"written: {out}", markup=False, soft_wrap=True)
 
 
 def class_table(consensus: Consensus, limit: int = 12) -> Table:
@@ -372,89 +270,6 @@ def histogram(title: str, counts: Any) -> Table:
     return table
 
 
-def show_bench(sets: list[str], methods: list[str], cells: Iterable[Any]) -> None:
-    """Accuracy in percent, a row for each method and a column for each data set, the best of a column in bold."""
-    from rich.table import Table
-
-    found = {(cell.data, cell.method): cell.accuracy for cell in cells}
-    best = {s: max((found[s, m] for m in methods if found[s, m] is not None), default=None) for s in sets}
-    table = Table(box=None, pad_edge=False)
-    table.add_column("accuracy %")
-    for name in [*sets, "mean"]:
-        table.add_column(name, justify="right", no_wrap=True)
-    for method in methods:
-        row = [found[s, method] for s in sets]
-        there = [x for x in row if x is not None]
-        shown = ["" if x is None else f"{100 * x:.1f}" for x in row]
-        marks = [
-            f"[bold]{text}[/bold]" if x is not None and x == best[s] else text
-            for x, s, text in zip(row, sets, shown, strict=True)
-        ]
-        table.add_row(method, *marks, f"{100 * float(np.mean(there)):.1f}" if len(there) == len(sets) else "")
-    console(stderr=False).print(table)
-
-
-def show_learner_bench(
-    sets: list[str], methods: list[str], cells: dict[tuple[str, str], dict[str, tuple[float, float]]]
-) -> None:
-    """Test accuracy in percent, last epoch and (after the slash) the epoch that held-out votes chose."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("last / selected")
-    for name in sets:
-        table.add_column(name, justify="right", no_wrap=True)
-    for method in methods:
-        row = []
-        for s in sets:
-            found = cells.get((s, method), {})
-            both = [found.get("accuracy_last"), found.get("accuracy_selected")]
-            row.append(" / ".join("–" if x is None else f"{100 * x[0]:.1f}" for x in both) if any(both) else "")
-        table.add_row(method, *row)
-    console(stderr=False).print(table)
-
-
-def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = (), beyond: Iterable[Entry] = ()) -> None:
-    """The methods; family, then reference are left out where the terminal is too narrow for them."""
-    from rich.table import Table
-
-    screen = console(stderr=False)
-    endless = screen.options.update(max_width=1000)
-    header = ("method", "what it does", "reference", "family")
-    kinds: dict[str, list[Entry]] = {}
-    for entry in beyond:
-        kinds.setdefault(entry.family, []).append(entry)
-    groups: list[tuple[str, Iterable[Entry]]] = [
-        ("From votes alone: aggregate", entries),
-        ("From inputs and votes: learn", learners),
-        *(
-            (f"{kind.capitalize()}, {ANSWERS[kind][1]}: aggregate --answers {kind}", some)
-            for kind, some in kinds.items()
-        ),
-    ]
-    defaults = {DEFAULT_LEARNER, *(default for default, _ in ANSWERS.values())}
-    parts = [(title, [(e.key, e.summary, e.reference, e.family) for e in some]) for title, some in groups]
-    parts = [(title, rows) for title, rows in parts if rows]
-    for columns in (4, 3, 2):
-        tables = []
-        for title, rows in parts:
-            table = Table(
-                box=None, pad_edge=False, title=title if len(parts) > 1 else None, title_justify="left",
-                title_style="bold",
-            )  # fmt: skip
-            for name in header[:columns]:
-                table.add_column(name)
-            for row in rows:
-                table.add_row(*row[:columns], style="bold" if row[0] in defaults else None)
-            tables.append(table)
-        if all(screen.measure(table, options=endless).maximum <= screen.width for table in tables):
-            break
-    for n, table in enumerate(tables):
-        if n:
-            screen.print()
-        screen.print(table)
-
-
 def frame_table(title: str, frame: Any, limit: int = 8) -> Table:
     """The first rows of a result's table, numbers to three places; of many columns, without the ends of intervals."""
     from rich.table import Table
@@ -476,33 +291,6 @@ def _shown(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
     return f"{value:.0f}" if value.is_integer() and abs(value) >= 2 else f"{value:.3f}"
-
-
-def show_scenarios(scenarios: dict[str, Callable[..., Any]]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("scenario")
-    table.add_column("what it makes, and its parameters (--set)")
-    for name, function in scenarios.items():
-        parameters = [p for p in inspect.signature(function).parameters if p != "random_state"]
-        first = (inspect.getdoc(function) or "").partition("\n")[0].replace("``", "")
-        table.add_row(name, f"{first}\n[dim]{', '.join(parameters)}[/dim]")
-    console(stderr=False).print(table)
-
-
-def check_arguments(name: str, function: Callable[..., Any], given: dict[str, Any]) -> None:
-    """Unknown or lacking arguments of a scenario, said before it runs."""
-    parameters = {p: v for p, v in inspect.signature(function).parameters.items() if p != "random_state"}
-    for argument in given:
-        if argument not in parameters:
-            raise ParameterError(
-                f"{name} has no parameter {argument!r}: it has "
-                f"{', '.join(parameters)}.{suggestion(argument, list(parameters))}"
-            )
-    lacking = [p for p, v in parameters.items() if v.default is inspect.Parameter.empty and p not in given]
-    if lacking:
-        raise ParameterError(f"{name} needs {', '.join(lacking)}: give --set {lacking[0]}=...")
 
 
 # -------------------------------------------------------------------- drawing

@@ -13,19 +13,8 @@ from torch import Tensor, nn
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.deep import baselines
-from crowdwise.deep.baselines import (
-    Bootstrapped,
-    DoctorNet,
-    Doctors,
-    Labelled,
-    SharedConfusion,
-    SingleConfusion,
-    SoftBootstrap,
-    TwoStage,
-    WeightedDoctorNet,
-    WeightedDoctors,
-)
+from crowdwise.deep.baselines import Bootstrapped, Labelled, SharedConfusion, SingleConfusion, SoftBootstrap, TwoStage
+from crowdwise.deep.doctors import DoctorNet, Doctors, WeightedDoctorNet, WeightedDoctors
 from crowdwise.deep.edges import Batch, Edges
 from crowdwise.deep.head import count_confusion
 from crowdwise.errors import ParameterError
@@ -136,7 +125,7 @@ def test_doctor_loss() -> None:
 def test_the_answer_averages_the_heads_of_those_who_voted(
     average: str, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(baselines, "CELLS", cells)  # how it is cut in blocks makes no difference
+    monkeypatch.setattr("crowdwise.deep.doctors.CELLS", cells)  # how it is cut in blocks makes no difference
     batch, head = make_batch(4), doctors(average=average)
     g = dense_doctors(head, batch)[:, [0, 1, 3]]
     w = softmax(head.score.detach().numpy()[[0, 1, 3]])

@@ -13,7 +13,8 @@ from crowdwise.data.votes import Votes
 from crowdwise.deep import inputs as module
 from crowdwise.deep.inputs import ArrayInputs, DatasetInputs, FolderInputs, Scale, as_inputs
 from crowdwise.deep.joint import CCEM
-from crowdwise.deep.trainer import Plan, Trainer
+from crowdwise.deep.plan import Plan
+from crowdwise.deep.trainer import Trainer
 from crowdwise.errors import InputError
 from deep.crowd import small
 

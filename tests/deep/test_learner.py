@@ -21,9 +21,9 @@ from torch import nn
 import crowdwise as cw
 from crowdwise import registry
 from crowdwise.data.votes import Votes
+from crowdwise.deep.given import as_votes
 from crowdwise.deep.information import MaxMIG
 from crowdwise.deep.joint import CCEM, TraceRegularised
-from crowdwise.deep.learner import as_votes
 from crowdwise.errors import InputError, LabelError, NotFittedError, ParameterError, ReadError
 from deep.crowd import small
 

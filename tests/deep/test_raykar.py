@@ -15,8 +15,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import crowdwise as cw
 from crowdwise.data.votes import Votes
+from crowdwise.deep.data_models import WEAK, Softmax, softmax_loss, takes_weights
 from crowdwise.deep.raykar import Raykar
-from crowdwise.deep.tabular import WEAK, Softmax, softmax_loss, takes_weights
 from crowdwise.errors import ConvergenceWarning, OutputError, ParameterError
 from deep.crowd import blobs, confusions, small, vote
 
@@ -205,7 +205,7 @@ class TestOtherClassifiers:
 
     def test_soft_labels_are_weighted_rows(self):
         """A tree of depth 0 predicts the mean of its rows: that of the posterior."""
-        from crowdwise.deep.tabular import DOUBT, Foreign
+        from crowdwise.deep.data_models import DOUBT, Foreign
 
         q = np.random.default_rng(0).dirichlet(np.ones(3), 40)
         stump = Foreign(DecisionTreeClassifier(max_depth=1, max_features=1, min_samples_leaf=40), 3, 0)

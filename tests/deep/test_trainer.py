@@ -11,11 +11,13 @@ import torch
 from torch import nn
 
 from crowdwise.data.votes import Votes
+from crowdwise.deep.devices import find_device, seeded
 from crowdwise.deep.edges import Edges, split
 from crowdwise.deep.head import Head
 from crowdwise.deep.inputs import as_inputs
 from crowdwise.deep.joint import CCEM, Confusions, identity
-from crowdwise.deep.trainer import OPTIMISERS, SCHEDULES, Epoch, Plan, Stages, Trainer, find_device, seeded
+from crowdwise.deep.plan import OPTIMISERS, SCHEDULES, Epoch, Plan
+from crowdwise.deep.trainer import Stages, Trainer
 from crowdwise.errors import DivergedError, InputError, ParameterError, ReadError
 from crowdwise.registry import create_learner
 from deep.crowd import small

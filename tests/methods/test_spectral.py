@@ -14,7 +14,8 @@ from crowdwise.errors import ParameterError
 from crowdwise.methods import graphs
 from crowdwise.methods.covariance import covariances, rank_one, scores, sensitivities
 from crowdwise.methods.graphs import Pairs, by_group, groups_of, leading, signed
-from crowdwise.methods.spectral import evidence, first_messages, pass_messages
+from crowdwise.methods.kos import first_messages, pass_messages
+from crowdwise.methods.spectral import evidence
 
 KEYS = ["kos", "kos-svd", "ghosh", "sml"]
 

@@ -41,10 +41,12 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.beyond.numbers import RatingModel, bias_deviation, check_number, counts, standardise
+from crowdwise.beyond.numbers import RatingModel, bias_deviation, counts, standardise
+from crowdwise.core.checks import check_number
 from crowdwise.core.em import Callback
 from crowdwise.core.estimates import Estimates, build_estimates
 from crowdwise.core.numerics import Floats
+from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import InputError
 
@@ -203,6 +205,7 @@ def _combine_some(who: Any, y: Floats, r: Floats, R: Floats, E: Floats, V: float
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class CovarianceRatings(RatingModel):
     """The best linear combination of ratings, by covariances of annotators: low rank plus sparse.
 
@@ -226,10 +229,8 @@ class CovarianceRatings(RatingModel):
 
     key = "covariance"
 
-    def __init__(self, *, level: float = 0.05, least: int = 10, random_state: int | None = None) -> None:
-        self.level = level
-        self.least = least
-        self.random_state = random_state
+    level: float = 0.05
+    least: int = 10
 
     def _fit(self, answers: Ratings, callback: Callback | None, began: float) -> Estimates:
         self._check_several(answers)

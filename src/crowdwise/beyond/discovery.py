@@ -34,18 +34,18 @@ import numpy as np
 
 from crowdwise.beyond.numbers import (
     RatingModel,
-    check_flag,
     check_loop,
-    check_number,
     counts,
     scatter,
     standardise,
     weighted_mean,
     weighted_median,
 )
+from crowdwise.core.checks import check_flag, check_number
 from crowdwise.core.em import Callback, Progress
 from crowdwise.core.estimates import Estimates, build_estimates
 from crowdwise.core.numerics import Floats
+from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import ParameterError
 
@@ -79,11 +79,12 @@ def alternate(
     return centre + unit * z, v, trace, done, converged
 
 
+@declared
 class Discovery(RatingModel):
     """What both share: the result."""
 
-    max_iter: int
-    tol: float
+    max_iter: int = 200
+    tol: float = 1e-4
 
     def _result(
         self, ratings: Ratings, began: float, z: Floats, v: Floats, trace: list[float], done: int, converged: bool
@@ -104,6 +105,7 @@ class Discovery(RatingModel):
         check_loop(self)
 
 
+@declared
 class PMNumeric(Discovery):
     """Values and weights that together minimise the weighted loss (PM, also called CRH).
 
@@ -129,20 +131,8 @@ class PMNumeric(Discovery):
 
     key = "pm-numeric"
 
-    def __init__(
-        self,
-        *,
-        loss: str = "squared",
-        per_rating: bool = True,
-        max_iter: int = 200,
-        tol: float = 1e-4,
-        random_state: int | None = None,
-    ) -> None:
-        self.loss = loss
-        self.per_rating = per_rating
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    loss: str = "squared"
+    per_rating: bool = True
 
     def _fit(self, answers: Ratings, callback: Callback | None, began: float) -> Estimates:
         y, _, _ = standardise(answers)
@@ -173,6 +163,7 @@ class PMNumeric(Discovery):
             raise ParameterError(f"loss={self.loss!r}: expected 'squared' or 'absolute'.")
 
 
+@declared
 class CATDNumeric(Discovery):
     """Weights from an upper bound of each annotator's variance, so that those who rated little count little.
 
@@ -196,13 +187,7 @@ class CATDNumeric(Discovery):
 
     key = "catd-numeric"
 
-    def __init__(
-        self, *, alpha: float = 0.05, max_iter: int = 200, tol: float = 1e-4, random_state: int | None = None
-    ) -> None:
-        self.alpha = alpha
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    alpha: float = 0.05
 
     def _fit(self, answers: Ratings, callback: Callback | None, began: float) -> Estimates:
         from scipy.special import gammaincinv

@@ -78,10 +78,12 @@ from crowdwise.beyond.factors import (
     rating_weights,
     squares,
 )
-from crowdwise.beyond.numbers import RatingModel, check_flag, check_loop, counts, hedged, standardise
+from crowdwise.beyond.numbers import RatingModel, check_loop, counts, hedged, standardise
+from crowdwise.core.checks import check_flag
 from crowdwise.core.em import Callback, Progress
 from crowdwise.core.estimates import Estimates, build_estimates
 from crowdwise.core.numerics import Floats
+from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import ParameterError
 
@@ -244,6 +246,7 @@ def _separate(W: Any, h: Floats, s: State, settings: Settings) -> tuple[Floats, 
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class GaussianRatings(RatingModel):
     """Bias, scale and precision of each annotator, and the items' numbers, by variational EM.
 
@@ -277,28 +280,14 @@ class GaussianRatings(RatingModel):
 
     key = "gaussian"
 
-    def __init__(
-        self,
-        *,
-        bias: bool = True,
-        scale: bool = True,
-        difficulty: bool = False,
-        noise: str = "gaussian",
-        df: Any = 4.0,
-        hedge: bool = True,
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        random_state: int | None = None,
-    ) -> None:
-        self.bias = bias
-        self.scale = scale
-        self.difficulty = difficulty
-        self.noise = noise
-        self.df = df
-        self.hedge = hedge
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    bias: bool = True
+    scale: bool = True
+    difficulty: bool = False
+    noise: str = "gaussian"
+    df: Any = 4.0
+    hedge: bool = True
+    max_iter: int = 500
+    tol: float = 1e-6
 
     def _fit(self, answers: Ratings, callback: Callback | None, began: float) -> Estimates:
         self._check_several(answers)

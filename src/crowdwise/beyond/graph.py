@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -42,10 +42,12 @@ import numpy as np
 
 from crowdwise.beyond.potts import Beliefs, Links, balanced, foreseen_log_likelihood, mean_field, propagate
 from crowdwise.core import em, priors, starts
+from crowdwise.core.checks import check_count, check_number, is_number
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.em import Callback, Params, Part, Progress
 from crowdwise.core.model import Model, Outcome, check_memory, recode
 from crowdwise.core.numerics import Floats, Ints, maximise_1d, normalise, safe_log
+from crowdwise.core.parameters import declared
 from crowdwise.data.graphs import as_graph
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
@@ -178,6 +180,7 @@ def _best(tried: list[tuple[float, float]]) -> int:
     return max(range(len(tried)), key=lambda n: tried[n][1])
 
 
+@declared
 class GraphCrowd(Model):
     """Neighbours on a graph tend to agree; annotators have confusion matrices.
 
@@ -210,34 +213,17 @@ class GraphCrowd(Model):
     key = "graph-crowd"
     table: ClassVar[type] = Votes
     takes_item_prior = True
-    consensus_: LinkedConsensus
 
-    def __init__(
-        self,
-        *,
-        strength: Any = "learned",
-        inference: str = "belief-propagation",
-        sweeps: int = 200,
-        prior: Any = 0.01,
-        history: Any = None,
-        class_prior: Any = "learned",
-        start: Any = "votes",
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.strength = strength
-        self.inference = inference
-        self.sweeps = sweeps
-        self.prior = prior
-        self.history = history
-        self.class_prior = class_prior
-        self.start = start
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
+    strength: Any = "learned"
+    inference: str = "belief-propagation"
+    sweeps: int = 200
+    prior: Any = 0.01
+    history: Any = None
+    class_prior: Any = "learned"
+    start: Any = "votes"
+    max_iter: int = 500
+    tol: float = 1e-7
+    consensus_: LinkedConsensus = field(init=False)
 
     def fit(
         self, votes: Votes, truth: Any = None, *, graph: Any = None, item_prior: Any = None,
@@ -391,16 +377,10 @@ class GraphCrowd(Model):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         J = self.strength
-        number = isinstance(J, (int, float, np.number)) and not isinstance(J, bool) and np.isfinite(J)
-        if not (number or (isinstance(J, str) and J == "learned")):
+        if not (is_number(J) or (isinstance(J, str) and J == "learned")):
             raise ParameterError(f"strength={J!r}: expected 'learned' or a number.")
         if self.inference not in INFERENCE:
             raise ParameterError(f"inference={self.inference!r}: expected {' or '.join(map(repr, INFERENCE))}.")
-        for name in ("max_iter", "sweeps"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise ParameterError(f"{name}={value!r}: expected a whole number of at least 1.")
-        if not (isinstance(self.tol, (int, float)) and 0.0 <= self.tol < np.inf):
-            raise ParameterError(
-                f"tol={self.tol!r}: expected a number of at least 0, the gain per vote at which it stops."
-            )
+        check_count(self, "max_iter")
+        check_count(self, "sweeps")
+        check_number(self, "tol", least=0.0, what="a number of at least 0, the gain per vote at which it stops")

@@ -42,10 +42,12 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.beyond.numbers import RatingModel, check_flag, check_loop, counts, ease_prior, hedged, standardise
+from crowdwise.beyond.numbers import RatingModel, check_loop, counts, ease_prior, hedged, standardise
+from crowdwise.core.checks import check_flag
 from crowdwise.core.em import Callback, Progress
 from crowdwise.core.estimates import Estimates, build_estimates
 from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import ParameterError
 
@@ -129,6 +131,7 @@ def weights(log: Floats) -> Floats:
     return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
+@declared
 class BayesIterative(RatingModel):
     """Items and the precisions of annotators by messages (belief propagation).
 
@@ -159,24 +162,12 @@ class BayesIterative(RatingModel):
 
     key = "bayes-iterative"
 
-    def __init__(
-        self,
-        *,
-        variances: Any = None,
-        prior: Any = "learned",
-        difficulty: bool = False,
-        hedge: bool = True,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        random_state: int | None = None,
-    ) -> None:
-        self.variances = variances
-        self.prior = prior
-        self.difficulty = difficulty
-        self.hedge = hedge
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    variances: Any = None
+    prior: Any = "learned"
+    difficulty: bool = False
+    hedge: bool = True
+    max_iter: int = 100
+    tol: float = 1e-4
 
     def _fit(self, answers: Ratings, callback: Callback | None, began: float) -> Estimates:
         self._check_several(answers)

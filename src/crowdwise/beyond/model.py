@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 import warnings
 from abc import ABC, abstractmethod
+from dataclasses import field
 from typing import ClassVar, Generic, Self, TypeVar
 
 from crowdwise.core.em import Callback
-from crowdwise.core.parameters import Parameterised, check_seed
+from crowdwise.core.parameters import Parameterised, check_seed, declared
 from crowdwise.core.result import Result
 from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError
 
@@ -18,14 +19,15 @@ Answers = TypeVar("Answers")
 Found = TypeVar("Found", bound=Result)
 
 
+@declared
 class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
     """The base of models for one kind of table. A subclass names the table and gives ``_fit``."""
 
     key: ClassVar[str]
     table: ClassVar[type]
     """The kind of answers it takes, such as :class:`crowdwise.Ratings`."""
-    random_state: int | None
-    consensus_: Found
+    random_state: int | None = None
+    consensus_: Found = field(init=False)
 
     def fit(self, answers: Answers, *, callback: Callback | None = None) -> Self:
         """Learn from answers.

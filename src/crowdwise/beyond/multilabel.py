@@ -41,8 +41,10 @@ import numpy.typing as npt
 
 from crowdwise import registry
 from crowdwise.beyond.model import AnswerModel
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.em import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints, dirichlet_multinomial, entropy, maximise_1d, share_interval
+from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result, plain
 from crowdwise.data.labelsets import LabelSets, encode_sets
 from crowdwise.errors import InputError, ParameterError
@@ -223,6 +225,7 @@ class LabelSetConsensus(Result):
 # -------------------------------------------------------------------- the model
 
 
+@declared
 class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
     """Each label by a method for classes, with annotators known from one label to the next.
 
@@ -250,22 +253,11 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
     key: ClassVar[str] = "binary-relevance"
     table: ClassVar[type] = LabelSets
 
-    def __init__(
-        self,
-        *,
-        base: str = registry.DEFAULT,
-        base_params: dict[str, Any] | None = None,
-        share: bool | None = None,
-        max_iter: int = 20,
-        tol: float = 1e-3,
-        random_state: int | None = None,
-    ) -> None:
-        self.base = base
-        self.base_params = base_params
-        self.share = share
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    base: str = registry.DEFAULT
+    base_params: dict[str, Any] | None = None
+    share: bool | None = None
+    max_iter: int = 20
+    tol: float = 1e-3
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -284,10 +276,8 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
             )
         if (self.base_params or {}).get("history") is not None and self.share is not False:
             raise ParameterError("base_params has a history of its own: give share=False, so that it is not replaced.")
-        if not isinstance(self.max_iter, (int, np.integer)) or isinstance(self.max_iter, bool) or self.max_iter < 1:
-            raise ParameterError(f"max_iter={self.max_iter!r}: expected a whole number of at least 1.")
-        if not (isinstance(self.tol, (int, float)) and 0.0 <= self.tol < np.inf):
-            raise ParameterError(f"tol={self.tol!r}: expected a number of at least 0.")
+        check_count(self, "max_iter")
+        check_number(self, "tol", least=0.0, what="a number of at least 0")
 
     def _fit(self, answers: LabelSets, callback: Callback | None, began: float) -> LabelSetConsensus:
         if answers.n_labels < 1:

@@ -21,11 +21,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crowdwise.beyond.model import AnswerModel
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.em import Callback
 from crowdwise.core.estimates import Estimates, build_estimates
 from crowdwise.core.numerics import Floats, Ints, maximise_1d
 from crowdwise.data.ratings import Ratings
-from crowdwise.errors import InputError, ParameterError
+from crowdwise.errors import InputError
 
 KAPPA = (0.5, 1e3)
 """The range in which kappa is looked for: from items of very different ease to items that are all alike."""
@@ -195,9 +196,6 @@ class MeanRating(RatingModel):
 
     key = "mean"
 
-    def __init__(self, *, random_state: int | None = None) -> None:
-        self.random_state = random_state
-
     def _fit(self, answers: Ratings, callback: Callback | None, began: float) -> Estimates:
         z = weighted_mean(answers.item, answers.weights, answers.value, len(answers))
         return build_estimates(
@@ -223,9 +221,6 @@ class MedianRating(RatingModel):
 
     key = "median"
 
-    def __init__(self, *, random_state: int | None = None) -> None:
-        self.random_state = random_state
-
     def _fit(self, answers: Ratings, callback: Callback | None, began: float) -> Estimates:
         z = weighted_median(answers.item, answers.weights, answers.value, len(answers))
         found = scatter(answers, z)
@@ -238,27 +233,7 @@ class MedianRating(RatingModel):
 # -------------------------------------------------------------------- checks
 
 
-def check_flag(model: Any, name: str) -> None:
-    value = getattr(model, name)
-    if not isinstance(value, (bool, np.bool_)):
-        raise ParameterError(f"{name}={value!r}: expected True or False.")
-
-
 def check_loop(model: Any) -> None:
     """``max_iter`` and ``tol``, as in every iterated method."""
-    value = model.max_iter
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-        raise ParameterError(f"max_iter={value!r}: expected a whole number of at least 1.")
+    check_count(model, "max_iter")
     check_number(model, "tol", least=0.0)
-
-
-def check_number(
-    model: Any, name: str, *, least: float = -np.inf, above: float = -np.inf, most: float = np.inf
-) -> None:
-    value = getattr(model, name)
-    fine = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and np.isfinite(value)
-    if not fine or value < least or value <= above or value > most:
-        bounds = [f"of at least {least:g}"] if least > -np.inf else []
-        bounds += [f"above {above:g}"] if above > -np.inf else []
-        bounds += [f"of at most {most:g}"] if most < np.inf else []
-        raise ParameterError(f"{name}={value!r}: expected a number {' and '.join(bounds)}.")

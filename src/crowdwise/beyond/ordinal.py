@@ -47,6 +47,7 @@ from crowdwise.core.em import Callback, Params, Part, Stats
 from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import EMModel, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.parameters import declared
 from crowdwise.data import coding
 from crowdwise.data.coding import Vocabulary
 from crowdwise.data.votes import Votes
@@ -314,6 +315,7 @@ def ranks(classes: Vocabulary, order: Sequence[Any] | None, key: str) -> Ints:
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class OrdinalDawidSkene(EMModel):
     """Ordered confusion matrices with a location and a spread per annotator, by EM.
 
@@ -355,36 +357,12 @@ class OrdinalDawidSkene(EMModel):
     key = "ordinal-dawid-skene"
     table: ClassVar[type] = Votes
 
-    def __init__(
-        self,
-        *,
-        order: Sequence[Any] | None = None,
-        cuts: str = "even",
-        link: str = "logistic",
-        lapse: float = 0.02,
-        prior: Any = "crowd",
-        class_prior: Any = "learned",
-        start: Any = "votes",
-        restarts: int = 0,
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: bool = True,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.order = order
-        self.cuts = cuts
-        self.link = link
-        self.lapse = lapse
-        self.prior = prior
-        self.class_prior = class_prior
-        self.start = start
-        self.restarts = restarts
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.ties = ties
-        self.random_state = random_state
+    order: Sequence[Any] | None = None
+    cuts: str = "even"
+    link: str = "logistic"
+    lapse: float = 0.02
+    prior: Any = "crowd"
+    class_prior: Any = "learned"
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> OrderedFamily:
         K = votes.n_classes

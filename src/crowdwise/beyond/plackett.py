@@ -36,9 +36,10 @@ from crowdwise.beyond import games as games_
 from crowdwise.beyond.games import Derivatives, Games, Model, log_prior
 from crowdwise.beyond.leaderboard import Ranking
 from crowdwise.beyond.model import AnswerModel
-from crowdwise.beyond.ranking import check_above, check_count, check_least
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.em import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.parameters import declared
 from crowdwise.core.result import plain
 from crowdwise.data.rankings import Rankings
 from crowdwise.errors import ConnectionWarning
@@ -105,6 +106,7 @@ def derivatives(some: Blocks, s: Floats, prior: float) -> Derivatives:
     return Derivatives(g, np.empty(0), (diags_array(diagonal) - outer).tocsr(), None, np.empty(0))
 
 
+@declared
 class PlackettLuce(AnswerModel[Rankings, Ranking]):
     """The maximum of the (penalised) likelihood of the Plackett-Luce model, by Newton's method.
 
@@ -130,19 +132,16 @@ class PlackettLuce(AnswerModel[Rankings, Ranking]):
     key: ClassVar[str] = "plackett-luce"
     table: ClassVar[type] = Rankings
 
-    def __init__(
-        self, *, prior: float = 1.0, max_iter: int = 100, tol: float = 1e-10, random_state: int | None = 0
-    ) -> None:
-        self.prior = prior
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    prior: float = 1.0
+    max_iter: int = 100
+    tol: float = 1e-10
+    random_state: int | None = 0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_least(self, "prior", 0.0)
+        check_number(self, "prior", least=0.0)
         check_count(self, "max_iter")
-        check_above(self, "tol", 0.0)
+        check_number(self, "tol", above=0.0)
 
     def _fit(self, answers: Rankings, callback: Callback | None, began: float) -> Ranking:
         N, prior = answers.n_items, float(self.prior)

@@ -44,8 +44,10 @@ from crowdwise.beyond.games import DENSE, Games, Model
 from crowdwise.beyond.leaderboard import Ranking
 from crowdwise.beyond.model import AnswerModel
 from crowdwise.beyond.newton import Solution
+from crowdwise.core.checks import check_choice, check_count, check_number, is_number
 from crowdwise.core.em import Callback
 from crowdwise.core.numerics import Floats
+from crowdwise.core.parameters import declared
 from crowdwise.core.result import plain
 from crowdwise.data.comparisons import TIE, Comparisons
 from crowdwise.errors import ConnectionWarning, InputError, ParameterError
@@ -59,21 +61,23 @@ LEARNED = ((2.0, 1.0), (4.0, 1.0), (10.0, 1.0), (20.0, 1.0), (50.0, 1.0))
 """The spreads of reliabilities among which ``reliability="learned"`` chooses."""
 
 
+@declared
 class PairModel(AnswerModel[Comparisons, Ranking]):
     """What models of comparisons share: parameters, the graph, counts, the result."""
 
     table: ClassVar[type] = Comparisons
-    prior: float
-    ties: str
-    max_iter: int
-    tol: float
+    prior: float = 1.0
+    ties: str = "davidson"
+    max_iter: int = 100
+    tol: float = 1e-10
+    random_state: int | None = 0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_least(self, "prior", 0.0)
+        check_number(self, "prior", least=0.0)
         check_choice(self, "ties", TIES)
         check_count(self, "max_iter")
-        check_above(self, "tol", 0.0)
+        check_number(self, "tol", above=0.0)
 
     def _games(self, table: Comparisons, *, by_annotator: bool, placed: bool) -> Games:
         if len(table) == 0:
@@ -182,16 +186,6 @@ class BradleyTerry(PairModel):
 
     key: ClassVar[str] = "bradley-terry"
 
-    def __init__(
-        self, *, prior: float = 1.0, ties: str = "davidson", max_iter: int = 100, tol: float = 1e-10,
-        random_state: int | None = 0,
-    ) -> None:  # fmt: skip
-        self.prior = prior
-        self.ties = ties
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-
     def _fit(self, answers: Comparisons, callback: Callback | None, began: float) -> Ranking:
         games = self._games(answers, by_annotator=False, placed=False)
         model = Model("plain", games.n_ties > 0, float(self.prior))
@@ -202,6 +196,7 @@ class BradleyTerry(PairModel):
         return self._result(answers, games, model, found, began)
 
 
+@declared
 class CrowdBT(PairModel):
     """Bradley-Terry seen through annotators who answer straight, by chance, or the other way round.
 
@@ -232,16 +227,11 @@ class CrowdBT(PairModel):
 
     key: ClassVar[str] = "crowd-bt"
 
-    def __init__(
-        self, *, reliability: tuple[float, float] | str = (10.0, 1.0), prior: float = 1.0, ties: str = "davidson",
-        max_iter: int = 200, tol: float = 1e-7, random_state: int | None = 0,
-    ) -> None:  # fmt: skip
-        self.reliability = reliability
-        self.prior = prior
-        self.ties = ties
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    reliability: tuple[float, float] | str = (10.0, 1.0)
+    prior: float = 1.0
+    ties: str = "davidson"
+    max_iter: int = 200
+    tol: float = 1e-7
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -251,7 +241,7 @@ class CrowdBT(PairModel):
         if (
             not isinstance(value, (tuple, list))
             or len(value) != 2
-            or not all(_number(v) and v > 0.5 for v in value)
+            or not all(is_number(v) and v > 0.5 for v in value)
             or value[0] <= value[1]
         ):
             raise ParameterError(
@@ -331,6 +321,7 @@ def agreement(games: Games, x: Floats) -> Floats:
     return np.where(known, np.clip(0.5 + 0.5 * ratio, 0.0, 1.0), 0.5)
 
 
+@declared
 class PositionBT(PairModel):
     """Bradley-Terry with a liking, of each annotator's own, for the item shown first.
 
@@ -352,20 +343,14 @@ class PositionBT(PairModel):
 
     key: ClassVar[str] = "position-bt"
 
-    def __init__(
-        self, *, spread: float = 1.0, prior: float = 1.0, ties: str = "davidson", max_iter: int = 200,
-        tol: float = 1e-10, random_state: int | None = 0,
-    ) -> None:  # fmt: skip
-        self.spread = spread
-        self.prior = prior
-        self.ties = ties
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    spread: float = 1.0
+    prior: float = 1.0
+    ties: str = "davidson"
+    max_iter: int = 200
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_above(self, "spread", 0.0)
+        check_number(self, "spread", above=0.0)
 
     def _fit(self, answers: Comparisons, callback: Callback | None, began: float) -> Ranking:
         if not answers.placed:
@@ -380,34 +365,3 @@ class PositionBT(PairModel):
             callback=callback,
         )  # fmt: skip
         return self._result(answers, games, model, found, began)
-
-
-# -------------------------------------------------------------------- parameters
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(np.isfinite(value))
-
-
-def check_least(model: Any, name: str, least: float) -> None:
-    value = getattr(model, name)
-    if not _number(value) or value < least:
-        raise ParameterError(f"{name}={value!r}: expected a number of at least {least:g}.")
-
-
-def check_above(model: Any, name: str, above: float) -> None:
-    value = getattr(model, name)
-    if not _number(value) or value <= above:
-        raise ParameterError(f"{name}={value!r}: expected a number above {above:g}.")
-
-
-def check_count(model: Any, name: str, least: int = 1) -> None:
-    value = getattr(model, name)
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-        raise ParameterError(f"{name}={value!r}: expected a whole number of at least {least}.")
-
-
-def check_choice(model: Any, name: str, choices: tuple[str, ...]) -> None:
-    value = getattr(model, name)
-    if value not in choices:
-        raise ParameterError(f"{name}={value!r}: expected {', '.join(map(repr, choices))}.")

@@ -46,9 +46,11 @@ import numpy.typing as npt
 from crowdwise.beyond import memory
 from crowdwise.beyond.tagged import TagModel, check_decode, decode, token_decode
 from crowdwise.core import em, priors, starts
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.em import Callback, Params, Part, Stats
 from crowdwise.core.model import Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.parameters import declared
 from crowdwise.data.sequences import Tags
 from crowdwise.errors import ParameterError
 from crowdwise.kernels import chains
@@ -113,6 +115,7 @@ def log_chain(counts: Floats, allowed: npt.NDArray[np.bool_]) -> Floats:
 # -------------------------------------------------------------------- the classes
 
 
+@declared
 class HMMCrowd(TagModel):
     """A Markov chain of true tags and a confusion matrix for each annotator, by EM.
 
@@ -157,32 +160,16 @@ class HMMCrowd(TagModel):
 
     key = "hmm-crowd"
 
-    def __init__(
-        self,
-        *,
-        memory: bool | str = "auto",
-        prior: Any = "crowd",
-        history: Any = None,
-        transition: Any = "learned",
-        transition_prior: float = 1.0,
-        decode: str = "sequence",
-        start: Any = "votes",
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: bool = True,
-        random_state: int | None = None,
-    ) -> None:
-        self.memory = memory
-        self.prior = prior
-        self.history = history
-        self.transition = transition
-        self.transition_prior = transition_prior
-        self.decode = decode
-        self.start = start
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.random_state = random_state
+    memory: bool | str = "auto"
+    prior: Any = "crowd"
+    history: Any = None
+    transition: Any = "learned"
+    transition_prior: float = 1.0
+    decode: str = "sequence"
+    start: Any = "votes"
+    max_iter: int = 500
+    tol: float = 1e-7
+    accelerate: bool = True
 
     def _infer(
         self, tags: Tags, gold: Ints | None, callback: Callback | None
@@ -274,12 +261,14 @@ class HMMCrowd(TagModel):
             self.memory, bool
         ):
             raise ParameterError(f"memory={self.memory!r}: expected 'auto', True or False.")
-        check_loop(self.max_iter, self.tol)
+        check_count(self, "max_iter")
+        check_number(self, "tol", least=0.0, what="a number of at least 0, the gain per vote under which it stops")
         a = self.transition_prior
         if not (isinstance(a, (int, float)) and not isinstance(a, bool) and 0.0 <= a < np.inf):
             raise ParameterError(f"transition_prior={a!r}: expected a number of at least 0, in transitions per row.")
 
 
+@declared
 class TokenDawidSkene(TagModel):
     """Dawid and Skene's model on tokens, then the best valid tagging.
 
@@ -302,30 +291,15 @@ class TokenDawidSkene(TagModel):
 
     key = "token-dawid-skene"
 
-    def __init__(
-        self,
-        *,
-        decode: str = "valid",
-        prior: Any = 0.01,
-        history: Any = None,
-        class_prior: Any = "learned",
-        start: Any = "votes",
-        restarts: int = 0,
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: bool = True,
-        random_state: int | None = None,
-    ) -> None:
-        self.decode = decode
-        self.prior = prior
-        self.history = history
-        self.class_prior = class_prior
-        self.start = start
-        self.restarts = restarts
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.random_state = random_state
+    decode: str = "valid"
+    prior: Any = 0.01
+    history: Any = None
+    class_prior: Any = "learned"
+    start: Any = "votes"
+    restarts: int = 0
+    max_iter: int = 500
+    tol: float = 1e-7
+    accelerate: bool = True
 
     def _inner(self) -> DawidSkene:
         return DawidSkene(**{name: value for name, value in self.get_params().items() if name != "decode"})
@@ -351,11 +325,3 @@ class TokenDawidSkene(TagModel):
         super()._check_parameters()
         check_decode(self.decode, ("valid", "tokens"))
         self._inner()._check_parameters()
-
-
-def check_loop(max_iter: Any, tol: Any) -> None:
-    """The two parameters of every loop."""
-    if not isinstance(max_iter, (int, np.integer)) or isinstance(max_iter, bool) or max_iter < 1:
-        raise ParameterError(f"max_iter={max_iter!r}: expected a whole number of at least 1.")
-    if not (isinstance(tol, (int, float)) and not isinstance(tol, bool) and 0.0 <= tol < np.inf):
-        raise ParameterError(f"tol={tol!r}: expected a number of at least 0, the gain per vote under which it stops.")

@@ -44,8 +44,10 @@ import numpy as np
 
 from crowdwise.beyond.clustering import Clustering, agreements, canonical
 from crowdwise.beyond.model import AnswerModel
+from crowdwise.core.checks import check_flag, check_number
 from crowdwise.core.em import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints, softmax
+from crowdwise.core.parameters import declared
 from crowdwise.data.similarities import Similarities
 from crowdwise.errors import InputError, ParameterError
 
@@ -263,6 +265,7 @@ class Fit:
         return self.objective + float(gammaln(K + 1) - gammaln(K - used + 1))
 
 
+@declared
 class CrowdClustering(AnswerModel[Similarities, Clustering]):
     """Clusters of items from same-or-different answers, with a sensitivity and a specificity for each annotator.
 
@@ -294,24 +297,13 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
     key: ClassVar[str] = "crowd-clustering"
     table: ClassVar[type] = Similarities
 
-    def __init__(
-        self,
-        *,
-        n_clusters: int | None = None,
-        max_clusters: int = 20,
-        pool: bool = True,
-        restarts: int = 9,
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        random_state: int | None = 0,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.max_clusters = max_clusters
-        self.pool = pool
-        self.restarts = restarts
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    n_clusters: int | None = None
+    max_clusters: int = 20
+    pool: bool = True
+    restarts: int = 9
+    max_iter: int = 200
+    tol: float = 1e-6
+    random_state: int | None = 0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -321,10 +313,8 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
                 continue
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
                 raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
-        if not isinstance(self.pool, (bool, np.bool_)):
-            raise ParameterError(f"pool={self.pool!r}: expected True or False.")
-        if not (isinstance(self.tol, (int, float)) and 0.0 <= self.tol < np.inf):
-            raise ParameterError(f"tol={self.tol!r}: expected a number of at least 0, the gain per answer to stop at.")
+        check_flag(self, "pool")
+        check_number(self, "tol", least=0.0, what="a number of at least 0, the gain per answer to stop at")
 
     def _fit(self, answers: Similarities, callback: Callback | None, began: float) -> Clustering:
         if self.n_clusters is not None and self.n_clusters > len(answers):

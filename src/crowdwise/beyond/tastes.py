@@ -32,9 +32,11 @@ import numpy as np
 from crowdwise.beyond import newton
 from crowdwise.beyond.games import Games, Model, derivatives, log_likelihood, log_prior, look
 from crowdwise.beyond.leaderboard import Ranking
-from crowdwise.beyond.ranking import PairModel, build_ranking, check_count
+from crowdwise.beyond.ranking import PairModel, build_ranking
+from crowdwise.core.checks import check_count
 from crowdwise.core.em import Callback, Progress
 from crowdwise.core.numerics import Floats, safe_log, softmax
+from crowdwise.core.parameters import declared
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.errors import InputError
 
@@ -135,6 +137,7 @@ def first_split(games: Games, model: Model, x: Floats, G: int) -> Floats:
     return np.asarray(sure / sure.sum(axis=1, keepdims=True))
 
 
+@declared
 class MixtureBT(PairModel):
     """Groups of annotators, each with scores of its own.
 
@@ -163,17 +166,12 @@ class MixtureBT(PairModel):
 
     key: ClassVar[str] = "mixture-bt"
 
-    def __init__(
-        self, *, groups: int = 2, restarts: int = 3, prior: float = 1.0, ties: str = "davidson", max_iter: int = 300,
-        tol: float = 1e-8, random_state: int | None = 0,
-    ) -> None:  # fmt: skip
-        self.groups = groups
-        self.restarts = restarts
-        self.prior = prior
-        self.ties = ties
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    groups: int = 2
+    restarts: int = 3
+    prior: float = 1.0
+    ties: str = "davidson"
+    max_iter: int = 300
+    tol: float = 1e-8
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

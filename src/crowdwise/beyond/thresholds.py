@@ -33,10 +33,12 @@ import numpy as np
 
 from crowdwise.beyond.ordinal import ranks
 from crowdwise.core import em
+from crowdwise.core.checks import check_count
 from crowdwise.core.em import Callback, Params, Part, Stats
 from crowdwise.core.intervals import rate_interval, with_interval
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.parameters import declared
 from crowdwise.core.starts import clamp, informed
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
@@ -81,6 +83,7 @@ def question(votes: Votes, rank: Ints, j: int, gold: Ints | None) -> tuple[Votes
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class OrdinalRaykar(Model):
     """K - 1 questions "is it above grade j?", answered by sensitivity and specificity, made consistent.
 
@@ -107,22 +110,10 @@ class OrdinalRaykar(Model):
     key = "ordinal-raykar"
     table: ClassVar[type] = Votes
 
-    def __init__(
-        self,
-        *,
-        order: Sequence[Any] | None = None,
-        prior: float = 2.0,
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.order = order
-        self.prior = prior
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
+    order: Sequence[Any] | None = None
+    prior: float = 2.0
+    max_iter: int = 500
+    tol: float = 1e-7
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         N, M, K = len(votes), votes.n_annotators, votes.n_classes
@@ -178,8 +169,7 @@ class OrdinalRaykar(Model):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not isinstance(self.max_iter, (int, np.integer)) or isinstance(self.max_iter, bool) or self.max_iter < 1:
-            raise ParameterError(f"max_iter={self.max_iter!r}: expected a whole number of at least 1.")
+        check_count(self, "max_iter")
         for name in ("prior", "tol"):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0.0 <= value < np.inf:

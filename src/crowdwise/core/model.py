@@ -10,17 +10,19 @@ import os
 import time
 import warnings
 from abc import ABC, abstractmethod
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core import em, starts
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.consensus import Consensus, Outcome, build_consensus
 from crowdwise.core.em import Callback, Climb, Family, Params, Part, Stats
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.online import Online
-from crowdwise.core.parameters import Parameterised, check_seed
+from crowdwise.core.parameters import Parameterised, check_seed, declared
 from crowdwise.data import coding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, ParameterError
@@ -31,8 +33,15 @@ TABLES = 6
 """How many M x K x K tables a fit holds at once, with acceleration."""
 
 
+@declared
 class Model(Parameterised, ABC):
-    """The base of label-only models. A subclass gives ``_fit`` and ``_predict``."""
+    """The base of label-only models. A subclass gives ``_fit`` and ``_predict``.
+
+    Parameters
+    ----------
+    ties, random_state
+        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+    """
 
     key: ClassVar[str]
     lone_annotator: ClassVar[bool] = False
@@ -40,9 +49,9 @@ class Model(Parameterised, ABC):
     needs_truth: ClassVar[bool] = False
     takes_item_prior: ClassVar[bool] = False
 
-    ties: str
-    random_state: int | None
-    consensus_: Consensus
+    ties: str = "prior"
+    random_state: int | None = None
+    consensus_: Consensus = field(init=False)
 
     # ---------------------------------------------------------------- fitting
 
@@ -171,6 +180,7 @@ class Model(Parameterised, ABC):
             raise NotFittedError(f"This {type(self).__name__} has not been fitted: call fit(votes) first.") from None
 
 
+@declared
 class EMModel(Model, ABC):
     """A model fitted by :mod:`crowdwise.core.em`. A subclass says how parameters come from statistics (``_family``)."""
 
@@ -178,15 +188,14 @@ class EMModel(Model, ABC):
     streams: ClassVar[bool] = False
     """Whether it can learn from votes as they come in."""
 
-    start: Any
-    restarts: int
-    max_iter: int
-    tol: float
-    accelerate: bool
-    params_: Params
-    stats_: Stats
-
-    online_: Online
+    start: Any = "votes"
+    restarts: int = 0
+    max_iter: int = 500
+    tol: float = 1e-7
+    accelerate: bool = True
+    params_: Params = field(init=False)
+    stats_: Stats = field(init=False)
+    online_: Online = field(init=False)
 
     def partial_fit(self, votes: Votes, truth: Any = None) -> Self:
         """Learn from more votes, which may be of items, annotators and classes never seen before.
@@ -264,14 +273,9 @@ class EMModel(Model, ABC):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        for name, low in (("max_iter", 1), ("restarts", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
-                raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
-        if not (isinstance(self.tol, (int, float)) and 0.0 <= self.tol < np.inf):
-            raise ParameterError(
-                f"tol={self.tol!r}: expected a number of at least 0, the gain per vote under which the fit stops."
-            )
+        check_count(self, "max_iter")
+        check_count(self, "restarts", least=0)
+        check_number(self, "tol", least=0.0, what="a number of at least 0, the gain per vote under which the fit stops")
 
     def _predict(self, votes: Votes) -> Floats:
         K = votes.n_classes

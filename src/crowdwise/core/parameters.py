@@ -1,15 +1,43 @@
-"""scikit-learn's protocol for parameters, without scikit-learn: stored as given, read, changed, cloned."""
+"""scikit-learn's protocol for parameters, without scikit-learn: stored as given, read, changed, cloned.
+
+A class says which parameters it has by annotated attributes with defaults, under :func:`declared`. It has those of its
+bases, too: what a family shares is declared and described once.
+"""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any, Self
+from dataclasses import dataclass, field, fields
+from typing import Any, Self, TypeVar, dataclass_transform
 
 import numpy as np
 
 from crowdwise.errors import ParameterError, suggestion
 
-__all__ = ["Parameterised", "check_seed"]
+__all__ = ["Parameterised", "check_seed", "declared", "leading"]
+
+Class = TypeVar("Class", bound=type)
+
+
+def leading(*, default: Any) -> Any:
+    """A parameter of a family that comes before those its members add."""
+    return field(default=default, metadata={"leading": True})
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field, leading))
+def declared(cls: Class) -> Class:
+    """Give a class a constructor that takes its annotated attributes by name, and stores them.
+
+    Its own parameters come first, then those of its bases, save the :func:`leading` ones. ``field(init=False)`` marks
+    an attribute that is no parameter: one that a fit sets, or one of a base that the class does not offer.
+    """
+    made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
+    given = inspect.signature(made.__init__).parameters
+    names = [f.name for f in fields(made) if f.metadata.get("leading")]
+    names += [name for c in made.__mro__ for name in inspect.get_annotations(c)]
+    ordered = [given[name] for name in dict.fromkeys(["self", *names]) if name in given]
+    made.__init__.__signature__ = inspect.Signature(ordered)
+    return cls
 
 
 class Parameterised:

@@ -93,7 +93,7 @@ def arrange(
     keep = np.ones(len(place), dtype=bool)
     keep[slice(1, None) if on_duplicate == "first" else slice(None, -1)] = ~same
     place = place[keep]
-    return place, _boundaries(item[place], len(items)), annotator[place]
+    return place, boundaries(item[place], len(items)), annotator[place]
 
 
 def _sorted(
@@ -108,10 +108,10 @@ def _sorted(
     order: npt.NDArray[Any] = np.lexsort((annotator, item))
     what, who = item[order], annotator[order]
     again = np.flatnonzero((np.diff(what) == 0) & (np.diff(who) == 0)) + 1
-    return order, _boundaries(what, n_items), who, len(again), int(again[0]) if len(again) else -1
+    return order, boundaries(what, n_items), who, len(again), int(again[0]) if len(again) else -1
 
 
-def _boundaries(item: Codes, n_items: int) -> npt.NDArray[np.int64]:
+def boundaries(item: npt.NDArray[np.integer[Any]], n_items: int) -> npt.NDArray[np.int64]:
     """indptr of votes sorted by item."""
     indptr = np.zeros(n_items + 1, dtype=np.int64)
     np.cumsum(np.bincount(item, minlength=n_items), out=indptr[1:])
@@ -127,6 +127,11 @@ def in_order(array: npt.NDArray[Any], order: npt.NDArray[Any] | None) -> npt.NDA
 
         return tables.take(array, order)
     return np.asarray(array[order])
+
+
+def all_in_order(order: npt.NDArray[Any] | None, *arrays: npt.NDArray[Any] | None) -> list[Any]:
+    """Each of the arrays in this order; what is not there stays away."""
+    return [None if array is None else in_order(array, order) for array in arrays]
 
 
 def chosen_annotators(names: Any, annotators: Vocabulary, what: str = "answers") -> npt.NDArray[np.bool_]:

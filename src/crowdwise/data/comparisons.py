@@ -20,7 +20,7 @@ counts; ``on_duplicate`` says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -28,10 +28,11 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assembly, coding
+from crowdwise.data.answers import Answers
 from crowdwise.data.assembly import OnDuplicate
 from crowdwise.data.coding import Codes, Vocabulary
-from crowdwise.data.frozen import Frozen
-from crowdwise.data.votes import OnMissing, _spread
+from crowdwise.data.rows import beside, columns_of, spread
+from crowdwise.data.votes import OnMissing
 from crowdwise.errors import DuplicateError, InputError, ParameterError, listing
 
 __all__ = ["LEFT", "OUTCOMES", "RIGHT", "TIE", "Comparisons"]
@@ -44,7 +45,7 @@ EVERYONE = "everyone"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparisons(Frozen):
+class Comparisons(Answers):
     """A frozen, validated table of comparisons. Make one with a ``from_...`` method or
     :func:`crowdwise.read_comparisons`.
 
@@ -58,6 +59,7 @@ class Comparisons(Frozen):
     """
 
     answers: ClassVar[str] = "pairs"
+    _rows: ClassVar[str] = "comparisons"
 
     left: Codes
     right: Codes
@@ -135,25 +137,7 @@ class Comparisons(Frozen):
     @classmethod
     def from_records(cls, records: Iterable[Any], **options: Any) -> Comparisons:
         """Comparisons from rows: ``(left, right, annotator, outcome)`` tuples, or dicts (keys as in ``from_frame``)."""
-        rows = list(records)
-        if not rows:
-            raise InputError("No comparisons: the records are empty.")
-        if all(isinstance(row, Mapping) for row in rows):
-            names = list(dict.fromkeys(name for row in rows for name in row))
-            columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in names}
-        else:
-            odd = [
-                n
-                for n, row in enumerate(rows)
-                if isinstance(row, (str, Mapping)) or not isinstance(row, Sized) or len(row) != 4
-            ]
-            if odd:
-                raise InputError(
-                    "Expected (left, right, annotator, outcome) in every record, or a dict in every one: found "
-                    f"{rows[odd[0]]!r} in row {odd[0]}."
-                )
-            columns = dict(zip(("left", "right", "annotator", "outcome"), zip(*rows, strict=True), strict=True))
-        return cls.from_frame(columns, **options)
+        return cls.from_frame(columns_of(records, ("left", "right", "annotator", "outcome"), "comparisons"), **options)
 
     @classmethod
     def from_codes(
@@ -191,11 +175,8 @@ class Comparisons(Frozen):
         lengths = [len(b), len(m), len(y), *([] if q is None else [len(q)])]
         if any(n != S for n in lengths):
             raise InputError(f"The columns of comparisons must be equally long and have {[S, *lengths]} entries.")
-        w = None if weight is None else assembly.checked_weight(np.asarray(weight, dtype=np.float64), S, rows)
+        w, when = beside(weight, timestamp, S, rows, "comparisons")
         t = None if truth is None else _checked_truth(truth, S)
-        when = None if timestamp is None else np.asarray(timestamp)
-        if when is not None and when.shape != (S,):
-            raise InputError(f"Expected one timestamp for each of the {S} comparisons and found {np.shape(when)}.")
         keep = _distinct_pairs(a, b, item_names, on_self, rows)
         if not keep.any():
             raise InputError("No comparisons: the table is empty, or holds only items compared with themselves.")
@@ -223,18 +204,9 @@ class Comparisons(Frozen):
         return len(self.items)
 
     @property
-    def n_annotators(self) -> int:
-        return len(self.annotators)
-
-    @property
     def n_votes(self) -> int:
         """S, the number of comparisons."""
         return len(self.outcome)
-
-    @property
-    def weights(self) -> npt.NDArray[np.float64]:
-        """The weight of every comparison, ones where none were given."""
-        return np.ones(len(self)) if self.weight is None else self.weight
 
     def __len__(self) -> int:
         return len(self.outcome)
@@ -253,23 +225,10 @@ class Comparisons(Frozen):
         at = np.atleast_1d(np.arange(len(self))[index])
         if at.ndim != 1:
             raise IndexError(f"Comparisons have one dimension and were asked for {at.ndim}.")
-        names = ("left", "right", "annotator", "outcome", "question", "weight", "timestamp", "truth")
-        return replace(self, **{name: value[at] for name in names if (value := getattr(self, name)) is not None})
+        return replace(self, **self._at(at, "left", "right", "outcome", "question", "truth"))
 
-    def only(self, annotators: Sequence[Any]) -> Comparisons:
-        """The comparisons of some annotators, by name. Items keep their codes."""
-        return self._by_annotator(annotators, keep=True)
-
-    def without(self, annotators: Sequence[Any]) -> Comparisons:
-        """The comparisons of everybody but some annotators, by name."""
-        return self._by_annotator(annotators, keep=False)
-
-    def _by_annotator(self, names: Sequence[Any], keep: bool) -> Comparisons:
-        chosen = assembly.chosen_annotators(names, self.annotators, "comparisons")
-        chosen = chosen if keep else ~chosen
-        kept = self[chosen[self.annotator]]
-        code = (np.cumsum(chosen) - 1).astype(np.int32)
-        return replace(kept, annotators=self.annotators[chosen], annotator=code[kept.annotator])
+    def _kept(self, mask: npt.NDArray[np.bool_]) -> Comparisons:
+        return self[mask]
 
     # ---------------------------------------------------------------- out again
 
@@ -305,8 +264,8 @@ class Comparisons(Frozen):
             "comparisons": len(self),
             "pairs": len(np.unique(pair)),
             "questions": 0 if self.questions is None else len(self.questions),
-            "comparisons_per_item": _spread(per_item),
-            "comparisons_per_annotator": _spread(np.bincount(self.annotator, minlength=self.n_annotators)),
+            "comparisons_per_item": spread(per_item),
+            "comparisons_per_annotator": spread(np.bincount(self.annotator, minlength=self.n_annotators)),
             "outcomes": dict(zip(OUTCOMES, share.tolist(), strict=True)),
             "placed": self.placed,
             "weighted": self.weight is not None,

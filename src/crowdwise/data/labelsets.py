@@ -31,10 +31,11 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assembly, coding, frames
-from crowdwise.data.assembly import OnDuplicate, chosen_annotators
+from crowdwise.data.answers import ByItem
+from crowdwise.data.assembly import OnDuplicate
 from crowdwise.data.coding import Codes, Vocabulary
-from crowdwise.data.frozen import Frozen
-from crowdwise.data.votes import OnMissing, Votes, _spread
+from crowdwise.data.rows import blocks, spread
+from crowdwise.data.votes import OnMissing, Votes
 from crowdwise.errors import InputError, LabelError, ParameterError, listing
 
 __all__ = ["LabelSets"]
@@ -43,7 +44,7 @@ Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LabelSets(Frozen):
+class LabelSets(ByItem):
     """A frozen, validated table of label sets. Make one with a ``from_...`` method or :func:`read_label_sets`.
 
     >>> answers = LabelSets.from_records([("a", "ann", ["cat", "dog"]), ("a", "bob", []), ("b", "ann", ["dog"])])
@@ -183,12 +184,9 @@ class LabelSets(Frozen):
         order, indptr, who = assembly.arrange(item, annotator, on_duplicate, items, annotators, rows)
         order = np.arange(len(item)) if order is None else order
         codes = np.array([place[v] for v in everything[: len(flat)].tolist()], dtype=np.int32)
-        start = np.concatenate([[0], np.cumsum(count)])
-        count = count[order]
-        set_indptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-        take = np.arange(set_indptr[-1]) + np.repeat(start[:-1][order] - set_indptr[:-1], count)
+        set_indptr, take = blocks(np.concatenate([[0], np.cumsum(count)]), order)
         chosen = codes[take]
-        answer = np.repeat(np.arange(len(order)), count)
+        answer = np.repeat(np.arange(len(order)), np.diff(set_indptr))
         chosen = chosen[np.lexsort((chosen, answer))]
         made = cls(
             indptr, who, set_indptr, chosen, items, annotators, labels,
@@ -229,10 +227,6 @@ class LabelSets(Frozen):
         return len(self.annotator)
 
     @property
-    def n_annotators(self) -> int:
-        return len(self.annotators)
-
-    @property
     def n_labels(self) -> int:
         return len(self.labels)
 
@@ -245,9 +239,6 @@ class LabelSets(Frozen):
     def answer(self) -> Counts:
         """The answer behind every chosen label."""
         return np.repeat(np.arange(self.n_answers), np.diff(self.set_indptr))
-
-    def __len__(self) -> int:
-        return len(self.items)
 
     def __repr__(self) -> str:
         mean = len(self.chosen) / max(self.n_answers, 1)
@@ -286,14 +277,10 @@ class LabelSets(Frozen):
         if isinstance(index, tuple):  # scikit-learn asks for answers[index, ...]
             index = index[0]
         rows = np.atleast_1d(np.arange(len(self))[index])
-        count = np.diff(self.indptr)[rows]
-        indptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-        take = np.arange(indptr[-1]) + np.repeat(self.indptr[:-1][rows] - indptr[:-1], count)
+        indptr, take = blocks(self.indptr, rows)
         made = replace(self._answers(take), indptr=indptr, items=self.items[rows])
         if self.offered is not None and self.offered_indptr is not None:
-            size = np.diff(self.offered_indptr)[rows]
-            start = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-            at = np.arange(start[-1]) + np.repeat(self.offered_indptr[:-1][rows] - start[:-1], size)
+            start, at = blocks(self.offered_indptr, rows)
             made = replace(made, offered_indptr=start, offered=self.offered[at])
         if self.truth is not None and self.known is not None:
             made = replace(made, truth=self.truth[rows], known=self.known[rows])
@@ -301,31 +288,12 @@ class LabelSets(Frozen):
 
     def _answers(self, take: npt.NDArray[np.int64]) -> LabelSets:
         """Some of the answers, by row; where items begin is for the caller to mend."""
-        count = np.diff(self.set_indptr)[take]
-        start = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-        at = np.arange(start[-1]) + np.repeat(self.set_indptr[:-1][take] - start[:-1], count)
-        return replace(
-            self, annotator=self.annotator[take], set_indptr=start, chosen=self.chosen[at],
-            weight=None if self.weight is None else self.weight[take],
-            timestamp=None if self.timestamp is None else self.timestamp[take],
-        )  # fmt: skip
+        start, at = blocks(self.set_indptr, take)
+        return replace(self, set_indptr=start, chosen=self.chosen[at], **self._at(take))
 
-    def only(self, annotators: Sequence[Any]) -> LabelSets:
-        """The answers of some annotators, by name. Items keep their codes."""
-        return self._by_annotator(annotators, keep=True)
-
-    def without(self, annotators: Sequence[Any]) -> LabelSets:
-        """The answers of everybody but some annotators, by name."""
-        return self._by_annotator(annotators, keep=False)
-
-    def _by_annotator(self, names: Sequence[Any], keep: bool) -> LabelSets:
-        chosen = chosen_annotators(names, self.annotators)
-        chosen = chosen if keep else ~chosen
-        rows = np.flatnonzero(chosen[self.annotator])
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(self.item[rows], minlength=len(self)))]).astype(np.int64)
-        made = self._answers(rows)
-        code = (np.cumsum(chosen) - 1)[made.annotator].astype(np.int32)
-        return replace(made, indptr=indptr, annotator=code, annotators=self.annotators[chosen])
+    def _kept(self, mask: npt.NDArray[np.bool_]) -> LabelSets:
+        rows = np.flatnonzero(mask)
+        return replace(self._answers(rows), indptr=assembly.boundaries(self.item[rows], len(self)))
 
     def with_truth(self, truth: Any) -> LabelSets:
         """The same answers with the true sets: a mapping from item to labels, an N x L array of booleans, or None."""
@@ -367,9 +335,9 @@ class LabelSets(Frozen):
             "annotators": self.n_annotators,
             "labels": self.labels.tolist(),
             "answers": self.n_answers,
-            "answers_per_item": _spread(np.diff(self.indptr)),
-            "answers_per_annotator": _spread(np.bincount(self.annotator, minlength=self.n_annotators)),
-            "labels_per_answer": _spread(np.diff(self.set_indptr)),
+            "answers_per_item": spread(np.diff(self.indptr)),
+            "answers_per_annotator": spread(np.bincount(self.annotator, minlength=self.n_annotators)),
+            "labels_per_answer": spread(np.diff(self.set_indptr)),
             "empty_answers": int((np.diff(self.set_indptr) == 0).sum()),
             "chosen_per_label": dict(zip(map(str, self.labels.tolist()), use.tolist(), strict=True)),
             "all_offered": self.offered is None,

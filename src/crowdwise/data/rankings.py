@@ -28,7 +28,8 @@ from crowdwise.data import assembly, coding
 from crowdwise.data.coding import Codes, Vocabulary
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.frozen import Frozen
-from crowdwise.data.votes import OnMissing, _spread
+from crowdwise.data.rows import blocks, spread
+from crowdwise.data.votes import OnMissing
 from crowdwise.errors import InputError, listing
 
 __all__ = ["Rankings"]
@@ -162,8 +163,7 @@ class Rankings(Frozen):
         said = [tuple(code[lo:hi].tolist()) for lo, hi in pairwise(ends.tolist())]
         order = np.array(sorted(range(R), key=lambda r: (q[r], m[r], said[r])), dtype=np.int64)
         order = order[size[order] >= 2]  # one item alone is in no order
-        new = np.concatenate([[0], np.cumsum(size[order])])
-        take = np.arange(new[-1]) + np.repeat(ends[:-1][order] - new[:-1], size[order])
+        new, take = blocks(ends, order)
         return cls(new, code[take], m[order], q[order], names, who, about, None if w is None else w[order], kind)
 
     # ---------------------------------------------------------------- what is in it
@@ -199,9 +199,7 @@ class Rankings(Frozen):
     def __getitem__(self, index: Any) -> Rankings:
         """Some of the rankings: a slice, an array of positions or a mask. Items and annotators keep their codes."""
         at = np.atleast_1d(np.arange(len(self))[index])
-        size = np.diff(self.indptr)[at]
-        new = np.concatenate([[0], np.cumsum(size)])
-        take = np.arange(new[-1]) + np.repeat(self.indptr[:-1][at] - new[:-1], size)
+        new, take = blocks(self.indptr, at)
         return replace(
             self, indptr=new, item=self.item[take], annotator=self.annotator[at], question=self.question[at],
             weight=None if self.weight is None else self.weight[at],
@@ -257,9 +255,9 @@ class Rankings(Frozen):
             "annotators": self.n_annotators,
             "rankings": len(self),
             "questions": len(self.questions),
-            "items_per_ranking": _spread(np.diff(self.indptr)),
-            "rankings_per_item": _spread(np.bincount(self.item, minlength=self.n_items)),
-            "rankings_per_annotator": _spread(np.bincount(self.annotator, minlength=self.n_annotators)),
+            "items_per_ranking": spread(np.diff(self.indptr)),
+            "rankings_per_item": spread(np.bincount(self.item, minlength=self.n_items)),
+            "rankings_per_annotator": spread(np.bincount(self.annotator, minlength=self.n_annotators)),
             "weighted": self.weight is not None,
         }
 

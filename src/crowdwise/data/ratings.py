@@ -18,7 +18,7 @@ method looks at ``truth``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -26,10 +26,11 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assembly, coding
+from crowdwise.data.answers import ByItem
 from crowdwise.data.assembly import OnDuplicate
 from crowdwise.data.coding import Codes, Vocabulary
-from crowdwise.data.frozen import Frozen
-from crowdwise.data.votes import OnMissing, _spread
+from crowdwise.data.rows import beside, blocks, check_named, checked_mask, columns_of, item_rows, spread
+from crowdwise.data.votes import OnMissing
 from crowdwise.errors import InputError, listing
 
 Numbers = npt.NDArray[np.float64]
@@ -38,7 +39,7 @@ __all__ = ["Ratings"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Ratings(Frozen):
+class Ratings(ByItem):
     """A frozen, validated table of ratings. Make one with a ``from_...`` method or :func:`crowdwise.read_ratings`.
 
     >>> import crowdwise as cw
@@ -50,6 +51,7 @@ class Ratings(Frozen):
     """
 
     answers: ClassVar[str] = "numbers"
+    _rows: ClassVar[str] = "ratings"
 
     indptr: npt.NDArray[np.int64]
     annotator: Codes
@@ -108,23 +110,7 @@ class Ratings(Frozen):
     ) -> Ratings:
         """Ratings from rows: ``(item, annotator, value)`` or ``(item, annotator, value, weight)`` tuples, or dicts
         (keys as in ``from_frame``)."""
-        rows = list(records)
-        if not rows:
-            raise InputError("No ratings: the records are empty.")
-        if all(isinstance(row, Mapping) for row in rows):
-            names = list(dict.fromkeys(name for row in rows for name in row))
-            columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in names}
-        else:
-            width = len(rows[0]) if isinstance(rows[0], Sized) else 0
-            for at, row in enumerate(rows):
-                if isinstance(row, (str, Mapping)) or not isinstance(row, Sized) or len(row) != width or width < 3:
-                    raise InputError(
-                        "Expected (item, annotator, value) or (item, annotator, value, weight) in every record, or a "
-                        f"dict in every one: found {row!r} in row {at}."
-                    )
-            columns = dict(zip(("item", "annotator", "value", "weight")[:width], zip(*rows, strict=True), strict=False))
-            if width > 4:
-                raise InputError(f"Expected 3 or 4 entries in every record and found {width} in row 0: {rows[0]!r}.")
+        columns = columns_of(records, ("item", "annotator", "value"), "ratings", optional=["weight"])
         return cls.from_frame(columns, form="long", on_duplicate=on_duplicate, on_missing=on_missing)
 
     @classmethod
@@ -153,14 +139,7 @@ class Ratings(Frozen):
             raise InputError(f"Expected an items x annotators array with 2 dimensions and found {table.ndim}.")
         present = ~np.isnan(table) if mask is None else ~np.isnan(table) & ~mask
         N, M = table.shape
-        for names, size, what in ((items, N, "items"), (annotators, M, "annotators")):
-            if names is not None:
-                if len(names) != size:
-                    raise InputError(
-                        f"The array has {N} rows (items) and {M} columns (annotators), and {len(names)} {what} are "
-                        "named."
-                    )
-                coding.check_distinct(coding.to_vocabulary(names), what)
+        check_named(N, M, items, annotators)
         item, annotator = np.nonzero(present)
         return cls.from_codes(
             item, annotator, table[present],
@@ -211,15 +190,10 @@ class Ratings(Frozen):
                 f"Ratings must be finite numbers: found {number[bad[0]]} in row {row} (counted from 0). "
                 "Leave out the ratings that are missing."
             )
-        if weight is not None:
-            weight = assembly.checked_weight(np.asarray(weight, dtype=np.float64), S, rows)
-        if timestamp is not None and np.shape(timestamp) != (S,):
-            raise InputError(f"Expected one timestamp for each of the {S} ratings and found {np.shape(timestamp)}.")
+        w, when = beside(weight, timestamp, S, rows, "ratings")
         order, indptr, annotator = assembly.arrange(item, annotator, on_duplicate, items, annotators, rows)
-        number = assembly.in_order(number, order)
-        weight = weight if weight is None else assembly.in_order(weight, order)
-        timestamp = timestamp if timestamp is None else assembly.in_order(np.asarray(timestamp), order)
-        ratings = cls(indptr, annotator, number, items, annotators, weight, timestamp, None, kind)
+        number, w, when = assembly.all_in_order(order, number, w, when)
+        ratings = cls(indptr, annotator, number, items, annotators, w, when, None, kind)
         return ratings if truth is None else ratings.with_truth(truth)
 
     # ---------------------------------------------------------------- what is in it
@@ -230,26 +204,9 @@ class Ratings(Frozen):
         return len(self.value)
 
     @property
-    def n_annotators(self) -> int:
-        return len(self.annotators)
-
-    @property
-    def shape(self) -> tuple[int]:
-        """``(N,)``: scikit-learn's splitters index ratings by item."""
-        return (len(self),)
-
-    @property
     def item(self) -> npt.NDArray[np.int64]:
         """The item code of every rating."""
         return np.repeat(np.arange(len(self)), np.diff(self.indptr))
-
-    @property
-    def weights(self) -> Numbers:
-        """The weight of every rating, ones where none were given."""
-        return np.ones(self.n_ratings) if self.weight is None else self.weight
-
-    def __len__(self) -> int:
-        return len(self.items)
 
     def __repr__(self) -> str:
         span = f", from {self.value.min():g} to {self.value.max():g}" if self.n_ratings else ""
@@ -260,58 +217,18 @@ class Ratings(Frozen):
     def __getitem__(self, index: Any) -> Ratings:
         """The ratings of some items: an integer, a slice, an array of positions or a mask. Annotators keep their
         codes."""
-        if isinstance(index, tuple):  # scikit-learn asks for ratings[index, ...]
-            if len(index) != 2 or not (index[1] is Ellipsis or index[1] == slice(None)):
-                raise IndexError(
-                    f"Ratings are indexed by item alone and were asked for {index}. Choose annotators with only(...) "
-                    "or without(...)."
-                )
-            index = index[0]
-        rows = np.atleast_1d(np.arange(len(self))[index])
-        if rows.ndim != 1:
-            raise IndexError(
-                "Ratings are indexed by item alone: expected an integer, a slice or a flat array and "
-                f"found {rows.ndim} dimensions."
-            )
-        start, count = self.indptr[rows], np.diff(self.indptr)[rows]
-        indptr = np.concatenate([[0], np.cumsum(count)])
-        take = np.arange(indptr[-1]) + np.repeat(start - indptr[:-1], count)
-        return replace(
-            self, indptr=indptr, annotator=self.annotator[take], value=self.value[take], items=self.items[rows],
-            weight=None if self.weight is None else self.weight[take],
-            timestamp=None if self.timestamp is None else self.timestamp[take],
-            truth=None if self.truth is None else self.truth[rows],
-        )  # fmt: skip
+        rows = item_rows(index, len(self), "Ratings")
+        indptr, take = blocks(self.indptr, rows)
+        truth = None if self.truth is None else self.truth[rows]
+        return replace(self, indptr=indptr, items=self.items[rows], truth=truth, **self._at(take, "value"))
 
     def select(self, rows: npt.ArrayLike) -> Ratings:
         """Some of the ratings, by a mask over their rows. Items and annotators keep their codes, even without any."""
-        mask = np.asarray(rows)
-        if mask.dtype != bool or mask.shape != (self.n_ratings,):
-            raise InputError(
-                f"Expected a mask with one true or false for each of the {self.n_ratings} ratings, "
-                f"and found an array of {mask.dtype} of shape {mask.shape}."
-            )
-        count = np.bincount(self.item[mask], minlength=len(self))
-        return replace(
-            self, indptr=np.concatenate([[0], np.cumsum(count)]).astype(np.int64), annotator=self.annotator[mask],
-            value=self.value[mask], weight=None if self.weight is None else self.weight[mask],
-            timestamp=None if self.timestamp is None else self.timestamp[mask],
-        )  # fmt: skip
+        mask = checked_mask(rows, self.n_ratings, "ratings")
+        return replace(self, indptr=assembly.boundaries(self.item[mask], len(self)), **self._at(mask, "value"))
 
-    def only(self, annotators: Sequence[Any]) -> Ratings:
-        """The ratings of some annotators, by name. Items keep their codes, even those left without ratings."""
-        return self._by_annotator(annotators, keep=True)
-
-    def without(self, annotators: Sequence[Any]) -> Ratings:
-        """The ratings of everybody but some annotators, by name."""
-        return self._by_annotator(annotators, keep=False)
-
-    def _by_annotator(self, names: Sequence[Any], keep: bool) -> Ratings:
-        chosen = assembly.chosen_annotators(names, self.annotators, "ratings")
-        chosen = chosen if keep else ~chosen
-        kept = self.select(chosen[self.annotator])
-        new_code = np.cumsum(chosen) - 1
-        return replace(kept, annotators=self.annotators[chosen], annotator=new_code[kept.annotator].astype(np.int32))
+    def _kept(self, mask: npt.NDArray[np.bool_]) -> Ratings:
+        return self.select(mask)
 
     def with_truth(self, truth: Any) -> Ratings:
         """The same ratings with the true numbers: N of them (NaN unknown), a mapping from item to number, or
@@ -353,8 +270,8 @@ class Ratings(Frozen):
             "items": len(self),
             "annotators": self.n_annotators,
             "ratings": self.n_ratings,
-            "ratings_per_item": _spread(per_item),
-            "ratings_per_annotator": _spread(per_annotator),
+            "ratings_per_item": spread(per_item),
+            "ratings_per_annotator": spread(per_annotator),
             "values": {
                 "min": float(self.value.min()), "mean": float(self.value.mean()),
                 "median": float(np.median(self.value)), "max": float(self.value.max()), "deviation":

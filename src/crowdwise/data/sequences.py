@@ -17,7 +17,7 @@ a row with neither annotator nor tag declares one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -28,6 +28,7 @@ from crowdwise.data import coding, frames, schemes
 from crowdwise.data.assembly import OnDuplicate
 from crowdwise.data.coding import Codes, Vocabulary
 from crowdwise.data.frozen import Frozen
+from crowdwise.data.rows import blocks, columns_of
 from crowdwise.data.schemes import Spans
 from crowdwise.data.votes import OnMissing, Votes
 from crowdwise.errors import InputError, LabelError, ParameterError, listing
@@ -111,19 +112,7 @@ class Tags(Frozen):
     @classmethod
     def from_records(cls, records: Iterable[Any], **given: Any) -> Tags:
         """Tags from rows: ``(sequence, position, annotator, tag)`` tuples, or dicts (keys as in ``from_frame``)."""
-        rows = list(records)
-        if not rows:
-            raise InputError("No tags: the records are empty.")
-        if all(isinstance(row, Mapping) for row in rows):
-            names = list(dict.fromkeys(name for row in rows for name in row))
-            return cls.from_frame({name: [row.get(name) for row in rows] for name in names}, **given)
-        odd = [n for n, row in enumerate(rows) if not isinstance(row, (tuple, list)) or len(row) != 4]
-        if odd:
-            raise InputError(
-                "Expected (sequence, position, annotator, tag) in every record, or a dict in every one: "
-                f"found {rows[odd[0]]!r} in row {odd[0]}."
-            )
-        return cls.from_frame(dict(zip(PARTS[:4], zip(*rows, strict=True), strict=True)), **given)
+        return cls.from_frame(columns_of(records, PARTS[:4], "tags"), **given)
 
     @classmethod
     def from_votes(
@@ -229,9 +218,7 @@ class Tags(Frozen):
     def __getitem__(self, index: Any) -> Tags:
         """The tags of some sequences: an integer, a slice, an array of positions or a mask."""
         rows = np.atleast_1d(np.arange(len(self))[index])
-        length = np.diff(self.starts)[rows]
-        starts = np.concatenate([[0], np.cumsum(length)])
-        token = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], length)
+        starts, token = blocks(self.starts, rows)
         return Tags(
             self.votes[token], starts, self.sequences[rows], self.position[token],
             None if self.words is None else self.words[token], self.scheme,

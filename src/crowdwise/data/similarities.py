@@ -19,7 +19,7 @@ in no pair may be declared (``items=[...]``): learners look at their inputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -27,17 +27,18 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assembly, coding, frames
-from crowdwise.data.assembly import OnDuplicate, chosen_annotators
+from crowdwise.data.answers import ByItem
+from crowdwise.data.assembly import OnDuplicate
 from crowdwise.data.coding import Codes, Vocabulary
-from crowdwise.data.frozen import Frozen
-from crowdwise.data.votes import OnMissing, Votes, _spread
+from crowdwise.data.rows import beside, blocks, checked_mask, columns_of, spread
+from crowdwise.data.votes import OnMissing, Votes
 from crowdwise.errors import InputError, listing
 
 __all__ = ["Similarities"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Similarities(Frozen):
+class Similarities(ByItem):
     """A frozen, validated table of same-or-different answers. Make one with a ``from_...`` method or a reader.
 
     >>> answers = Similarities.from_records([("x", "y", "ann", "same"), ("z", "y", "ann", "different")])
@@ -113,28 +114,8 @@ class Similarities(Frozen):
         on_missing: OnMissing = "error",
     ) -> Similarities:
         """Similarities from rows: ``(item, item, annotator, answer)`` tuples, with a weight or without, or dicts."""
-        rows = list(records)
-        if not rows:
-            raise InputError("No answers: the records are empty.")
-        if all(isinstance(row, Mapping) for row in rows):
-            names = list(dict.fromkeys(name for row in rows for name in row))
-            table: dict[str, Any] = {name: [row.get(name) for row in rows] for name in names}
-        else:
-            width = len(rows[0]) if isinstance(rows[0], Sized) else 0
-            for n, row in enumerate(rows):
-                if isinstance(row, (str, Mapping)) or not isinstance(row, Sized) or len(row) != width:
-                    width, at = 0, n
-                    break
-            else:
-                at = 0
-            if width not in (4, 5):
-                raise InputError(
-                    "Expected (item, item, annotator, answer) or (item, item, annotator, answer, weight) in every "
-                    f"record, or a dict in every one: found {rows[at]!r} in row {at}."
-                )
-            table = dict(
-                zip(("item_a", "item_b", "annotator", "same", "weight")[:width], zip(*rows, strict=True), strict=True)
-            )
+        names, shown = ("item_a", "item_b", "annotator", "same"), ("item", "item", "annotator", "answer")
+        table = columns_of(records, names, "answers", optional=["weight"], shown=shown)
         return cls.from_frame(table, items=items, on_duplicate=on_duplicate, on_missing=on_missing)
 
     @classmethod
@@ -183,20 +164,11 @@ class Similarities(Frozen):
         first, second = np.minimum(a, b).astype(np.int64), np.maximum(a, b).astype(np.int64)
         key, pair = np.unique(first * len(items) + second, return_inverse=True)
         pairs = np.column_stack([key // len(items), key % len(items)]).astype(np.int32)
-        if weight is not None:
-            weight = assembly.checked_weight(np.asarray(weight, dtype=np.float64), S, rows)
-        if timestamp is not None and np.shape(timestamp) != (S,):
-            raise InputError(
-                f"Expected one timestamp for each of the {S} answers and found an array of shape {np.shape(timestamp)}."
-            )
+        w, when = beside(weight, timestamp, S, rows, "answers")
         names: Any = _PairNames(pairs, items)
         order, indptr, who = assembly.arrange(pair.astype(np.int32), who, on_duplicate, names, annotators, rows)
-        made = cls(
-            pairs, indptr, who, assembly.in_order(said, order), items, annotators,
-            weight if weight is None else assembly.in_order(weight, order),
-            timestamp if timestamp is None else assembly.in_order(np.asarray(timestamp), order),
-            kind=kind,
-        )  # fmt: skip
+        said, w, when = assembly.all_in_order(order, said, w, when)
+        made = cls(pairs, indptr, who, said, items, annotators, w, when, kind=kind)
         return made if truth is None else made.with_truth(truth)
 
     # ---------------------------------------------------------------- what is in it
@@ -211,23 +183,9 @@ class Similarities(Frozen):
         return len(self.pairs)
 
     @property
-    def n_annotators(self) -> int:
-        return len(self.annotators)
-
-    @property
-    def shape(self) -> tuple[int]:
-        """``(N,)``: scikit-learn's splitters index answers by item."""
-        return (len(self),)
-
-    @property
     def pair(self) -> npt.NDArray[np.int64]:
         """The pair of every answer."""
         return np.repeat(np.arange(self.n_pairs), np.diff(self.indptr))
-
-    @property
-    def weights(self) -> npt.NDArray[np.float64]:
-        """The weight of every answer, ones where none were given."""
-        return np.ones(self.n_answers) if self.weight is None else self.weight
 
     @property
     def votes(self) -> Votes:
@@ -242,9 +200,6 @@ class Similarities(Frozen):
             return None
         a, b = self.truth[self.pairs].T
         return np.where((a < 0) | (b < 0), -1, a == b).astype(np.int32)
-
-    def __len__(self) -> int:
-        return len(self.items)
 
     def __repr__(self) -> str:
         return (
@@ -271,48 +226,21 @@ class Similarities(Frozen):
         kept = self.select(np.asarray((pairs >= 0).all(axis=1))[self.pair])
         pairs = place[kept.pairs]
         order = np.lexsort((pairs.max(axis=1), pairs.min(axis=1))) if len(pairs) else np.zeros(0, dtype=np.int64)
-        count = np.diff(kept.indptr)[order]
-        indptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-        take = np.arange(indptr[-1]) + np.repeat(kept.indptr[:-1][order] - indptr[:-1], count)
+        indptr, take = blocks(kept.indptr, order)
         return replace(
-            kept, pairs=np.sort(pairs[order], axis=1), indptr=indptr, annotator=kept.annotator[take],
-            same=kept.same[take], items=self.items[chosen],
-            weight=None if kept.weight is None else kept.weight[take],
-            timestamp=None if kept.timestamp is None else kept.timestamp[take],
-            truth=None if self.truth is None else self.truth[chosen],
+            kept, pairs=np.sort(pairs[order], axis=1), indptr=indptr, items=self.items[chosen],
+            truth=None if self.truth is None else self.truth[chosen], **kept._at(take, "same"),
         )  # fmt: skip
 
     def select(self, rows: npt.ArrayLike) -> Similarities:
         """Some of the answers, by a mask over their rows. Items and annotators keep their codes, even without any."""
-        mask = np.asarray(rows)
-        if mask.dtype != bool or mask.shape != (self.n_answers,):
-            raise InputError(
-                f"Expected a mask with one true or false for each of the {self.n_answers} answers, "
-                f"and found an array of {mask.dtype} of shape {mask.shape}."
-            )
+        mask = checked_mask(rows, self.n_answers, "answers")
         count = np.bincount(self.pair[mask], minlength=self.n_pairs)
-        return replace(
-            self, pairs=self.pairs[count > 0],
-            indptr=np.concatenate([[0], np.cumsum(count[count > 0])]).astype(np.int64),
-            annotator=self.annotator[mask], same=self.same[mask],
-            weight=None if self.weight is None else self.weight[mask],
-            timestamp=None if self.timestamp is None else self.timestamp[mask],
-        )  # fmt: skip
+        indptr = np.concatenate([[0], np.cumsum(count[count > 0])]).astype(np.int64)
+        return replace(self, pairs=self.pairs[count > 0], indptr=indptr, **self._at(mask, "same"))
 
-    def only(self, annotators: Sequence[Any]) -> Similarities:
-        """The answers of some annotators, by name. Items keep their codes."""
-        return self._by_annotator(annotators, keep=True)
-
-    def without(self, annotators: Sequence[Any]) -> Similarities:
-        """The answers of everybody but some annotators, by name."""
-        return self._by_annotator(annotators, keep=False)
-
-    def _by_annotator(self, names: Sequence[Any], keep: bool) -> Similarities:
-        chosen = chosen_annotators(names, self.annotators)
-        chosen = chosen if keep else ~chosen
-        kept = self.select(chosen[self.annotator])
-        code = (np.cumsum(chosen) - 1)[kept.annotator].astype(np.int32)
-        return replace(kept, annotators=self.annotators[chosen], annotator=code)
+    def _kept(self, mask: npt.NDArray[np.bool_]) -> Similarities:
+        return self.select(mask)
 
     def with_truth(self, truth: Any) -> Similarities:
         """The same answers with the true class of items: a mapping from item to class, N labels, or ``None``."""
@@ -361,9 +289,9 @@ class Similarities(Frozen):
             "pairs": self.n_pairs,
             "answers": self.n_answers,
             "same": float(self.same.mean()) if self.n_answers else None,
-            "answers_per_pair": _spread(per_pair),
-            "answers_per_annotator": _spread(np.bincount(self.annotator, minlength=self.n_annotators)),
-            "pairs_per_item": _spread(np.bincount(self.pairs.ravel(), minlength=len(self))),
+            "answers_per_pair": spread(per_pair),
+            "answers_per_annotator": spread(np.bincount(self.annotator, minlength=self.n_annotators)),
+            "pairs_per_item": spread(np.bincount(self.pairs.ravel(), minlength=len(self))),
             "unanimous": float(((said == 0) | (said == per_pair))[paired].mean()) if paired.any() else None,
             "density": self.n_pairs / max(1, len(self) * (len(self) - 1) // 2),
             "connected_parts": int(self.components().max(initial=-1)) + 1,

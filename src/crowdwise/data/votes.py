@@ -18,7 +18,7 @@ field          shape                       meaning
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -26,10 +26,11 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assembly, coding
+from crowdwise.data.answers import ByItem
 from crowdwise.data.assembly import OnDuplicate
 from crowdwise.data.coding import Codes, Vocabulary
-from crowdwise.data.frozen import Frozen
-from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, listing
+from crowdwise.data.rows import beside, blocks, check_named, checked_mask, columns_of, item_rows, spread
+from crowdwise.errors import InputError, LabelError, ParameterError, listing
 
 OnMissing = Literal["error", "drop"]
 
@@ -37,7 +38,7 @@ __all__ = ["Votes"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Votes(Frozen):
+class Votes(ByItem):
     """A frozen, validated table of votes. Make one with a ``from_...`` method or :func:`crowdwise.read_votes`.
 
     >>> import crowdwise as cw
@@ -49,6 +50,7 @@ class Votes(Frozen):
     """
 
     answers: ClassVar[str] = "classes"
+    _rows: ClassVar[str] = "votes"
 
     indptr: npt.NDArray[np.int64]
     annotator: Codes
@@ -158,14 +160,7 @@ class Votes(Frozen):
         if missing is not None:
             present &= table != missing
         N, M = table.shape
-        for names, size, what in ((items, N, "items"), (annotators, M, "annotators")):
-            if names is not None:
-                if len(names) != size:
-                    raise InputError(
-                        f"The array has {N} rows (items) and {M} columns (annotators), and "
-                        f"{len(names)} {what} are named."
-                    )
-                coding.check_distinct(coding.to_vocabulary(names), what)
+        check_named(N, M, items, annotators)
         item, annotator = np.nonzero(present)
         code, vocabulary = _encode_values(table[present], "label")
         return cls.from_codes(
@@ -186,27 +181,8 @@ class Votes(Frozen):
     ) -> Votes:
         """Votes from rows: ``(item, annotator, label)`` or ``(item, annotator, label, weight)`` tuples, or dicts
         (keys as in ``from_frame``)."""
-        rows = list(records)
-        if not rows:
-            raise InputError("No votes: the records are empty.")
-        if all(isinstance(row, Mapping) for row in rows):
-            names = list(dict.fromkeys(name for row in rows for name in row))
-            columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in names}
-        else:
-            width = len(rows[0]) if isinstance(rows[0], Sized) else 0
-            odd = [
-                n
-                for n, row in enumerate(rows)
-                if isinstance(row, (str, Mapping)) or not isinstance(row, Sized) or len(row) != width
-            ]
-            at = odd[0] if odd else 0
-            if odd or width not in (3, 4):
-                raise InputError(
-                    "Expected (item, annotator, label) or (item, annotator, label, weight) in every "
-                    "record, or a dict in every one: "
-                    f"found {rows[at]!r} in row {at}."
-                )
-            columns = dict(zip(("item", "annotator", "label", "weight")[:width], zip(*rows, strict=True), strict=True))
+        names = ("item", "annotator", "label")
+        columns = columns_of(records, names, "votes", optional=["weight"])
         return cls.from_frame(columns, classes=classes, on_duplicate=on_duplicate, on_missing=on_missing)
 
     @classmethod
@@ -251,18 +227,11 @@ class Votes(Frozen):
         if S == 0:
             raise InputError("No votes: the table is empty.")
         label, classes = assembly.declare(label, names, names if label_names is None else classes)
-        if weight is not None:
-            weight = assembly.checked_weight(np.asarray(weight, dtype=np.float64), S, rows)
-        if timestamp is not None and np.shape(timestamp) != (S,):
-            raise InputError(
-                f"Expected one timestamp for each of the {S} votes and found an array of shape {np.shape(timestamp)}."
-            )
+        w, when = beside(weight, timestamp, S, rows, "votes")
         order, indptr, annotator = assembly.arrange(item, annotator, on_duplicate, items, annotators, rows)
         small = np.int8 if len(classes) < 128 else np.int32  # stays in the cache while it is sorted
-        label = assembly.in_order(label.astype(small), order).astype(np.int32)
-        weight = weight if weight is None else assembly.in_order(weight, order)
-        timestamp = timestamp if timestamp is None else assembly.in_order(np.asarray(timestamp), order)
-        votes = cls(indptr, annotator, label, items, annotators, classes, weight, timestamp, None, kind)
+        said, w, when = assembly.all_in_order(order, label.astype(small), w, when)
+        votes = cls(indptr, annotator, said.astype(np.int32), items, annotators, classes, w, when, None, kind)
         return votes if truth is None else votes.with_truth(truth)
 
     # ---------------------------------------------------------------- what is in it
@@ -273,30 +242,13 @@ class Votes(Frozen):
         return len(self.label)
 
     @property
-    def n_annotators(self) -> int:
-        return len(self.annotators)
-
-    @property
     def n_classes(self) -> int:
         return len(self.classes)
-
-    @property
-    def shape(self) -> tuple[int]:
-        """``(N,)``: scikit-learn's splitters index votes by item."""
-        return (len(self),)
 
     @property
     def item(self) -> npt.NDArray[np.int64]:
         """The item code of every vote."""
         return np.repeat(np.arange(len(self)), np.diff(self.indptr))
-
-    @property
-    def weights(self) -> npt.NDArray[np.float64]:
-        """The weight of every vote, ones where none were given."""
-        return np.ones(self.n_votes) if self.weight is None else self.weight
-
-    def __len__(self) -> int:
-        return len(self.items)
 
     def __repr__(self) -> str:
         M, K = self.n_annotators, self.n_classes
@@ -316,28 +268,10 @@ class Votes(Frozen):
 
         Annotators and classes keep their codes.
         """
-        if isinstance(index, tuple):  # scikit-learn asks for votes[index, ...]
-            if len(index) != 2 or not (index[1] is Ellipsis or index[1] == slice(None)):
-                raise IndexError(
-                    f"Votes are indexed by item alone and were asked for {index}. Choose annotators "
-                    "with only(...) or without(...)."
-                )
-            index = index[0]
-        rows = np.atleast_1d(np.arange(len(self))[index])
-        if rows.ndim != 1:
-            raise IndexError(
-                "Votes are indexed by item alone: expected an integer, a slice or a flat array and "
-                f"found {rows.ndim} dimensions."
-            )
-        start, count = self.indptr[rows], np.diff(self.indptr)[rows]
-        indptr = np.concatenate([[0], np.cumsum(count)])
-        take = np.arange(indptr[-1]) + np.repeat(start - indptr[:-1], count)
-        return replace(
-            self, indptr=indptr, annotator=self.annotator[take], label=self.label[take], items=self.items[rows],
-            weight=None if self.weight is None else self.weight[take],
-            timestamp=None if self.timestamp is None else self.timestamp[take],
-            truth=None if self.truth is None else self.truth[rows],
-        )  # fmt: skip
+        rows = item_rows(index, len(self), "Votes")
+        indptr, take = blocks(self.indptr, rows)
+        truth = None if self.truth is None else self.truth[rows]
+        return replace(self, indptr=indptr, items=self.items[rows], truth=truth, **self._at(take, "label"))
 
     def select(self, rows: npt.ArrayLike) -> Votes:
         """Some of the votes, by a mask over their rows. Items and annotators keep their codes, even without votes.
@@ -346,38 +280,11 @@ class Votes(Frozen):
         >>> votes.select(votes.label == 1)
         Votes(2 votes: 2 items x 2 annotators x 2 classes)
         """
-        mask = np.asarray(rows)
-        if mask.dtype != bool or mask.shape != (self.n_votes,):
-            raise InputError(
-                f"Expected a mask with one true or false for each of the {self.n_votes} votes, "
-                f"and found an array of {mask.dtype} of shape {mask.shape}."
-            )
-        return replace(
-            self, indptr=self._indptr_of(mask), annotator=self.annotator[mask], label=self.label[mask],
-            weight=None if self.weight is None else self.weight[mask],
-            timestamp=None if self.timestamp is None else self.timestamp[mask],
-        )  # fmt: skip
+        mask = checked_mask(rows, self.n_votes, "votes")
+        return replace(self, indptr=assembly.boundaries(self.item[mask], len(self)), **self._at(mask, "label"))
 
-    def _indptr_of(self, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """Where each item's votes begin, once only those of a mask are kept."""
-        return np.concatenate([[0], np.cumsum(np.bincount(self.item[mask], minlength=len(self)))]).astype(np.int64)
-
-    def only(self, annotators: Sequence[Any]) -> Votes:
-        """The votes of some annotators, by name. Items keep their codes, even those left without votes."""
-        return self._by_annotator(annotators, keep=True)
-
-    def without(self, annotators: Sequence[Any]) -> Votes:
-        """The votes of everybody but some annotators, by name."""
-        return self._by_annotator(annotators, keep=False)
-
-    def _by_annotator(self, names: Sequence[Any], keep: bool) -> Votes:
-        chosen = assembly.chosen_annotators(names, self.annotators, "votes")
-        chosen = chosen if keep else ~chosen
-        kept = self.select(chosen[self.annotator])
-        new_code = np.cumsum(chosen) - 1
-        return replace(
-            kept, annotators=self.annotators[chosen], annotator=new_code[kept.annotator].astype(np.int32)
-        )  # fmt: skip
+    def _kept(self, mask: npt.NDArray[np.bool_]) -> Votes:
+        return self.select(mask)
 
     def with_truth(self, truth: Any) -> Votes:
         """The same votes with the true classes: N class codes (-1 unknown), a mapping from item to class, or
@@ -427,49 +334,9 @@ class Votes(Frozen):
     @staticmethod
     def concat(tables: Sequence[Votes], *, on_duplicate: OnDuplicate = "error") -> Votes:
         """One table from several, matched by the names of items, annotators and classes."""
-        if not tables:
-            raise InputError("Nothing to concatenate: the list of votes is empty.")
-        classes = _union([t.classes for t in tables])
-        if all(
-            t.classes.tolist() == sorted(t.classes.tolist()) for t in tables
-        ):  # the order of the tables must not matter
-            classes = classes[np.argsort(classes)]
-        items, annotators = _union([t.items for t in tables]), _union([t.annotators for t in tables])
-        truth = np.full(len(items), -1, dtype=np.int32)
-        for t in tables:
-            if t.truth is not None:
-                known = t.truth >= 0
-                where = coding.locate(t.items, items)[known]
-                codes = coding.recode(t.truth, coding.locate(t.classes, classes))[known]
-                clash = (truth[where] >= 0) & (truth[where] != codes)
-                if clash.any():
-                    raise LabelError(
-                        f"The tables disagree about the truth of {listing(items[where[clash]])}. "
-                        "Mend one of them, or drop it: votes.with_truth(None)."
-                    )
-                truth[where] = codes
+        from crowdwise.data.joining import join
 
-        def joined(name: str) -> npt.NDArray[Any] | None:
-            if all(getattr(t, name) is None for t in tables):
-                return None
-            if name == "timestamp" and any(t.timestamp is None for t in tables):
-                raise InputError(
-                    "Some of the tables have timestamps and some do not. Give all of them timestamps, or none."
-                )
-            if name == "timestamp" and len({t.timestamp.dtype.kind for t in tables if t.timestamp is not None}) > 1:
-                raise InputError(
-                    "The timestamps are dates in some of the tables and numbers in others. Convert one of them first."
-                )
-            return np.concatenate([t.weights if name == "weight" else getattr(t, name) for t in tables])
-
-        return Votes.from_codes(
-            np.concatenate([coding.locate(t.items, items)[t.item] for t in tables]),
-            np.concatenate([coding.recode(t.annotator, coding.locate(t.annotators, annotators)) for t in tables]),
-            np.concatenate([coding.recode(t.label, coding.locate(t.classes, classes)) for t in tables]),
-            items=items, annotators=annotators, classes=classes, weight=joined("weight"), timestamp=joined("timestamp"),
-            truth=truth if any(t.truth is not None for t in tables) else None,
-            on_duplicate=on_duplicate, kind=tables[0].kind,
-        )  # fmt: skip
+        return join(tables, on_duplicate)
 
     # ---------------------------------------------------------------- out again
 
@@ -510,8 +377,8 @@ class Votes(Frozen):
             "annotators": self.n_annotators,
             "classes": self.classes.tolist(),
             "votes": self.n_votes,
-            "votes_per_item": _spread(per_item),
-            "votes_per_annotator": _spread(per_annotator),
+            "votes_per_item": spread(per_item),
+            "votes_per_annotator": spread(per_annotator),
             "votes_per_class": dict(zip(map(str, self.classes.tolist()), use.tolist(), strict=True)),
             "items_without_votes": int((per_item == 0).sum()),
             "items_with_one_vote": int((per_item == 1).sum()),
@@ -531,23 +398,3 @@ def _encode_values(values: npt.NDArray[Any], name: str) -> tuple[Codes, Vocabula
     from crowdwise.data.frames import make_frame
 
     return coding.encode(make_frame({name: values})[name])
-
-
-def _union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
-    if len({v.dtype.kind for v in vocabularies if len(v)}) > 1:
-        raise ColumnError(
-            "The tables cannot be joined: a name is text in one and a number or a boolean in "
-            "another. Convert one of them first."
-        )
-    return coding.to_vocabulary(list(dict.fromkeys(name for v in vocabularies for name in v.tolist())))
-
-
-def _spread(counts: npt.NDArray[Any]) -> dict[str, float]:
-    if len(counts) == 0:
-        return {"min": 0, "median": 0, "mean": 0, "max": 0}
-    return {
-        "min": int(counts.min()),
-        "median": float(np.median(counts)),
-        "mean": float(counts.mean()),
-        "max": int(counts.max()),
-    }

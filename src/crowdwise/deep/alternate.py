@@ -45,16 +45,17 @@ import torch
 from torch import Tensor
 
 from crowdwise.core import em, priors, starts
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.model import check_memory
 from crowdwise.core.numerics import Floats, normalise, safe_log
 from crowdwise.data.votes import Votes
 from crowdwise.deep.edges import Batch, Edges
 from crowdwise.deep.head import FLOOR, Head, Predict, cross_entropy
-from crowdwise.deep.learner import Learner, check_count, check_number
+from crowdwise.deep.learner import Learner
 from crowdwise.errors import ParameterError
 from crowdwise.methods import messages
-from crowdwise.methods.messages import MeanFieldFamily
+from crowdwise.methods.mean_field import MeanFieldFamily
 
 # -------------------------------------------------------------------- what they share
 

@@ -51,6 +51,7 @@ import torch
 from torch import Tensor
 
 from crowdwise.core import em, starts
+from crowdwise.core.checks import check_choice, check_flag, check_number
 from crowdwise.core.em import Part
 from crowdwise.core.model import check_memory
 from crowdwise.core.numerics import Floats
@@ -59,7 +60,7 @@ from crowdwise.deep import fused
 from crowdwise.deep.alternate import numbers
 from crowdwise.deep.edges import Batch, Edges
 from crowdwise.deep.head import Head, Predict
-from crowdwise.deep.learner import Learner, check_choice, check_flag, check_number
+from crowdwise.deep.learner import Learner
 from crowdwise.errors import ParameterError
 from crowdwise.methods.bayes import DirichletFamily, Dirichlets, class_dirichlet, dirichlet_rows, expected_log
 

@@ -15,7 +15,7 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Floats
 from crowdwise.data.votes import Votes
 from crowdwise.deep.learner import UnfittedError, learner_tags
-from crowdwise.deep.trainer import Callback, Epoch
+from crowdwise.deep.plan import Callback, Epoch
 from crowdwise.errors import ParameterError, ReadError
 
 

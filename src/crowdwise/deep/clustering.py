@@ -38,16 +38,19 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise.beyond.clustering import Clustering, agreements, canonical
+from crowdwise.core.checks import check_choice, check_count, check_number
 from crowdwise.core.numerics import Floats
 from crowdwise.core.result import plain
 from crowdwise.data.similarities import Similarities
 from crowdwise.data.votes import Votes
 from crowdwise.deep import networks
+from crowdwise.deep.devices import find_device, seeded
 from crowdwise.deep.edges import Batch, log_softmax
 from crowdwise.deep.head import FLOOR, Head
 from crowdwise.deep.inputs import Index, Inputs, Scale, as_inputs
-from crowdwise.deep.learner import Learner, check_choice, check_count, check_number, probabilities, seed_of
-from crowdwise.deep.trainer import Callback, Epoch, Trainer, find_device, seeded
+from crowdwise.deep.learner import Learner, probabilities, seed_of
+from crowdwise.deep.plan import Callback, Epoch
+from crowdwise.deep.trainer import Trainer
 from crowdwise.errors import InputError, ParameterError, ReadError
 
 CONFUSIONS = ("shared", "own", "none")

@@ -42,12 +42,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core.checks import check_count
 from crowdwise.core.model import Outcome
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.starts import clamp
 from crowdwise.data import coding
 from crowdwise.data.votes import Votes
-from crowdwise.deep.learner import check_count
 from crowdwise.deep.tabular import Tabular
 
 LEAST = 1e-6

@@ -49,14 +49,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from crowdwise.core.checks import check_choice, check_number
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.deep import fused, networks
 from crowdwise.deep.edges import Batch, Edges, log_softmax
 from crowdwise.deep.head import FLOOR, Head
 from crowdwise.deep.inputs import Inputs
-from crowdwise.deep.learner import HOLDOUT, Learner, check_choice, check_number
-from crowdwise.deep.trainer import Callback, Epoch, Trainer
+from crowdwise.deep.learner import HOLDOUT, Learner
+from crowdwise.deep.plan import Callback, Epoch
+from crowdwise.deep.trainer import Trainer
 from crowdwise.errors import InputError, ParameterError
 
 GAINS = ("kl", "pearson", "js")

@@ -47,15 +47,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.model import recode
 from crowdwise.core.numerics import Floats
 from crowdwise.data.votes import Votes
 from crowdwise.deep import fused
 from crowdwise.deep.edges import Batch, Edges, log_softmax
+from crowdwise.deep.given import check_together
 from crowdwise.deep.head import Head, Predict, cross_entropy
 from crowdwise.deep.inputs import Inputs
-from crowdwise.deep.learner import Learner, check_count, check_number, check_together
-from crowdwise.deep.trainer import Callback, Stages
+from crowdwise.deep.learner import Learner
+from crowdwise.deep.plan import Callback
+from crowdwise.deep.trainer import Stages
 from crowdwise.errors import ParameterError
 
 

@@ -40,11 +40,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from crowdwise.core.checks import check_choice, check_flag, check_number
 from crowdwise.data.votes import Votes
 from crowdwise.deep import fused
 from crowdwise.deep.edges import Batch, log_softmax
 from crowdwise.deep.head import Census, Head
-from crowdwise.deep.learner import Learner, check_choice, check_flag, check_number
+from crowdwise.deep.learner import Learner
 
 RIDGE = 1e-3
 """Added to the K x K matrix whose volume is taken, in units of that of a perfect crowd: keeps its gradient finite."""

@@ -46,12 +46,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from crowdwise.core.checks import check_choice, check_count, check_number
 from crowdwise.data.votes import Votes
 from crowdwise.deep import fused
 from crowdwise.deep.edges import Batch, log_softmax
 from crowdwise.deep.head import Census, Head, Predict
 from crowdwise.deep.joint import Confusions, identity
-from crowdwise.deep.learner import Learner, check_choice, check_count, check_number
+from crowdwise.deep.learner import Learner
 from crowdwise.deep.trainer import Trainer
 
 KINDS = ("MW", "VW", "VB", "VW+B")

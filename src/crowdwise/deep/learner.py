@@ -20,18 +20,22 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from torch import Tensor, nn
 
+from crowdwise.core.checks import check_choice, check_count, check_flag, check_number
 from crowdwise.core.consensus import Consensus, build_consensus
 from crowdwise.core.model import Outcome, recode
 from crowdwise.core.numerics import Floats, decide, safe_log
 from crowdwise.core.result import Result, plain
 from crowdwise.data.votes import Votes
 from crowdwise.deep import networks
+from crowdwise.deep.devices import find_device, seeded
 from crowdwise.deep.edges import Edges, split
+from crowdwise.deep.given import as_votes, check_together
 from crowdwise.deep.head import Head
 from crowdwise.deep.inputs import Inputs, Scale, as_inputs
 from crowdwise.deep.kept import read_learner, write_learner
-from crowdwise.deep.trainer import OPTIMISERS, SCHEDULES, SELECT, Callback, Epoch, Plan, Trainer, find_device, seeded
-from crowdwise.errors import InputError, LabelError, NotFittedError, ParameterError, suggestion
+from crowdwise.deep.plan import OPTIMISERS, SCHEDULES, SELECT, Callback, Epoch, Plan
+from crowdwise.deep.trainer import Trainer
+from crowdwise.errors import InputError, NotFittedError, ParameterError
 
 HOLDOUT = 0.1
 """The share of votes held out where something is to be chosen by them and no share is given."""
@@ -378,43 +382,6 @@ def learner_tags(tags: Any) -> Any:
     return tags
 
 
-def as_votes(y: Any) -> Votes:
-    """Votes from votes, from an items x annotators array, or from one label per item."""
-    if isinstance(y, Votes):
-        votes = y
-    elif y is None:
-        raise InputError("fit requires y to be passed, but the target y is None: give the votes on the rows of X.")
-    else:
-        labels = np.asarray(y)
-        if labels.ndim == 0:
-            raise InputError(f"Expected votes and found {y!r}. Make them with Votes.from_frame or read_votes.")
-        if labels.ndim == 2 and labels.shape[1] == 1:
-            labels = labels[:, 0]
-        if labels.dtype.kind == "c":
-            raise InputError("Complex data not supported: labels must be numbers or text.")
-        if labels.ndim == 1 and labels.dtype.kind == "f":
-            if not np.isfinite(labels).all():
-                raise InputError("The labels hold NaN or infinity: leave those rows out.")
-            if (labels != np.round(labels)).any():
-                raise InputError("Unknown label type: continuous. Labels must be classes: whole numbers or text.")
-        dense = labels[:, None] if labels.ndim == 1 else labels
-        votes = Votes.from_dense(dense, annotators=["labels"] if labels.ndim == 1 else None)
-    if votes.n_classes < 2:
-        raise LabelError(
-            f"All votes say {votes.classes[0]!r}: with one class there is nothing to learn. "
-            "If there are other classes that nobody chose, declare them: classes=[...]."
-        )
-    return votes
-
-
-def check_together(inputs: Inputs, votes: Votes) -> None:
-    if len(inputs) != len(votes):
-        raise InputError(
-            f"X has {len(inputs)} rows and the votes are on {len(votes)} items: row n of X must be item n of the votes "
-            "(votes.items gives their order)."
-        )
-
-
 def seed_of(random_state: int | None) -> int:
     if random_state is not None:
         return int(random_state)
@@ -424,31 +391,3 @@ def seed_of(random_state: int | None) -> int:
 def probabilities(log_q: Tensor) -> Floats:
     q = log_q.double().exp().cpu().numpy()
     return np.asarray(q / q.sum(axis=1, keepdims=True))
-
-
-def check_number(model: Any, name: str, *, least: float | None = None, above: float | None = None) -> None:
-    value = getattr(model, name)
-    fine = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and np.isfinite(value)
-    if not fine or (least is not None and value < least) or (above is not None and value <= above):
-        bound = f"of at least {least:g}" if least is not None else f"above {above:g}"
-        raise ParameterError(f"{name}={value!r}: expected a number {bound}.")
-
-
-def check_count(model: Any, name: str, *, least: int = 1) -> None:
-    value = getattr(model, name)
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-        raise ParameterError(f"{name}={value!r}: expected a whole number of at least {least}.")
-
-
-def check_flag(model: Any, name: str) -> None:
-    value = getattr(model, name)
-    if not isinstance(value, (bool, np.bool_)):
-        raise ParameterError(f"{name}={value!r}: expected True or False.")
-
-
-def check_choice(model: Any, name: str, choices: tuple[str, ...]) -> None:
-    value = getattr(model, name)
-    if value not in choices:
-        raise ParameterError(
-            f"{name}={value!r}: expected {', '.join(map(repr, choices))}.{suggestion(str(value), list(choices))}"
-        )

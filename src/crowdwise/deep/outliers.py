@@ -34,12 +34,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdwise.core.checks import check_number
 from crowdwise.data.votes import Votes
 from crowdwise.deep import fused
 from crowdwise.deep.edges import Batch, log_softmax
 from crowdwise.deep.head import FLOOR, Head
 from crowdwise.deep.joint import GeoCrowdNetF, Volume
-from crowdwise.deep.learner import check_number
 from crowdwise.deep.trainer import Trainer
 from crowdwise.errors import ParameterError
 

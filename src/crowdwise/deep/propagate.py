@@ -34,13 +34,13 @@ import torch
 from torch import Tensor
 
 from crowdwise.core import starts
+from crowdwise.core.checks import check_choice, check_count, check_number
 from crowdwise.core.model import check_memory, recode
 from crowdwise.core.numerics import Floats, safe_log
 from crowdwise.data.votes import Votes
 from crowdwise.deep.alternate import Alternating, DeepMF, check_trust, held, numbers
 from crowdwise.deep.edges import Edges
 from crowdwise.deep.head import Head, Predict
-from crowdwise.deep.learner import check_choice, check_count, check_number
 from crowdwise.deep.trainer import Trainer
 from crowdwise.errors import ParameterError
 from crowdwise.methods import messages

@@ -40,18 +40,21 @@ from crowdwise.beyond import connection
 from crowdwise.beyond.games import Games, Model, log_likelihood
 from crowdwise.beyond.leaderboard import Ranking
 from crowdwise.beyond.ranking import annotator_counts, item_counts
+from crowdwise.core.checks import check_flag
 from crowdwise.core.numerics import Floats
 from crowdwise.core.result import Result, plain
 from crowdwise.data import coding
 from crowdwise.data.comparisons import OUTCOMES, TIE, Comparisons
 from crowdwise.data.votes import Votes
 from crowdwise.deep import networks
+from crowdwise.deep.devices import find_device, seeded
 from crowdwise.deep.edges import Batch
 from crowdwise.deep.head import Head
 from crowdwise.deep.inputs import Inputs, Scale, as_inputs
-from crowdwise.deep.learner import Learner, check_flag, seed_of
+from crowdwise.deep.learner import Learner, seed_of
 from crowdwise.deep.networks import Probe
-from crowdwise.deep.trainer import Callback, Trainer, find_device, seeded
+from crowdwise.deep.plan import Callback
+from crowdwise.deep.trainer import Trainer
 from crowdwise.errors import InputError, ParameterError
 
 __all__ = ["DeepBT"]

@@ -38,12 +38,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crowdwise.core import em, priors, starts
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.model import Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.data.votes import Votes
-from crowdwise.deep.learner import check_count, check_number
-from crowdwise.deep.tabular import Softmax, Tabular, score_table
+from crowdwise.deep.data_models import Softmax
+from crowdwise.deep.tabular import Tabular, score_table
 from crowdwise.errors import ConvergenceWarning
 
 

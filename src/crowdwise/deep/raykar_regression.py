@@ -38,15 +38,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 
+from crowdwise.core.checks import check_count, check_flag, check_number
 from crowdwise.core.em import Callback, Progress
 from crowdwise.core.estimates import Estimates, build_estimates
 from crowdwise.core.numerics import Floats
 from crowdwise.core.result import plain
 from crowdwise.data.ratings import Ratings
+from crowdwise.deep.data_models import takes_weights
+from crowdwise.deep.given import as_ratings, check_pair, in_codes_of
 from crowdwise.deep.inputs import as_inputs
-from crowdwise.deep.learner import UnfittedError, check_count, check_flag, check_number
-from crowdwise.deep.regression import as_ratings, check_pair, combine, in_codes_of
-from crowdwise.deep.tabular import takes_weights
+from crowdwise.deep.learner import UnfittedError
+from crowdwise.deep.regression import combine
 from crowdwise.errors import ConvergenceWarning, InputError, ParameterError
 
 LEAST = 1e-6

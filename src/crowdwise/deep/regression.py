@@ -43,25 +43,21 @@ import torch
 from sklearn.base import BaseEstimator, RegressorMixin
 from torch import Tensor, nn
 
+from crowdwise.core.checks import check_choice, check_count, check_flag, check_number
 from crowdwise.core.estimates import Estimates, build_estimates
 from crowdwise.core.numerics import Floats
 from crowdwise.core.result import plain
 from crowdwise.data.ratings import Ratings
 from crowdwise.deep import networks
+from crowdwise.deep.devices import find_device, seeded
 from crowdwise.deep.edges import Batch
+from crowdwise.deep.given import as_ratings, check_pair, in_codes_of
 from crowdwise.deep.head import Head
 from crowdwise.deep.inputs import Inputs, Scale, as_inputs
 from crowdwise.deep.kept import read_learner, write_learner
-from crowdwise.deep.learner import (
-    UnfittedError,
-    check_choice,
-    check_count,
-    check_flag,
-    check_number,
-    learner_tags,
-    seed_of,
-)
-from crowdwise.deep.trainer import OPTIMISERS, SCHEDULES, Callback, Epoch, Plan, Trainer, find_device, seeded
+from crowdwise.deep.learner import UnfittedError, learner_tags, seed_of
+from crowdwise.deep.plan import OPTIMISERS, SCHEDULES, Callback, Epoch, Plan
+from crowdwise.deep.trainer import Trainer
 from crowdwise.errors import InputError, ParameterError
 
 LAYERS = ("S", "B", "S+B", "B+S")
@@ -368,48 +364,3 @@ class CrowdRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         learner._trainer = learner._make(inputs, blank, None, find_device(device))
         learner._trainer._restore({name: t.to(learner._trainer.device) for name, t in tensors.items()})
         return learner
-
-
-# -------------------------------------------------------------------- pieces
-
-
-def as_ratings(y: Any) -> Ratings:
-    """Ratings from ratings, from an items x annotators array, or from one number per item."""
-    if isinstance(y, Ratings):
-        return y
-    if y is None:
-        raise InputError("fit requires y to be passed, but the target y is None: give the ratings of the rows of X.")
-    try:
-        numbers = np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(
-            f"Expected ratings and found {type(y).__name__}: make Ratings of it, or give numbers."
-        ) from None
-    if numbers.ndim == 2 and numbers.shape[1] == 1:
-        numbers = numbers[:, 0]
-    if numbers.ndim == 1:
-        if not np.isfinite(numbers).all():
-            raise InputError("The numbers hold NaN or infinity: leave those rows out.")
-        return Ratings.from_dense(numbers[:, None], annotators=["values"])
-    return Ratings.from_dense(numbers)
-
-
-def check_pair(inputs: Any, ratings: Ratings) -> None:
-    if not isinstance(ratings, Ratings):
-        raise InputError(f"Expected ratings as Ratings and found {type(ratings).__name__}.")
-    if len(inputs) != len(ratings):
-        raise InputError(
-            f"X has {len(inputs)} rows and the ratings are on {len(ratings)} items: row n of X must be item n of the "
-            "ratings (ratings.items gives their order)."
-        )
-
-
-def in_codes_of(ratings: Ratings, annotators: Any) -> Ratings:
-    """Ratings whose annotators have the codes of a fit; strangers get the code after the last."""
-    from dataclasses import replace
-
-    from crowdwise.data import coding
-
-    place = coding.locate(ratings.annotators, annotators)
-    place = np.where(place < 0, len(annotators), place).astype(np.int32)
-    return replace(ratings, annotator=place[ratings.annotator])

@@ -27,12 +27,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from crowdwise.core.checks import check_number
 from crowdwise.data.votes import Votes
 from crowdwise.deep import fused
 from crowdwise.deep.edges import Batch
 from crowdwise.deep.head import Head
 from crowdwise.deep.layers import WIDTH, CrowdWeights
-from crowdwise.deep.learner import Learner, check_number
+from crowdwise.deep.learner import Learner
 from crowdwise.deep.trainer import Trainer
 from crowdwise.errors import ParameterError
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from crowdwise.beyond.tagged import TagConsensus, checked_truth, decode, tag_consensus, valid_only
+from crowdwise.core.checks import check_choice, check_count
 from crowdwise.core.numerics import Floats, safe_log
 from crowdwise.core.result import Result
 from crowdwise.data import schemes
@@ -31,8 +32,8 @@ from crowdwise.deep.edges import Batch
 from crowdwise.deep.head import Head, Predict
 from crowdwise.deep.inputs import ArrayInputs, Index, Inputs
 from crowdwise.deep.layers import KINDS, CrowdWeights, summed
-from crowdwise.deep.learner import Learner, check_choice, check_count
-from crowdwise.deep.trainer import Callback
+from crowdwise.deep.learner import Learner
+from crowdwise.deep.plan import Callback
 from crowdwise.errors import InputError
 
 

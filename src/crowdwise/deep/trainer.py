@@ -11,13 +11,11 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from copy import copy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +23,12 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise.data.votes import Votes
+from crowdwise.deep.devices import find_device, seeded
 from crowdwise.deep.edges import Batch, Edges
 from crowdwise.deep.head import Head
 from crowdwise.deep.inputs import ArrayInputs, Inputs
 from crowdwise.deep.networks import Probe, hidden_layer
+from crowdwise.deep.plan import SCHEDULES, Callback, Epoch, Plan
 from crowdwise.deep.sparse import SparseRows, first_layer, prepare
 from crowdwise.errors import DivergedError, InputError, ParameterError, ReadError
 
@@ -37,87 +37,6 @@ RESIDENT = 2**30
 
 GLANCE = 16
 """Inputs that a checkpoint remembers, to be gone on with on the same ones only."""
-
-SCHEDULES: dict[str, Callable[[float], float]] = {
-    "constant": lambda t: 1.0,
-    "cosine": lambda t: 0.5 * (1.0 + math.cos(math.pi * t)),
-    "step": lambda t: 10.0 ** -math.floor(4.0 * t),
-    "one-cycle": lambda t: 0.04 + 0.96 * t / 0.3 if t < 0.3 else 0.5 * (1.0 + math.cos(math.pi * (t - 0.3) / 0.7)),
-}
-"""The factor of the learning rate at a share t of the way: ``step`` divides by ten at each quarter."""
-
-OPTIMISERS = ("adam", "adamw", "sgd")
-SELECT = ("last", "votes", "truth")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How to train."""
-
-    epochs: int = 50
-    batch_size: int = 64
-    lr: float = 1e-3
-    crowd_lr: float = 1e-2
-    weight_decay: float = 1e-4
-    optimiser: str = "adam"
-    schedule: str = "constant"
-    clip: float | None = None
-    precision: str = "auto"
-    select: str = "last"
-    patience: int | None = None
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """What an epoch came to; the history is a list of these, and callbacks are told each."""
-
-    epoch: int
-    """Counted from 1."""
-    epochs: int
-    loss: float
-    held_out: float | None
-    """Mean log likelihood of the votes held out, per vote."""
-    accuracy: float | None
-    """On the items whose truth was handed in for selection."""
-    lr: float
-    seconds: float
-
-
-Callback = Callable[[Epoch], Any]
-"""Told every epoch; training stops where it returns True."""
-
-
-def find_device(name: str) -> torch.device:
-    """``auto`` is CUDA, else MPS, else the CPU."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ParameterError(f"device={name!r} cannot be used here: {reason}. Leave it at 'auto', or 'cpu'.") from None
-    return device
-
-
-@contextmanager
-def seeded(device: torch.device) -> Iterator[None]:
-    """Leave torch's own random state as it was."""
-    devices = [torch.cuda.current_device() if device.index is None else device.index] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        yield
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread: networks this small gain nothing by more, and lose much where the machine is busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class Trainer:

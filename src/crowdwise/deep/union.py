@@ -26,13 +26,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from crowdwise.core.checks import check_choice
 from crowdwise.data.votes import Votes
 from crowdwise.deep import fused
 from crowdwise.deep.edges import Batch, log_softmax
 from crowdwise.deep.head import Head
 from crowdwise.deep.joint import identity
 from crowdwise.deep.layers import summed
-from crowdwise.deep.learner import Learner, check_choice
+from crowdwise.deep.learner import Learner
 
 VARIANTS = ("A", "B")
 BLOCK = 2**20

@@ -59,22 +59,23 @@ MACE, NAACL 2013 (the two halves of ``irt``).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from crowdwise.core import priors, starts
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.em import Callback, Part, Progress
 from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, softmax
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.bipartite import (
     Gaussian,
     Height,
-    Link,
     Problem,
     Rows,
     ascend,
@@ -82,41 +83,11 @@ from crowdwise.methods.bipartite import (
     expect,
     log_gaussian,
     sigmoid,
-    softplus,
 )
-from crowdwise.methods.precision import unmimicked
 
-EASIEST = 10.0
-"""The greatest log of ease: sigmoid(exp(10)) is 1 to ten thousand digits, and sums of such x still have decimals."""
 NODES = np.polynomial.hermite_e.hermegauss(9)[0]
 LOG_WEIGHTS = np.log(np.polynomial.hermite_e.hermegauss(9)[1])
 """Of Gauss-Hermite quadrature, by which intervals integrate over the difficulty of an item."""
-
-# -------------------------------------------------------------------- the maths
-
-
-def product(a: Floats, b: Floats, annotator: Ints, item: Ints) -> tuple[Floats, Floats, Floats]:
-    """x = a exp(b), dx/da = exp(b), dx/db = x. Ease beyond ``EASIEST`` makes no difference."""
-    ease = np.exp(np.minimum(b, EASIEST))[item]
-    x = a[annotator] * ease
-    return x, ease, np.where(b < EASIEST, 1.0, 0.0)[item] * x
-
-
-def difference(a: Floats, b: Floats, annotator: Ints, item: Ints) -> tuple[Floats, float, float]:
-    """x = a - b, dx/da = 1, dx/db = -1."""
-    return a[annotator] - b[item], 1.0, -1.0
-
-
-def even_errors(x: Floats, K: int) -> tuple[Floats, Floats]:
-    """``glad``: z_s = x_s + log(K - 1), and log P(l_s | another truth) = log(1 - p_s) - log(K - 1)."""
-    others = np.log(K - 1.0)
-    return x + others, -softplus(x) - others
-
-
-def own_guesses(x: Floats, log_guess: Floats) -> tuple[Floats, Floats]:
-    """``irt``: z_s = log(1 + exp(x_s) / g), and log P(l_s | another truth) = log(1 - p_s) + log g."""
-    return softplus(x - log_guess), log_guess - softplus(x)
-
 
 # -------------------------------------------------------------------- the classes
 
@@ -131,25 +102,42 @@ class State:
     pi: Floats
 
 
+@declared
 class AbilityModel(Model, ABC):
-    """EM over abilities and difficulties: what ``glad`` and ``irt`` share."""
+    """EM over abilities and difficulties: what ``glad`` and ``irt`` share.
+
+    Parameters
+    ----------
+    start
+        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
+        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
+    max_iter, tol
+        Stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote. Once more at the end
+        every item's difficulty is looked for afresh.
+    ties, random_state
+        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+    """
 
     takes_item_prior = True
 
-    _link: Link
     _chance: ClassVar[str]
     """What p_s is the probability of."""
     class_prior: Any
-    start: Any
-    max_iter: int
-    tol: float
-    ability_: Floats
+    start: Any = "votes"
+    max_iter: int = 500
+    tol: float = 1e-7
+    ability_: Floats = field(init=False)
     """a_m of every annotator."""
-    guess_: Floats
+    guess_: Floats = field(init=False)
     """g[m, l] (``irt``)."""
-    prior_: Floats
+    prior_: Floats = field(init=False)
     """pi_k."""
-    _stranger: tuple[float, Floats]
+    _stranger: tuple[float, Floats] = field(init=False)
+
+    @staticmethod
+    @abstractmethod
+    def _link(a: Floats, b: Floats, annotator: Ints, item: Ints) -> tuple[Floats, Floats | float, Floats | float]:
+        """x_s of every vote, and its derivatives in a and b."""
 
     @abstractmethod
     def _gaussians(self) -> tuple[Gaussian, Gaussian]:
@@ -369,189 +357,5 @@ class AbilityModel(Model, ABC):
                 raise ParameterError(f"{name}={value!r}: expected a number, the mean of a Normal prior.")
             if name.endswith("_sd") and not (isinstance(value, (int, float)) and 0.0 < value < np.inf):
                 raise ParameterError(f"{name}={value!r}: expected a standard deviation over 0.")
-        if not isinstance(self.max_iter, (int, np.integer)) or isinstance(self.max_iter, bool) or self.max_iter < 1:
-            raise ParameterError(f"max_iter={self.max_iter!r}: expected a whole number of at least 1.")
-        if not (isinstance(self.tol, (int, float)) and 0.0 <= self.tol < np.inf):
-            raise ParameterError(
-                f"tol={self.tol!r}: expected a number of at least 0, the gain per vote under which the fit stops."
-            )
-
-
-class GLAD(AbilityModel):
-    """Ability times ease: an annotator is right with probability sigmoid(ability * exp(log ease)), errors uniform.
-
-    Adds ``ability`` (under 0: more often wrong than right) and ``right``, the mean probability of being right, to the
-    table of annotators, and ``difficulty`` = exp(-log ease) to that of items. Confusion matrices are averages over the
-    items that an annotator answered.
-
-    Parameters
-    ----------
-    ability_mean, ability_sd, ease_mean, ease_sd
-        The Normal priors of abilities and of the log of ease.
-    class_prior
-        ``"uniform"``, ``"learned"``, or the probability of each class.
-    start
-        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
-        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
-    max_iter, tol
-        Stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote. Once more at the end
-        every item's difficulty is looked for afresh.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
-
-    Examples
-    --------
-    >>> import crowdwise as cw
-    >>> crowd = cw.simulate.difficulty(500, n_annotators=30, votes_per_item=9, random_state=0)
-    >>> consensus = cw.GLAD().fit(crowd.votes).consensus_
-    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
-    True
-    """
-
-    key = "glad"
-    _link: Link = staticmethod(product)
-    _chance = "right"
-
-    def __init__(
-        self,
-        *,
-        ability_mean: float = 1.0,
-        ability_sd: float = 1.0,
-        ease_mean: float = 1.0,
-        ease_sd: float = 1.0,
-        class_prior: Any = "uniform",
-        start: Any = "votes",
-        max_iter: int = 200,
-        tol: float = 1e-7,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.ability_mean = ability_mean
-        self.ability_sd = ability_sd
-        self.ease_mean = ease_mean
-        self.ease_sd = ease_sd
-        self.class_prior = class_prior
-        self.start = start
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
-
-    def _gaussians(self) -> tuple[Gaussian, Gaussian]:
-        return (self.ability_mean, self.ability_sd), (self.ease_mean, self.ease_sd)
-
-    def _evidence(self, rows: Rows, x: Floats, guess: Floats) -> tuple[Floats, Floats]:
-        return even_errors(x, rows.K)
-
-    def _credit(self, rows: Rows, x: Floats, guess: Floats, q: Floats) -> Floats:
-        return rows.voted(q)
-
-    def _difficulty(self, b: Floats) -> Floats:
-        return np.asarray(np.exp(-b))
-
-    def _mean_confusion(self, p: Floats, guess: Floats, K: int) -> Floats:
-        wrong = ((1.0 - p) / (K - 1.0))[:, None, None]
-        return np.asarray(wrong + (p[:, None, None] - wrong) * np.eye(K))
-
-
-class ItemResponse(AbilityModel):
-    """Ability minus difficulty: who knows the answer gives it, who does not guesses in a way of their own.
-
-    An annotator knows with probability sigmoid(ability - difficulty). Adds ``ability`` and ``knows``, the mean
-    probability of knowing, to the table of annotators, and ``difficulty`` to that of items; ``guess_`` has the guesses
-    (M x K). Confusion matrices are averages over the items that an annotator answered.
-
-    Parameters
-    ----------
-    ability_mean, ability_sd, difficulty_sd
-        The Normal priors of abilities and of difficulties (whose mean is 0: only differences matter). A wide prior of
-        difficulties is rarely good: they are point estimates from a few votes each.
-    guesses
-        Pseudo-guesses of every annotator, spread evenly over the classes: a Dirichlet prior. More of them (20) where
-        many items are beyond everybody, see the module.
-    class_prior
-        ``"learned"``, ``"uniform"``, or the probability of each class. Guesses follow the class shares, and a fixed,
-        wrong prior would take those who know the common class for guessers.
-    start
-        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
-        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
-    max_iter, tol, ties, random_state
-        As in :class:`GLAD`.
-
-    Examples
-    --------
-    >>> import crowdwise as cw
-    >>> crowd = cw.simulate.hammer_spammer(400, n_classes=4, accuracy=0.9, votes_per_item=5, random_state=0)
-    >>> consensus = cw.ItemResponse().fit(crowd.votes).consensus_
-    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
-    True
-    """
-
-    key = "irt"
-    _link: Link = staticmethod(difference)
-    _chance = "knows"
-
-    def __init__(
-        self,
-        *,
-        ability_mean: float = 1.0,
-        ability_sd: float = 2.0,
-        difficulty_sd: float = 0.5,
-        guesses: float = 3.0,
-        class_prior: Any = "learned",
-        start: Any = "votes",
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.ability_mean = ability_mean
-        self.ability_sd = ability_sd
-        self.difficulty_sd = difficulty_sd
-        self.guesses = guesses
-        self.class_prior = class_prior
-        self.start = start
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
-
-    def _gaussians(self) -> tuple[Gaussian, Gaussian]:
-        return (self.ability_mean, self.ability_sd), (0.0, self.difficulty_sd)
-
-    def _evidence(self, rows: Rows, x: Floats, guess: Floats) -> tuple[Floats, Floats]:
-        return own_guesses(x, safe_log(guess).ravel()[rows.cell])
-
-    def _credit(self, rows: Rows, x: Floats, guess: Floats, q: Floats) -> Floats:
-        return np.asarray(rows.voted(q) * sigmoid(x - safe_log(guess).ravel()[rows.cell]))
-
-    def _guesses(self, rows: Rows, c: Floats) -> Floats:
-        counts = np.bincount(rows.cell, weights=rows.weight * (1.0 - c), minlength=rows.M * rows.K).reshape(
-            rows.M, rows.K
-        )
-        return normalise(np.asarray(counts + self.guesses / rows.K, dtype=np.float64), axis=1)
-
-    def _guess_slope(self, rows: Rows, c: Floats, guess: Floats) -> Floats:
-        return np.asarray((1.0 - c) / guess.ravel()[rows.cell])
-
-    def _information(self, rows: Rows, in_a: Floats, in_guess: Floats, guess: Floats) -> Floats:
-        def per_cell(values: Floats) -> Floats:
-            found = np.bincount(rows.cell, weights=rows.weight * values, minlength=guess.size)
-            return np.asarray(found.reshape(guess.shape), dtype=np.float64)
-
-        own = per_cell(in_guess**2) + self.guesses / rows.K / guess**2
-        return unmimicked(super()._information(rows, in_a, in_guess, guess), per_cell(in_a * in_guess), own)
-
-    def _log_guess_prior(self, guess: Floats) -> float:
-        return float(safe_log(guess).sum() * self.guesses / guess.shape[1])
-
-    def _difficulty(self, b: Floats) -> Floats:
-        return b
-
-    def _mean_confusion(self, p: Floats, guess: Floats, K: int) -> Floats:
-        return np.asarray(p[:, None, None] * np.eye(K) + (1.0 - p)[:, None, None] * guess[:, None, :])
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not (isinstance(self.guesses, (int, float)) and 0.0 < self.guesses < np.inf):
-            raise ParameterError(f"guesses={self.guesses!r}: expected a positive number of pseudo-guesses.")
+        check_count(self, "max_iter")
+        check_number(self, "tol", least=0.0, what="a number of at least 0, the gain per vote under which the fit stops")

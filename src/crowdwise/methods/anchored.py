@@ -32,7 +32,7 @@ adversarial or confuses classes systematically (the vote shares then are the wro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ import numpy as np
 from crowdwise.core import em, priors
 from crowdwise.core.em import Family, Params, Part, Stats
 from crowdwise.core.numerics import Ints
+from crowdwise.core.parameters import declared
 from crowdwise.core.starts import shares
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
@@ -66,6 +67,7 @@ class AnchoredFamily(ConfusionFamily):
         return super().objective((1.0 - self.anchor) * log_likelihood + self.anchor * held, params)
 
 
+@declared
 class Anchored(DawidSkene):
     """Dawid-Skene with its classes anchored to the votes, and annotators shrunk towards their crowd.
 
@@ -87,37 +89,11 @@ class Anchored(DawidSkene):
 
     key = "anchored"
     streams = False
-    anchored_params_: Params
-    """Where J ended, before the last step without the anchor."""
 
-    def __init__(
-        self,
-        *,
-        anchor: float = 0.5,
-        prior: Any = "hierarchical",
-        history: Any = None,
-        class_prior: Any = "learned",
-        start: Any = "votes",
-        restarts: int = 0,
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: bool = True,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            prior=prior,
-            history=history,
-            class_prior=class_prior,
-            start=start,
-            restarts=restarts,
-            max_iter=max_iter,
-            tol=tol,
-            accelerate=accelerate,
-            ties=ties,
-            random_state=random_state,
-        )
-        self.anchor = anchor
+    anchor: float = 0.5
+    prior: Any = "hierarchical"
+    anchored_params_: Params = field(init=False)
+    """Where J ended, before the last step without the anchor."""
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -39,14 +39,17 @@ Wolpert, Linearly combining density estimators via stacking, Machine Learning 36
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from crowdwise.core import em, heldout, priors
+from crowdwise.core.checks import check_number
 from crowdwise.core.em import Callback, Params, Part
 from crowdwise.core.model import Model, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.shapes import SHAPES, Fitted, Shape, fit_shape, with_strangers
@@ -126,6 +129,7 @@ def explain(w: Floats, scores: Floats, together: float, candidates: Sequence[typ
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class Auto(Model):
     """An average of models, weighted by how they foretell left-out votes; ``consensus.note`` says which, and why.
 
@@ -160,35 +164,20 @@ class Auto(Model):
 
     key = "auto"
     takes_item_prior = True
-    scores_: dict[str, float]
-    """Score per left-out vote of each model (NaN where nothing could be foretold)."""
-    weights_: dict[str, float]
-    """The weight of each model in the average."""
-    _simplest: Fitted
-    _kept: list[tuple[float, Fitted]]
 
-    def __init__(
-        self,
-        *,
-        anchor: float = 0.25,
-        history: Any = None,
-        class_prior: Any = "learned",
-        folds: int = 5,
-        sample: int = 200_000,
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.anchor = anchor
-        self.history = history
-        self.class_prior = class_prior
-        self.folds = folds
-        self.sample = sample
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
+    anchor: float = 0.25
+    history: Any = None
+    class_prior: Any = "learned"
+    folds: int = 5
+    sample: int = 200_000
+    max_iter: int = 200
+    tol: float = 1e-6
+    scores_: dict[str, float] = field(init=False)
+    """Score per left-out vote of each model (NaN where nothing could be foretold)."""
+    weights_: dict[str, float] = field(init=False)
+    """The weight of each model in the average."""
+    _simplest: Fitted = field(init=False)
+    _kept: list[tuple[float, Fitted]] = field(init=False)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -198,10 +187,7 @@ class Auto(Model):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
                 raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
-        if not (isinstance(self.tol, (int, float)) and 0.0 <= self.tol < np.inf):
-            raise ParameterError(
-                f"tol={self.tol!r}: expected a number of at least 0, the gain per vote under which a fit stops."
-            )
+        check_number(self, "tol", least=0.0, what="a number of at least 0, the gain per vote under which a fit stops")
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)

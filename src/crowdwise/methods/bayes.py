@@ -44,6 +44,7 @@ from crowdwise.core import em, priors
 from crowdwise.core.em import Callback, Params, Part, Progress, Stats
 from crowdwise.core.model import EMModel, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 
@@ -224,6 +225,7 @@ def shared_prior(log_prior: Floats) -> Floats:
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class IBCC(EMModel):
     """Bayesian classifier combination with independent annotators: confusion matrices under Dirichlet priors.
 
@@ -267,36 +269,19 @@ class IBCC(EMModel):
     key = "ibcc"
     streams = True
 
-    def __init__(
-        self,
-        *,
-        prior: Any = 4.0,
-        class_alpha: Any = 1.0,
-        history: Any = None,
-        inference: str = "variational",
-        burn_in: int = 100,
-        samples: int = 400,
-        start: Any = "votes",
-        restarts: int = 0,
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: bool = True,
-        ties: str = "prior",
-        random_state: int | None = 0,
-    ) -> None:
-        self.prior = prior
-        self.class_alpha = class_alpha
-        self.history = history
-        self.inference = inference
-        self.burn_in = burn_in
-        self.samples = samples
-        self.start = start
-        self.restarts = restarts
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.ties = ties
-        self.random_state = random_state
+    prior: Any = 4.0
+    class_alpha: Any = 1.0
+    history: Any = None
+    inference: str = "variational"
+    burn_in: int = 100
+    samples: int = 400
+    start: Any = "votes"
+    restarts: int = 0
+    max_iter: int = 500
+    tol: float = 1e-7
+    accelerate: bool = True
+    ties: str = "prior"
+    random_state: int | None = 0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -36,20 +36,21 @@ crowdsourcing, JMLR 16 (2015), for the Dirichlet process.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from crowdwise.core import em, starts
-from crowdwise.core.em import Callback, Climb, Params, Part, Stats
-from crowdwise.core.model import EMModel, Outcome, check_memory
+from crowdwise.core.checks import check_number
+from crowdwise.core.em import Climb, Params, Part, Stats
 from crowdwise.core.numerics import TINY, Floats, Ints, normalise, softmax
+from crowdwise.core.parameters import declared
 from crowdwise.core.priors import own_accuracy
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
-from crowdwise.methods.bayes import class_dirichlet, dirichlet_rows, divergence, expected_log, shared_prior
-from crowdwise.methods.communities import by_accuracy
+from crowdwise.methods.bayes import class_dirichlet, divergence, expected_log
+from crowdwise.methods.kinds import KindsModel, by_accuracy
 
 INNER = 3
 """Steps on clusters and memberships in each pass: they cost no look at the votes."""
@@ -143,7 +144,8 @@ class ClusterFamily:
 # -------------------------------------------------------------------- the class
 
 
-class WorkerCluster(EMModel):
+@declared
+class WorkerCluster(KindsModel):
     """Annotators as a mixture of a few shared confusion matrices, by variational Bayes.
 
     Parameters
@@ -161,15 +163,8 @@ class WorkerCluster(EMModel):
     prior
         Parameters of the Dirichlets of the clusters' matrices: a number for the diagonal, with 1 beside it; two,
         (diagonal, off-diagonal); or an array, K x K (truth, label).
-    class_alpha
-        Parameters of the Dirichlet of the classes: a number, or one for each class.
-    start
-        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
-        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
-    max_iter, tol
-        Stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+    class_alpha, start, max_iter, tol, ties, random_state
+        As in :class:`KindsModel`.
 
     Notes
     -----
@@ -189,102 +184,44 @@ class WorkerCluster(EMModel):
     """
 
     key = "worker-cluster"
-    restarts = 0
-    cluster_confusion_: Floats
-    cluster_share_: Floats
 
-    def __init__(
-        self,
-        *,
-        clusters: Any = "evidence",
-        most: int = 6,
-        mixing: str = "dirichlet",
-        concentration: float = 1.0,
-        prior: Any = 4.0,
-        class_alpha: Any = 1.0,
-        start: Any = "votes",
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.clusters = clusters
-        self.most = most
-        self.mixing = mixing
-        self.concentration = concentration
-        self.prior = prior
-        self.class_alpha = class_alpha
-        self.start = start
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
+    clusters: Any = "evidence"
+    most: int = 6
+    mixing: str = "dirichlet"
+    concentration: float = 1.0
+    cluster_confusion_: Floats = field(init=False)
+    cluster_share_: Floats = field(init=False)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        for name in ("clusters", "most"):
-            value = getattr(self, name)
-            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
-            if not whole and not (name == "clusters" and isinstance(value, str) and value == "evidence"):
-                word = ", or 'evidence'" if name == "clusters" else ""
-                raise ParameterError(f"{name}={value!r}: expected a whole number of at least 1{word}.")
+        self._check_kinds("clusters")
         if self.mixing not in ("dirichlet", "process"):
             raise ParameterError(f"mixing={self.mixing!r}: expected 'dirichlet' or 'process' (a Dirichlet process).")
-        if not (isinstance(self.concentration, (int, float)) and 0.0 < self.concentration < np.inf):
-            raise ParameterError(f"concentration={self.concentration!r}: expected a number above 0.")
+        check_number(self, "concentration", above=0.0, what="a number above 0")
+
+    def _tried(self, M: int) -> Iterable[int]:
+        wanted = int(self.most if isinstance(self.clusters, str) else self.clusters)
+        alone = self.mixing == "process" or not isinstance(self.clusters, str)
+        return [wanted] if alone else range(1, min(wanted, M) + 1)
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None, J: int = 1) -> ClusterFamily:
-        prior = dirichlet_rows(self.prior, None, votes)
-        if len(prior) != 1:
-            raise ParameterError("prior is given for each annotator: clusters have one, K x K, in common.")
+        prior = self._common_prior(votes, "clusters")
         member = by_accuracy(own_accuracy(start.table()), J)
         process = float(self.concentration) if self.mixing == "process" else None
         return ClusterFamily(prior[0], class_dirichlet(self.class_alpha, votes), member, process)
 
-    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+    def _score(self, climb: Climb, J: int, votes: Votes) -> float:
         from scipy.special import gammaln
 
-        check_memory(votes)
-        part = Part.of(votes, gold, item_prior)
-        start = em.statistics(part, starts.begin(self.start, part, votes, gold, self.random_state))
-        M = votes.n_annotators
-        wanted = int(self.most if isinstance(self.clusters, str) else self.clusters)
-        alone = self.mixing == "process" or not isinstance(self.clusters, str)
-        best: tuple[float, Climb] | None = None
-        for place, J in enumerate([wanted] if alone else range(1, min(wanted, M) + 1)):
-            climb = em.climb(
-                part,
-                self._family(part, start, votes, gold, J),
-                start,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                accelerate=False,
-                callback=callback,
-                restart=place,
-            )
-            score = climb.objective + float(gammaln(J + 1.0))
-            if best is None or score > best[0]:
-                best = score, climb
-        assert best is not None
-        return self._outcome(part, best[1])
+        return climb.objective + float(gammaln(J + 1.0))
 
-    def _outcome(self, part: Part, climb: Climb) -> Outcome:
-        params = climb.params
+    def _found(self, params: Params) -> tuple[Floats, dict[str, Any]]:
         assert isinstance(params, Clusters)
-        stats, posterior = em.expect(part, params, posterior=True)
-        self.params_, self.stats_ = params, stats
         centre = normalise(params.centre, axis=1).transpose(0, 2, 1)
         used = np.flatnonzero(params.member.sum(axis=0) > 0.5)
         order = used[np.argsort(-np.einsum("jkk->j", centre[used]), kind="stable")]
         member = params.member[:, order]
         self.cluster_confusion_, self.cluster_share_ = centre[order], normalise(member.sum(axis=0), axis=0)
         theta = np.einsum("mj,jkl->mkl", params.member, centre)
-        return Outcome(
-            posterior=posterior,
-            prior=shared_prior(params.log_prior[0]),
-            confusion=theta / theta.sum(axis=2, keepdims=True),
-            trace=climb.trace,
-            iterations=climb.iterations,
-            converged=climb.converged,
-            annotator_columns={"cluster": member.argmax(axis=1), "cluster_probability": member.max(axis=1)},
-        )
+        columns = {"cluster": member.argmax(axis=1), "cluster_probability": member.max(axis=1)}
+        return theta / theta.sum(axis=2, keepdims=True), columns

@@ -37,19 +37,20 @@ crowdsourcing, WWW 2014. T. P. Minka, Estimating a Dirichlet distribution (2000)
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from crowdwise.core import em, starts
-from crowdwise.core.em import Callback, Climb, Params, Part, Stats
-from crowdwise.core.model import EMModel, Outcome, check_memory
+from crowdwise.core.checks import check_number
+from crowdwise.core.em import Climb, Params, Part, Stats
 from crowdwise.core.numerics import Floats, Ints, normalise, softmax
+from crowdwise.core.parameters import declared
 from crowdwise.core.priors import own_accuracy
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
-from crowdwise.methods.bayes import class_dirichlet, dirichlet_rows, divergence, expected_log, shared_prior
+from crowdwise.methods.bayes import class_dirichlet, divergence, expected_log
+from crowdwise.methods.kinds import KindsModel, by_accuracy
 
 FIXED_POINTS = 3
 """Steps on the communities in each pass: they cost no look at the votes."""
@@ -89,14 +90,6 @@ def moved(counts: Floats, centre: Floats, member: Floats, prior: Floats, strengt
         v = r @ (digamma(total + n) - digamma(total))
         out[j] = (b * u + strength * prior) / (v + strength)
     return out
-
-
-def by_accuracy(accuracy: Floats, J: int) -> Floats:
-    """A first r[m, j]: annotators near the j-th of J evenly spaced quantiles of accuracy."""
-    centre = np.quantile(accuracy, (np.arange(J) + 0.5) / J)
-    width = max(float(accuracy.std()) / J, 1e-3)
-    near = -0.5 * ((accuracy[:, None] - centre) / width) ** 2
-    return softmax(near)
 
 
 @dataclass(frozen=True)
@@ -160,7 +153,8 @@ class CommunityFamily:
 # -------------------------------------------------------------------- the class
 
 
-class CBCC(EMModel):
+@declared
+class CBCC(KindsModel):
     """Community-based Bayesian classifier combination: annotators are shrunk towards one of a few kinds.
 
     Parameters
@@ -174,15 +168,8 @@ class CBCC(EMModel):
         (diagonal, off-diagonal); or an array, K x K (truth, label).
     strength
         How hard they are held there: 1 weighs about as much as one annotator.
-    class_alpha
-        Parameters of the Dirichlet of the classes: a number, or one for each class.
-    start
-        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
-        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
-    max_iter, tol
-        Stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+    class_alpha, start, max_iter, tol, ties, random_state
+        As in :class:`KindsModel`.
 
     Notes
     -----
@@ -202,97 +189,41 @@ class CBCC(EMModel):
     """
 
     key = "cbcc"
-    restarts = 0
-    community_confusion_: Floats
-    community_share_: Floats
 
-    def __init__(
-        self,
-        *,
-        communities: Any = "evidence",
-        most: int = 4,
-        prior: Any = 4.0,
-        strength: float = 1.0,
-        class_alpha: Any = 1.0,
-        start: Any = "votes",
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.communities = communities
-        self.most = most
-        self.prior = prior
-        self.strength = strength
-        self.class_alpha = class_alpha
-        self.start = start
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
+    communities: Any = "evidence"
+    most: int = 4
+    prior: Any = 4.0
+    strength: float = 1.0
+    community_confusion_: Floats = field(init=False)
+    community_share_: Floats = field(init=False)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        for name in ("communities", "most"):
-            value = getattr(self, name)
-            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
-            if not whole and not (name == "communities" and value == "evidence"):
-                word = ", or 'evidence'" if name == "communities" else ""
-                raise ParameterError(f"{name}={value!r}: expected a whole number of at least 1{word}.")
-        if not (isinstance(self.strength, (int, float)) and 0.0 < self.strength < np.inf):
-            raise ParameterError(f"strength={self.strength!r}: expected a number above 0.")
+        self._check_kinds("communities")
+        check_number(self, "strength", above=0.0, what="a number above 0")
+
+    def _tried(self, M: int) -> Iterable[int]:
+        return range(1, min(self.most, M) + 1) if isinstance(self.communities, str) else [int(self.communities)]
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None, J: int = 1) -> CommunityFamily:
-        prior = dirichlet_rows(self.prior, None, votes)
-        if len(prior) != 1:
-            raise ParameterError("prior is given for each annotator: communities have one, K x K, in common.")
+        prior = self._common_prior(votes, "communities")
         counts = start.table()
         member = by_accuracy(own_accuracy(counts), J)
         centre = normalise(np.einsum("mj,mlk->jlk", member, counts) + prior, axis=1) * prior.sum(axis=1, keepdims=True)
         share = (member.sum(axis=0) + 1.0) / (len(counts) + J)
         return CommunityFamily(prior[0], float(self.strength), class_dirichlet(self.class_alpha, votes), centre, share)
 
-    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        check_memory(votes)
+    def _score(self, climb: Climb, J: int, votes: Votes) -> float:
         M, K = votes.n_annotators, votes.n_classes
-        part = Part.of(votes, gold, item_prior)
-        start = em.statistics(part, starts.begin(self.start, part, votes, gold, self.random_state))
-        tried = range(1, min(self.most, M) + 1) if isinstance(self.communities, str) else [int(self.communities)]
-        best: tuple[float, Climb] | None = None
-        for place, J in enumerate(tried):
-            family = self._family(part, start, votes, gold, J)
-            climb = em.climb(
-                part,
-                family,
-                start,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                accelerate=False,
-                callback=callback,
-                restart=place,
-            )
-            score = climb.objective - 0.5 * (J * K * K + J - 1.0) * np.log(M)
-            if best is None or score > best[0]:
-                best = score, climb
-        assert best is not None
-        climb = best[1]
-        params = climb.params
+        return float(climb.objective - 0.5 * (J * K * K + J - 1.0) * np.log(M))
+
+    def _found(self, params: Params) -> tuple[Floats, dict[str, Any]]:
         assert isinstance(params, Communities)
-        stats, posterior = em.expect(part, params, posterior=True)
-        self.params_, self.stats_ = params, stats
         centre = normalise(params.centre, axis=1).transpose(0, 2, 1)
         order = np.argsort(-np.einsum("jkk->j", centre), kind="stable")
         self.community_confusion_, self.community_share_ = centre[order], params.share[order]
-        member = params.member[:, order]
-        theta = np.zeros((M, K, K))
+        theta = np.zeros_like(params.counts)
         for j, b in enumerate(params.centre):
             theta += params.member[:, j, None, None] * normalise(b + params.counts, axis=1).transpose(0, 2, 1)
-        return Outcome(
-            posterior=posterior,
-            prior=shared_prior(params.log_prior[0]),
-            confusion=theta,
-            trace=climb.trace,
-            iterations=climb.iterations,
-            converged=climb.converged,
-            annotator_columns={"community": member.argmax(axis=1), "community_probability": member.max(axis=1)},
-        )
+        member = params.member[:, order]
+        return theta, {"community": member.argmax(axis=1), "community_probability": member.max(axis=1)}

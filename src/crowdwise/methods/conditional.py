@@ -45,7 +45,7 @@ G. B. Giannakis; the pooling and its estimate are crowdwise's own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,7 @@ from crowdwise.core.em import Callback, Params, Part, Stats
 from crowdwise.core.intervals import with_interval
 from crowdwise.core.model import TABLES, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, share_interval
+from crowdwise.core.parameters import declared
 from crowdwise.data import coding
 from crowdwise.data.frames import is_missing
 from crowdwise.data.votes import Votes
@@ -164,6 +165,7 @@ class KindFamily:
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class GroupConditional(DawidSkene):
     """Confusion matrices for every annotator and kind of item, partially pooled over the kinds.
 
@@ -217,32 +219,14 @@ class GroupConditional(DawidSkene):
     key = "group-conditional"
     streams = False
 
-    def __init__(
-        self,
-        *,
-        groups: Any = None,
-        pooling: Any = "learned",
-        prior: Any = 0.01,
-        class_prior: Any = "learned",
-        start: Any = "votes",
-        restarts: int = 0,
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: bool = True,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            prior=prior, class_prior=class_prior, start=start, restarts=restarts, max_iter=max_iter, tol=tol,
-            accelerate=accelerate, ties=ties, random_state=random_state,
-        )  # fmt: skip
-        self.groups = groups
-        self.pooling = pooling
+    groups: Any = None
+    pooling: Any = "learned"
+    history: Any = field(default=None, init=False)
 
-    kinds_: npt.NDArray[Any]
-    pooling_: float
-    group_confusion_: Floats
-    group_prior_: Floats
+    kinds_: npt.NDArray[Any] = field(init=False)
+    pooling_: float = field(init=False)
+    group_confusion_: Floats = field(init=False)
+    group_prior_: Floats = field(init=False)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

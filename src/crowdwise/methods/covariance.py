@@ -26,7 +26,7 @@ References: Parisi, Strino, Nadler and Kluger 2014 (v, and the rule sign(sum of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from crowdwise.core.em import Callback, Params, Part
 from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, maximise_1d
+from crowdwise.core.parameters import declared
 from crowdwise.core.starts import clamp
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
@@ -148,6 +149,7 @@ class _Coins:
     """How far each vote moves psi and eta."""
 
 
+@declared
 class SML(Model):
     """Spectral meta-learner: sensitivity and specificity of each annotator from the covariances of their votes.
 
@@ -173,13 +175,9 @@ class SML(Model):
 
     key = "sml"
 
-    coins_: list[_Coins]
-    worth_: list[float]
-
-    def __init__(self, *, rule: str = "likelihood", ties: str = "prior", random_state: int | None = None) -> None:
-        self.rule = rule
-        self.ties = ties
-        self.random_state = random_state
+    rule: str = "likelihood"
+    coins_: list[_Coins] = field(init=False)
+    worth_: list[float] = field(init=False)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -34,7 +34,7 @@ T. Tian and J. Zhu, Max-margin majority voting for learning from crowds, NIPS 20
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ from crowdwise.core.em import Callback, Progress
 from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, decide, normalise, safe_log, softmax
+from crowdwise.core.parameters import declared
 from crowdwise.core.starts import clamp, informed
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
@@ -119,6 +120,7 @@ class Chain:
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class CrowdSVM(Model):
     """Gibbs-CrowdSVM: Bayesian Dawid-Skene in which the classes must also win by a margin of weighted votes.
 
@@ -149,31 +151,19 @@ class CrowdSVM(Model):
 
     key = "crowd-svm"
 
-    cost_: float
+    alpha: float = 1.0
+    cost: float | str = "likelihood"
+    margin: float = 1.0
+    burn_in: int = 10
+    samples: int = 50
+    ties: str = "prior"
+    random_state: int | None = 0
+    cost_: float = field(init=False)
     """The cost used."""
-    log_phi_: Floats
+    log_phi_: Floats = field(init=False)
     """samples x M x K x K: the draws of the confusion matrices (truth, label), as logarithms."""
-    eta_: Floats
+    eta_: Floats = field(init=False)
     """samples x M: the draws of the weights."""
-
-    def __init__(
-        self,
-        *,
-        alpha: float = 1.0,
-        cost: float | str = "likelihood",
-        margin: float = 1.0,
-        burn_in: int = 10,
-        samples: int = 50,
-        ties: str = "prior",
-        random_state: int | None = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.cost = cost
-        self.margin = margin
-        self.burn_in = burn_in
-        self.samples = samples
-        self.ties = ties
-        self.random_state = random_state
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

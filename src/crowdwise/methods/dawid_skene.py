@@ -35,7 +35,7 @@ algorithm, Applied Statistics 28 (1979). V. B. Sinha, S. Rao and V. N. Balasubra
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ from crowdwise.core import priors
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 
@@ -113,6 +114,7 @@ class ConfusionFamily:
 # -------------------------------------------------------------------- the classes
 
 
+@declared
 class DawidSkene(EMModel):
     """Full confusion matrices, estimated by EM.
 
@@ -150,33 +152,12 @@ class DawidSkene(EMModel):
 
     key = "dawid-skene"
     streams = True
-    _tie: Tie = staticmethod(full)
+    _tie = staticmethod(full)
     _hard = False
 
-    def __init__(
-        self,
-        *,
-        prior: Any = 0.01,
-        history: Any = None,
-        class_prior: Any = "learned",
-        start: Any = "votes",
-        restarts: int = 0,
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: bool = True,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.prior = prior
-        self.history = history
-        self.class_prior = class_prior
-        self.start = start
-        self.restarts = restarts
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.ties = ties
-        self.random_state = random_state
+    prior: Any = 0.01
+    history: Any = None
+    class_prior: Any = "learned"
 
     def _check_stream(self) -> None:
         super()._check_stream()
@@ -206,7 +187,7 @@ class OneCoin(DawidSkene):
     """
 
     key = "one-coin"
-    _tie: Tie = staticmethod(one_coin)
+    _tie = staticmethod(one_coin)
 
 
 class ConfusionVector(DawidSkene):
@@ -222,9 +203,10 @@ class ConfusionVector(DawidSkene):
     """
 
     key = "confusion-vector"
-    _tie: Tie = staticmethod(per_class)
+    _tie = staticmethod(per_class)
 
 
+@declared
 class FastDawidSkene(DawidSkene):
     """Full confusion matrices by hard EM: every item counts for its most probable class alone.
 
@@ -243,28 +225,4 @@ class FastDawidSkene(DawidSkene):
     streams = False  # an item with one vote, counted for that class alone, says its annotator is always right
     _hard = True
 
-    def __init__(
-        self,
-        *,
-        prior: Any = 0.01,
-        history: Any = None,
-        class_prior: Any = "learned",
-        start: Any = "votes",
-        restarts: int = 0,
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            prior=prior,
-            history=history,
-            class_prior=class_prior,
-            start=start,
-            restarts=restarts,
-            max_iter=max_iter,
-            tol=tol,
-            accelerate=False,
-            ties=ties,
-            random_state=random_state,
-        )
+    accelerate: bool = field(default=False, init=False)

@@ -35,15 +35,18 @@ A. Jaffe et al., Unsupervised ensemble learning with dependent classifiers, AIST
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from crowdwise.core import priors, starts
+from crowdwise.core.checks import check_count
 from crowdwise.core.dependence import LEAST, Dependence, cut, dependence, renumbered, spectral_groups, tree
 from crowdwise.core.em import Callback, Part
 from crowdwise.core.model import Model, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, safe_log, winners
+from crowdwise.core.parameters import declared, leading
 from crowdwise.core.starts import clamp
 from crowdwise.data import coding
 from crowdwise.data.votes import Votes
@@ -128,14 +131,27 @@ def _score(votes: Votes, group: Ints) -> float:
     return float(fit.log_likelihood - 0.5 * np.log(len(votes)) * K * (K - 1.0) * shared)
 
 
-class _Grouped(Model):
-    """What both methods share: which annotators belong together."""
+@declared
+class Grouped(Model):
+    """What both methods share: which annotators belong together.
+
+    Parameters
+    ----------
+    groups
+        Found in the votes (:mod:`crowdwise.core.dependence`): ``"test"``, those that a test is sure of;
+        ``"evidence"``, if it is sure of any, as many as the two-level model fits best with; or a number of groups.
+        Else given: a group for each annotator, or a mapping from annotator to group (those not named are on their own).
+    level
+        Of the test: the probability of finding any group where all annotators are independent.
+    least
+        The fewest common items of two annotators that are looked at for dependence.
+    """
 
     takes_item_prior = False
-    groups: Any
-    level: float
-    least: int
-    group_: Ints
+    groups: Any = leading(default="evidence")
+    level: float = leading(default=0.05)
+    least: int = leading(default=LEAST)
+    group_: Ints = field(init=False)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -169,19 +185,13 @@ def _columns(group: Ints) -> dict[str, Any]:
     return {"group": group, "group_size": np.bincount(group)[group]}
 
 
-class GroupedMajority(_Grouped):
+class GroupedMajority(Grouped):
     """One vote per group of dependent annotators, for what most of its members say.
 
     Parameters
     ----------
-    groups
-        Found in the votes (:mod:`crowdwise.core.dependence`): ``"test"``, those that a test is sure of;
-        ``"evidence"``, if it is sure of any, as many as the two-level model fits best with; or a number of groups.
-        Else given: a group for each annotator, or a mapping from annotator to group (those not named are on their own).
-    level
-        Of the test: the probability of finding any group where all annotators are independent.
-    least
-        The fewest common items of two annotators that are looked at for dependence.
+    groups, level, least
+        As in :class:`Grouped`.
     ties, random_state
         As in :class:`MajorityVote`.
 
@@ -201,21 +211,6 @@ class GroupedMajority(_Grouped):
     key = "grouped-majority"
     lone_annotator = True
 
-    def __init__(
-        self,
-        *,
-        groups: Any = "evidence",
-        level: float = 0.05,
-        least: int = LEAST,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.groups = groups
-        self.level = level
-        self.least = least
-        self.ties = ties
-        self.random_state = random_state
-
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         group = self.group_ = self._groups(votes)
         voted = one_vote_each(votes, group)
@@ -229,19 +224,14 @@ class GroupedMajority(_Grouped):
         return one_vote_each(votes, self._groups_with_strangers(votes.n_annotators))
 
 
-class GroupedDawidSkene(_Grouped):
+@declared
+class GroupedDawidSkene(Grouped):
     """Groups of annotators with one hidden opinion each, between the truth and what their members say, by EM.
 
     Parameters
     ----------
-    groups
-        Found in the votes (:mod:`crowdwise.core.dependence`): ``"test"``, those that a test is sure of;
-        ``"evidence"``, if it is sure of any, as many as the two-level model fits best with; or a number of groups.
-        Else given: a group for each annotator, or a mapping from annotator to group (those not named are on their own).
-    level
-        Of the test: the probability of finding any group where all annotators are independent.
-    least
-        The fewest common items of two annotators that are looked at for dependence.
+    groups, level, least
+        As in :class:`Grouped`.
     prior
         Pseudo-counts on the members' matrices: as in :class:`DawidSkene`. The default did best on simulated groups.
     group_prior
@@ -270,40 +260,20 @@ class GroupedDawidSkene(_Grouped):
 
     key = "grouped-dawid-skene"
     takes_item_prior = True
-    levels_: Levels
-    group_confusion_: Floats
-    member_confusion_: Floats
-    crowd_: Floats
 
-    def __init__(
-        self,
-        *,
-        groups: Any = "evidence",
-        level: float = 0.05,
-        least: int = LEAST,
-        prior: Any = "hierarchical",
-        group_prior: float = 1.0,
-        start: Any = "groups",
-        max_iter: int = 1000,
-        tol: float = 1e-7,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.groups = groups
-        self.level = level
-        self.least = least
-        self.prior = prior
-        self.group_prior = group_prior
-        self.start = start
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
+    prior: Any = "hierarchical"
+    group_prior: float = 1.0
+    start: Any = "groups"
+    max_iter: int = 1000
+    tol: float = 1e-7
+    levels_: Levels = field(init=False)
+    group_confusion_: Floats = field(init=False)
+    member_confusion_: Floats = field(init=False)
+    crowd_: Floats = field(init=False)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not isinstance(self.max_iter, (int, np.integer)) or isinstance(self.max_iter, bool) or self.max_iter < 1:
-            raise ParameterError(f"max_iter={self.max_iter!r}: expected a whole number of at least 1.")
+        check_count(self, "max_iter")
         for name in ("tol", "group_prior"):
             value = getattr(self, name)
             if not (isinstance(value, (int, float)) and 0.0 <= value < np.inf):

@@ -41,12 +41,12 @@ towards it are ours; without the pull, sparse crowds with many or rare classes t
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.methods.moments import (
     FLOOR,
@@ -157,6 +157,7 @@ def solve_symmetric(votes: Votes, gold: Ints | None, ridge: float, max_sweeps: i
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class SymNMF(MomentModel):
     """A symmetric factorisation of all pairwise statistics, turned to be non-negative, then EM.
 
@@ -165,17 +166,15 @@ class SymNMF(MomentModel):
     Parameters
     ----------
     refine
-        Go on by EM from the solution (default), or keep it as it is.
+        As in :class:`MomentModel`.
     ridge
         How strongly factors are pulled towards those that the votes suggest. The pull is worth a fixed number
         of common items, so it gives way as votes come in.
     max_sweeps, pair_tol
         Stop the first step after so many sweeps over the annotators, or when one gains less than this per pair
         of annotators. (Without ``refine``, a warning about iterations is about these.)
-    prior, class_prior, max_iter, tol, accelerate
-        Of the EM, as in :class:`~crowdwise.DawidSkene`. A class prior that is given also replaces the one solved for.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+    prior, class_prior, max_iter, tol, accelerate, ties, random_state
+        As in :class:`MomentModel`.
 
     Examples
     --------
@@ -188,38 +187,15 @@ class SymNMF(MomentModel):
 
     key = "symnmf"
 
-    def __init__(
-        self,
-        *,
-        refine: bool = True,
-        ridge: float = 30.0,
-        max_sweeps: int = 500,
-        pair_tol: float = 1e-6,
-        prior: Any = 0.01,
-        class_prior: Any = "learned",
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: bool = True,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.refine = refine
-        self.ridge = ridge
-        self.max_sweeps = max_sweeps
-        self.pair_tol = pair_tol
-        self.prior = prior
-        self.class_prior = class_prior
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.ties = ties
-        self.random_state = random_state
+    ridge: float = 30.0
+    max_sweeps: int = 500
+    pair_tol: float = 1e-6
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._check_whole("max_sweeps", 1)
-        self._check_number("ridge", 0.0, "a number of at least 0")
-        self._check_number("pair_tol", 0.0, "a number of at least 0, the gain per pair under which to stop")
+        check_count(self, "max_sweeps")
+        check_number(self, "ridge", least=0.0, what="a number of at least 0")
+        check_number(self, "pair_tol", least=0.0, what="a number of at least 0, the gain per pair under which to stop")
 
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
         return [solve_symmetric(votes, gold, self.ridge, self.max_sweeps, self.pair_tol)]

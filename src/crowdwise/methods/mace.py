@@ -45,6 +45,7 @@ from crowdwise.core.em import Callback, Climb, Params, Part, Stats
 from crowdwise.core.intervals import around, beta_interval, right_votes, with_interval
 from crowdwise.core.model import EMModel, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, effective_votes, normalise, safe_log
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.bayes import drawn_by_name, expected_log, log_beta
@@ -130,6 +131,7 @@ class HabitFamily:
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class MACE(EMModel):
     """Multi-annotator competence estimation: answers are known, or come from the annotator's habit.
 
@@ -173,35 +175,21 @@ class MACE(EMModel):
     """
 
     key = "mace"
-    strategy_: Floats
-    competence_: Floats
 
-    def __init__(
-        self,
-        *,
-        inference: str = "variational",
-        trust_prior: Any = 0.5,
-        strategy_prior: float = 10.0,
-        smoothing: float = 0.01,
-        class_prior: Any = "uniform",
-        restarts: int = 2,
-        start: Any = "votes",
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        ties: str = "prior",
-        random_state: int | None = 0,
-    ) -> None:
-        self.inference = inference
-        self.trust_prior = trust_prior
-        self.strategy_prior = strategy_prior
-        self.smoothing = smoothing
-        self.class_prior = class_prior
-        self.restarts = restarts
-        self.start = start
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
+    inference: str = "variational"
+    trust_prior: Any = 0.5
+    strategy_prior: float = 10.0
+    smoothing: float = 0.01
+    class_prior: Any = "uniform"
+    restarts: int = 2
+    start: Any = "votes"
+    max_iter: int = 500
+    tol: float = 1e-7
+    ties: str = "prior"
+    random_state: int | None = 0
+    accelerate: bool = field(default=False, init=False)
+    strategy_: Floats = field(init=False)
+    competence_: Floats = field(init=False)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -292,15 +280,3 @@ class MACE(EMModel):
         own = np.maximum(params.strategy.max(axis=1), 0.5)
         rest = np.maximum(params.strategy.sum(axis=1) - params.strategy.max(axis=1), 0.5)
         return with_interval("favourite_share", self.strategy_.max(axis=1), *beta_interval(own, rest))
-
-    def _climb(self, part: Part, family: Any, start: Stats, callback: Callback | None, restart: int) -> Climb:
-        return em.climb(
-            part,
-            family,
-            start,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            accelerate=False,
-            callback=callback,
-            restart=restart,
-        )

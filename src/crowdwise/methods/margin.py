@@ -33,11 +33,15 @@ T. Tian and J. Zhu, Max-margin majority voting for learning from crowds, NIPS 20
 
 from __future__ import annotations
 
+from dataclasses import field
+
 import numpy as np
 
+from crowdwise.core.checks import check_count
 from crowdwise.core.em import Callback, Progress
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, decide, maximise_1d, normalise, safe_log, softmax
+from crowdwise.core.parameters import declared
 from crowdwise.core.starts import clamp, informed
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
@@ -150,6 +154,7 @@ def fit_scale(v: Canonical, eta: Floats, s: Floats) -> float:
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class MaxMarginVote(Model):
     """Max-margin majority voting (M3V): one weight per annotator, so that the chosen classes win clearly.
 
@@ -176,32 +181,19 @@ class MaxMarginVote(Model):
 
     key = "m3v"
 
-    weight_: Floats
+    cost: float | str = "likelihood"
+    max_iter: int = 50
+    tol: float = 1e-3
+    weight_: Floats = field(init=False)
     """M: the weight of each annotator, scaled to log-odds."""
-    cost_: float
+    cost_: float = field(init=False)
     """The cost used."""
-
-    def __init__(
-        self,
-        *,
-        cost: float | str = "likelihood",
-        max_iter: int = 50,
-        tol: float = 1e-3,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.cost = cost
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.cost != "likelihood" and not (isinstance(self.cost, (int, float)) and 0.0 < self.cost < np.inf):
             raise ParameterError(f"cost={self.cost!r}: expected a positive number, or 'likelihood' to have it chosen.")
-        if not isinstance(self.max_iter, (int, np.integer)) or isinstance(self.max_iter, bool) or self.max_iter < 1:
-            raise ParameterError(f"max_iter={self.max_iter!r}: expected a whole number of at least 1.")
+        check_count(self, "max_iter")
         if not (isinstance(self.tol, (int, float)) and 0.0 < self.tol < 1.0):
             raise ParameterError(f"tol={self.tol!r}: expected a number between 0 and 1, a share of the objective.")
 

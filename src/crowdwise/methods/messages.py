@@ -1,4 +1,4 @@
-"""Belief propagation and mean field on the graph of annotators and items, the annotators integrated out.
+"""Belief propagation on the graph of annotators and items, the annotators integrated out.
 
 The truths z have a fixed class prior pi, annotator m a confusion matrix theta_m drawn from a prior p(theta), and a
 vote of m for l on an item of class k has probability theta_m[k, l]. Dawid-Skene finds the best theta; here theta is
@@ -21,18 +21,9 @@ log evidence       log_likelihood           sum_m log Z_m + sum_n log Z_n - sum_
 The expectations are in :mod:`crowdwise.methods.integrals`: exact with one coin per annotator or with two classes,
 drawn otherwise. Posterior and evidence are exact where the graph is a tree.
 
-``mf`` takes truths and annotators for independent: q(z) prod_m Dirichlet(theta_m; alpha + c_m), and alternates
-c[m, k, l] = sum over m's votes for l of q[n, k] with q[n, k] ~ pi_k prod_votes exp E[log theta[m, k, l]], where
-E[log theta] = digamma(alpha + c) - digamma(sum_l (alpha + c)). That is variational Bayes as in independent BCC,
-with the class distribution fixed instead of learned under a prior of its own, and a weak prior on annotators: two on
-the truth and one elsewhere, so that for two classes alpha is [2 1; 1 2]. Its objective is the evidence lower bound,
-
-    sum_n log sum_k pi_k prod_votes exp E[log theta]  -  sum_m KL( Dirichlet(alpha + c_m) || Dirichlet(alpha) ).
-
-When they fail: the class distribution is taken for uniform unless given, so on lopsided data the confusion matrices
-bend to make up for it, and many items change to the rare class; a prior far from the crowd hurts as well. ``mf``
-is overconfident about annotators with few votes. ``bp`` is excellent where votes are sparse and cycles long,
-and may oscillate on small dense graphs (``damping`` helps).
+When it fails: the class distribution is taken for uniform unless given, so on lopsided data the confusion matrices
+bend to make up for it, and many items change to the rare class; a prior far from the crowd hurts as well. It is
+excellent where votes are sparse and cycles long, and may oscillate on small dense graphs (``damping`` helps).
 
 Q. Liu, J. Peng and A. Ihler, Variational inference for crowdsourcing, NIPS 2012. H. Kim, S. Cho, D. Kim and J. Ok,
 Robust deep learning from crowds with belief propagation, AISTATS 2022, for the sampled messages.
@@ -41,15 +32,17 @@ Robust deep learning from crowds with belief propagation, AISTATS 2022, for the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from crowdwise.core import em, priors, starts
-from crowdwise.core.em import Callback, Params, Part, Progress, Stats
-from crowdwise.core.model import EMModel, Model, Outcome
+from crowdwise.core.checks import check_count, check_number
+from crowdwise.core.em import Callback, Params, Part, Progress
+from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.parameters import declared
 from crowdwise.data import coding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
@@ -141,6 +134,7 @@ def bethe(log_z: float, nu: Floats, log_mu: Floats, logit: Floats, log_z_item: F
     return log_z + float(log_z_item.sum()) - float(softmax(safe_log(nu) + log_mu)[1].sum())
 
 
+@declared
 class BeliefPropagation(Model):
     """Belief propagation between items and annotators, whose confusion matrices are integrated out.
 
@@ -186,49 +180,28 @@ class BeliefPropagation(Model):
     lone_annotator = True
     takes_item_prior = True
 
-    theta_: Floats
-    belief_: Floats
+    coins: str = "full"
+    prior: Any = 2.0
+    history: Any = None
+    class_prior: Any = "uniform"
+    integral: str = "auto"
+    samples: int = 400
+    damping: float = 0.0
+    max_iter: int = 100
+    tol: float = 1e-5
+    theta_: Floats = field(init=False)
+    belief_: Floats = field(init=False)
     """The posterior before known truths are put in."""
-
-    def __init__(
-        self,
-        *,
-        coins: str = "full",
-        prior: Any = 2.0,
-        history: Any = None,
-        class_prior: Any = "uniform",
-        integral: str = "auto",
-        samples: int = 400,
-        damping: float = 0.0,
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.coins = coins
-        self.prior = prior
-        self.history = history
-        self.class_prior = class_prior
-        self.integral = integral
-        self.samples = samples
-        self.damping = damping
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_choice("coins", self.coins, ("one", "full"))
         check_choice("integral", self.integral, ("auto", "exact", "sampled"))
-        for name in ("max_iter", "samples"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise ParameterError(f"{name}={value!r}: expected a whole number of at least 1.")
+        check_count(self, "max_iter")
+        check_count(self, "samples")
         if not (isinstance(self.damping, (int, float)) and 0.0 <= self.damping < 1.0):
             raise ParameterError(f"damping={self.damping!r}: expected a number from 0 to less than 1.")
-        if not (isinstance(self.tol, (int, float)) and 0.0 <= self.tol < np.inf):
-            raise ParameterError(f"tol={self.tol!r}: expected a number of at least 0, the largest change of a message.")
+        check_number(self, "tol", least=0.0, what="a number of at least 0, the largest change of a message")
         if callable(self.prior) and (self.coins == "one" or self.integral == "exact" or self.history is not None):
             raise ParameterError(
                 "A prior given as a function draws whole confusion matrices: "
@@ -367,117 +340,3 @@ def drawn_nodes(prior: Callable[[np.random.Generator, int], Any], D: int, K: int
             f"expected {D} x {K} x {K} confusion matrices (truth, label) whose rows sum to one."
         )
     return Nodes(safe_log(theta), np.full(D, -np.log(D)))
-
-
-# -------------------------------------------------------------------- mean field
-
-
-@dataclass(frozen=True)
-class Believed(Params):
-    """Scores E[log theta], and the Dirichlet or Beta parameters (..., outcomes) that they come from."""
-
-    alpha: Floats
-
-
-@dataclass(frozen=True)
-class MeanFieldFamily:
-    """Digamma updates: rows of Dirichlet parameters (M x K x K), or one Beta per annotator (M x 2)."""
-
-    alpha: Floats
-    class_prior: Floats | None
-    hard: bool = False
-
-    def maximise(self, stats: Stats) -> Believed:
-        from scipy.special import psi
-
-        K = len(stats.mass)
-        counts = stats.table().transpose(0, 2, 1)
-        if self.alpha.ndim == 2:
-            right = np.einsum("mkk->m", counts)
-            counts = np.stack([right, counts.sum(axis=(1, 2)) - right], axis=1)
-        alpha = self.alpha + counts
-        mean_log = psi(alpha) - psi(alpha.sum(axis=-1, keepdims=True))
-        if self.alpha.ndim == 2:
-            table = np.repeat(mean_log[:, 1] - np.log(K - 1.0), K * K).reshape(-1, K, K)
-            table[:, np.arange(K), np.arange(K)] = mean_log[:, :1]
-        else:
-            table = mean_log.transpose(0, 2, 1)
-        pi = normalise(stats.mass, axis=0) if self.class_prior is None else self.class_prior
-        return Believed(np.ascontiguousarray(table.reshape(-1, K)), safe_log(pi)[None], alpha)
-
-    def objective(self, log_likelihood: float, params: Params) -> float:
-        """The lower bound: log-likelihood under E[log theta], less the divergence of the annotators from the prior."""
-        from scipy.special import gammaln, psi
-
-        assert isinstance(params, Believed)
-        a, b = params.alpha, np.broadcast_to(self.alpha, params.alpha.shape)
-        mean_log = psi(a) - psi(a.sum(axis=-1, keepdims=True))
-        norm = gammaln(a.sum(axis=-1)) - gammaln(b.sum(axis=-1)) + (gammaln(b) - gammaln(a)).sum(axis=-1)
-        return log_likelihood - float(norm.sum() + ((a - b) * mean_log).sum())
-
-
-class MeanField(EMModel):
-    """Mean field: truths and confusion matrices taken for independent, each updated given the others' mean logarithms.
-
-    Parameters
-    ----------
-    coins, prior, history, class_prior
-        As in :class:`BeliefPropagation`, the prior without a function; ``class_prior="learned"`` maximises the bound.
-    start, restarts, max_iter, tol, accelerate, ties, random_state
-        As in :class:`DawidSkene`; the objective is the evidence lower bound.
-
-    Examples
-    --------
-    >>> import crowdwise as cw
-    >>> crowd = cw.simulate.two_coin(400, n_annotators=20, votes_per_item=6, random_state=0)
-    >>> consensus = cw.aggregate(crowd.votes, "mf")
-    >>> consensus.score(crowd.truth) > 0.85
-    True
-    """
-
-    key = "mf"
-    lone_annotator = True
-
-    def __init__(
-        self,
-        *,
-        coins: str = "full",
-        prior: Any = 2.0,
-        history: Any = None,
-        class_prior: Any = "uniform",
-        start: Any = "votes",
-        restarts: int = 0,
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: bool = True,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.coins = coins
-        self.prior = prior
-        self.history = history
-        self.class_prior = class_prior
-        self.start = start
-        self.restarts = restarts
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.ties = ties
-        self.random_state = random_state
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_choice("coins", self.coins, ("one", "full"))
-
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> MeanFieldFamily:
-        parameters = one_coin_parameters if self.coins == "one" else dirichlet_parameters
-        fixed = priors.class_prior_counts(self.class_prior, votes)
-        return MeanFieldFamily(parameters(self.prior, self.history, votes), fixed)
-
-    def _confusion(self, params: Params, K: int) -> Floats:
-        """The posterior mean of theta (the scores are means of its logarithm)."""
-        assert isinstance(params, Believed)
-        mean = params.alpha / params.alpha.sum(axis=-1, keepdims=True)
-        if mean.ndim == 3:
-            return np.asarray(mean)
-        return priors.one_coin_table(mean[:, 0], K).transpose(0, 2, 1)

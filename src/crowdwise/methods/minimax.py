@@ -38,15 +38,17 @@ Q. Liu, J. C. Platt and C. Meek, Aggregating ordinal labels from crowds by minim
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from crowdwise.core import starts
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.em import Callback, Part, Progress
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.methods.canonical import Canonical, one_thread
@@ -200,6 +202,7 @@ def settle(e: Edges, sigma: Floats, log_prior: Floats, gold: Ints, b: float) -> 
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class Minimax(Model):
     """Minimax conditional entropy, regularised: an item's own confusion beside the annotator's.
 
@@ -234,31 +237,16 @@ class Minimax(Model):
     key = "minimax"
     takes_item_prior = True
 
-    sigma_: Floats
+    annotator_penalty: float | None = None
+    item_penalty: float | None = None
+    inner_iter: int = 25
+    start: Any = "votes"
+    max_iter: int = 50
+    tol: float = 1e-5
+    sigma_: Floats = field(init=False)
     """M x K x K (annotator, truth, label)."""
-    tau_: Floats
+    tau_: Floats = field(init=False)
     """N x K x K (item, truth, label)."""
-
-    def __init__(
-        self,
-        *,
-        annotator_penalty: float | None = None,
-        item_penalty: float | None = None,
-        inner_iter: int = 25,
-        start: Any = "votes",
-        max_iter: int = 50,
-        tol: float = 1e-5,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.annotator_penalty = annotator_penalty
-        self.item_penalty = item_penalty
-        self.inner_iter = inner_iter
-        self.start = start
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -266,12 +254,9 @@ class Minimax(Model):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, (int, float)) and 0.0 < value < np.inf):
                 raise ParameterError(f"{name}={value!r}: expected a positive number, or None for the usual one.")
-        for name in ("inner_iter", "max_iter"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise ParameterError(f"{name}={value!r}: expected a whole number of at least 1.")
-        if not (isinstance(self.tol, (int, float)) and 0.0 <= self.tol < np.inf):
-            raise ParameterError(f"tol={self.tol!r}: expected a number of at least 0, the gain per vote that ends it.")
+        check_count(self, "inner_iter")
+        check_count(self, "max_iter")
+        check_number(self, "tol", least=0.0, what="a number of at least 0, the gain per vote that ends it")
 
     def _check_votes(self, votes: Votes, gold: Ints | None) -> None:
         super()._check_votes(votes, gold)

@@ -41,11 +41,13 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from crowdwise.core import em, priors, starts
+from crowdwise.core.checks import check_flag
 from crowdwise.core.em import Callback, Params, Part, Stats
 from crowdwise.core.model import EMModel, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.parameters import declared, leading
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError
+from crowdwise.errors import InputError
 from crowdwise.methods.dawid_skene import ConfusionFamily, full
 
 LONGEST = 1e13
@@ -201,15 +203,26 @@ def check_cost(what: str, need: float, steps: float, advice: str) -> None:
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class MomentModel(EMModel):
-    """What the methods of moments share: a solution, and EM from there. A subclass gives ``_solutions``."""
+    """What the methods of moments share: a solution, and EM from there. A subclass gives ``_solutions``.
 
-    start: Any = "votes"
-    restarts: int = 0
-    refine: bool
-    prior: Any
-    class_prior: Any
-    solution_: Solution
+    Parameters
+    ----------
+    refine
+        Go on by EM from the solution (default), or keep it as it is.
+    prior, class_prior, max_iter, tol, accelerate
+        Of the EM, as in :class:`~crowdwise.DawidSkene`. A class prior that is given also replaces the one solved for.
+    ties, random_state
+        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+    """
+
+    refine: bool = leading(default=True)
+    prior: Any = 0.01
+    class_prior: Any = "learned"
+    start: Any = field(default="votes", init=False)
+    restarts: int = field(default=0, init=False)
+    solution_: Solution = field(init=False)
     """Where EM began."""
 
     @abstractmethod
@@ -255,15 +268,4 @@ class MomentModel(EMModel):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not isinstance(self.refine, (bool, np.bool_)):
-            raise ParameterError(f"refine={self.refine!r}: expected True (EM from the solution) or False.")
-
-    def _check_number(self, name: str, low: float, expected: str) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not (isinstance(value, (int, float, np.number)) and low <= value < np.inf):
-            raise ParameterError(f"{name}={value!r}: expected {expected}.")
-
-    def _check_whole(self, name: str, low: int) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-            raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
+        check_flag(self, "refine", "True (EM from the solution) or False")

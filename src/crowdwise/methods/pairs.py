@@ -43,13 +43,13 @@ NeurIPS 2019. The paper lowers KL by mirror descent with a line search; here it 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from crowdwise import kernels
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.moments import (
@@ -226,20 +226,19 @@ def fit_pairs(
 # -------------------------------------------------------------------- the classes
 
 
+@declared
 class MultiSPA(MomentModel):
     """Corners of what each annotator says given what another said, by successive projection, then EM.
 
     Parameters
     ----------
     refine
-        Go on by EM from the solution (default), or keep it as it is.
+        As in :class:`MomentModel`.
     trust
         Pseudo-counts of an annotator's own marginal added to each column before corners are looked for, so
         that a column of a few votes is no corner. 0: the paper's method.
-    prior, class_prior, max_iter, tol, accelerate
-        Of the EM, as in :class:`~crowdwise.DawidSkene`. A class prior that is given also replaces the one solved for.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+    prior, class_prior, max_iter, tol, accelerate, ties, random_state
+        As in :class:`MomentModel`.
 
     Examples
     --------
@@ -252,37 +251,17 @@ class MultiSPA(MomentModel):
 
     key = "multispa"
 
-    def __init__(
-        self,
-        *,
-        refine: bool = True,
-        trust: float = TRUST,
-        prior: Any = 0.01,
-        class_prior: Any = "learned",
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: bool = True,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.refine = refine
-        self.trust = trust
-        self.prior = prior
-        self.class_prior = class_prior
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.ties = ties
-        self.random_state = random_state
+    trust: float = TRUST
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._check_number("trust", 0.0, "a number of pseudo-counts of at least 0")
+        check_number(self, "trust", least=0.0, what="a number of pseudo-counts of at least 0")
 
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
         return [solve_corners(votes, gold, self.trust)]
 
 
+@declared
 class CNMF(MomentModel):
     """All pairs of annotators fitted at once in Kullback-Leibler divergence, from ``multispa``, then EM.
 
@@ -291,7 +270,7 @@ class CNMF(MomentModel):
     Parameters
     ----------
     refine
-        Go on by EM from the solution (default), or keep it as it is.
+        As in :class:`MomentModel`.
     weighting
         ``"counts"``: a pair of annotators weighs as many items as they have in common (the likelihood of
         all pairs of votes); ``"blocks"``: every pair weighs the same, as in the paper.
@@ -301,10 +280,8 @@ class CNMF(MomentModel):
     max_sweeps, pair_tol
         Stop the fit of the pairs after so many sweeps, or when one gains less than this per pair of votes.
         (Without ``refine``, a warning about iterations is about these.)
-    prior, class_prior, max_iter, tol, accelerate
-        Of the EM, as in :class:`~crowdwise.DawidSkene`. A class prior that is given also replaces the one solved for.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+    prior, class_prior, max_iter, tol, accelerate, ties, random_state
+        As in :class:`MomentModel`.
 
     Examples
     --------
@@ -317,42 +294,20 @@ class CNMF(MomentModel):
 
     key = "cnmf"
 
-    def __init__(
-        self,
-        *,
-        refine: bool = True,
-        weighting: str = "counts",
-        hold: float = 10.0,
-        max_sweeps: int = 1000,
-        pair_tol: float = 1e-7,
-        prior: Any = 0.01,
-        class_prior: Any = "learned",
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: bool = True,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.refine = refine
-        self.weighting = weighting
-        self.hold = hold
-        self.max_sweeps = max_sweeps
-        self.pair_tol = pair_tol
-        self.prior = prior
-        self.class_prior = class_prior
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.ties = ties
-        self.random_state = random_state
+    weighting: str = "counts"
+    hold: float = 10.0
+    max_sweeps: int = 1000
+    pair_tol: float = 1e-7
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.weighting not in WEIGHTINGS:
             raise ParameterError(f"weighting={self.weighting!r}: expected 'counts' or 'blocks'.")
-        self._check_number("hold", 0.0, "a number of pairs of votes of at least 0")
-        self._check_whole("max_sweeps", 1)
-        self._check_number("pair_tol", 0.0, "a number of at least 0, the gain per pair of votes under which to stop")
+        check_number(self, "hold", least=0.0, what="a number of pairs of votes of at least 0")
+        check_count(self, "max_sweeps")
+        check_number(
+            self, "pair_tol", least=0.0, what="a number of at least 0, the gain per pair of votes under which to stop"
+        )
 
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
         return [solve_coupled(votes, gold, self.hold, self.weighting, self.max_sweeps, self.pair_tol)]

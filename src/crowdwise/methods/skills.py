@@ -40,13 +40,14 @@ from typing import Any
 
 import numpy as np
 
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.em import Callback
 from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.parameters import declared
 from crowdwise.core.starts import TRUST, clamp, log_odds, tested_and_right
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
 from crowdwise.methods.graphs import (
     Pairs,
     by_group,
@@ -95,6 +96,7 @@ def pair_scale(found: Pairs, skill: Floats) -> Floats:
     return np.asarray(np.sqrt(np.clip(agreed / np.maximum(squared, 1e-300), 0.0, 1.0))[group])
 
 
+@declared
 class EigenRatio(Model):
     """Weights v1 / v2: the top eigenvector of agreement rates over that of the graph of common items.
 
@@ -117,11 +119,7 @@ class EigenRatio(Model):
 
     key = "eigenratio"
 
-    skill_: Floats
-
-    def __init__(self, *, ties: str = "prior", random_state: int | None = None) -> None:
-        self.ties = ties
-        self.random_state = random_state
+    skill_: Floats = field(init=False)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         M, K = votes.n_annotators, votes.n_classes
@@ -179,11 +177,12 @@ def bounds(N: int, K: int) -> tuple[float, float]:
     return -1.0 / (K - 1.0) + edge, 1.0 - edge
 
 
+@declared
 class PairSkills(Model, ABC):
     """Skills from pairs, votes weighted by their log-odds. A subclass gives ``_skills``."""
 
-    skill_: Floats
-    used_: Ints
+    skill_: Floats = field(init=False)
+    used_: Ints = field(init=False)
 
     @abstractmethod
     def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float) -> Found:
@@ -227,11 +226,10 @@ class PairSkills(Model, ABC):
         K, skill = votes.n_classes, with_strangers(self.skill_, votes.n_annotators)
         return weighted(votes, log_odds((1.0 + (K - 1.0) * skill) / K, K), self.used_)
 
-    def _check_search(self, max_iter: int, tol: float) -> None:
-        if not isinstance(max_iter, (int, np.integer)) or isinstance(max_iter, bool) or max_iter < 1:
-            raise ParameterError(f"max_iter={max_iter!r}: expected a whole number of at least 1.")
-        if not (isinstance(tol, (int, float)) and 0.0 <= tol < np.inf):
-            raise ParameterError(f"tol={tol!r}: expected a number of at least 0, the change of a skill that is none.")
+    def _check_search(self) -> None:
+        """``max_iter`` and ``tol`` of those that search."""
+        check_count(self, "max_iter")
+        check_number(self, "tol", least=0.0, what="a number of at least 0, the change of a skill that is none")
 
 
 # -------------------------------------------------------------------- projected gradient
@@ -275,6 +273,7 @@ def descend(found: Pairs, x: Floats, low: Floats, high: Floats, max_iter: int, t
     return Found(x, max(len(trace), 1), done, np.array(trace or [-f]))
 
 
+@declared
 class PGD(PairSkills):
     """Skills by projected gradient descent on the agreement of pairs.
 
@@ -301,17 +300,12 @@ class PGD(PairSkills):
 
     key = "pgd"
 
-    def __init__(
-        self, *, max_iter: int = 2000, tol: float = 1e-6, ties: str = "prior", random_state: int | None = None
-    ) -> None:
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
+    max_iter: int = 2000
+    tol: float = 1e-6
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._check_search(self.max_iter, self.tol)
+        self._check_search()
 
     def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float) -> Found:
         M, K = votes.n_annotators, votes.n_classes

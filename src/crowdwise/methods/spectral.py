@@ -1,4 +1,4 @@
-"""Singular vectors and message passing: the leading direction of the matrix of votes.
+"""Singular vectors: the leading direction of the matrix of votes.
 
 Two classes become +1 and -1, and the votes a sparse items x annotators matrix A (0: no vote; weights and repeated
 votes of one annotator on one item add up). If every annotator has one accuracy, A is a rank-one matrix y s^T, truth
@@ -9,7 +9,6 @@ method       weights v of the annotators, and the score t[n] whose sign is the l
 ===========  =========================================================================================================
 ``ghosh``    v: top right singular vector of A; t = A v; the sign that goes with the vote totals
 ``kos-svd``  the same of B = A minus its column means; t = B v; the sign in which v has most of its mass on v >= 0
-``kos``      y, a message per vote: x[n>m] = sum_{m' != m} A[n, m'] y[m'>n], y[m>n] = sum_{n' != n} A[n', m] x[n'>m]
 ===========  =========================================================================================================
 
 =========  ==================  ======  ===============================================================================
@@ -28,11 +27,13 @@ More than two classes: one question per class, "k or not k?", and q[n, k] propor
 posterior given that exactly one answer is yes. Nothing is assumed about the order of classes. Known truths decide
 the sign of the vector where they contradict the method's rule clearly.
 
+``kos`` (:mod:`crowdwise.methods.kos`) comes to such a direction by messages, and to its posterior in the same way.
+
 When they fail: singular vectors of sparse matrices cling to the busiest annotators, so that all three fall to chance
 on data where a plain vote is right on 90 % (rte), and lopsided classes look like skill to ``ghosh`` and ``kos``.
 
-References: Karger, Oh and Shah 2011 (kos); Zhang, Chen, Zhou and Jordan 2016 (kos-svd, as they ran it under the name
-of kos); Ghosh, Kale and McAfee 2011 (ghosh).
+References: Zhang, Chen, Zhou and Jordan 2016 (kos-svd, as they ran it under the name of kos); Ghosh, Kale and McAfee
+2011 (ghosh).
 """
 
 from __future__ import annotations
@@ -48,9 +49,7 @@ from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.starts import clamp
-from crowdwise.data import coding
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
 from crowdwise.methods.graphs import (
     CONTRADICTIONS,
     by_group,
@@ -108,7 +107,7 @@ class Question:
     sign: float = 1.0
 
 
-class _OneVsRest(Model, ABC):
+class OneVsRest(Model, ABC):
     """Yes-or-no methods: one question for two classes, else one per class. A subclass gives ``_learn``."""
 
     questions_: list[Question]
@@ -238,7 +237,7 @@ def pulls(A: Any, v: Floats, offset: Floats, group: Ints) -> Floats:
     return centred(A, term / np.maximum(top - own, 1e-12)[A.indices])
 
 
-class Ghosh(_OneVsRest):
+class Ghosh(OneVsRest):
     """Weights from the top singular vector of the +-1 matrix of votes.
 
     Labels are the signs of the left singular vector, turned so that they agree with the vote totals. Probabilities
@@ -261,10 +260,6 @@ class Ghosh(_OneVsRest):
 
     key = "ghosh"
 
-    def __init__(self, *, ties: str = "prior", random_state: int | None = None) -> None:
-        self.ties = ties
-        self.random_state = random_state
-
     def _learn(self, A: Any, k: int) -> Question:
         v, offset, group = top_right(A, centre=False)
         support = np.sign(A @ v) * np.asarray(A.sum(axis=1)).ravel()
@@ -272,7 +267,7 @@ class Ghosh(_OneVsRest):
         return Question(k, v, offset, pulls(A, v, np.zeros(A.shape[1]), group))
 
 
-class KOSSVD(_OneVsRest):
+class KOSSVD(OneVsRest):
     """Weights from the top singular vector of the column-centred +-1 matrix of votes.
 
     What Zhang et al. ran under the name of Karger, Oh and Shah. Taking out each annotator's mean makes it blind to
@@ -294,10 +289,6 @@ class KOSSVD(_OneVsRest):
 
     key = "kos-svd"
 
-    def __init__(self, *, ties: str = "prior", random_state: int | None = None) -> None:
-        self.ties = ties
-        self.random_state = random_state
-
     def _learn(self, A: Any, k: int) -> Question:
         v, offset, group = top_right(A, centre=True)
         v, offset = orient(v, offset, group, np.where(v >= 0.0, v**2, -(v**2)))
@@ -309,120 +300,3 @@ def _per_annotator(A: Any, value: Floats) -> Floats:
     some = np.diff(A.indptr) > 0
     first = A.indices[A.indptr[:-1][some]]
     return np.bincount(first, weights=value[some], minlength=A.shape[1]).astype(np.float64)
-
-
-# -------------------------------------------------------------------- messages
-
-
-def first_messages(A: Any, rng: np.random.Generator) -> Floats:
-    """Normal(1, 1) draws, one per stored entry of A, handed out in an order that knows no names.
-
-    Entries are ranked by a number made from the answers alone (three rounds of power iteration, even in A), so the
-    same draws go to the same votes whatever annotators, items and classes are called.
-    """
-    size = np.bincount(A.indices, weights=np.abs(A.data), minlength=A.shape[1])
-    a = 1.0 / (1.0 + size)
-    for _ in range(3):
-        a = A.T @ (A @ a)
-        a = a / max(float(np.abs(a).max()), 1e-300) + 1.0 / (1.0 + size)
-    total = A @ a
-    row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
-    rank = np.argsort(A.data * total[row] * np.sqrt(2.0) + a[A.indices], kind="stable")
-    y = np.empty(A.nnz)
-    y[rank] = rng.normal(1.0, 1.0, A.nnz)
-    return y
-
-
-def pass_messages(A: Any, y: Floats, rounds: int) -> tuple[Floats, Floats]:
-    """After some rounds: y[m>n] per stored entry of A, and y[m] with no item left out.
-
-    The sums over all but one are sums over all, minus one. Messages are scaled to a root mean square of 1 in every
-    group and round: only their ratios matter, and they would overflow after some hundred rounds.
-    """
-    N, M = A.shape
-    row, col, a = np.repeat(np.arange(N), np.diff(A.indptr)), A.indices, A.data
-    group = groups_through(A)
-    count = np.maximum(np.bincount(group[col], minlength=group.max() + 1), 1)
-    total: Floats = np.zeros(M)
-    for _ in range(rounds):
-        x, _ = all_but_own(a * y, row, N)
-        y, total = all_but_own(a * x, col, M)
-        rms = np.sqrt(np.bincount(group[col], weights=y**2, minlength=len(count)) / count)
-        rms[rms == 0.0] = 1.0
-        y, total = y / rms[group[col]], total / rms[group]
-    return y, total
-
-
-def all_but_own(value: Floats, at: Ints, size: int) -> tuple[Floats, Floats]:
-    """The sums at each place without the own value, and with it.
-
-    Where nothing but rounding is left it is nothing, or scaling would make noise into messages.
-    """
-    total = np.bincount(at, weights=value, minlength=size).astype(np.float64)
-    scale = np.bincount(at, weights=np.abs(value), minlength=size)
-    rest = total[at] - value
-    return np.where(np.abs(rest) > 1e-13 * scale[at], rest, 0.0), total
-
-
-class KOS(_OneVsRest):
-    """Iterative message passing between items and annotators.
-
-    An annotator tells an item how far the *other* items confirm them; an item tells an annotator what the others
-    say. Made for random sparse assignments (every item seen by l annotators, every annotator seeing r items), where
-    it is order-optimal. Probabilities as in :class:`Ghosh`. Items of the fit are predicted with the messages that
-    leave them out, new ones with the annotators' whole weights.
-
-    Parameters
-    ----------
-    rounds
-        How many times messages go back and forth.
-    ties
-        As in :class:`MajorityVote`.
-    random_state
-        Seeds the first messages, drawn from Normal(1, 1) (None: 0), and ties.
-
-    Examples
-    --------
-    >>> import crowdwise as cw
-    >>> crowd = cw.simulate.hammer_spammer(600, n_annotators=60, share=0.4, votes_per_item=9, random_state=0)
-    >>> messages, plain = (cw.aggregate(crowd.votes, key).score(crowd.truth) for key in ("kos", "majority"))
-    >>> messages > plain + 0.02
-    True
-    """
-
-    key = "kos"
-
-    edges_: tuple[Any, Ints]
-
-    def __init__(self, *, rounds: int = 10, ties: str = "prior", random_state: int | None = None) -> None:
-        self.rounds = rounds
-        self.ties = ties
-        self.random_state = random_state
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not isinstance(self.rounds, (int, np.integer)) or isinstance(self.rounds, bool) or self.rounds < 1:
-            raise ParameterError(f"rounds={self.rounds!r}: expected a whole number of at least 1.")
-
-    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        A = signed(votes, 0)
-        row = np.repeat(np.arange(len(votes), dtype=np.int64), np.diff(A.indptr))
-        self.edges_ = (votes.items, row * votes.n_annotators + A.indices)
-        return super()._fit(votes, gold, item_prior, callback)
-
-    def _rounds(self) -> int:
-        return int(self.rounds)
-
-    def _learn(self, A: Any, k: int) -> Question:
-        rng = np.random.default_rng(0 if self.random_state is None else self.random_state)
-        edge, total = pass_messages(A, first_messages(A, rng), self.rounds)
-        return Question(k, total, np.zeros(A.shape[1]), centred(A, total[A.indices] - edge), edge=edge)
-
-    def _edge_weight(self, A: Any, votes: Votes, question: Question) -> Floats:
-        assert question.edge is not None
-        items, keys = self.edges_
-        M = len(self.questions_[0].weight)
-        at = coding.locate(votes.items, items).astype(np.int64)[np.repeat(np.arange(len(votes)), np.diff(A.indptr))]
-        key = np.where((at >= 0) & (A.indices < M), at * M + A.indices, -1)
-        place = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-        return np.where(keys[place] == key, question.edge[place], question.weight[A.indices])

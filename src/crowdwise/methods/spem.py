@@ -51,10 +51,12 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core import em, priors
+from crowdwise.core.checks import check_count
 from crowdwise.core.em import Callback, Params, Part, Stats
 from crowdwise.core.intervals import Z, right_votes, with_interval
 from crowdwise.core.model import EMModel, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, effective_votes, normalise, safe_log
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 
@@ -181,6 +183,7 @@ class SpammerFamily:
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class SpEM(EMModel):
     """Dawid and Skene's model that drops spammers on the way (Raykar and Yu 2012).
 
@@ -224,34 +227,15 @@ class SpEM(EMModel):
     """
 
     key = "spem"
-    restarts = 0
-    precision_: Floats
-    pruned_: npt.NDArray[Any]
 
-    def __init__(
-        self,
-        *,
-        skill: float = 0.1,
-        prior: float = 0.01,
-        class_prior: Any = "learned",
-        start: Any = "votes",
-        rounds: int = 100,
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: bool = True,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.skill = skill
-        self.prior = prior
-        self.class_prior = class_prior
-        self.start = start
-        self.rounds = rounds
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.ties = ties
-        self.random_state = random_state
+    skill: float = 0.1
+    prior: float = 0.01
+    class_prior: Any = "learned"
+    start: Any = "votes"
+    rounds: int = 100
+    restarts: int = field(default=0, init=False)
+    precision_: Floats = field(init=False)
+    pruned_: npt.NDArray[Any] = field(init=False)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -259,8 +243,7 @@ class SpEM(EMModel):
             raise ParameterError(f"skill={self.skill!r}: expected a number between 0 and 1.")
         if not isinstance(self.prior, (int, float)) or not 0.0 < self.prior < np.inf:
             raise ParameterError(f"prior={self.prior!r}: expected a number of pseudo-votes above 0.")
-        if not isinstance(self.rounds, (int, np.integer)) or isinstance(self.rounds, bool) or self.rounds < 0:
-            raise ParameterError(f"rounds={self.rounds!r}: expected a whole number of at least 0.")
+        check_count(self, "rounds", least=0)
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> SpammerFamily:
         fixed = priors.class_prior_counts(self.class_prior, votes)

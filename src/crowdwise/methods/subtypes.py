@@ -40,9 +40,11 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core import em, starts
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.em import Callback, Climb, Params, Part, Stats
 from crowdwise.core.model import EMModel, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.bayes import (
@@ -125,6 +127,7 @@ def merged(params: Mixtures) -> Floats:
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class EBCC(EMModel):
     """Enhanced Bayesian classifier combination: confusion matrices for every subtype of every class.
 
@@ -172,41 +175,23 @@ class EBCC(EMModel):
 
     key = "ebcc"
 
-    def __init__(
-        self,
-        *,
-        subtypes: int = 10,
-        concentration: float = 0.1,
-        prior: Any = 4.0,
-        class_alpha: Any = "votes",
-        history: Any = None,
-        restarts: int = 9,
-        start: Any = "votes",
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        accelerate: bool = True,
-        ties: str = "prior",
-        random_state: int | None = 0,
-    ) -> None:
-        self.subtypes = subtypes
-        self.concentration = concentration
-        self.prior = prior
-        self.class_alpha = class_alpha
-        self.history = history
-        self.restarts = restarts
-        self.start = start
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.ties = ties
-        self.random_state = random_state
+    subtypes: int = 10
+    concentration: float = 0.1
+    prior: Any = 4.0
+    class_alpha: Any = "votes"
+    history: Any = None
+    restarts: int = 9
+    start: Any = "votes"
+    max_iter: int = 500
+    tol: float = 1e-6
+    accelerate: bool = True
+    ties: str = "prior"
+    random_state: int | None = 0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not isinstance(self.subtypes, (int, np.integer)) or isinstance(self.subtypes, bool) or self.subtypes < 1:
-            raise ParameterError(f"subtypes={self.subtypes!r}: expected a whole number of at least 1.")
-        if not (isinstance(self.concentration, (int, float)) and 0.0 < self.concentration < np.inf):
-            raise ParameterError(f"concentration={self.concentration!r}: expected a number above 0.")
+        check_count(self, "subtypes")
+        check_number(self, "concentration", above=0.0, what="a number above 0")
         if isinstance(self.class_alpha, str) and self.class_alpha != "votes":
             raise ParameterError(
                 f"class_alpha={self.class_alpha!r}: expected 'votes', a number, or one for each class."

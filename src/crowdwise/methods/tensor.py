@@ -47,11 +47,11 @@ Weights by common items, the start at the votes (the paper's is random) and ``ho
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.moments import (
@@ -233,6 +233,7 @@ def initial_confusion(
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class TensorDS(MomentModel):
     """All triples of annotators fitted at once, a coupled tensor decomposition by alternating ADMM, then EM.
 
@@ -241,7 +242,7 @@ class TensorDS(MomentModel):
     Parameters
     ----------
     refine
-        Go on by EM from the solution (default), or keep it as it is.
+        As in :class:`MomentModel`.
     weighting
         ``"counts"``: a moment weighs as many items as its annotators have in common, the inverse of its variance;
         ``"blocks"``: every moment weighs the same, as in the paper.
@@ -256,10 +257,8 @@ class TensorDS(MomentModel):
     min_votes
         Annotators with fewer votes get the matrix that their votes suggest; by default two for each class. A higher
         number brings large crowds under the limit on triples.
-    prior, class_prior, max_iter, tol, accelerate
-        Of the EM, as in :class:`~crowdwise.DawidSkene`. A class prior that is given also replaces the one solved for.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+    prior, class_prior, max_iter, tol, accelerate, ties, random_state
+        As in :class:`MomentModel`.
 
     Examples
     --------
@@ -272,49 +271,23 @@ class TensorDS(MomentModel):
 
     key = "tensor"
 
-    def __init__(
-        self,
-        *,
-        refine: bool = True,
-        weighting: str = "counts",
-        hold: float = 10.0,
-        max_sweeps: int = 500,
-        moment_tol: float = 1e-6,
-        inner: int = 10,
-        min_votes: float | None = None,
-        prior: Any = 0.01,
-        class_prior: Any = "learned",
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: bool = True,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.refine = refine
-        self.weighting = weighting
-        self.hold = hold
-        self.max_sweeps = max_sweeps
-        self.moment_tol = moment_tol
-        self.inner = inner
-        self.min_votes = min_votes
-        self.prior = prior
-        self.class_prior = class_prior
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.ties = ties
-        self.random_state = random_state
+    weighting: str = "counts"
+    hold: float = 10.0
+    max_sweeps: int = 500
+    moment_tol: float = 1e-6
+    inner: int = 10
+    min_votes: float | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.weighting not in WEIGHTINGS:
             raise ParameterError(f"weighting={self.weighting!r}: expected 'counts' (by common items) or 'blocks'.")
-        self._check_number("hold", 0.0, "a number of at least 0")
+        check_number(self, "hold", least=0.0, what="a number of at least 0")
         if self.min_votes is not None:
-            self._check_number("min_votes", 0.0, "a number of votes of at least 0, or None")
-        self._check_whole("max_sweeps", 1)
-        self._check_whole("inner", 1)
-        self._check_number("moment_tol", 0.0, "a number of at least 0, the share gained under which to stop")
+            check_number(self, "min_votes", least=0.0, what="a number of votes of at least 0, or None")
+        check_count(self, "max_sweeps")
+        check_count(self, "inner")
+        check_number(self, "moment_tol", least=0.0, what="a number of at least 0, the share gained under which to stop")
 
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
         return [

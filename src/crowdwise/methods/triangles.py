@@ -19,9 +19,12 @@ Reference: Bonald and Combes 2017.
 
 from __future__ import annotations
 
+from dataclasses import field
+
 import numpy as np
 
 from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.graphs import Pairs, groups_of, like
@@ -92,6 +95,7 @@ def triangle_signs(found: Pairs, size: Floats) -> Floats:
     return np.where(pull != 0.0, np.sign(pull), np.where(sign == 0.0, 1.0, sign))
 
 
+@declared
 class Triangular(PairSkills):
     """Skills from triangles: c_ik c_jk / c_ij = s_k^2.
 
@@ -116,12 +120,8 @@ class Triangular(PairSkills):
 
     key = "triangular"
 
-    _partners: list[Ints]
-
-    def __init__(self, *, width: int = 64, ties: str = "prior", random_state: int | None = None) -> None:
-        self.width = width
-        self.ties = ties
-        self.random_state = random_state
+    width: int = 64
+    _partners: list[Ints] = field(init=False)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

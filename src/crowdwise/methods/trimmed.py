@@ -26,6 +26,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.graphs import Pairs, by_group, groups_of, leading, like
@@ -101,6 +102,7 @@ def graph_signs(found: Pairs, fixed: int) -> Floats:
     return by_group(groups_of(found.n), solve)
 
 
+@declared
 class MMSR(PairSkills):
     """Skills by alternating trimmed means: some annotators may be adversaries.
 
@@ -130,24 +132,13 @@ class MMSR(PairSkills):
 
     key = "m-msr"
 
-    def __init__(
-        self,
-        *,
-        trim: int | None = None,
-        max_iter: int = 1000,
-        tol: float = 1e-10,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.trim = trim
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
+    trim: int | None = None
+    max_iter: int = 1000
+    tol: float = 1e-10
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._check_search(self.max_iter, self.tol)
+        self._check_search()
         if self.trim is not None and (
             not isinstance(self.trim, (int, np.integer)) or isinstance(self.trim, bool) or self.trim < 0
         ):

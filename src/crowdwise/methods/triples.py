@@ -35,13 +35,13 @@ JMLR 15 (2014), for the power method.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from crowdwise import kernels
+from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.methods.moments import (
     FLOOR,
@@ -216,20 +216,21 @@ def regress(votes: Votes, Z: Floats, group: Ints, means: Floats, d: Floats, smoo
 # -------------------------------------------------------------------- the class
 
 
+@declared
 class SpectralDS(MomentModel):
     """Third moments of three groups of annotators, solved by the tensor power method, then EM.
 
     Parameters
     ----------
     refine
-        Go on by EM from the solution (default), or keep it as it is.
+        As in :class:`MomentModel`.
     splits
         How many ways of dealing annotators into groups are tried; the one that makes the votes most probable is
         kept. The first is by rank, the others are seeded.
     smooth
         Votes for each class that fall like those of an annotator's group, added to their regression.
     prior, class_prior, max_iter, tol, accelerate
-        Of the EM, as in :class:`~crowdwise.DawidSkene`. A class prior that is given also replaces the one solved for.
+        As in :class:`MomentModel`.
     ties, random_state
         Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded. The
         seed also serves the splits (None: 0).
@@ -245,35 +246,13 @@ class SpectralDS(MomentModel):
 
     key = "spectral-ds"
 
-    def __init__(
-        self,
-        *,
-        refine: bool = True,
-        splits: int = 10,
-        smooth: float = 10.0,
-        prior: Any = 0.01,
-        class_prior: Any = "learned",
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: bool = True,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.refine = refine
-        self.splits = splits
-        self.smooth = smooth
-        self.prior = prior
-        self.class_prior = class_prior
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.ties = ties
-        self.random_state = random_state
+    splits: int = 10
+    smooth: float = 10.0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._check_whole("splits", 1)
-        self._check_number("smooth", 0.0, "a number of votes of at least 0")
+        check_count(self, "splits")
+        check_number(self, "smooth", least=0.0, what="a number of votes of at least 0")
 
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
         return solve_groups(votes, gold, self.smooth, self.splits, self.random_state)

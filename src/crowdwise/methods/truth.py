@@ -47,18 +47,21 @@ scale: a Bayesian model for adjudicating highly redundant crowd annotations, WWW
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from crowdwise.core.checks import check_count, check_flag, check_number
 from crowdwise.core.em import Callback, Progress
 from crowdwise.core.intervals import chi_squared_interval, rate_interval, with_interval
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.parameters import declared
 from crowdwise.core.starts import clamp
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
-from crowdwise.methods.weights import Rounds, WeightedVote, alternate, check_count, check_number, total_votes
+from crowdwise.methods.weights import Alternating, Rounds, alternate, total_votes
 
 FLOOR = 1e-6
 """The least scale b / a of ``bwa``: where everybody agrees, votes would have infinite precision."""
@@ -115,7 +118,8 @@ def log_posterior(
 # -------------------------------------------------------------------- the classes
 
 
-class PM(WeightedVote):
+@declared
+class PM(Alternating):
     """Labels and weights that together minimise the weighted number of contradicted votes (also called CRH).
 
     Parameters
@@ -130,7 +134,7 @@ class PM(WeightedVote):
     smooth
         A pseudo-loss for everybody, in votes.
     max_iter
-        The most rounds; it stops when no label changes.
+        As in :class:`Alternating`.
     ties, random_state
         As in :class:`Wawa`.
 
@@ -145,31 +149,16 @@ class PM(WeightedVote):
 
     key = "pm"
 
-    def __init__(
-        self,
-        *,
-        norm: str = "sum",
-        per_vote: bool = False,
-        smooth: float = 0.5,
-        max_iter: int = 100,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.norm = norm
-        self.per_vote = per_vote
-        self.smooth = smooth
-        self.max_iter = max_iter
-        self.ties = ties
-        self.random_state = random_state
+    norm: str = "sum"
+    per_vote: bool = False
+    smooth: float = 0.5
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.norm not in ("sum", "max"):
             raise ParameterError(f"norm={self.norm!r}: expected 'sum' or 'max'.")
-        if not isinstance(self.per_vote, (bool, np.bool_)):
-            raise ParameterError(f"per_vote={self.per_vote!r}: expected True or False.")
-        check_number(self, "smooth", 0.0, np.inf, "a pseudo-loss over 0", open_low=True)
-        check_count(self, "max_iter")
+        check_flag(self, "per_vote")
+        check_number(self, "smooth", above=0.0, what="a pseudo-loss over 0")
 
     def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds:
         def weigh(right: Floats, total: Floats) -> Floats:
@@ -200,7 +189,8 @@ class PM(WeightedVote):
         return with_interval("weight", weight, at(low), at(high))
 
 
-class CATD(WeightedVote):
+@declared
+class CATD(Alternating):
     """Weights that are one over an upper confidence bound of each annotator's error: few votes, little weight.
 
     Parameters
@@ -210,7 +200,7 @@ class CATD(WeightedVote):
     smooth
         A pseudo-loss for everybody, in votes.
     max_iter
-        The most rounds; it stops when no label changes.
+        As in :class:`Alternating`.
     ties, random_state
         As in :class:`Wawa`.
 
@@ -225,26 +215,13 @@ class CATD(WeightedVote):
 
     key = "catd"
 
-    def __init__(
-        self,
-        *,
-        alpha: float = 0.05,
-        smooth: float = 0.5,
-        max_iter: int = 100,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.alpha = alpha
-        self.smooth = smooth
-        self.max_iter = max_iter
-        self.ties = ties
-        self.random_state = random_state
+    alpha: float = 0.05
+    smooth: float = 0.5
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_number(self, "alpha", 0.0, 1.0, "a probability over 0 and up to 1", open_low=True)
-        check_number(self, "smooth", 0.0, np.inf, "a pseudo-loss over 0", open_low=True)
-        check_count(self, "max_iter")
+        check_number(self, "alpha", above=0.0, most=1.0, what="a probability over 0 and up to 1")
+        check_number(self, "smooth", above=0.0, what="a pseudo-loss over 0")
 
     def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds:
         quantile = chi_squared_quantile(self.alpha / 2.0, total_votes(votes))
@@ -261,6 +238,7 @@ class CATD(WeightedVote):
         return with_interval("weight", weight, rate * low, np.where(total > 0, rate * high, np.inf))
 
 
+@declared
 class BWA(Model):
     """Bayesian weighted average: each class against the rest as a number, with Gaussian noise per annotator.
 
@@ -286,31 +264,18 @@ class BWA(Model):
 
     key = "bwa"
 
-    precision_: Floats
-    mean_: Floats
-
-    def __init__(
-        self,
-        *,
-        shape: float = 15.0,
-        pull: float = 1.0,
-        max_iter: int = 500,
-        tol: float = 1e-4,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.shape = shape
-        self.pull = pull
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
+    shape: float = 15.0
+    pull: float = 1.0
+    max_iter: int = 500
+    tol: float = 1e-4
+    precision_: Floats = field(init=False)
+    mean_: Floats = field(init=False)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_number(self, "shape", 0.0, np.inf, "a number of votes over 0", open_low=True)
-        check_number(self, "pull", 0.0, np.inf, "a precision over 0", open_low=True)
-        check_number(self, "tol", 0.0, np.inf, "a change of z of at least 0")
+        check_number(self, "shape", above=0.0, what="a number of votes over 0")
+        check_number(self, "pull", above=0.0, what="a precision over 0")
+        check_number(self, "tol", least=0.0, what="a change of z of at least 0")
         check_count(self, "max_iter")
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:

@@ -12,19 +12,22 @@ count nothing, votes of those below it count against. q is the softmax over clas
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from crowdwise.core.checks import check_number
 from crowdwise.core.em import Callback
 from crowdwise.core.intervals import beta_interval, with_interval
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, winners
+from crowdwise.core.parameters import declared
 from crowdwise.core.starts import clamp, log_odds, shares, tested_and_right, weighted_posterior
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
 
 
+@declared
 class MajorityVote(Model):
     """The share of each class among an item's votes, counted by the votes' weights where they have any.
 
@@ -47,10 +50,7 @@ class MajorityVote(Model):
     key = "majority"
     lone_annotator = True
 
-    def __init__(self, *, soft: bool = True, ties: str = "prior", random_state: int | None = None) -> None:
-        self.soft = soft
-        self.ties = ties
-        self.random_state = random_state
+    soft: bool = True
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         prior = normalise(
@@ -63,6 +63,7 @@ class MajorityVote(Model):
         return q if self.soft else winners(q)
 
 
+@declared
 class GoldWeighted(Model):
     """Votes weighted by the log-odds of each annotator's accuracy on items with known truth.
 
@@ -88,17 +89,12 @@ class GoldWeighted(Model):
     lone_annotator = True
     needs_truth = True
 
-    weight_: Floats
-
-    def __init__(self, *, shrink: float = 2.0, ties: str = "prior", random_state: int | None = None) -> None:
-        self.shrink = shrink
-        self.ties = ties
-        self.random_state = random_state
+    shrink: float = 2.0
+    weight_: Floats = field(init=False)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not (isinstance(self.shrink, (int, float)) and 0.0 < self.shrink < np.inf):
-            raise ParameterError(f"shrink={self.shrink!r}: expected a positive number of pseudo-votes.")
+        check_number(self, "shrink", above=0.0, what="a positive number of pseudo-votes")
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         assert gold is not None

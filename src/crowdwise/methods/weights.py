@@ -1,6 +1,6 @@
-"""One weight per annotator, earned by agreeing with the consensus: wawa, zero-based skill, IWMV, ZenCrowd.
+"""One weight per annotator, earned by agreeing with the consensus: wawa, zero-based skill, IWMV.
 
-Three of them count weighted votes. Given the labels h, an annotator's right votes r[m] are those that agree with h;
+All three count weighted votes. Given the labels h, an annotator's right votes r[m] are those that agree with h;
 given the right votes, a rule makes weights v[m]; given the weights, the votes are counted again.
 
 ====================  ================================================  ======================================
@@ -25,47 +25,31 @@ Tied items count in part for each of the tied classes, so the order of classes d
 ``iwmv`` are the log-odds log( w (K - 1) / (1 - w) ) to first order around chance, w = 1 / K, up to the factor
 K / (K - 1); its posterior uses just that.
 
-``zencrowd`` is a model with a likelihood. Each answer of annotator m comes, with probability w[m], from a reliable
-state that says the truth, else from an unreliable one that says any of the K labels alike:
-
-    theta[m, k, l] = w[m] 1[l = k] + (1 - w[m]) / K
-
-with a Beta prior on w[m] (a and b pseudo-answers of either state) and a uniform prior on the classes. EM maximises
-log-likelihood + sum_m ( a log w[m] + b log(1 - w[m]) ). With c = 1 / (K - 1), R right and W wrong expected votes, the
-maximisation step is the root in [0, 1] of a quadratic,
-
-    (R + W + a + b) w^2 - (R + a (1 - c) - (W + b) c) w - a c = 0.
-
-It is not ``one-coin``: there 1 - w is the probability of a *wrong* answer, which may exceed chance, and then votes
-count against what they say. Here an unreliable answer says nothing, so nobody is read backwards; the reliability has a
-prior that pulls those with few votes towards it; and the classes' prior is fixed.
-
 When they fail: agreement is with the crowd's own labels. Where most of the crowd shares a mistake, the mistaken earn
 the weight (``iwmv`` falls under the majority on bluebirds); an annotator who errs on one class alone looks mediocre;
 copies look competent.
 
 ``wawa`` and ``zero-based-skill`` are those of the Crowd-Kit library. H. Li and B. Yu, Error rate bounds and iterative
-weighted majority voting for crowdsourcing (2014). G. Demartini, D. E. Difallah and P. Cudre-Mauroux, ZenCrowd:
-leveraging probabilistic reasoning and crowdsourcing techniques for large-scale entity linking, WWW (2012).
+weighted majority voting for crowdsourcing (2014).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from crowdwise.core import priors
-from crowdwise.core.em import Callback, Params, Part, Progress, Stats
-from crowdwise.core.intervals import accuracy_interval, rate_interval, with_interval
-from crowdwise.core.model import EMModel, Model, Outcome
-from crowdwise.core.numerics import TIE, Floats, Ints, normalise, safe_log, softmax, winners
+from crowdwise.core.checks import check_count, check_number
+from crowdwise.core.em import Callback, Progress
+from crowdwise.core.intervals import rate_interval, with_interval
+from crowdwise.core.model import Model, Outcome
+from crowdwise.core.numerics import TIE, Floats, Ints, normalise, softmax, winners
+from crowdwise.core.parameters import declared
 from crowdwise.core.starts import clamp
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
 
 # -------------------------------------------------------------------- the maths
 
@@ -99,22 +83,6 @@ def rate_of(right: Floats, total: Floats) -> Floats:
     """r[m] / n[m], and the pooled rate for annotators without votes."""
     pooled = right.sum() / max(total.sum(), 1e-300)
     return np.asarray(np.divide(right, total, out=np.full_like(total, pooled), where=total > 0))
-
-
-def reliability(right: Floats, wrong: Floats, a: float, b: float, K: int) -> Floats:
-    """The w in [0, 1] that maximises R log(w + (1-w)/K) + W log((1-w)/K) + a log w + b log(1-w).
-
-    The derivative has the sign of -A w^2 + B w + a c with A, B as below and c = 1 / (K - 1). Of the two ways to write
-    the positive root the one that does not subtract nearly equal numbers is taken.
-    Without votes and prior: w = 0, chance.
-    """
-    c = 1.0 / (K - 1.0)
-    A = right + wrong + a + b
-    B = right + a * (1.0 - c) - (wrong + b) * c
-    root = np.sqrt(B * B + 4.0 * A * a * c)
-    high = np.divide(B + root, 2.0 * A, out=np.zeros_like(A), where=A > 0)
-    low = np.divide(2.0 * a * c, root - B, out=np.zeros_like(A), where=root - B > 0)
-    return np.asarray(np.clip(np.where(B > 0, high, low), 0.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -161,49 +129,22 @@ def alternate(
     return Rounds(weight, iteration, moved == 0.0, np.array(trace))
 
 
-@dataclass(frozen=True)
-class ReliableFamily:
-    """The maximisation step and the objective of ``zencrowd``."""
-
-    a: float
-    b: float
-    class_prior: Floats | None
-    hard: bool = False
-
-    def maximise(self, stats: Stats) -> Params:
-        counts = stats.table()
-        K = counts.shape[1]
-        right = np.einsum("mkk->m", counts)
-        wrong = np.maximum(counts.sum(axis=(1, 2)) - right, 0.0)
-        w = reliability(right, wrong, self.a, self.b, K)
-        theta = np.repeat((1.0 - w) / K, K * K).reshape(-1, K, K)
-        theta[:, np.arange(K), np.arange(K)] += w[:, None]
-        pi = normalise(stats.mass, axis=0) if self.class_prior is None else self.class_prior
-        return Params(safe_log(theta).reshape(stats.counts.shape), safe_log(pi)[None])
-
-    def objective(self, log_likelihood: float, params: Params) -> float:
-        """log-likelihood + sum_m ( a log w + b log(1 - w) )."""
-        w = reliabilities(params)
-        return log_likelihood + float((self.a * safe_log(w) + self.b * safe_log(1.0 - w)).sum())
-
-
-def reliabilities(params: Params) -> Floats:
-    """w[m] back from the scores: theta right minus theta wrong."""
-    K = params.log_score.shape[1]
-    table = params.log_score.reshape(-1, K, K)
-    return np.asarray(np.exp(table[:, 0, 0]) - np.exp(table[:, 1, 0]))
-
-
 # -------------------------------------------------------------------- the classes
 
 
+@declared
 class WeightedVote(Model, ABC):
     """The base of methods that count votes with one weight per annotator. A subclass gives ``_weights``.
 
     A stranger's vote weighs what the average vote of the fit did.
+
+    Parameters
+    ----------
+    ties, random_state
+        Equally weighted classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
     """
 
-    weight_: Floats
+    weight_: Floats = field(init=False)
 
     @abstractmethod
     def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds: ...
@@ -235,6 +176,23 @@ class WeightedVote(Model, ABC):
         return self._count(votes, np.append(self.weight_, np.full(strangers, self._stranger)))
 
 
+@declared
+class Alternating(WeightedVote):
+    """The base of those that go round between labels and weights, with :func:`alternate`.
+
+    Parameters
+    ----------
+    max_iter
+        The most rounds; it stops when no label changes.
+    """
+
+    max_iter: int = 100
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_count(self, "max_iter")
+
+
 class Wawa(WeightedVote):
     """Worker agreement with the aggregate: a vote weighs how often its annotator agrees with the majority.
 
@@ -244,7 +202,7 @@ class Wawa(WeightedVote):
     Parameters
     ----------
     ties, random_state
-        Equally weighted classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+        As in :class:`WeightedVote`.
 
     Examples
     --------
@@ -257,10 +215,6 @@ class Wawa(WeightedVote):
 
     key = "wawa"
 
-    def __init__(self, *, ties: str = "prior", random_state: int | None = None) -> None:
-        self.ties = ties
-        self.random_state = random_state
-
     def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds:
         right = agreement(votes, clamp(winners(votes.shares()), gold))
         return Rounds(rate_of(right, total_votes(votes)), 1, True, np.empty(0))
@@ -269,6 +223,7 @@ class Wawa(WeightedVote):
         return with_interval("skill", weight, *rate_interval(weight * total, total))
 
 
+@declared
 class ZeroBasedSkill(WeightedVote):
     """Skills that move, step by step, towards the agreement with the labels they lead to.
 
@@ -298,30 +253,17 @@ class ZeroBasedSkill(WeightedVote):
 
     key = "zero-based-skill"
 
-    def __init__(
-        self,
-        *,
-        rate: float = 1.0,
-        rate_factor: float = 0.5,
-        rate_steps: int = 20,
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.rate = rate
-        self.rate_factor = rate_factor
-        self.rate_steps = rate_steps
-        self.max_iter = max_iter
-        self.tol = tol
-        self.ties = ties
-        self.random_state = random_state
+    rate: float = 1.0
+    rate_factor: float = 0.5
+    rate_steps: int = 20
+    max_iter: int = 100
+    tol: float = 1e-5
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_number(self, "rate", 0.0, 1.0, "a share of the way over 0 and up to 1", open_low=True)
-        check_number(self, "rate_factor", 0.0, 1.0, "a factor over 0 and up to 1", open_low=True)
-        check_number(self, "tol", 0.0, np.inf, "a difference of skills of at least 0")
+        check_number(self, "rate", above=0.0, most=1.0, what="a share of the way over 0 and up to 1")
+        check_number(self, "rate_factor", above=0.0, most=1.0, what="a factor over 0 and up to 1")
+        check_number(self, "tol", least=0.0, what="a difference of skills of at least 0")
         check_count(self, "rate_steps")
         check_count(self, "max_iter")
 
@@ -345,7 +287,7 @@ class ZeroBasedSkill(WeightedVote):
         return with_interval("skill", weight, *rate_interval(weight * total, total))
 
 
-class IWMV(WeightedVote):
+class IWMV(Alternating):
     """Iterative weighted majority voting: a vote weighs K w - 1, with w the rate of agreement with the outcome.
 
     Annotators at chance count nothing, those below it count against what they say. It settles in a handful of rounds.
@@ -353,7 +295,7 @@ class IWMV(WeightedVote):
     Parameters
     ----------
     max_iter
-        The most rounds; it stops when no label changes.
+        As in :class:`Alternating`.
     ties, random_state
         As in :class:`Wawa`.
 
@@ -367,15 +309,6 @@ class IWMV(WeightedVote):
     """
 
     key = "iwmv"
-
-    def __init__(self, *, max_iter: int = 100, ties: str = "prior", random_state: int | None = None) -> None:
-        self.max_iter = max_iter
-        self.ties = ties
-        self.random_state = random_state
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_count(self, "max_iter")
 
     def _count(self, votes: Votes, weight: Floats) -> Floats:
         K = votes.n_classes
@@ -391,84 +324,3 @@ class IWMV(WeightedVote):
     def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
         low, high = rate_interval(right, total)
         return with_interval("weight", weight, self._classes * low - 1.0, self._classes * high - 1.0)
-
-
-class ZenCrowd(EMModel):
-    """Annotators who are reliable in a share of their answers and say anything in the others, by EM.
-
-    Parameters
-    ----------
-    reliability, strength
-        The Beta prior on the share of reliable answers: ``strength`` pseudo-answers, of which a share ``reliability``
-        is reliable. It stays in force through the fit. Strength 0: no prior.
-    class_prior
-        ``"uniform"``, ``"learned"``, or the probability of each class.
-    start, restarts, max_iter, tol, accelerate, ties, random_state
-        As in :class:`~crowdwise.DawidSkene`.
-
-    Examples
-    --------
-    >>> import crowdwise as cw
-    >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0)
-    >>> consensus = cw.aggregate(crowd.votes, "zencrowd")
-    >>> accuracy = crowd.parameters["accuracy"]
-    >>> bool(abs(consensus.annotator_columns["reliability"] - (4 * accuracy - 1) / 3).max() < 0.2)
-    True
-    """
-
-    key = "zencrowd"
-
-    def __init__(
-        self,
-        *,
-        reliability: float = 0.8,
-        strength: float = 1.0,
-        class_prior: Any = "uniform",
-        start: Any = "votes",
-        restarts: int = 0,
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: bool = True,
-        ties: str = "prior",
-        random_state: int | None = None,
-    ) -> None:
-        self.reliability = reliability
-        self.strength = strength
-        self.class_prior = class_prior
-        self.start = start
-        self.restarts = restarts
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.ties = ties
-        self.random_state = random_state
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_number(self, "reliability", 0.0, 1.0, "a share from 0 to 1")
-        check_number(self, "strength", 0.0, np.inf, "a number of pseudo-answers of at least 0")
-
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> ReliableFamily:
-        a, b = self.strength * self.reliability, self.strength * (1.0 - self.reliability)
-        return ReliableFamily(a, b, priors.class_prior_counts(self.class_prior, votes))
-
-    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        outcome = super()._fit(votes, gold, item_prior, callback)
-        K = votes.n_classes
-        low, high = (np.maximum((K * p - 1.0) / (K - 1.0), 0.0) for p in accuracy_interval(votes, outcome.posterior))
-        return replace(outcome, annotator_columns=with_interval("reliability", reliabilities(self.params_), low, high))
-
-
-def check_number(model: Model, name: str, low: float, high: float, what: str, *, open_low: bool = False) -> None:
-    """Refuse a parameter that is not a finite number from ``low`` (or over it) to ``high``."""
-    value = getattr(model, name)
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not (number and np.isfinite(value) and (value > low if open_low else value >= low) and value <= high):
-        raise ParameterError(f"{name}={value!r}: expected {what}.")
-
-
-def check_count(model: Model, name: str) -> None:
-    """Refuse a parameter that is not a whole number of at least 1."""
-    value = getattr(model, name)
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-        raise ParameterError(f"{name}={value!r}: expected a whole number of at least 1.")

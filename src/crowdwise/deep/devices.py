@@ -1,0 +1,42 @@
+"""Where torch computes: the device, and its random state and threads left as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from crowdwise.errors import ParameterError
+
+
+def find_device(name: str) -> torch.device:
+    """``auto`` is CUDA, else MPS, else the CPU."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ParameterError(f"device={name!r} cannot be used here: {reason}. Leave it at 'auto', or 'cpu'.") from None
+    return device
+
+
+@contextmanager
+def seeded(device: torch.device) -> Iterator[None]:
+    """Leave torch's own random state as it was."""
+    devices = [torch.cuda.current_device() if device.index is None else device.index] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        yield
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: networks this small gain nothing by more, and lose much where the machine is busy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
