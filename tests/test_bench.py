@@ -151,3 +151,9 @@ def test_what_cannot_be_done_is_said_before_the_work(folder, tmp_path):
     (tmp_path / "odd.csv").write_text("data,method\nx,majority\n")
     with pytest.raises(ReadError, match="no column 'accuracy'"):
         bench.read_published(tmp_path / "odd.csv")
+
+
+def test_a_folder_without_data_sets(tmp_path):
+    (tmp_path / "one").mkdir()
+    with pytest.raises(ReadError, match="holds no data sets: expected a folder for each"):
+        bench.find_sets(tmp_path)

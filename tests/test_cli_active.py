@@ -88,7 +88,7 @@ def test_without_what_draws_a_png(folder: Path, monkeypatch: pytest.MonkeyPatch)
     ("options", "message"),
     [
         (("--strategies", "magic"), "Unknown strategy 'magic'"),
-        (("--batch", "0"), "batch=0.0"),
+        (("--batch", "0"), "--batch 0.0"),
         (("--share", "2"), "budget=2.0"),
         (("--method", "anchored"), "cannot follow a stream"),
     ],
@@ -129,7 +129,7 @@ def test_a_plan_is_written_whole(folder: Path) -> None:
     [
         (("--votes-per-item", "1,x"), "expected whole numbers"),
         (("--votes-per-item", "9"), "8 annotators"),
-        (("--budget", "0"), "budget=0"),
+        (("--budget", "0"), "--budget 0"),
         (("--method", "majority"), "no confusion matrices"),
         (("--epochs", "3"), "for a learner"),
     ],

@@ -261,3 +261,33 @@ def test_real_files(real, tmp_path):
     assert "left" in run("aggregate", real("convarg_pairs") / "labels.csv", "--answers", "pairs").stderr
     graded = run("aggregate", real("popquorn_offensiveness") / "labels.csv", "--answers", "grades", "--json")
     assert json.loads(graded.stdout)["items"] == 1500
+
+
+@pytest.mark.parametrize("command", ["describe", "diagnose", "compare"])
+@pytest.mark.parametrize("name", ["numbers", "battles", "rankings", "same", "sets", "tags"])
+def test_commands_for_votes_say_what_other_answers_are(folder, command, name):
+    kind = KINDS[f"{name}.csv"][0]
+    done = run(command, folder / f"{name}.csv")
+    assert done.exit_code == 1 and done.stdout == ""
+    said = " ".join(done.stderr.split())
+    assert f"{name}.csv holds {kind}, since" in said and f"`crowdwise {command}` is about classes" in said
+    assert "crowdwise aggregate" in said and "--label NAME" in said
+
+
+def test_who_names_the_label_column_has_votes(folder, tmp_path):
+    done = run("describe", folder / "numbers.csv", "--label", "value", "--json")
+    assert done.exit_code == 0 and json.loads(done.stdout)["annotators"] == 6
+    rng = np.random.default_rng(0)
+    rows = [f"{n},{m},{5 * rng.integers(0, 21)}" for n in range(30) for m in "abcd"]
+    (tmp_path / "labels.csv").write_text("item,annotator,rating\n" + "\n".join(rows) + "\n")
+    for path in (tmp_path / "labels.csv", tmp_path):
+        done = run("describe", path, "--json")
+        assert done.exit_code == 0 and "They may be numbers, since 'rating' holds" in " ".join(done.stderr.split())
+
+
+def test_what_to_do_with_tags_is_said_in_options(tmp_path):
+    tags = "sentence,token,annotator,tag\n" + "".join(f"1,{t},{m},I-PER\n" for t in range(3) for m in "ab")
+    (tmp_path / "tags.csv").write_text(tags)
+    done = run("aggregate", tmp_path / "tags.csv")
+    assert done.exit_code == 1 and "--column on_invalid=repair" in " ".join(done.stderr.split())
+    assert run("aggregate", tmp_path / "tags.csv", "--column", "on_invalid=repair").exit_code == 0

@@ -105,7 +105,7 @@ def test_bad_votes_leave_nothing_behind(folder: Path, text: str, message: str) -
 
 def test_bad_settings(folder: Path) -> None:
     out = folder / "birds"
-    assert "budget=0.0" in run("campaign", "init", out, "--classes", "a,b", "--budget", 0, code=2).output
+    assert "--budget 0.0" in run("campaign", "init", out, "--classes", "a,b", "--budget", 0, code=2).output
     assert "cannot follow a stream" in run("campaign", "init", out, "--classes", "a,b", "-m", "anchored", code=2).output
     assert "two or more" in run("campaign", "init", out, "--classes", "a", code=2).output
     (folder / "people.csv").write_text("worker,price\nann,-3\n", encoding="utf-8")

@@ -164,11 +164,11 @@ def test_what_is_wrong_is_said_before_the_work(folder, tmp_path):
         (2, ("learn", folder, "--method", "majority"), "crowdwise aggregate"),
         (2, ("aggregate", folder, "--method", "max-mig"), "crowdwise learn"),
         (2, ("learn", folder, "--set", "epoch=3"), "Did you mean 'epochs'?"),
-        (2, ("learn", folder, "--epochs", 0), "epochs=0"),
+        (2, ("learn", folder, "--epochs", 0), "--epochs 0"),
         (2, ("learn", folder, "--network", "mpl", "--epochs", 1), "'mlp'"),
         (1, ("learn", folder, "--features", tmp_path / "none.npz"), "There is no file"),
         (1, ("learn", folder, "--out", tmp_path), "something else than a saved learner"),
-        (1, ("predict", tmp_path, "--features", folder / "features.npz"), "does not hold a readable learner"),
+        (1, ("predict", tmp_path, "--features", folder / "features.npz"), "There is no learner in"),
         (1, ("learn", tmp_path / "nowhere"), "nowhere"),
     ):
         done = run(*words)

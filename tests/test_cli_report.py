@@ -77,7 +77,7 @@ def test_truth_and_gold(folder, tmp_path):
         (("--out", "missing/page.html"), 1, "There is no folder missing"),
         (("--method", "dawid-sken"), 2, "Did you mean 'dawid-skene'?"),
         (("--attribute", "colour"), 2, "There is no attribute 'colour' of items"),
-        (("--level", "3"), 2, "level=3"),
+        (("--level", "3"), 2, "--level 3"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_written(folder, tmp_path, arguments, code, words):

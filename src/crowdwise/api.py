@@ -9,7 +9,7 @@ from crowdwise import registry
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.em import Callback
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
+from crowdwise.errors import InputError, ParameterError
 from crowdwise.trust.compare import Comparison
 from crowdwise.trust.compare import compare as compare_models
 
@@ -51,7 +51,7 @@ def aggregate(
     [0, 1, 1, 0]
     """
     answers = getattr(votes, "answers", None)
-    if answers is None:
+    if not isinstance(answers, str):  # a table; pandas gives out a column of this name
         votes, answers = Votes.from_frame(votes), Votes.answers
     answers = "linked" if graph is not None and answers == Votes.answers and method is None else answers
     method = registry.ANSWERS[answers][0] if method is None else method
@@ -100,6 +100,9 @@ def compare(
     ('dawid-skene', 'majority')
     """
     if not isinstance(votes, Votes):
+        other = getattr(votes, "answers", None)
+        if isinstance(other, str):
+            raise InputError(f"Expected Votes and found {type(votes).__name__}: methods for {other} are not compared.")
         votes = Votes.from_frame(votes)
     models = {key: _model(key, random_state) for key in chosen(methods)}
     return compare_models(

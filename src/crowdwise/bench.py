@@ -67,6 +67,10 @@ def find_sets(folder: Path, names: Sequence[str] | None = None) -> list[str]:
     if not folder.is_dir():
         raise ReadError(f"There is no folder of data sets {folder}: name one, or set CROWDWISE_DATA.")
     found = sorted(p.name for p in folder.iterdir() if p.is_dir() and find_table(p, "votes") and find_table(p, "truth"))
+    if not found:
+        raise ReadError(
+            f"{folder} holds no data sets: expected a folder for each, with votes (labels.csv) and truth (truth.csv)."
+        )
     if names is None:
         return [name for name in found if _categorical(folder / name)]
     missing = [name for name in names if name not in found]

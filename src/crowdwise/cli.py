@@ -44,12 +44,15 @@ from crowdwise.cli_parts import (
     SeedOption,
     SetOption,
     assignments,
+    check_apart,
     check_arguments,
     check_outputs,
+    check_save,
     emit,
     load,
     reads,
     say,
+    spelled,
     write_table,
 )
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError, ExtraError, ParameterError
@@ -59,10 +62,11 @@ class Commands(TyperGroup):
     """The commands, with errors turned into a line on standard error and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
+        words = [*ctx._protected_args, *ctx.args]
         try:
             return super().invoke(ctx)
         except CrowdwiseError as error:
-            say(f"Error: {error}")
+            say(f"Error: {spelled(str(error), self.options(words))}")
             ctx.exit(2 if isinstance(error, ParameterError) else 1)
         except KeyboardInterrupt:
             say("Interrupted. Nothing was written.")
@@ -70,6 +74,15 @@ class Commands(TyperGroup):
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(1)
+
+    def options(self, words: list[str]) -> set[str]:
+        """The options of the command that some words call."""
+        command: Any = self
+        for word in words:
+            command = getattr(command, "commands", {}).get(word)
+            if not hasattr(command, "commands"):
+                break
+        return {name for parameter in getattr(command, "params", []) for name in parameter.opts}
 
 
 app = typer.Typer(
@@ -142,6 +155,8 @@ def aggregate(
 
     check_outputs(out, annotators)
     check_outputs(report, endings=(".html",))
+    check_apart([path, truth, gold], [out, annotators, report])
+    check_save(save)
     if report is not None:
         from crowdwise.report.page import check_extra
 
@@ -275,6 +290,7 @@ def describe(
     """Show the shape of a file of votes: how many, by whom, on what, and how they spread."""
     from crowdwise import terminal
 
+    cli_answers.check_classes(path, "describe", reading)
     votes = load(path, reading).votes
     if as_json:
         emit(json.dumps(votes.describe()))
@@ -296,7 +312,14 @@ def simulate(
             show_default=False,
         ),
     ] = None,
-    set_: SetOption = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="A parameter of the scenario, as name=value; repeat for more. `crowdwise simulate` lists them.",
+            show_default=False,
+        ),
+    ] = None,
     seed: FixedSeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:

@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crowdwise import registry
-from crowdwise.cli_parts import check_outputs, emit, say, write_table
+from crowdwise.cli_parts import Form, Reading, check_outputs, emit, say, write_table
 from crowdwise.core.folders import write_text
-from crowdwise.errors import ParameterError, ReadError, suggestion
+from crowdwise.errors import InputError, ParameterError, ReadError, suggestion
+
+if TYPE_CHECKING:
+    from crowdwise.data.kinds import Guess
 
 Answers = StrEnum("Answers", {kind: kind for kind in registry.ANSWERS if kind != "linked"})  # type: ignore[misc]
 """The kinds that a file can hold; linked items also need a graph."""
@@ -63,13 +66,9 @@ def kind_of(path: Path, asked: Answers | None, method: str | None) -> str:
         return registry.BEYOND[method].family
     if method is not None:
         return "classes"
-    from crowdwise.data.kinds import glance, guess
-
-    file = _table_in(path, "votes") if path.is_dir() else path
-    head = glance(file) if file is not None and file.is_file() else None
-    if head is None:
+    found = _guessed(path)
+    if found is None:
         return "classes"
-    found = guess(head.columns, {name: head[name].to_list() for name in head.columns})
     other = found.doubt or (found.kind if path.is_dir() and found.kind != "classes" else "")
     if other:
         say(f"Note: read as classes. They may be {other}, since {found.reason}: --answers {other}, then.")
@@ -77,6 +76,35 @@ def kind_of(path: Path, asked: Answers | None, method: str | None) -> str:
     if found.kind != "classes":
         say(f"Note: read as {found.kind}, since {found.reason}. If that is wrong: --answers classes, say.")
     return found.kind
+
+
+def check_classes(path: Path, command: str, reading: Reading) -> None:
+    """Before a command that knows votes alone reads a file: are these answers of another kind?
+
+    Whoever names the label column, or the form, has said that they are votes. A dataset folder is taken for votes.
+    """
+    said = reading.label is not None or reading.form is not Form.auto
+    found = None if said else _guessed(path)
+    if found is None or (found.kind == "classes" and not found.doubt):
+        return
+    other = found.doubt or found.kind
+    if found.doubt or path.is_dir():
+        say(f"Note: read as classes. They may be {other}, since {found.reason}: see `crowdwise aggregate`, then.")
+        return
+    raise InputError(
+        f"{path} holds {other}, since {found.reason}, and `crowdwise {command}` is about classes. For {other}, "
+        "`crowdwise aggregate` and `crowdwise report` say what is in them; if these are classes, name their column: "
+        "--label NAME."
+    )
+
+
+def _guessed(path: Path) -> Guess | None:
+    """The kind of answers in a file (or a dataset folder), by its first rows; ``None`` where these cannot be read."""
+    from crowdwise.data.kinds import glance, guess
+
+    file = _table_in(path, "votes") if path.is_dir() else path
+    head = glance(file) if file is not None and file.is_file() else None
+    return None if head is None else guess(head.columns, {name: head[name].to_list() for name in head.columns})
 
 
 @dataclass(frozen=True)

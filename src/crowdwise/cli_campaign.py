@@ -21,7 +21,7 @@ from crowdwise.cli_parts import (
     say,
     write_table,
 )
-from crowdwise.errors import ColumnError, InputError, ReadError
+from crowdwise.errors import ColumnError, InputError, LabelError, ReadError, listing
 
 if TYPE_CHECKING:
     from crowdwise.active.campaign import Campaign
@@ -92,6 +92,12 @@ def init(
     names, truth, groups = ([], {}, {}) if items is None else read_items(items)
     people: Any = () if annotators is None else read_annotators(annotators, price)
     kinds = [c.strip() for c in classes.split(",")]
+    odd = next((name for name, known in truth.items() if known not in kinds), None)
+    if odd is not None:  # before there is a folder
+        raise LabelError(
+            f"{items}: the truth of {odd!r} is {truth[odd]!r}, and the classes are {listing(kinds, 10)}. Mend the "
+            "table, or name every class: --classes."
+        )
     how = replace(find_strategy(strategy), gold_rate=gold_rate)
     rule = StopRule(budget=budget, target=target, probability=probability, most_votes=most_votes)
     params = assignments(set_)
@@ -258,6 +264,8 @@ def read_annotators(path: Path, price: float) -> dict[Any, float]:
     costs = next((c for c in table.columns if normal(c) in ("price", "cost")), None)
     out: dict[Any, float] = {}
     for row, name in enumerate(table[who].to_list()):
+        if name is None:
+            raise InputError(f"{path}: row {row} (counted from 0) names no annotator.")
         given = None if costs is None else table[costs][row]
         try:
             out[name] = price if given is None else float(given)

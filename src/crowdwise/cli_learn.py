@@ -28,6 +28,7 @@ from crowdwise.cli_parts import (
     SeedOption,
     SetOption,
     assignments,
+    check_apart,
     check_outputs,
     emit,
     load,
@@ -141,6 +142,7 @@ def predict(
     from crowdwise.deep.classifier import load_learner
 
     check_outputs(out)
+    check_apart([features, votes_file], [out])
     learner = load_learner(folder)
     found = read_features(features)
     votes, tested = None, None

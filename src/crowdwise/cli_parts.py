@@ -6,8 +6,9 @@ import functools
 import inspect
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -234,6 +235,35 @@ def check_arguments(name: str, function: Callable[..., Any], given: dict[str, An
         raise ParameterError(f"{name} needs {', '.join(lacking)}: give --set {lacking[0]}=...")
 
 
+def spelled(text: str, options: Collection[str]) -> str:
+    """A message with ``on_missing='drop'`` as ``--on-missing drop``, for the options that a command has.
+
+    Readers and methods are also called from Python, and word what to do for it.
+
+    >>> spelled("Keep one with on_duplicate='first' or 'last'; declare the classes: classes=[...].",
+    ...         ["--on-duplicate", "--classes"])
+    'Keep one with --on-duplicate first or last; declare the classes: --classes A,B,...'
+    """
+
+    def option(match: re.Match[str]) -> str:
+        name, values = match["name"], match["values"]
+        flag = "--seed" if name == "random_state" else f"--{name.replace('_', '-')}"
+        if flag not in options:
+            if not name.startswith("on_") or "--column" not in options:
+                return match[0]
+            return f"--column {name}={values.strip(chr(39))}"  # what a reader of other answers takes
+        if values.startswith("["):
+            return f"{flag} A,B,..."
+        return f"{flag} {values.replace(chr(39) + '...' + chr(39), 'NAME').replace(chr(39), '')}"
+
+    if "--gold" in options:
+        text = text.replace("truth={item: class}", "--gold FILE")
+    if "--item" not in options:  # columns cannot be named
+        text = re.sub(r"Name the columns, e\.g\. (item|annotator|label)='[^,]*, or pass [^.]*\.", "Rename them.", text)
+    values = r"'[^']*'(?: or '[^']*')*|\[\.\.\.\]\.?|-?\d[\w.]*(?<!\.)"
+    return re.sub(rf"\b(?P<name>[a-z][a-z_]*)=(?P<values>{values})", option, text)
+
+
 # -------------------------------------------------------------------- out
 
 TABLES = (".csv", ".jsonl", ".parquet")
@@ -253,6 +283,33 @@ def check_outputs(*paths: Path | None, endings: Sequence[str] = TABLES) -> None:
             raise OutputError(f"There is no folder {path.parent} to write {path.name} to.")
         if not os.access(path.parent, os.W_OK):
             raise OutputError(f"The folder {path.parent} cannot be written to.")
+
+
+def check_apart(inputs: Sequence[Path | None], outputs: Sequence[Path | None]) -> None:
+    """Before the work is done: does every result have a place of its own, and none the place of what is read?"""
+    from crowdwise.data.datasets import find_table
+
+    taken: dict[Path, str] = {}
+    for path in inputs:
+        parts = (path,) if path is None or not path.is_dir() else (find_table(path, "votes"), find_table(path, "truth"))
+        taken |= {
+            part.resolve(): "is what the answers or the truth are read from" for part in parts if part is not None
+        }
+    for path in outputs:
+        if path is not None and path.resolve() in taken:
+            raise ParameterError(f"{path} {taken[path.resolve()]}: choose another name for this result.")
+        if path is not None:
+            taken[path.resolve()] = "is named for two results, and can hold one"
+
+
+def check_save(folder: Path | None) -> None:
+    """Before the work is done: can a consensus be kept there?"""
+    if folder is not None and folder.exists():
+        kept = folder.is_dir() and (not any(folder.iterdir()) or (folder / "consensus.json").is_file())
+        if not kept:
+            raise OutputError(
+                f"{folder} exists and holds something else than a saved consensus. Choose another folder."
+            )
 
 
 def writer(path: Path) -> str | None:

@@ -19,7 +19,9 @@ from crowdwise.cli_parts import (
     SeedOption,
     SetOption,
     assignments,
+    check_apart,
     check_outputs,
+    check_save,
     emit,
     write_table,
 )
@@ -86,6 +88,8 @@ def rank(
     from crowdwise import terminal, terminal_rank
 
     check_outputs(out, annotators)
+    check_apart([path], [out, annotators])
+    check_save(save)
     params = assignments(set_)
     if seed is not None:
         params["random_state"] = seed

@@ -20,6 +20,7 @@ from crowdwise.cli_parts import (
     SeedOption,
     SetOption,
     assignments,
+    check_apart,
     check_outputs,
     emit,
     load,
@@ -105,6 +106,7 @@ def report(
 
     target = out if out is not None or as_json else Path("report.html")
     check_outputs(target, endings=(".html", ".json"))
+    check_apart([path, truth, gold], [target])
     if target is not None and target.suffix.lower() == ".html":
         check_extra()
     kind = cli_answers.kind_of(path, answers, method)
@@ -157,6 +159,7 @@ def diagnose(
     from crowdwise.report.inspection import STEPS
     from crowdwise.terminal_report import diagnosed, show_diagnosis, stages
 
+    cli_answers.check_classes(path, "diagnose", reading)
     data = load(path, reading)
     data, consensus, known = fitted(data, method, assignments(set_), seed, truth, gold)
     with stages(len(STEPS)) as told:

@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from crowdwise import registry
+from crowdwise import cli_answers, registry
 from crowdwise.cli_parts import (
     AS_USUAL,
     JsonOption,
     PathArgument,
     Reading,
+    check_apart,
     check_outputs,
     emit,
     load,
@@ -70,10 +71,12 @@ def compare(
     from crowdwise.data.readers import read_truth
 
     check_outputs(out)
+    check_apart([path, truth], [out])
     asked = methods.strip() if methods else ""
     keys = api.chosen(
         "all" if asked == "all" else [k.strip() for k in asked.split(",")] if asked else registry.COMPARED
     )
+    cli_answers.check_classes(path, "compare", reading)
     votes = load(path, reading).votes
     known = None if truth is None else votes.encode_truth(read_truth(truth))
     with terminal.steps(len(keys) * (repeats + 1)) as told:

@@ -105,5 +105,5 @@ def listing(values: Iterable[Any], limit: int = 5) -> str:
 
 def suggestion(word: str, known: Sequence[str]) -> str:
     """`` Did you mean 'x'?`` where something known is close to the word, else nothing."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""

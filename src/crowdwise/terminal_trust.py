@@ -27,8 +27,9 @@ MEANINGS = {
 def show_comparison(found: Comparison) -> None:
     """The table of methods, the agreement between them, and the checks of the best."""
     screen = console(stderr=False)
+    splits = f"{found.repeats} split{'s' if found.repeats != 1 else ''}"
     screen.print(
-        f"[bold]{len(found.methods)} methods[/bold] foretell left-out votes: {found.repeats} splits, "
+        f"[bold]{len(found.methods)} methods[/bold] foretell left-out votes: {splits}, "
         f"{found.n_left_out:,.0f} of {found.n_votes:,} votes left out in each",
         soft_wrap=True,
     )

@@ -103,6 +103,7 @@ def test_unknown_ones_may_be_added(tmp_path: Path) -> None:
         ({"classes": ["x", "x"]}, "two or more different classes"),
         ({"unknown": "ignore"}, "unknown='ignore'"),
         ({"how": "magic"}, "Unknown strategy 'magic'"),
+        ({"seed": -1}, "seed=-1"),
         ({"rule": StopRule(), "budget": 3.0}, "with the rule"),
     ],
 )
@@ -125,6 +126,8 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
 def test_a_model_that_cannot_follow(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="cannot follow a stream"):
         cw.Campaign.create(tmp_path / "campaign", cw.Anchored(), classes=["x", "y"])
+    with pytest.raises(ParameterError, match="glad cannot follow a stream of votes"):
+        cw.Campaign.create(tmp_path / "campaign", cw.GLAD(), classes=["x", "y"])
     make(tmp_path).close()
     with pytest.raises(ParameterError, match="made with one-coin"):
         cw.Campaign.open(tmp_path / "campaign", cw.DawidSkene())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -222,3 +223,14 @@ def test_matrices_that_cannot_fit_are_refused_with_advice():
     votes = cw.Votes.from_codes([0, 0], [0, 1], [0, 1], **names)
     with pytest.raises(InputError, match=r"over 10,000 classes need .* GB.*Use majority"):
         cw.aggregate(votes, "dawid-skene")
+
+
+def test_the_name_of_a_file_is_no_table():
+    for name in ("labels.csv", Path("labels.csv")):
+        with pytest.raises(InputError, match="found the text 'labels"):
+            cw.aggregate(name)
+
+
+def test_a_column_may_be_called_answers():
+    frame = pd.DataFrame({"item": [1, 1, 2, 2], "worker": list("abab"), "label": list("xxyx"), "answers": list("xyxy")})
+    assert cw.aggregate(frame, "majority").labels.tolist() == ["x", "x"]

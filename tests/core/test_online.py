@@ -340,6 +340,8 @@ def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
 
 
 def test_what_cannot_follow_a_stream_says_so() -> None:
+    with pytest.raises(ParameterError, match="glad cannot follow a stream"):
+        cw.Online(cw.GLAD())
     with pytest.raises(ParameterError, match="anchored cannot follow a stream"):
         cw.Online(cw.Anchored())
     with pytest.raises(ParameterError, match="learned from all votes at once"):

@@ -314,7 +314,7 @@ GARBAGE = bytes(np.random.default_rng(0).integers(0, 256, 600, dtype=np.uint8))
             "long.csv",
             CSV + "3,ann,x,oops\n",
             ReadError,
-            ["long.csv", "row 3 (counted from 0) has 4 fields and the header 3"],
+            ["long.csv", "row 3 (counted from 0) has 4 fields and the header 3", "in double quotes"],
         ),
         ("long.csv", CSV.replace(",", ";") + "3;ann;x;oops;\n", ReadError, ["row 3", "has 5 fields"]),
         ("long.csv.gz", gzip.compress((CSV + "3,ann,x,oops\n").encode()), ReadError, ["row 3", "has 4 fields"]),
@@ -323,8 +323,9 @@ GARBAGE = bytes(np.random.default_rng(0).integers(0, 256, 600, dtype=np.uint8))
             "latin.csv",
             "item,annotator,label\n1,José,x\n".encode("latin-1"),
             ReadError,
-            ["latin.csv", "utf-8", "encoding"],
+            ["latin.csv", "line 2 holds the byte e9", "'1,José,x'", "save it as UTF-8"],
         ),
+        ("sheet.xlsx", GARBAGE, ReadError, ["sheet.xlsx is a spreadsheet", "as CSV"]),
         ("utf16.csv", CSV.encode("utf-16"), ReadError, ["another encoding", "Save it as UTF-8"]),
         ("garbage.csv", GARBAGE, ReadError, ["garbage.csv", "UTF-8"]),
         ("zeros.csv", b"\0" * 50, ReadError, ["binary data"]),
@@ -358,7 +359,7 @@ GARBAGE = bytes(np.random.default_rng(0).integers(0, 256, 600, dtype=np.uint8))
         ("garbage.arrow", GARBAGE, ReadError, ["Expected an Arrow or Feather file"]),
         ("cut.arrow", b"ARROW1", ReadError, ["Expected an Arrow or Feather file"]),
         ("text.feather", CSV, ReadError, ["Expected an Arrow or Feather file"]),
-        ("votes.xlsx", GARBAGE, ReadError, ["Cannot tell what votes.xlsx is", ".csv, .tsv"]),
+        ("votes.doc", GARBAGE, ReadError, ["Cannot tell what votes.doc is", ".csv, .tsv"]),
         ("votes", CSV, ReadError, ["Cannot tell what votes is"]),
         ("votes.gz", gzip.compress(CSV.encode()), ReadError, ["Cannot tell what votes.gz is"]),
         ("votes.parquet.gz", gzip.compress(PARQUET.getvalue()), ReadError, ["only text tables", "Unpack it first"]),
@@ -380,7 +381,7 @@ def test_missing_files_and_folders(tmp_path: Path, write: Write):
         read_votes(tmp_path / "label.csv")
     with pytest.raises(ReadError, match="There is no file"):
         read_votes(tmp_path / "nowhere" / "label")
-    with pytest.raises(ReadError, match="is a folder: use read_dataset"):
+    with pytest.raises(ReadError, match="is a folder: name the file inside it"):
         read_votes(tmp_path)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from sklearn.base import clone, is_regressor
@@ -167,3 +169,44 @@ def test_raykar_regression_with_any_regressor_and_bad_parameters():
         model.predict(X[:, :3])
     with pytest.raises(AttributeError, match="not been fitted"):
         RaykarRegression().predict(X)
+
+
+def test_raykar_regression_is_kept_and_read_back(tmp_path):
+    from sklearn.tree import DecisionTreeRegressor
+
+    from crowdwise.errors import OutputError, ReadError
+
+    X, made = crowd(n_items=150, bias=0.0)
+    for scale in (True, False):
+        model = RaykarRegression(spread=2.0, scale=scale, random_state=3).fit(X, made.ratings)
+        folder = model.save(tmp_path / f"kept-{scale}")
+        again = cw.load_learner(folder)
+        assert isinstance(again, RaykarRegression) and again.get_params() == model.get_params()
+        assert np.array_equal(again.predict(X), model.predict(X))
+        assert np.array_equal(again.predict(X, made.ratings), model.predict(X, made.ratings))
+        assert np.array_equal(again.consensus_.values, model.consensus_.values)
+        assert again.annotators_.tolist() == model.annotators_.tolist() and again.gap_ == model.gap_
+        assert again.model_.log_prior() == model.model_.log_prior()
+        with pytest.raises(InputError, match="expecting 5 features"):
+            again.predict(X[:, :2])
+    model.save(folder)  # an earlier one is replaced
+
+    with pytest.raises(AttributeError, match="not been fitted"):
+        RaykarRegression().save(tmp_path / "none")
+    tree = RaykarRegression(regressor=DecisionTreeRegressor(max_depth=2), max_iter=3).fit(X, made.ratings)
+    with pytest.raises(OutputError, match="DecisionTreeRegressor cannot be written without pickle"):
+        tree.save(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(ParameterError, match="has no network"):
+        RaykarRegression.load(folder, network="mlp")
+    with pytest.raises(ReadError, match="There is no learner in"):
+        cw.load_learner(tmp_path)
+    for lost in ("params", "method"):
+        facts = json.loads((folder / "learner.json").read_text())
+        (folder / "learner.json").write_text(json.dumps({k: v for k, v in facts.items() if k != lost}))
+        with pytest.raises(ReadError, match=f"lack(s|) '{lost}'"):
+            cw.load_learner(folder)
+    model.save(folder)
+    (folder / "model.npz").write_bytes((folder / "model.npz").read_bytes()[:40])
+    with pytest.raises(ReadError, match="does not hold a readable learner"):
+        cw.load_learner(folder)

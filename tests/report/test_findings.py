@@ -120,6 +120,11 @@ def test_the_level_is_checked_and_so_are_the_votes():
         cw.diagnose(votes, level=2)
     with pytest.raises(InputError, match="Expected Votes and found list"):
         cw.diagnose([1, 2])
+    numbers = cw.simulate.ratings(20, n_annotators=3, random_state=0).ratings
+    with pytest.raises(InputError, match="found Ratings: diagnose is about classes"):
+        cw.diagnose(numbers)
+    with pytest.raises(InputError, match="found Ratings: methods for numbers are not compared"):
+        cw.compare(numbers)
     other = cw.simulate.one_coin(50, n_annotators=5, random_state=0).votes
     with pytest.raises(InputError, match="give the votes that the consensus was made from"):
         cw.diagnose(votes, cw.aggregate(other, "majority"))
@@ -201,3 +206,48 @@ def test_every_kind_has_a_title_and_advice():
     assert set(findings.TITLES) == set(findings.ADVICE)
     assert set(findings.VERDICT_OF) <= set(findings.TITLES)
     assert all(re.match(r"^[A-Z]", title) for title in findings.TITLES.values())
+
+
+def test_who_is_found_to_confuse_classes_has_votes_enough():
+    """Nobody is said to have too few votes to be judged, and judged in the next sentence."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 400)
+    said = np.where(rng.random((400, 8)) < 0.9, truth[:, None], rng.integers(0, 3, (400, 8)))
+    said[:, 7] = np.where(truth == 0, 1, said[:, 7])  # takes 0 for 1, and has a few votes only
+    said[:, 6:] = np.where(np.arange(400)[:, None] < [4, 14], said[:, 6:], -1)
+    votes = cw.Votes.from_dense(said, missing=-1, annotators=[*"abcdef", "new", "confused"])
+    found = cw.diagnose(votes, cw.aggregate(votes, "dawid-skene"))
+    people = found.inspection.people
+    assert people is not None
+    flags = dict(zip(people.names.tolist(), people.flags, strict=True))
+    assert "few votes" in flags["new"] and {"few votes", "confuses 0 with 1"} <= set(flags["confused"])
+    assert found.who("few") == ["new"] and "confused" in found.who("confusion")
+    assert found.verdicts["new"] == "unclear" and found.verdicts["confused"] == "look"
+
+
+def test_a_pair_of_classes_barely_beyond_chance_is_left_in_peace():
+    """With very many votes a test finds any difference: one that is a hundredth of chance asks nobody to act."""
+    from dataclasses import replace
+
+    found, _ = diagnosed(0)
+    seen = found.inspection
+    assert seen.items is not None
+    (pair,) = (p for p in seen.items.ambiguous() if p.low >= findings.MATTERS)
+    for ratio, told in ((1.01, []), (1.2, [3, 8])):
+        items = replace(seen.items, pairs=(replace(pair, expected=pair.share / ratio, items=12345),))
+        again = findings.concluded(replace(seen, items=items))
+        assert sorted(again.who("pair")) == told
+    assert "1.2 times what unrelated mistakes would give; 12,345 items" in " ".join(again.sentences())
+
+
+def test_the_headline_is_a_sentence():
+    votes = cw.simulate.one_coin(60, n_annotators=4, n_classes=5, a=3, b=2, votes_per_item=3, random_state=0).votes
+    found = cw.diagnose(votes)
+    assert set(found.verdicts.values()) == {"keep"} or not found.by_verdict("look") + found.by_verdict("drop")
+    assert re.fullmatch(r"Nothing speaks against any annotator; review \d+ items\.", findings_headline(found))
+
+
+def findings_headline(found):
+    from crowdwise.report.summary import headline
+
+    return headline(found)

@@ -207,3 +207,27 @@ def test_a_hundred_thousand_votes_fit_in_three_megabytes():
     crowd = cw.simulate.hammer_spammer(20_000, n_annotators=3000, n_classes=3, votes_per_item=5, random_state=0)
     report = cw.build_report(crowd.votes, cw.aggregate(crowd.votes, "one-coin"), all_items=True)
     assert len(page(report).encode()) < 3e6
+
+
+def test_how_many_more_counts_those_that_the_dict_leaves_out(monkeypatch):
+    from crowdwise.report import build
+
+    monkeypatch.setattr(build, "MOST_NAMES", 70)
+    crowd = cw.simulate.hammer_spammer(
+        1500, n_annotators=100, n_classes=3, share=0.1, votes_per_item=30, random_state=0
+    )
+    report = cw.build_report(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"))
+    spammers = report["summary"]["found"]["spammer"]
+    assert sum(f["kind"] == "spammer" for f in report["findings"]) == 70 < spammers
+    told = re.search(r"The same of .* and (\d+) more\.", page(report))
+    assert told is not None
+    assert int(told[1]) == spammers - page_module.FIRST - 60
+
+
+def test_a_figure_is_the_same_wherever_it_stands():
+    """Rounded once: 0.90746 is 90.7 % in the tile and in the sentence."""
+    crowd = cw.simulate.dirichlet(100, n_annotators=8, votes_per_item=4, random_state=0)
+    report = cw.build_report(crowd.votes, cw.aggregate(crowd.votes, "majority"))
+    found = cw.diagnose(crowd.votes, cw.aggregate(crowd.votes, "majority"))
+    assert abs(report["summary"]["expected"] - found.expected) < 1e-6
+    assert pct(report["summary"]["expected"], 1).replace("\u00a0", " ") in " ".join(report["summary"]["sure"])

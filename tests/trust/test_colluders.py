@@ -233,3 +233,28 @@ def test_sparse_crowd_without_pairs_and_wrong_input():
         shared_mistakes(votes, votes.shares(), most_pairs=0)
     with pytest.raises(ParameterError, match="Unknown table"):
         found.to_frame("graph")
+
+
+def test_pairs_of_votes_are_worked_on_in_bounded_memory(monkeypatch):
+    """In small pieces the sums are the same; with 50 classes a piece has 15,000 cells for every pair of votes."""
+    import tracemalloc
+
+    sim = cw.simulate.dirichlet(60, n_annotators=9, n_classes=4, votes_per_item=5, random_state=0)
+    weight, rows = np.ones(9), np.arange(60)
+    log_p, _, logit = null.null_model(sim.votes, sim.votes.shares(), weight)
+    whole = null.moments(sim.votes, log_p, logit, weight, rows)
+    monkeypatch.setattr(null, "CELLS", 96 * 7)
+    monkeypatch.setattr(null, "CHUNK", 2)
+    pieces = null.moments(sim.votes, log_p, logit, weight, rows)
+    assert all(np.allclose(pieces[name], whole[name], rtol=1e-12, atol=0.0) for name in whole)
+    monkeypatch.undo()
+
+    votes = cw.simulate.dirichlet(600, n_annotators=20, n_classes=50, votes_per_item=5, random_state=0).votes
+    S = 50 * len(null.EASE)
+    rng = np.random.default_rng(0)
+    log_p, logit = np.log(rng.dirichlet(np.ones(50), (20, S))).transpose(0, 2, 1), rng.normal(size=(600, S))
+    tracemalloc.start()
+    null.moments(votes, np.ascontiguousarray(log_p).reshape(1000, S), logit, np.ones(20), np.arange(600))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200 * 2**20  # 6,000 pairs at once would be 1.4 GB

@@ -45,6 +45,7 @@ BLOCK = 1_000
 """The most votes that the model takes in at once."""
 PICTURE = 20_000
 """After so many votes a new picture of the model is kept."""
+NO_VOTES = "No votes have come in yet: hand some over with campaign.add(votes), or crowdwise campaign add."
 
 __all__ = ["Campaign", "Question", "Receipt"]
 
@@ -164,6 +165,8 @@ class Campaign:
         if rule is not None and (budget is not None or target is not None):
             raise ParameterError("Give budget and target with the rule: StopRule(budget=..., target=...).")
         chosen = rule or StopRule(budget=budget, target=target)
+        if not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ParameterError(f"seed={seed!r}: expected a whole number of at least 0.")
         Online(model, classes=names)  # complains where the model cannot follow a stream
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise OutputError(f"{folder} is there already and holds something: choose another folder.")
@@ -386,6 +389,8 @@ class Campaign:
     def consensus(self) -> Consensus:
         """What the votes so far say."""
         self._follow()
+        if not self.journal.read("SELECT count(*) FROM votes")[0][0]:
+            raise NotFittedError(NO_VOTES)
         return self._online.consensus()
 
     def status(self) -> dict[str, Any]:
@@ -418,7 +423,7 @@ class Campaign:
             "JOIN annotators a ON a.id = v.annotator ORDER BY v.id"
         )
         if not rows:
-            raise NotFittedError("No votes have come in yet.")
+            raise NotFittedError(NO_VOTES)
         columns = {
             "item": [json.loads(r[0]) for r in rows],
             "annotator": [json.loads(r[1]) for r in rows],

@@ -47,6 +47,8 @@ class Model(Parameterised, ABC):
     lone_annotator: ClassVar[bool] = False
     """Whether the model makes sense of a single annotator without any known truth."""
     needs_truth: ClassVar[bool] = False
+    streams: ClassVar[bool] = False
+    """Whether it can learn from votes as they come in."""
     takes_item_prior: ClassVar[bool] = False
 
     ties: str = "prior"
@@ -130,6 +132,14 @@ class Model(Parameterised, ABC):
     @abstractmethod
     def _predict(self, votes: Votes) -> Floats: ...
 
+    def _check_stream(self) -> None:
+        """Complain where the model cannot learn from a stream."""
+        if not self.streams:
+            raise ParameterError(
+                f"{self.key} cannot follow a stream of votes: it needs all of them at once. "
+                "Models that can: dawid-skene, one-coin, confusion-vector, ibcc."
+            )
+
     def _check_parameters(self) -> None:
         if self.ties not in ("prior", "random"):
             raise ParameterError(
@@ -185,8 +195,6 @@ class EMModel(Model, ABC):
     """A model fitted by :mod:`crowdwise.core.em`. A subclass says how parameters come from statistics (``_family``)."""
 
     takes_item_prior = True
-    streams: ClassVar[bool] = False
-    """Whether it can learn from votes as they come in."""
 
     start: Any = "votes"
     restarts: int = 0
@@ -209,14 +217,6 @@ class EMModel(Model, ABC):
         self.consensus_ = self.online_.partial_fit(votes, truth).consensus()
         self.params_, self.stats_ = self.online_.params_, self.online_.stats_
         return self
-
-    def _check_stream(self) -> None:
-        """Complain where the model cannot learn from a stream."""
-        if not self.streams:
-            raise ParameterError(
-                f"{self.key} cannot follow a stream of votes: it needs all of them at once. "
-                "Models that can: dawid-skene, one-coin, confusion-vector, ibcc."
-            )
 
     @abstractmethod
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields
@@ -110,7 +111,7 @@ class Result(Frozen, ABC):
             facts = json.loads((folder / "consensus.json").read_text(encoding="utf-8"))
             with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
             raise ReadError(f"{folder} does not hold a readable consensus: {error}.") from error
         if facts.pop("format", None) != FORMAT:
             raise ReadError(f"{folder} was written by another version of crowdwise, which this one does not read.")

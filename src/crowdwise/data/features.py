@@ -206,6 +206,8 @@ def _from_table(path: Path) -> Features:
     import polars as pl
 
     table, _ = read_table(path, {})
+    if table.height == 0:
+        raise ReadError(f"{path} names {table.width} columns and has no rows: expected a row of numbers for each item.")
     item = columns.find(table.columns, "item")
     names = None
     if item is not None:

@@ -6,6 +6,7 @@ Series and go out as a dict of arrays.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +47,10 @@ def to_polars(frame: Any) -> pl.DataFrame:
         return frame.collect()
     if isinstance(frame, dict):
         return _from_columns(frame)
+    if isinstance(frame, (str, os.PathLike)):
+        raise InputError(
+            f"Expected a table and found the text {str(frame)[:80]!r}. If it names a file, read that first: read_votes."
+        )
     import narwhals as nw
 
     try:

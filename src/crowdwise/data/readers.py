@@ -33,6 +33,7 @@ FORMATS = {
     ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
 COMPRESSED = (".gz", ".zst")
+SHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 BOM = b"\xef\xbb\xbf"
 EXPECTED = {
     "csv": "a text table in UTF-8", "jsonl": "one JSON object on each line, in UTF-8",
@@ -118,9 +119,9 @@ def read_table(
         near = sorted(p.name for p in path.parent.glob("*") if p.suffix in FORMATS)[:5] if path.parent.is_dir() else []
         raise ReadError(f"There is no file {path}." + (f" The folder holds {', '.join(near)}." if near else ""))
     if path.is_dir():
-        raise ReadError(f"{path} is a folder: use read_dataset for a folder, or name the file inside it.")
+        raise ReadError(f"{path} is a folder: name the file inside it (in Python, read_dataset reads a whole folder).")
     if path.stat().st_size == 0:
-        raise ReadError(f"{path} is empty.")
+        raise ReadError(f"{path} is empty (0 bytes): expected a table with named columns.")
     kind = format_of(path)
     try:
         if kind == "parquet":
@@ -139,14 +140,14 @@ def read_table(
         EOFError,
         zlib.error,
     ) as error:
-        reason = (
-            _ragged(path, separator)
-            if "more fields" in str(error)
-            else (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        )
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        advice = "check the file, its encoding and the ending of its name"
+        if "more fields" in str(error):
+            reason, advice = _ragged(path, separator), "put text that holds the separator in double quotes"
+        elif kind == "csv" and "utf-8" in reason.lower():
+            reason, advice = _not_utf8(path), "save it as UTF-8 (in a spreadsheet: CSV UTF-8)"
         raise ReadError(
-            f"{path} could not be read as {kind}: {reason}. Expected {EXPECTED[kind]}: check the "
-            "file, its encoding and the ending of its name."
+            f"{path} could not be read as {kind}: {reason}. Expected {EXPECTED[kind]}: {advice}."
         ) from error
 
 
@@ -154,6 +155,10 @@ def format_of(path: Path) -> str:
     """``csv``, ``jsonl``, ``parquet`` or ``arrow``, by the ending of the name."""
     endings = [s.lower() for s in path.suffixes if s.lower() not in COMPRESSED]
     kind = FORMATS.get(endings[-1] if endings else "")
+    if kind is None and endings and endings[-1] in SHEETS:
+        raise ReadError(
+            f"{path.name} is a spreadsheet, which is not read: save the sheet with the votes as CSV (UTF-8)."
+        )
     if kind is None:
         raise ReadError(
             f"Cannot tell what {path.name} is: expected a name ending in {', '.join(FORMATS)} (CSV "
@@ -298,6 +303,21 @@ def _ragged(path: Path, separator: str | None) -> str:
             if len(row) > len(header):
                 return f"row {n} (counted from 0) has {len(row)} fields and the header {len(header)}"
     return "some rows have more fields than the header"
+
+
+def _not_utf8(path: Path) -> str:
+    """Where the first bytes that are no UTF-8 are, in words."""
+    if path.suffix.lower() == ".zst":
+        return "it is not in UTF-8"
+    with _open(path) as file:
+        for n, line in enumerate(file, 1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                shown = line[max(error.start - 12, 0) : error.end + 12].strip().decode("latin-1")
+                found = " ".join(f"{byte:02x}" for byte in line[error.start : error.end])
+                return f"line {n} holds the byte {found}, which is no UTF-8 (read as Latin-1: {shown!r})"
+    return "it is not in UTF-8"
 
 
 def _separator(path: Path, line: bytes) -> str:

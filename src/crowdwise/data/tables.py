@@ -124,6 +124,11 @@ def _lengthen(table: pl.DataFrame, parts: dict[str, str | None]) -> tuple[pl.Dat
     """Wide to long: one row per cell that holds a label."""
     import polars as pl
 
+    if {"annotator", "label"} <= {columns.normal(name) for name in table.columns}:
+        raise ColumnError(
+            f"The table has the columns {listing(table.columns, 12)}: with an annotator and a label in each row it is "
+            "in the long form. Leave out form='wide'."
+        )
     answers = columns.annotator_columns(table.columns, {**parts, "annotator": None, "label": None})
     if len(answers) == 0:
         raise ColumnError(
@@ -149,7 +154,7 @@ def _lengthen(table: pl.DataFrame, parts: dict[str, str | None]) -> tuple[pl.Dat
     row = _free("row", table.columns)
     table = table.with_row_index(row)
     keep = [c for c in (parts["item"], parts["truth"], parts["weight"], parts["timestamp"], row) if c is not None]
-    names = {"annotator": _free("annotator", keep), "label": _free("label", keep)}
+    names = {part: _free(part, [*keep, *answers]) for part in ("annotator", "label")}
     long = table.unpivot(on=answers, index=keep, variable_name=names["annotator"], value_name=names["label"])
     value = pl.col(names["label"])
     long = long.filter(

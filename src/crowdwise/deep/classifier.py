@@ -131,7 +131,15 @@ def load_learner(folder: str | os.PathLike[str], *, network: Any = None, device:
     file = Path(folder) / "learner.json"
     try:
         method = json.loads(file.read_text(encoding="utf-8"))["method"]
+    except FileNotFoundError:
+        raise ReadError(
+            f"There is no learner in {folder}: expected what learner.save, or crowdwise learn --out, has written."
+        ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ReadError(f"{folder} does not hold a readable learner: {error}.") from error
+        lacks = "learner.json lacks " if isinstance(error, KeyError) else ""
+        raise ReadError(f"{folder} does not hold a readable learner: {lacks}{error}.") from error
     entry = registry.BEYOND.get(method) or registry.find_learner(method)
-    return entry.load().load(folder, network=network, device=device)
+    try:
+        return entry.load().load(folder, network=network, device=device)
+    except KeyError as error:  # somebody was at the files
+        raise ReadError(f"{folder} does not hold a readable learner: its files lack {error}.") from error

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
@@ -300,7 +301,7 @@ class Tabular(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             facts = json.loads((folder / "learner.json").read_text(encoding="utf-8"))
             with np.load(folder / "model.npz", allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
             raise ReadError(f"{folder} does not hold a readable learner: {error}.") from error
         if facts.get("format") != FORMAT:
             raise ReadError(f"{folder} was written by another version of crowdwise, which this one does not read.")

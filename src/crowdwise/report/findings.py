@@ -13,9 +13,10 @@ kind               found where                                                  
 ``bias``           names a class too often, by ``MATTERS`` of their votes or more    look
 ``leaning``        the same, by less                                                 (none)
 ``better``         got better over time                                              (none)
-``few``            the interval of the accuracy is too wide to say anything          unclear
+``few``            the interval of the accuracy is too wide, and nothing was found   unclear
 ``pair``           two classes taken for one another beyond chance, and surely in    –
-                   ``MATTERS`` of the votes that name either (the interval's end)
+                   ``MATTERS`` of the votes that name either (the interval's end);
+                   and more often than chance by ``MATTERS`` of that
 ``items``          labels in doubt                                                   –
 ``captured``       those who repeat each other may have made the consensus theirs    all others unclear
 =================  ================================================================  ==========================
@@ -180,10 +181,17 @@ def diagnose(
     True
     """
     if not isinstance(votes, Votes):
-        raise InputError(f"Expected Votes and found {type(votes).__name__}: make them with Votes.from_frame.")
+        raise InputError(f"Expected Votes and found {type(votes).__name__}: {_instead(votes)}")
     if consensus is None:
         consensus = registry.create(registry.DEFAULT).fit(votes, gold).consensus_
     return concluded(inspect(votes, consensus, gold=gold, level=level, told=told))
+
+
+def _instead(answers: Any) -> str:
+    """What to do with something that is no votes."""
+    if isinstance(kind := getattr(answers, "answers", None), str):
+        return f"diagnose is about classes. For {kind}, aggregate(answers).report(path, answers) shows what is in them."
+    return "make them with Votes.from_frame."
 
 
 def concluded(seen: Inspection) -> Diagnosis:
@@ -321,6 +329,8 @@ def _words_on(name: Any, m: int, flags: tuple[str, ...], columns: dict[str, Any]
         out.append(("confusion", f"{name} {joined(confused)}: {_right(columns, m)}."))
     if kinds & {"adversary", "spammer", "constant"}:  # what follows from it goes without saying
         out = [entry for entry in out if entry[0] not in ("bias", "leaning", "few", "better")]
+    elif any(VERDICT_OF.get(kind) == "look" for kind, _ in out):  # a test found something: the votes were enough for it
+        out = [entry for entry in out if entry[0] != "few"]
     return out
 
 
@@ -361,8 +371,10 @@ def _about_pairs(seen: Inspection) -> list[Finding]:
     if seen.items is None:
         return []
     return [
-        Finding("pair", pair.classes, f"{pair}.") for pair in seen.items.ambiguous() if pair.low >= MATTERS
-    ]  # fmt: skip
+        Finding("pair", pair.classes, f"{pair}.")
+        for pair in seen.items.ambiguous()
+        if pair.low >= MATTERS and not pair.share < (1.0 + MATTERS) * pair.expected  # NaN: nothing to compare with
+    ]
 
 
 def _about_items(seen: Inspection) -> list[Finding]:

@@ -93,7 +93,7 @@ def page(report: dict[str, Any]) -> str:
     return engine.get_template("page.html").render(
         r=report,
         rows=report["annotators"][:MOST_ROWS],
-        findings=_grouped(report["findings"]),
+        findings=_grouped(report["findings"], report["summary"].get("found", {})),
         files=_files(report),
         trace=_points(report["method"]["trace"]),
         style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
@@ -145,8 +145,11 @@ def safe_json(value: Any) -> Any:
     return Markup(text)
 
 
-def _grouped(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Findings by kind, the first few told one by one and the rest by name."""
+def _grouped(findings: list[dict[str, Any]], found: dict[str, int]) -> list[dict[str, Any]]:
+    """Findings by kind, the first few told one by one and the rest by name.
+
+    ``found`` counts all of each kind: the dict holds the first ``MOST_NAMES``.
+    """
     out = []
     for kind, title in TITLES.items():
         some = [f for f in findings if f["kind"] == kind]
@@ -158,7 +161,7 @@ def _grouped(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
                     "title": title,
                     "some": some[:FIRST],
                     "rest": rest[:60],
-                    "more": max(len(rest) - 60, 0),
+                    "more": max(len(rest) + found.get(kind, len(some)) - len(some) - 60, 0),
                     "advice": some[0]["advice"],
                 }
             )

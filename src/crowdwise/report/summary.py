@@ -20,12 +20,14 @@ WEAKENS = (
 
 def summary(found: Diagnosis, truth: dict[str, Any] | None) -> dict[str, Any]:
     """The summary of the dict; ``truth`` is the measured accuracy, where there is one."""
+    kinds = [finding.kind for finding in found.findings]
     return {
         "headline": headline(found),
         "actions": actions(found),
         "sure": how_sure(found, truth["accuracy"] if truth is not None else None),
         "annotators": {verdict: len(found.by_verdict(verdict)) for verdict in VERDICTS},
-        "expected": number(found.expected),
+        "found": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
+        "expected": number(found.expected, 6),  # the page rounds it once more
         "review": in_doubt(found),
         "items": len(found.inspection.votes),
     }
@@ -52,7 +54,8 @@ def headline(found: Diagnosis) -> str:
     doubt = in_doubt(found)
     if doubt is None:
         return f"{first}."
-    return f"{first}, and {f'review {doubt:,} item{_s(doubt)}' if doubt else 'no label is in doubt'}."
+    items = f"review {doubt:,} item{_s(doubt)}" if doubt else "no label is in doubt"
+    return f"{first}{', and' if people or not doubt else ';'} {items}."
 
 
 def how_sure(found: Diagnosis, measured: dict[str, Any] | None) -> list[str]:

@@ -87,10 +87,10 @@ class ClassPair:
 
     def __str__(self) -> str:
         a, b = self.classes
-        words = f"{a} and {b} are taken for each other in {self.rate:.0%} of the votes that name either"
+        words = f"{a} and {b} are taken for each other in {100 * self.rate:.0f} % of the votes that name either"
         if np.isfinite(self.expected) and self.expected > 0:
             words += f", {self.share / self.expected:.1f} times what unrelated mistakes would give"
-        return f"{words}; {self.items} item{'s' if self.items != 1 else ''} undecided between them"
+        return f"{words}; {self.items:,} item{'s' if self.items != 1 else ''} undecided between them"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

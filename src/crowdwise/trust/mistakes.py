@@ -35,7 +35,9 @@ EASE = np.array([0.1, 0.35, 0.7, 1.1, 1.8, 3.0])
 ROUNDS, HELD = 25, 10
 """Steps of EM, and how many of them hold the truths at the consensus while ease and tendencies settle."""
 CHUNK = 30_000
-"""Pairs of votes worked on at once."""
+"""Pairs of votes worked on at once, where the table of one (labels x states) is small..."""
+CELLS = 2**22
+"""...and else as many as have so many cells together: with K classes there are K x 6 K for each pair."""
 
 # -------------------------------------------------------------------- the model
 
@@ -119,9 +121,10 @@ def moments(votes: Votes, log_p: Floats, logit: Floats, weight: Floats, rows: In
     p = np.exp(log_p).reshape(M, K, S)
     first, second = paired_votes(votes.indptr, rows)
     item = votes.item
-    keys, sums = [], []
-    for lo in range(0, len(first), CHUNK):
-        a, b = first[lo : lo + CHUNK], second[lo : lo + CHUNK]
+    keys, sums, waiting = [], [], 0
+    step = min(CHUNK, max(CELLS // (K * S), 1))
+    for lo in range(0, len(first), step):
+        a, b = first[lo : lo + step], second[lo : lo + step]
         different = votes.annotator[a] != votes.annotator[b]
         a, b = a[different], b[different]
         rho = logit[item[a]] - of[a, None] * log_p[cell[a]] - of[b, None] * log_p[cell[b]]
@@ -137,8 +140,10 @@ def moments(votes: Votes, log_p: Floats, logit: Floats, weight: Floats, rows: In
         var = (both * wrong**2).sum(axis=1) - mean**2
         keys.append(np.minimum(i, j) * M + np.maximum(i, j))
         sums.append(np.stack([x, mean, np.maximum(var, 0.0), np.ones(len(a)), of_a + of_b], axis=1))
-        if len(keys) > 50:  # fold what has been seen so far, so that memory grows with pairs of annotators
+        waiting += len(a)
+        if waiting > 50 * CHUNK:  # fold what has been seen so far, so that memory grows with pairs of annotators
             keys, sums = _folded(keys, sums)
+            waiting = 0
     keys, sums = _folded(keys, sums)
     names = ("shared", "expected", "variance", "items", "mistakes")
     out: dict[str, Floats] = {name: sums[0][:, c] for c, name in enumerate(names)}
