@@ -91,13 +91,15 @@ def prices() -> str:
 
 def estimates() -> str:
     rows = []
-    for row in read("active_prices")["estimates"]:
-        if row["stage"] in (1, 2, 4, 6, 8):
+    for row in read("active_estimates")["estimates"]:
+        if row["stage"] != 6:
             rows.append([
                 row["kind"], f"`{row['strategy']}`", str(row["stage"]), f"{100 * row['real']:.1f}",
-                f"{100 * row['bias']:+.1f}", f"{100 * row['off']:.1f}", f"{100 * row['posterior']:+.1f}",
+                f"{100 * row['bias']:+.1f}", f"{100 * row['off']:.1f}", f"{100 * row['width']:.0f}",
+                f"{100 * row['inside']:.0f} %", f"{100 * row['posterior']:+.1f}",
             ])  # fmt: skip
-    head = ["crowd", "asked by", "votes per item", "accuracy", "estimate less real", "off by", "posterior less real"]
+    head = ["crowd", "asked by", "votes per item", "accuracy", "estimate less real", "off by", "width of the interval",
+            "real is inside", "posterior less real"]  # fmt: skip
     return table(head, rows)
 
 

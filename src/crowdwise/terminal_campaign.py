@@ -29,11 +29,8 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
     )
     if facts["accuracy"] is not None:
         low, high = facts["accuracy_low"], facts["accuracy_high"]
-        table.add_row(
-            "accuracy",
-            f"{100 * facts['accuracy']:.1f} %",
-            f"{100 * low:.1f} to {100 * high:.1f} %, estimated without truth",
-        )
+        how = "estimated without truth" if facts["accuracy_known"] else "not known yet: few items have two votes"
+        table.add_row("accuracy", f"{100 * facts['accuracy']:.1f} %", f"{100 * low:.1f} to {100 * high:.1f} %, {how}")
     screen = console(stderr=False)
     screen.print(f"[bold]{name}[/bold], {facts['method']}")
     screen.print(table)

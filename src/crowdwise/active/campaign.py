@@ -26,7 +26,7 @@ from crowdwise.active import intake
 from crowdwise.active.beliefs import Beliefs, Pairs, Roster
 from crowdwise.active.fair import propose_fairly
 from crowdwise.active.journal import Journal
-from crowdwise.active.stop import StopRule, estimate_accuracy
+from crowdwise.active.stop import AccuracyEstimate, StopRule, estimate_accuracy
 from crowdwise.active.strategy import DEFAULT, Proposal, Strategy, strategy
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.model import EMModel
@@ -404,16 +404,18 @@ class Campaign:
             "items": items, "closed": closed, "annotators": people, "votes": votes, "spent": self._spent(),
             "budget": self.rule.budget, "asked": self.journal.read("SELECT count(*) FROM asked")[0][0],
             "method": self.model.key, "settled": 0, "accuracy": None, "accuracy_low": None, "accuracy_high": None,
+            "accuracy_known": False,
         }  # fmt: skip
+        found = None
         if self._online.ledger.n_votes and items:
             found = estimate_accuracy(self._online)
             beliefs, _ = self._beliefs()
             out |= {"accuracy": found.accuracy, "accuracy_low": found.low, "accuracy_high": found.high}
-            out["voted_on"] = found.items
+            out |= {"accuracy_known": found.known, "voted_on": found.items}
             out["settled"] = int((self.rule.settled(beliefs) & (beliefs.votes_per_item > 0)).sum())
         else:
             out["voted_on"] = 0
-        out["stop"] = self._why_stop()
+        out["stop"] = self._why_stop(found)
         return out
 
     def votes(self) -> Votes:
@@ -432,11 +434,11 @@ class Campaign:
         }
         return Votes.from_frame(columns, classes=self.classes)
 
-    def _why_stop(self) -> str | None:
+    def _why_stop(self, found: AccuracyEstimate | None = None) -> str | None:
         cheapest = self.journal.read("SELECT min(price) FROM annotators WHERE available = 1")[0][0]
         if cheapest is None:
             return "nobody is available"
-        return self.rule.why_stop(self._spent() + self._outstanding(), cheapest, self._online)
+        return self.rule.why_stop(self._spent() + self._outstanding(), cheapest, self._online, found)
 
     def _spent(self) -> float:
         return float(self.journal.read("SELECT coalesce(sum(price), 0) FROM votes")[0][0])

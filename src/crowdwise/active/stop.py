@@ -4,22 +4,12 @@
 price: a vote of m on n is worth ``stake`` times its expected error reduction, the stake being what a right label is
 worth in the currency of the prices.
 
-**A campaign** stops when the budget is spent, or when the labels are as accurate as they should be. The accuracy is
-estimated without truth, as the mean probability of the chosen classes. The posterior of a fit is too sure of itself
-for that: the votes on an item helped to make its annotators look good on it. So for each item its annotators are judged
-by their *other* items alone (their counts less what the item gave to them):
+**A campaign** stops when the budget is spent, or when the labels are as accurate as they should be. That is estimated
+without truth (:mod:`crowdwise.active.accuracy`): crowds are drawn that could have given the votes, and in each it is
+counted how many of the labels are right.
 
-=====================  ===========================================================================
-a[m, k, l]             the Dirichlet of row k of annotator m's confusion matrix
-theta[m, k, l], no n   (a[m, k, l] - q[n, k]) / (a[m, k] - q[n, k]), the counts without item n
-p[n]                   P(the chosen class of n | its votes, theta without n)
-estimate               the mean of p; its interval has the error of the sample of items, p (1 - p) each, and that of
-                       the confusion matrices, from draws of them
-=====================  ===========================================================================
-
-On simulated crowds the estimate is within two points of the truth from about six votes per item on, a little nearer
-than the plain posterior. With one or two votes per item nobody can be judged, and it is up to twenty points too high;
-with items of different difficulty it stays two to three points too high (see the page on stopping).
+Where hardly any item has two votes (or a known truth), nothing can be known of the crowd. The estimate is then what
+crowds are like beforehand, its interval goes from what chance gives to what trust gives, and ``known`` is false.
 """
 
 from __future__ import annotations
@@ -29,13 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.active import select
+from crowdwise.active import accuracy, select
 from crowdwise.active.beliefs import Beliefs
-from crowdwise.core.numerics import Floats, normalise
+from crowdwise.core.numerics import decide
 from crowdwise.core.online import Online
 from crowdwise.errors import NotFittedError, ParameterError
 
-DRAWS = 20
+PAIRS = 30
+"""With fewer pairs of votes on the same item, agreement is known to a fifth at best, and says nothing of a crowd."""
 
 __all__ = ["AccuracyEstimate", "StopRule", "estimate_accuracy", "settled"]
 
@@ -49,6 +40,10 @@ class AccuracyEstimate:
     high: float
     items: int
     """How many items have votes: the estimate is about these."""
+    pairs: int = 0
+    """How many pairs of votes there are on the same item; votes on items with known truth count, too."""
+    known: bool = True
+    """Whether the votes say anything of the accuracy; if not, it is what is believed of crowds beforehand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,13 +99,21 @@ class StopRule:
             most_votes=self.most_votes,
         )
 
-    def why_stop(self, spent: float, cheapest: float, online: Online) -> str | None:
-        """Why the campaign should stop, in words; ``None`` where it should go on."""
+    def why_stop(
+        self, spent: float, cheapest: float, online: Online, found: AccuracyEstimate | None = None
+    ) -> str | None:
+        """Why the campaign should stop, in words; ``None`` where it should go on.
+
+        ``found``: the accuracy, where it has been estimated already.
+        """
         if self.budget is not None and spent + cheapest > self.budget * (1.0 + 1e-12):
             return f"the budget is spent: {spent:g} of {self.budget:g}, and a vote costs {cheapest:g} at least"
         if self.target is not None and online.ledger.n_votes:
-            found = estimate_accuracy(online)
-            if found.low >= self.target:
+            hoped = online.posterior[: len(online.ledger.items)].max(axis=1).mean()
+            if found is None and hoped < self.target:  # what the model itself hopes for is hardly ever too low
+                return None
+            found = estimate_accuracy(online) if found is None else found
+            if found.known and found.low >= self.target:
                 between = f"{found.low:.3f} to {found.high:.3f}"
                 return f"the labels are accurate enough: {between}, and {self.target:g} was asked"
         return None
@@ -155,49 +158,40 @@ def worth_asking(beliefs: Beliefs, stake: float) -> npt.NDArray[np.bool_]:
 
 
 def estimate_accuracy(online: Online, level: float = 0.95, random_state: int = 0) -> AccuracyEstimate:
-    """How accurate the labels of a stream are, without truth, with an interval (see the top of this file)."""
+    """How accurate the labels of a stream are, without truth, with an interval (see the top of this file).
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.one_coin(300, n_annotators=20, votes_per_item=5, random_state=0)
+    >>> online = cw.Online(cw.OneCoin(), step=None).partial_fit(crowd.votes)
+    >>> found = estimate_accuracy(online)
+    >>> found.low < online.consensus().score(crowd.truth) < found.high
+    True
+    """
     if not 0.0 < level < 1.0:
         raise ParameterError(f"level={level!r}: expected a number between 0 and 1, such as 0.95.")
-    if online.ledger.n_votes == 0:
-        raise NotFittedError("No votes have come in yet: there are no labels to be accurate.")
-    from scipy.stats import norm
-
-    chosen, a, b, item, log_prior = _without_themselves(online)
-    N = len(chosen)
-
-    def right(theta: Floats) -> Floats:
-        by_class = [np.bincount(item, weights=np.log(theta[:, k]), minlength=N) for k in range(theta.shape[1])]
-        logit = np.stack(by_class, axis=1) + log_prior
-        q = np.exp(logit - logit.max(axis=1, keepdims=True))
-        return np.asarray((q / q.sum(axis=1, keepdims=True))[np.arange(N), chosen])
-
-    p = right(a / (a + b))
-    # A draw of every annotator's matrix shifts all of that annotator's votes together: one quantile for each.
-    rng = np.random.default_rng(random_state)
-    who = online.ledger.rows["annotator"][online.ledger.gather(np.arange(N))[1]]
-    total = a + b
-    mean, sd = a / total, np.sqrt(a * b / (total * total * (total + 1.0)))
-    drawn = []
-    for _ in range(DRAWS):
-        z = rng.standard_normal((len(online.ledger.annotators), a.shape[1]))[who]
-        drawn.append(right(np.clip(mean + z * sd, 1e-6, 1.0 - 1e-6)).mean())
-    error = np.sqrt((p * (1.0 - p)).sum() / N**2 + np.var(drawn))
-    half = float(norm.ppf(0.5 + level / 2.0) * error)
-    estimate = float(p.mean())
-    return AccuracyEstimate(estimate, max(0.0, estimate - half), min(1.0, estimate + half), N)
-
-
-def _without_themselves(online: Online) -> tuple[npt.NDArray[np.int64], Floats, Floats, npt.NDArray[np.int64], Floats]:
-    """The chosen classes; for each vote (item, annotator, label) and class k the two parameters of the Beta of
-    theta[m, k, label] without what the item itself gave; the item of each vote; the log prior of the classes."""
     ledger = online.ledger
-    N = len(ledger.items)
+    if ledger.n_votes == 0:
+        raise NotFittedError("No votes have come in yet: there are no labels to be accurate.")
+    q, prior = online.opinions()
+    (N, K), chosen, rng = q.shape, decide(q, prior), np.random.default_rng(random_state)
     indptr, rows = ledger.gather(np.arange(N))
-    item = np.repeat(np.arange(N), np.diff(indptr))
-    m, label = ledger.rows["annotator"][rows], ledger.rows["label"][rows]
-    q = online.posterior[:N]
-    dirichlet = online.dirichlet()
-    least = max(online.shrink, 1.0) * online.crowd()[label]  # what is believed of a stranger
-    a = np.maximum(dirichlet[m, :, label] - ledger.rows["weight"][rows][:, None] * q[item], least)
-    b = np.maximum(dirichlet[m].sum(axis=2) - dirichlet[m, :, label], 1e-3)
-    return q.argmax(axis=1), a, b, item, np.log(normalise(online.mass + 1.0, axis=0))
+    truth, size = ledger.per_item["truth"][:N], np.diff(indptr)
+    pairs = int((size * (size - 1) // 2).sum() + size[truth >= 0].sum())
+    if K == 1:
+        return AccuracyEstimate(1.0, 1.0, 1.0, N, pairs)
+    if pairs < PAIRS:
+        open_share = float((truth < 0).mean())
+        trusted = float(q[np.arange(N), chosen][truth < 0].mean()) if open_share else 1.0
+        middle, least, most = (1.0 - open_share * (1.0 - x) for x in accuracy.beforehand(K, trusted, level, rng))
+        return AccuracyEstimate(middle, least, most, N, pairs, known=False)
+    weight = ledger.rows["weight"][rows]
+    answers = accuracy.Answers(
+        indptr[:-1], np.repeat(np.arange(N), size), ledger.rows["annotator"][rows].astype(np.int64),
+        ledger.rows["label"][rows].astype(np.int64), weight if (weight != 1.0).any() else np.empty(0), truth,
+        len(ledger.annotators), K,
+    )  # fmt: skip
+    mean, variance = accuracy.right(answers, chosen, q, accuracy.draws(len(rows)), rng)
+    low, high = accuracy.interval(mean, variance, N, level)
+    return AccuracyEstimate(float(mean.mean()), low, high, N, pairs)
