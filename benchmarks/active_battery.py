@@ -3,7 +3,9 @@
     python benchmarks/active_battery.py [seeds]
 
 Eight kinds of crowds, half of them votes that are replayed (only some pairs can be asked), half with everybody there
-for everything; two streams; with prices, where experts cost five times as much as others, and without. For each
+for everything; two streams; with prices, where experts cost five times as much as others, and without. And crowds like
+those of five real sets: the same people are asked about the same items, with class shares and confusion matrices fitted
+to the votes (``anchored``), but the truth and all answers are drawn anew; the real truth is not looked at. For each
 strategy the mean share of the votes (with prices: of the money that all votes cost) at which its accuracy first
 reaches that of a batch fit of all votes less half a point, and the mean accuracy over the first half of the money.
 Writes benchmarks/results/active_battery.json.
@@ -14,6 +16,7 @@ from __future__ import annotations
 import json
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,8 @@ import crowdwise as cw
 from crowdwise import registry
 from crowdwise.active.replay import replay
 from crowdwise.active.strategy import Strategy
+from crowdwise.bench import data_folder
+from crowdwise.data.crowds import answer
 
 ROOT = Path(__file__).resolve().parents[1]
 RULES: dict[str, Strategy | str] = {
@@ -31,10 +36,11 @@ RULES: dict[str, Strategy | str] = {
     "tutorial": "tutorial",
     "thompson": "thompson",
     "information": "information",
-    "information, drawn": Strategy(annotators="thompson", per_price=False),
-    "information per price": Strategy(annotators="greedy"),
-    "information per price, drawn": Strategy(annotators="thompson"),
-    "error reduction": Strategy(annotators="greedy", value="error-reduction", per_price=False),
+    "information, drawn": Strategy(annotators="thompson", per_price=False, trial=0.0, spread=0.0),
+    "information per price": Strategy(annotators="greedy", trial=0.0, spread=0.0),
+    "information per price, drawn": Strategy(annotators="thompson", trial=0.0, spread=0.0),
+    "error reduction": Strategy(annotators="greedy", value="error-reduction", per_price=False, trial=0.0, spread=0.0),
+    "value": "value",
 }
 METHODS = ("dawid-skene", "one-coin")
 
@@ -55,6 +61,25 @@ def crowd(kind: str, seed: int) -> cw.simulate.Simulated:
     return kinds[kind]()
 
 
+def like(name: str, seed: int) -> cw.simulate.Simulated:
+    """A crowd like that of a real set of votes."""
+    votes, fit = fitted(name)
+    rng, pi, theta = np.random.default_rng([seed, 7]), np.asarray(fit.prior), np.asarray(fit.confusion)
+    truth = rng.choice(len(pi), size=len(votes), p=pi / pi.sum())
+    drawn = cw.Votes.from_codes(
+        votes.item, votes.annotator, answer(theta, votes.annotator, truth[votes.item], rng), items=votes.items,
+        annotators=votes.annotators, classes=votes.classes, truth=truth,
+    )  # fmt: skip
+    return cw.simulate.Simulated(f"like {name}", drawn, {"prior": pi, "confusion": theta})
+
+
+@cache
+def fitted(name: str) -> tuple[cw.Votes, cw.Consensus]:
+    votes = cw.read_dataset(data_folder() / name, on_duplicate="first").votes
+    return votes, cw.aggregate(votes, "anchored")
+
+
+LIKE = ("dog", "web", "rte", "bluebird", "trec2010_binary")
 KINDS = (
     "four classes", "two kinds of errors", "spammers", "hard items",
     "all, four classes", "all, two kinds of errors", "all, spammers", "all, hard items",
@@ -69,7 +94,7 @@ def prices(made: cw.simulate.Simulated) -> Any:
 
 def measure(task: tuple[str, str, bool, int]) -> list[dict[str, Any]]:
     kind, method, priced, seed = task
-    made = crowd(kind, seed)
+    made = like(kind.removeprefix("like "), seed) if kind.startswith("like ") else crowd(kind, seed)
     price = prices(made) if priced else np.ones(made.votes.n_annotators)
     whole = float(price[made.votes.annotator].sum())
     target = cw.aggregate(made.votes, method).score(made.truth) - 0.005
@@ -88,25 +113,22 @@ def measure(task: tuple[str, str, bool, int]) -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]], what: str) -> dict[str, dict[str, float]]:
-    """Strategy -> replayed, all there, priced, everything -> mean."""
-    parts = {
-        "replayed": lambda r: not r["kind"].startswith("all") and not r["priced"],
-        "all there": lambda r: r["kind"].startswith("all") and not r["priced"],
-        "replayed, prices": lambda r: not r["kind"].startswith("all") and r["priced"],
-        "all there, prices": lambda r: r["kind"].startswith("all") and r["priced"],
-        "mean": lambda r: True,
-    }
-    return {
-        name: {
-            part: float(np.mean([r[what] for r in rows if r["strategy"] == name and chosen(r)]))
-            for part, chosen in parts.items()
-        }
-        for name in RULES
-    }
+    """Strategy -> replayed, all there, the same with prices, like real sets, and the mean of these -> mean."""
+    out: dict[str, dict[str, float]] = {}
+    for name in RULES:
+        parts: dict[str, list[float]] = {}
+        for r in (r for r in rows if r["strategy"] == name):
+            part = "all there" if r["kind"].startswith("all") else "replayed"
+            part = "like real sets" if r["kind"].startswith("like") else part + ", prices" * r["priced"]
+            parts.setdefault(part, []).append(r[what])
+        out[name] = {part: float(np.mean(values)) for part, values in parts.items()}
+        out[name]["mean"] = float(np.mean(list(out[name].values())))
+    return out
 
 
 def main(seeds: int) -> None:
-    tasks = [(k, m, p, s) for s in range(seeds) for k in KINDS for m in METHODS for p in (False, True)]
+    tasks = [(k, m, p, s) for p in (False, True) for s in range(seeds) for k in KINDS for m in METHODS]
+    tasks += [(f"like {name}", "dawid-skene", False, s) for s in range(seeds) for name in LIKE]
     with ProcessPoolExecutor(2) as pool:
         rows = [row for some in pool.map(measure, tasks) for row in some]
     facts = {"seeds": seeds, "share": table(rows, "share"), "accuracy": table(rows, "accuracy")}

@@ -78,15 +78,20 @@ def battery() -> str:
 
 
 def prices() -> str:
-    cost = read("active_prices")["cost"]
+    facts = read("active_prices")
+    rules = ("random", "entropy-random", "information", "value", "matrices known")
     rows = []
-    for name, by in cost.items():
+    for name, by in facts["cost"].items():
         for target in ("0.9", "0.95", "0.98"):
+            cells = [
+                f"{by[r][target]['cost']:,.0f}" + (f" ({by[r][target]['missed']})" if by[r][target]["missed"] else "")
+                for r in rules
+            ]
             base = by["entropy-random"][target]["cost"]
-            cells = [f"{by[r][target]['cost']:,.0f}" for r in ("random", "entropy-random", "information", "value")]
-            rows.append([name, f"{100 * float(target):.0f} %", *cells, f"{by['value'][target]['cost'] / base:.2f}"])
-    head = ["crowd, stream", "accuracy", "`random`", "`entropy-random`", "`information`", "`value`", "ratio"]
-    return table(head, rows)
+            ratios = [f"{by[r][target]['cost'] / base:.2f}" for r in ("value", "matrices known")]
+            rows.append([name, f"{100 * float(target):.0f} %", *cells, *ratios])
+    head = ["crowd, stream", "accuracy", *(f"`{r}`" for r in rules[:4]), rules[4], "ratio", "ratio, known"]
+    return table(head, rows) + f"\n\n{facts['seeds']} crowds of each kind."
 
 
 def estimates() -> str:

@@ -28,7 +28,7 @@ from crowdwise.active.replay import Curve, replay
 from crowdwise.bench import data_folder
 
 ROOT = Path(__file__).resolve().parents[1]
-SETS = {"dog": 20, "web": 20, "rte": 20, "bluebird": 20, "trec2010_binary": 5}
+SETS = {"dog": 20, "web": 20, "rte": 20, "bluebird": 20, "trec2010_binary": 20}
 """Data set -> seeds."""
 RULES = ("random", "entropy-random", "tutorial", "information", "value")
 BATCH = 0.02

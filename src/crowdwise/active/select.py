@@ -82,12 +82,12 @@ def pair_values(q: Floats, theta: Floats, value: str) -> Floats:
     C, K = q.shape
     out = np.empty((C, len(theta)))
     step = max(1, CHUNK // max(len(theta) * K * (K if value == "error-reduction" else 1), 1))
-    of_rows = _bits(theta).sum(axis=2)
+    of_rows = bits(theta).sum(axis=2)
     for lo in range(0, C, step):
         some = q[lo : lo + step]
         if value == "information":
             said = np.tensordot(some, theta, axes=(1, 1))
-            out[lo : lo + step] = _bits(said).sum(axis=2) - some @ of_rows.T
+            out[lo : lo + step] = bits(said).sum(axis=2) - some @ of_rows.T
         else:
             joint = some[:, None, :, None] * theta[None]
             out[lo : lo + step] = joint.max(axis=2).sum(axis=2) - some.max(axis=1)[:, None]
@@ -98,18 +98,18 @@ def values_of(q: Floats, theta: Floats, value: str, item: Ints, annotator: Ints)
     """P: as :func:`pair_values`, of some pairs only: rows of ``q`` and of ``theta``."""
     K = q.shape[1]
     out = np.empty(len(item))
-    of_rows = _bits(theta).sum(axis=2)
+    of_rows = bits(theta).sum(axis=2)
     step = max(1, CHUNK // (K * K))
     for lo in range(0, len(out), step):
         n, m = item[lo : lo + step], annotator[lo : lo + step]
         joint = q[n][:, :, None] * theta[m]
         if value == "information":
-            out[lo : lo + step] = _bits(joint.sum(axis=1)).sum(axis=1) - (q[n] * of_rows[m]).sum(axis=1)
+            out[lo : lo + step] = bits(joint.sum(axis=1)).sum(axis=1) - (q[n] * of_rows[m]).sum(axis=1)
         else:
             out[lo : lo + step] = joint.max(axis=1).sum(axis=1) - q[n].max(axis=1)
     return np.maximum(out, 0.0)
 
 
-def _bits(p: Any) -> Floats:
+def bits(p: Any) -> Floats:
     """-p log2 p, 0 at 0."""
     return np.asarray(-p * np.log2(np.maximum(p, 1e-300)))

@@ -12,8 +12,14 @@ the vote is expected to tell, per unit of price.
 ``ucb``             the most uncertain items; the annotator with the best hopes
 ``thompson``        the most uncertain items; the best annotator under a draw of all confusion matrices
 ``information``     pairs by expected information, under the mean confusion matrices
-``value``           pairs by expected information per price, under draws of the confusion matrices
+``value``           pairs by expected information per price, nobody getting too large a share of a batch: where
+                    all cost the same under draws of the confusion matrices; where prices differ strangers first,
+                    on trial, and then under the mean confusion matrices
 ==================  ===================================================================================
+
+Where prices differ, what is not known of annotators is learned on trial, together on few items, where that may pay
+(:mod:`crowdwise.active.trial`), and not by draws: under draws the cheap are asked again and again, since many of them
+always have one of whom the draw is good. Where all cost the same, trials gain nothing, and draws a little.
 
 Constraints hold for all: nobody is asked twice about an item, who is away is not asked, nobody gets more than the
 load left, items below ``overlap`` votes come first, and a share of questions may be ones whose answer is known.
@@ -21,12 +27,12 @@ load left, items below ``overlap`` votes come first, and a share of questions ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from crowdwise.active import select
+from crowdwise.active import select, trial
 from crowdwise.active.assign import assign, assign_pairs
 from crowdwise.active.beliefs import Beliefs
 from crowdwise.core.model import EMModel
@@ -45,6 +51,8 @@ TRUST, SHRINK = 9.0, 8.0
 vote should look in doubt. Chosen on simulated crowds, as all here."""
 PEOPLE = 500
 """The most annotators that are looked at closely: those who promise most."""
+SHARE = 1 / 16
+"""A batch need not be spread wider than this: the least share of it that an annotator may get."""
 
 __all__ = ["DEFAULT", "STRATEGIES", "Proposal", "Strategy", "strategy"]
 
@@ -82,9 +90,13 @@ class Strategy:
     per_price
         Divide the value of an annotator by the price of a vote.
     trial
-        With ``per_price``: after so many votes on items that others voted on, too, the price that counts is half-way
-        between the mean price and an annotator's own. Before anything is known of them, those who are cheap promise
-        most for their price, and a crowd of strangers who vote among themselves looks better than it is.
+        Where prices differ: annotators are strangers until they have voted, on items that others voted on, too, this
+        often times the square root of the items there are for each annotator. Strangers who may be worth their price
+        are asked first, together about few items, each of which gets up to 24 votes (:mod:`crowdwise.active.trial`);
+        after that means take the place of draws. 0: nobody is tried.
+    spread
+        Nobody gets more than so many times an equal share of a batch (or a sixteenth of it, if that is more), as long
+        as others are left: a whole batch given to one who was lucky so far is money lost. 0: no such limit.
     overlap
         Items with fewer votes come first.
     gold_rate
@@ -102,7 +114,8 @@ class Strategy:
     joint: bool = True
     value: str = "information"
     per_price: bool = True
-    trial: float = 40.0
+    trial: float = 5.0
+    spread: float = 4.0
     overlap: int = 1
     gold_rate: float = 0.0
     votes_per_item: int = 1
@@ -122,8 +135,10 @@ class Strategy:
                 raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
         if not (isinstance(self.gold_rate, (int, float)) and 0.0 <= self.gold_rate < 1.0):
             raise ParameterError(f"gold_rate={self.gold_rate!r}: expected a number from 0 to below 1.")
-        if not (isinstance(self.trial, (int, float)) and 0.0 < self.trial < np.inf):
-            raise ParameterError(f"trial={self.trial!r}: expected a number of votes above 0.")
+        for name in ("trial", "spread"):
+            amount = getattr(self, name)
+            if not (isinstance(amount, (int, float)) and 0.0 <= amount < np.inf):
+                raise ParameterError(f"{name}={amount!r}: expected a number of at least 0 (0: none of it).")
         if self.step is not None and not (isinstance(self.step, (int, float)) and 0.5 < self.step <= 1.0):
             raise ParameterError(f"step={self.step!r}: expected a number above 0.5 and at most 1, or None (exact).")
 
@@ -137,8 +152,52 @@ class Strategy:
         tests = int(rng.binomial(n, self.gold_rate)) if beliefs.gold.any() else 0
         gold = self._batch(beliefs, np.flatnonzero(beliefs.gold), tests, rng, uncertain=False) if tests else []
         rest = np.flatnonzero(~beliefs.closed & ~beliefs.gold)
-        batch = self._batch(beliefs, rest, n - sum(len(p) for p in gold), rng, taken=gold)
-        return _joined([*batch, *gold])
+        trials = self._trials(beliefs, rest, n - _size(gold), rng, gold)
+        tried = np.zeros(len(beliefs.item_names), dtype=bool)  # these have votes enough for one batch
+        for p in trials:
+            tried[p.item] = True
+        made = [*gold, *trials]
+        batch = self._batch(beliefs, rest[~tried[rest]], n - _size(made), rng, taken=made)
+        return _joined([*trials, *batch, *gold])
+
+    def _tries(self, beliefs: Beliefs) -> bool:
+        """Whether strangers are put on trial: where prices differ."""
+        price = beliefs.price[beliefs.available]
+        return self.trial > 0 and len(price) > 0 and bool(price.max() > price.min())
+
+    def _rule(self, beliefs: Beliefs) -> str:
+        """How annotators are ranked: strays from the best aside, and nothing drawn where trials tell."""
+        means = self.annotators == "epsilon-greedy" or (self.annotators == "thompson" and self._tries(beliefs))
+        return "greedy" if means else self.annotators
+
+    def _trials(
+        self, beliefs: Beliefs, items: Ints, n: int, rng: np.random.Generator, taken: list[Proposal]
+    ) -> list[Proposal]:
+        """Votes of strangers, together on few items (:mod:`crowdwise.active.trial`)."""
+        need = trial.needed(beliefs, self.trial, rng) if self._tries(beliefs) else np.zeros(len(beliefs.price))
+        n = min(n, int(need.sum()))
+        made: list[Proposal] = []
+        if n <= 0:
+            return made
+        some = trial.jury(beliefs, items, need, n, rng)
+        anybody = replace(self, items="random", annotators="random", joint=False, per_price=False)
+        for round_ in range(trial.JURY):
+            here = some[beliefs.votes_per_item[some] + round_ < trial.JURY]
+            load = _left(np.minimum(need, beliefs.load), [*taken, *made])
+            found = anybody._round(
+                beliefs, here, np.flatnonzero(load >= 1.0), load, n - _size(made), [*taken, *made], rng
+            )
+            if len(found) == 0:
+                break
+            made.append(replace(found, value=self._told(beliefs, found)))
+        return made
+
+    def _told(self, beliefs: Beliefs, asked: Proposal) -> Floats:
+        """What some votes are expected to tell, under the mean confusion matrices."""
+        who, place = np.unique(asked.annotator, return_inverse=True)
+        theta = select.mean(beliefs.dirichlet[who])
+        told = select.values_of(beliefs.posterior[asked.item], theta, self.value, np.arange(len(asked)), place)
+        return told / asked.price if self.per_price else told
 
     def _batch(
         self,
@@ -153,19 +212,21 @@ class Strategy:
         """Rounds in which an item gets at most one annotator each, until there are n pairs or no more can be made."""
         rounds = list(taken or [])
         made: list[Proposal] = []
+        people = int((beliefs.available & (beliefs.load >= 1.0)).sum())
+        share = np.ceil(n * max(self.spread / max(people, 1), SHARE)) if self.spread else np.inf
         for _ in range(self.votes_per_item):
-            left = n - sum(len(p) for p in made)
-            if left <= 0:
+            before, free = len(made), items
+            for most in dict.fromkeys((share, np.inf)):  # where shares leave questions over, anybody may have them
+                left = n - _size(made)
+                load = _left(np.minimum(beliefs.load, most), rounds)
+                people_here = np.flatnonzero(beliefs.available & (load >= 1.0))
+                found = self._round(beliefs, free, people_here, load, left, rounds, rng, uncertain)
+                if len(found):
+                    made.append(found)
+                    rounds.append(found)
+                    free = free[~np.isin(free, found.item)]
+            if len(made) == before:
                 break
-            load = beliefs.load.copy()
-            for p in rounds:
-                np.subtract.at(load, p.annotator, 1.0)
-            people = np.flatnonzero(beliefs.available & (load >= 1.0))
-            found = self._round(beliefs, items, people, load, left, rounds, rng, uncertain)
-            if len(found) == 0:
-                break
-            made.append(found)
-            rounds.append(found)
         return made
 
     def _round(
@@ -177,12 +238,12 @@ class Strategy:
         n: int,
         rounds: list[Proposal],
         rng: np.random.Generator,
-        uncertain: bool,
+        uncertain: bool = True,
     ) -> Proposal:
         if beliefs.possible is not None:  # only items somebody can still be asked about
             some = beliefs.possible.indptr[items + 1] > beliefs.possible.indptr[items]
             items = items[some]
-        if len(items) == 0 or len(people) == 0:
+        if n <= 0 or len(items) == 0 or len(people) == 0:
             return _nothing()
         weight = np.ones(len(beliefs.posterior)) if beliefs.weight is None else beliefs.weight
         score = weight[items] * select.item_scores(beliefs.posterior[items], self.items if uncertain else "random", rng)
@@ -213,23 +274,13 @@ class Strategy:
         """The annotators to look at closely: those who promise most, where there are very many."""
         if beliefs.possible is not None or len(people) <= PEOPLE:
             return people
-        rule = "greedy" if self.annotators == "epsilon-greedy" else self.annotators
+        rule = self._rule(beliefs)
         hope = select.annotator_scores(beliefs.dirichlet[people], beliefs.prior, rule, rng)
         hope = hope - 1.0 / len(beliefs.classes)  # what is better than chance is what a price is paid for
-        hope = hope / self._prices(beliefs)[people] if self.per_price else hope
+        hope = hope / beliefs.price[people] if self.per_price else hope
         order = np.argsort(-hope - 1e-9 * rng.random(len(hope)), kind="stable")
         enough = int(np.searchsorted(np.cumsum(np.minimum(load[people[order]], n)), CANDIDATES * n) + 1)
         return np.asarray(people[order[: max(PEOPLE, enough)]])
-
-    def _prices(self, beliefs: Beliefs) -> Floats:
-        """M: what a vote is taken to cost: the mean price for a stranger, the own price for who is known.
-
-        Votes say something of their annotator where somebody else voted too.
-        """
-        size = np.diff(beliefs.done.indptr)
-        known = np.bincount(beliefs.done.annotator[np.repeat(size > 1, size)], minlength=len(beliefs.price))
-        common = beliefs.price[beliefs.available].mean() if beliefs.available.any() else 1.0
-        return np.asarray((known * beliefs.price + self.trial * common) / (known + self.trial))
 
     def _worth(
         self, beliefs: Beliefs, items: Ints, people: Ints, pairs: tuple[Ints, Ints] | None, rng: np.random.Generator
@@ -237,7 +288,7 @@ class Strategy:
         """C x A, or only of some pairs (the place of the item, and of the annotator)."""
         shape = (len(items), len(people)) if pairs is None else pairs[0].shape
         place, column = (np.arange(shape[0]), np.arange(len(people))) if pairs is None else pairs
-        dirichlet = beliefs.dirichlet[people]
+        dirichlet, rule = beliefs.dirichlet[people], self._rule(beliefs)
 
         def told(theta: Floats, here: Any = slice(None)) -> Floats:
             """Of all pairs of some rows, or of some pairs, under some confusion matrices."""
@@ -246,14 +297,13 @@ class Strategy:
                 if pairs is None:
                     return select.pair_values(q[here], theta, self.value)
                 return select.values_of(q, theta, self.value, place[here], column[here])
-            if self.annotators == "thompson":
+            if rule == "thompson":
                 score = np.einsum("mkk->mk", theta) @ beliefs.prior
             else:
-                rule = "greedy" if self.annotators == "epsilon-greedy" else self.annotators
                 score = select.annotator_scores(dirichlet, beliefs.prior, rule, rng)
             return np.asarray(score[None] if pairs is None else score[column[here]])
 
-        if self.annotators == "thompson":
+        if rule == "thompson":
             worth = np.empty(shape)
             for d in range(min(DRAWS, len(items))):  # items are dealt out to several draws
                 here = place % DRAWS == d
@@ -266,20 +316,21 @@ class Strategy:
             strays = (rng.random(len(items)) < select.epsilon(beliefs.steps))[place]
             worth = np.where(strays[:, None] if pairs is None else strays, rng.random(shape), worth)
         if self.per_price:
-            worth = worth / self._prices(beliefs)[people][column]
+            worth = worth / beliefs.price[people][column]
         if self.joint and beliefs.weight is not None:
             weight = beliefs.weight[items][place]
             worth = worth * (weight[:, None] if pairs is None else weight)
         return np.asarray(worth + 1e-9 * rng.random(shape))  # equals in random order
 
 
+PLAIN: dict[str, Any] = {"per_price": False, "trial": 0, "spread": 0}
 STRATEGIES: dict[str, Strategy] = {
-    "random": Strategy(items="random", annotators="random", joint=False, per_price=False),
-    "entropy-random": Strategy(annotators="random", joint=False, per_price=False),
-    "tutorial": Strategy(annotators="epsilon-greedy", joint=False, per_price=False, step=0.6),
-    "ucb": Strategy(annotators="ucb", joint=False, per_price=False),
-    "thompson": Strategy(annotators="thompson", joint=False, per_price=False),
-    "information": Strategy(annotators="greedy", per_price=False),
+    "random": Strategy(items="random", annotators="random", joint=False, **PLAIN),
+    "entropy-random": Strategy(annotators="random", joint=False, **PLAIN),
+    "tutorial": Strategy(annotators="epsilon-greedy", joint=False, step=0.6, **PLAIN),
+    "ucb": Strategy(annotators="ucb", joint=False, **PLAIN),
+    "thompson": Strategy(annotators="thompson", joint=False, **PLAIN),
+    "information": Strategy(annotators="greedy", **PLAIN),
     "value": Strategy(),
 }
 DEFAULT = "value"
@@ -337,6 +388,18 @@ def _askable(beliefs: Beliefs, items: Ints, people: Ints, rounds: list[Proposal]
     before, voter = _asked(beliefs, items, rounds)
     keep = (column[who] >= 0) & ~np.isin(place * M + who, before * M + voter)
     return place[keep], column[who[keep]]
+
+
+def _size(parts: list[Proposal]) -> int:
+    return sum(len(p) for p in parts)
+
+
+def _left(load: Floats, taken: list[Proposal]) -> Floats:
+    """M: what is left of how much each may do."""
+    load = load.copy()
+    for p in taken:
+        np.subtract.at(load, p.annotator, 1.0)
+    return load
 
 
 def _nothing() -> Proposal:
