@@ -78,7 +78,7 @@ def money(task: tuple[str, str, int]) -> list[dict[str, Any]]:
     for how in RULES:
         curve = replay(
             votes, votes.truth, lambda: registry.create(method), Known(theta=theta) if how == KNOWN else how,
-            price=price, batch=0.01, budget=0.4, random_state=seed,
+            price=price, batch=0.01, share=0.4, random_state=seed,
         )  # fmt: skip
         cost = {str(t): min(curve.first_at(t, "cost"), float(curve.cost[-1])) for t in TARGETS}
         missed = {str(t): bool(curve.first_at(t) == np.inf) for t in TARGETS}

@@ -89,7 +89,7 @@ def test_without_what_draws_a_png(folder: Path, monkeypatch: pytest.MonkeyPatch)
     [
         (("--strategies", "magic"), "Unknown strategy 'magic'"),
         (("--batch", "0"), "--batch 0.0"),
-        (("--share", "2"), "budget=2.0"),
+        (("--share", "2"), "--share 2"),
         (("--method", "anchored"), "cannot follow a stream"),
     ],
 )

@@ -96,7 +96,7 @@ def replay(
         raise InputError(f"{path} has no truth to measure with: give it, --truth FILE.")
     price = prices_of(votes, prices)
     tasks = [
-        partial(play, votes, votes.truth, model, name, price=price, batch=batch, budget=share, random_state=seed)
+        partial(play, votes, votes.truth, model, name, price=price, batch=batch, share=share, random_state=seed)
         for name in names
         for seed in range(seeds)
     ]

@@ -37,7 +37,7 @@ def test_money_and_budget() -> None:
     price = np.arange(1.0, 11.0)
     whole = replay(made.votes, made.truth, cw.OneCoin, "random", price=price, batch=0.1, random_state=0)
     assert whole.cost[-1] == price[made.votes.annotator].sum()
-    half = replay(made.votes, made.truth, cw.OneCoin, "random", budget=0.5, batch=0.1, random_state=0)
+    half = replay(made.votes, made.truth, cw.OneCoin, "random", share=0.5, batch=0.1, random_state=0)
     assert half.votes[-1] == 200
     told: list[float] = []
     replay(made.votes, made.truth, cw.OneCoin, "random", batch=0.2, random_state=0, told=told.append)
@@ -112,7 +112,7 @@ def test_exact_statistics_hold_where_votes_are_chosen() -> None:
         rule = Strategy(annotators="random", joint=False, per_price=False, step=step)
         for seed in range(3):
             made = cw.simulate.two_coin(300, n_annotators=40, votes_per_item=8, random_state=seed)
-            curve = replay(made.votes, made.truth, cw.DawidSkene, rule, batch=0.04, budget=0.6, random_state=seed)
+            curve = replay(made.votes, made.truth, cw.DawidSkene, rule, batch=0.04, share=0.6, random_state=seed)
             found.append(curve.accuracy[-1])
     assert np.mean(end[None]) > 0.82
     assert np.mean(end[None]) > np.mean(end[0.6]) + 0.1
@@ -142,7 +142,7 @@ def test_value_per_price_saves_money() -> None:
             annotators=np.arange(30), classes=[0, 1], truth=truth,
         )  # fmt: skip
         for name, found in spent.items():
-            curve = replay(votes, truth, cw.OneCoin, name, price=price, batch=0.01, budget=0.5, random_state=seed)
+            curve = replay(votes, truth, cw.OneCoin, name, price=price, batch=0.01, share=0.5, random_state=seed)
             found.append(curve.first_at(0.95, "cost"))
     assert np.mean(spent["value"]) < 0.9 * np.mean(spent["entropy-random"])
 
@@ -157,7 +157,7 @@ def test_the_estimate_of_the_accuracy_is_near_with_enough_votes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"batch": 0.0}, "batch=0.0"), ({"batch": 2.0}, "batch"), ({"budget": 0.0}, "budget=0.0")]
+    ("options", "message"), [({"batch": 0.0}, "batch=0.0"), ({"batch": 2.0}, "batch"), ({"share": 0.0}, "share=0.0")]
 )
 def test_what_is_refused(options: dict[str, float], message: str) -> None:
     made = crowd()

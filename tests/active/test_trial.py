@@ -224,7 +224,7 @@ def test_a_priced_crowd_costs_less() -> None:
         )  # fmt: skip
         for how in spent:
             curve = replay(
-                votes, truth, cw.OneCoin, how, price=np.array([5.0, 1.0, 0.5])[kind], batch=0.01, budget=0.4,
+                votes, truth, cw.OneCoin, how, price=np.array([5.0, 1.0, 0.5])[kind], batch=0.01, share=0.4,
                 random_state=seed,
             )  # fmt: skip
             spent[how] += curve.first_at(0.95, "cost")

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -231,3 +232,10 @@ def test_a_figure_is_the_same_wherever_it_stands():
     found = cw.diagnose(crowd.votes, cw.aggregate(crowd.votes, "majority"))
     assert abs(report["summary"]["expected"] - found.expected) < 1e-6
     assert pct(report["summary"]["expected"], 1).replace("\u00a0", " ") in " ".join(report["summary"]["sure"])
+
+
+def test_a_page_is_not_written_under_another_kind_of_name(tmp_path: Path) -> None:
+    crowd = cw.simulate.one_coin(20, n_annotators=5, random_state=0)
+    with pytest.raises(OutputError, match=r"report\.pdf: a report is an HTML page"):
+        cw.aggregate(crowd.votes).report(tmp_path / "report.pdf", crowd.votes)
+    assert not any(tmp_path.iterdir())

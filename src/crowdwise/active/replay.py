@@ -53,7 +53,7 @@ def replay(
     *,
     price: Any = 1.0,
     batch: float = 0.01,
-    budget: float = 1.0,
+    share: float = 1.0,
     random_state: int | None = None,
     told: Callable[[float], None] | None = None,
 ) -> Curve:
@@ -73,12 +73,12 @@ def replay(
         Of a vote, for each annotator or for all.
     batch
         The share of all votes that is asked for at once; one vote at least.
-    budget
+    share
         The share of all votes to spend.
     told
         Called after every batch with the share of the votes that is spent.
     """
-    for name, value in (("batch", batch), ("budget", budget)):
+    for name, value in (("batch", batch), ("share", share)):
         if not (isinstance(value, (int, float)) and 0.0 < value <= 1.0):
             raise ParameterError(f"{name}={value!r}: expected a share of the votes, above 0 and at most 1.")
     codes = votes.encode_truth(truth)
@@ -86,7 +86,7 @@ def replay(
     if len(measured) == 0:
         raise InputError("No item has a known truth: a replay has nothing to measure with.")
     rule, rng = strategy(how), np.random.default_rng(random_state)
-    size, most = max(1, round(batch * votes.n_votes)), round(budget * votes.n_votes)
+    size, most = max(1, round(batch * votes.n_votes)), round(share * votes.n_votes)
     online = rule.stream(model(), votes.classes.tolist())
     items, annotators = Roster(votes.items.tolist(), "items"), Roster(votes.annotators.tolist(), "annotators")
     asked = np.zeros(votes.n_votes, dtype=bool)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdwise.core.folders import write_text
-from crowdwise.errors import ExtraError
+from crowdwise.errors import ExtraError, OutputError
 from crowdwise.report.build import build_report
 from crowdwise.report.findings import TITLES
 from crowdwise.report.people import MOST_ROWS
@@ -45,7 +45,7 @@ def write_report(votes: Any, consensus: Any, out: str | os.PathLike[str], **opti
         The votes (or a data set, or a table of other answers) and a consensus of them; ``None`` fits the default
         method.
     out
-        The file.
+        The file, whose name ends in ``.html`` (or ``.htm``).
     **options
         Those of :func:`crowdwise.build_report`.
 
@@ -58,6 +58,8 @@ def write_report(votes: Any, consensus: Any, out: str | os.PathLike[str], **opti
     ...     file.read_text(encoding="utf-8")[:15]
     '<!doctype html>'
     """
+    if Path(out).suffix.lower() not in (".html", ".htm"):
+        raise OutputError(f"{out}: a report is an HTML page: expected a name ending in .html.")
     check_extra()
     text = page(build_report(votes, consensus, all_items=True, **options))
     write_text(text, out)
