@@ -30,11 +30,9 @@ Reference: V. C. Raykar et al., Learning from crowds, Journal of Machine Learnin
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import warnings
-import zipfile
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -45,17 +43,16 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from crowdwise.core.checks import check_count, check_flag, check_number
 from crowdwise.core.em import Callback, Progress
 from crowdwise.core.estimates import Estimates, build_estimates
-from crowdwise.core.folders import replacing
 from crowdwise.core.numerics import Floats
 from crowdwise.core.result import plain
 from crowdwise.data.ratings import Ratings
 from crowdwise.deep.data_models import takes_weights
 from crowdwise.deep.given import as_ratings, check_pair, in_codes_of
 from crowdwise.deep.inputs import as_inputs
-from crowdwise.deep.kept import FORMAT
+from crowdwise.deep.kept import read_arrays, write_arrays
 from crowdwise.deep.learner import UnfittedError
 from crowdwise.deep.regression import combine
-from crowdwise.errors import ConvergenceWarning, InputError, OutputError, ParameterError, ReadError
+from crowdwise.errors import ConvergenceWarning, InputError, OutputError, ParameterError
 
 LEAST = 1e-6
 PRIOR = 1.0
@@ -288,37 +285,15 @@ class RaykarRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 f"A {type(self.regressor).__name__} cannot be written without pickle, which runs code when read: "
                 "use regressor='linear', or keep the fitted regressor (learner.model_.fitted) by your own means."
             )
-        facts = {
-            "format": FORMAT,
-            "method": self.key,
-            "params": {name: plain(value) for name, value in self.get_params(deep=False).items()},
-            "unit": list(self.unit_),
-            "gap": self.gap_,
-            "features": self.n_features_in_,
-        }
         arrays = {"coef": self.model_.coef, "mean": self.scale_[0], "deviation": self.scale_[1]}
-        with replacing(folder, "learner.json", "learner") as temporary:
-            (temporary / "learner.json").write_text(json.dumps(facts), encoding="utf-8")
-            np.savez_compressed(temporary / "model.npz", allow_pickle=False, precision=self.precision_, **arrays)
-            self.consensus_.save(temporary / "consensus")
-        return Path(folder)
+        arrays["precision"] = self.precision_
+        return write_arrays(folder, self, arrays, unit=list(self.unit_), gap=self.gap_, features=self.n_features_in_)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, network: Any = None, device: str = "auto") -> Self:
         """Read what :meth:`save` wrote. There is no network to hand over; ``device`` makes no difference here."""
         folder = Path(folder)
-        if network is not None:
-            raise ParameterError(f"{cls.key} has no network: leave network out.")
-        try:
-            facts = json.loads((folder / "learner.json").read_text(encoding="utf-8"))
-            with np.load(folder / "model.npz", allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
-            raise ReadError(f"{folder} does not hold a readable learner: {error}.") from error
-        if facts.get("format") != FORMAT:
-            raise ReadError(f"{folder} was written by another version of crowdwise, which this one does not read.")
-        if facts["method"] != cls.key:
-            raise ReadError(f"{folder} holds a {facts['method']} learner, not {cls.key}: use crowdwise.load_learner.")
+        facts, arrays = read_arrays(folder, cls.key, network)
         learner = cls(**facts["params"])
         learner.consensus_ = Estimates.load(folder / "consensus")
         learner.annotators_ = learner.consensus_.annotator_names

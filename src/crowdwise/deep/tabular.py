@@ -8,10 +8,8 @@ soft labels. What it finds out about annotators is ``theta_``, M x K x K: P(m sa
 
 from __future__ import annotations
 
-import json
 import os
 import time
-import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
@@ -26,7 +24,6 @@ from crowdwise.core import em
 from crowdwise.core.checks import check_flag, check_number
 from crowdwise.core.consensus import Consensus, build_consensus
 from crowdwise.core.em import Params, Part
-from crowdwise.core.folders import replacing
 from crowdwise.core.model import Outcome, recode
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.result import plain
@@ -34,10 +31,10 @@ from crowdwise.data.votes import Votes
 from crowdwise.deep.data_models import DataModel, Foreign, Softmax
 from crowdwise.deep.given import as_votes, check_together
 from crowdwise.deep.inputs import ArrayInputs, Inputs, Scale, as_inputs
-from crowdwise.deep.kept import FORMAT
+from crowdwise.deep.kept import read_arrays, write_arrays
 from crowdwise.deep.learner import UnfittedError, learner_tags, seed_of
 from crowdwise.deep.plan import Callback, Epoch
-from crowdwise.errors import InputError, OutputError, ParameterError, ReadError
+from crowdwise.errors import InputError, OutputError, ParameterError
 
 CHUNK = 4096
 # -------------------------------------------------------------------- the base
@@ -277,36 +274,14 @@ class Tabular(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Write the learner to a folder (JSON, numpy arrays and its consensus), all or nothing."""
         self._fitted()
         arrays = {"mean": self.mean_, "deviation": self.deviation_, **self._arrays()}
-        facts = {
-            "format": FORMAT,
-            "method": self.key,
-            "params": {name: plain(value) for name, value in self.get_params(deep=False).items()},
-            "shape": list(self.shape_),
-            "seed": self.seed_,
-            "history": [asdict(epoch) for epoch in self.history_],
-        }
-        with replacing(folder, "learner.json", "learner") as temporary:
-            (temporary / "learner.json").write_text(json.dumps(facts), encoding="utf-8")
-            np.savez_compressed(temporary / "model.npz", allow_pickle=False, **arrays)
-            self.consensus_.save(temporary / "consensus")
-        return Path(folder)
+        history = [asdict(epoch) for epoch in self.history_]
+        return write_arrays(folder, self, arrays, shape=list(self.shape_), seed=self.seed_, history=history)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, network: Any = None, device: str = "auto") -> Self:
         """Read what :meth:`save` wrote. There is no network to hand over; ``device`` makes no difference here."""
         folder = Path(folder)
-        if network is not None:
-            raise ParameterError(f"{cls.key} has no network: leave network out.")
-        try:
-            facts = json.loads((folder / "learner.json").read_text(encoding="utf-8"))
-            with np.load(folder / "model.npz", allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
-            raise ReadError(f"{folder} does not hold a readable learner: {error}.") from error
-        if facts.get("format") != FORMAT:
-            raise ReadError(f"{folder} was written by another version of crowdwise, which this one does not read.")
-        if facts["method"] != cls.key:
-            raise ReadError(f"{folder} holds a {facts['method']} learner, not {cls.key}: use crowdwise.load_learner.")
+        facts, arrays = read_arrays(folder, cls.key, network)
         learner = cls(**facts["params"])
         found = learner.consensus_ = Consensus.load(folder / "consensus")
         learner.classes_, learner.annotators_ = found.classes, found.annotator_names
