@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -14,7 +15,7 @@ from crowdwise.data.coding import Codes, Vocabulary
 from crowdwise.data.frozen import Frozen
 
 
-class Answers(Frozen):
+class Answers(Frozen, ABC):
     """A frozen table with a code of the annotator in every row. A subclass gives ``_kept``."""
 
     _rows: ClassVar[str] = "answers"
@@ -60,9 +61,9 @@ class Answers(Frozen):
         every = {name: getattr(self, name) for name in (*names, "annotator", "weight", "timestamp")}
         return {name: None if array is None else array[rows] for name, array in every.items()}
 
+    @abstractmethod
     def _kept(self, mask: npt.NDArray[np.bool_]) -> Self:
         """The rows of a mask, with items and annotators as they are."""
-        raise NotImplementedError
 
 
 class ByItem(Answers):
