@@ -319,6 +319,15 @@ def test_names_do_not_matter() -> None:
     assert np.array_equal(plain.consensus().posterior, renamed.consensus().posterior)
 
 
+@pytest.mark.parametrize("left", [0, 30, 2000])
+def test_a_stream_that_was_cut_short_says_so(tmp_path: Path, left: int) -> None:
+    cw.Online(cw.DawidSkene()).partial_fit(crowd(n_items=40).votes).save(tmp_path / "stream")
+    arrays = tmp_path / "stream" / "arrays.npz"
+    arrays.write_bytes(arrays.read_bytes()[:left])
+    with pytest.raises(ReadError, match="does not hold a readable stream"):
+        cw.Online.load(tmp_path / "stream", cw.DawidSkene())
+
+
 # -- complaints --------------------------------------------------------------------------------------------------------
 
 

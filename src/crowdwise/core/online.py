@@ -42,7 +42,6 @@ R. M. Neal and G. E. Hinton, A view of the EM algorithm that justifies increment
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
@@ -50,20 +49,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from crowdwise.core import em, starts
+from crowdwise.core import em, starts, stream_files
 from crowdwise.core.consensus import Consensus, Outcome, build_consensus
 from crowdwise.core.em import Family, Params, Part, Stats
-from crowdwise.core.folders import replacing
-from crowdwise.core.ledger import ITEMS, ROWS, Ledger, Names, OnDuplicate, grown
+from crowdwise.core.ledger import Ledger, OnDuplicate, grown
 from crowdwise.core.numerics import Floats, Ints, decide, normalise
-from crowdwise.core.result import plain
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, NotFittedError, ParameterError, ReadError
+from crowdwise.errors import InputError, NotFittedError, ParameterError
 
 if TYPE_CHECKING:
     from crowdwise.core.model import EMModel
 
-FORMAT = 2
 BLOCK = (20, 1000)
 """The fewest and the most items that are looked at under the same parameters; in between a tenth of those so far."""
 RENEW = 1.2
@@ -384,7 +380,7 @@ class Online:
         theta = self.model._confusion(params, K)[:, order][:, :, order]
         return build_consensus(
             self.model.key,
-            self.model.get_params() | {"online": self._options()},
+            self.model.get_params() | {"online": self.options()},
             votes,
             Outcome(posterior=q, prior=pi, confusion=theta, log_likelihood=stats.log_likelihood),
             labels=decide(q, pi, self.model.ties, np.random.default_rng(self.model.random_state)),
@@ -421,69 +417,19 @@ class Online:
 
     # ---------------------------------------------------------------- keeping it
 
-    def _options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
+        """The settings it was made with, but for the model and the classes."""
         names = ("step", "revisit", "renew", "shrink", "trust", "memory", "on_duplicate")
         return {name: getattr(self, name) for name in names}
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write all that is known to a folder, all or nothing; :meth:`load` goes on from there as if nothing was."""
-        ledger = self.ledger
-        M, N, S = len(ledger.annotators), len(ledger.items), ledger.n_votes
-        facts = {
-            "format": FORMAT,
-            "method": self.model.key,
-            "params": {name: plain(value) for name, value in self.model.get_params().items()},
-            "options": self._options(),
-            "items": plain(ledger.items.names),
-            "annotators": plain(ledger.annotators.names),
-            "classes": plain(ledger.classes.names),
-            "declared": ledger.declared,
-            "n_items": self.n_items,
-            "touches": self.touches,
-            "looked_at": self.looked_at,
-            "renewed_at": self.renewed_at,
-            "settled": self.settled,
-        }
-        arrays = {name: getattr(self, name) for name in ("mass", "pooled")}
-        arrays |= {name: getattr(self, name)[:M] for name in ("clock", "given", "counts")}
-        arrays |= {"moving": self.moving[: 0 if self.step is None else M]}
-        arrays |= {"posterior": self.posterior[:N]}
-        arrays |= {name: ledger.rows[name][:S] for name in ROWS} | {name: ledger.per_item[name][:N] for name in ITEMS}
-        with replacing(folder, "online.json", "stream") as temporary:
-            (temporary / "online.json").write_text(json.dumps(facts), encoding="utf-8")
-            np.savez(temporary / "arrays.npz", allow_pickle=False, **arrays)
-        return Path(folder)
+        return stream_files.write(self, folder)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], model: EMModel) -> Self:
         """Read what :meth:`save` wrote; ``model`` must be the model that it was made with."""
-        folder = Path(folder)
-        try:
-            facts = json.loads((folder / "online.json").read_text(encoding="utf-8"))
-            with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError) as error:
-            raise ReadError(f"{folder} does not hold a readable stream: {error}.") from error
-        if facts.get("format") != FORMAT:
-            raise ReadError(f"{folder} was written by another version of crowdwise, which this one does not read.")
-        params = {name: plain(value) for name, value in model.get_params().items()}
-        if (facts["method"], facts["params"]) != (model.key, json.loads(json.dumps(params))):
-            raise ParameterError(
-                f"{folder} holds a stream of {facts['method']} with {facts['params']}: "
-                f"give that model, not {model.key} with {params}."
-            )
-        self = cls(model, **facts["options"])
-        ledger = Ledger(facts["classes"])
-        ledger.declared = facts["declared"]
-        ledger.items, ledger.annotators = Names(facts["items"]), Names(facts["annotators"])
-        ledger.rows = {name: arrays.pop(name) for name in ROWS}
-        ledger.per_item = {name: arrays.pop(name) for name in ITEMS}
-        ledger.n_votes = len(ledger.rows["label"])
-        self.ledger, self.n_items, self.touches = ledger, facts["n_items"], facts["touches"]
-        self.looked_at, self.renewed_at, self.settled = (facts[name] for name in ("looked_at", "renewed_at", "settled"))
-        for name, value in arrays.items():
-            setattr(self, name, value)
-        return self
+        return stream_files.read(cls, Path(folder), model)
 
 
 def kept(t: Floats, b: Floats, step: float) -> Floats:
