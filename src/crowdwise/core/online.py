@@ -239,12 +239,10 @@ class Online:
         """The statistics that some passes over all votes give, begun with the vote shares as a batch fit is."""
         items, K = np.arange(len(self.ledger.items)), len(self.ledger.classes)
         part, who, family = self._local(items, everybody=True)
-        indptr, rows = self.ledger.gather(items)
-        annotator, label = (self.ledger.rows[name][rows].astype(np.int32) for name in ("annotator", "label"))
-        weight = self.ledger.rows["weight"][rows]
+        annotator, label = (code.astype(np.int32) for code in np.divmod(part.cell, K))
         i, m, k = (np.arange(n).astype(object) for n in (len(items), len(who), K))  # names do not matter here
-        votes = Votes(indptr, annotator, label, i, m, k, weight=weight if (weight != 1.0).any() else None)
-        q = starts.informed(votes, self.ledger.per_item["truth"][items])
+        votes = Votes(part.indptr, annotator, label, i, m, k, weight=part.weight if len(part.weight) else None)
+        q = starts.informed(votes, part.truth)
         stats = em.statistics(part, q)
         for _ in range(PASSES):
             self._hold(stats)
@@ -312,9 +310,10 @@ class Online:
         """The votes of some items with their annotators renumbered, those annotators, and the model's step for them."""
         ledger, K = self.ledger, len(self.ledger.classes)
         indptr, rows = ledger.gather(items)
-        who, local = np.unique(ledger.rows["annotator"][rows], return_inverse=True)
         if everybody:
             who, local = np.arange(len(ledger.annotators)), ledger.rows["annotator"][rows]
+        else:
+            who, local = np.unique(ledger.rows["annotator"][rows], return_inverse=True)
         weight = ledger.rows["weight"][rows]
         part = Part(
             indptr,
