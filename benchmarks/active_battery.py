@@ -26,8 +26,8 @@ import crowdwise as cw
 from crowdwise import registry
 from crowdwise.active.replay import replay
 from crowdwise.active.strategy import Strategy
-from crowdwise.bench import data_folder
-from crowdwise.data.crowds import answer
+from crowdwise.bench.label_methods import data_folder
+from crowdwise.simulate.crowds import answer
 
 ROOT = Path(__file__).resolve().parents[1]
 RULES: dict[str, Strategy | str] = {

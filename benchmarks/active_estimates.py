@@ -4,7 +4,7 @@
 
 What a stream believes of its accuracy (``estimate_accuracy``: on items with votes) beside what it is, on crowds of
 several kinds, asked at random or by the default strategy, after so many votes per item. Everything in
-``crowdwise.active.accuracy`` was chosen on such crowds with seeds from 100 on; these are seeds from 0 on.
+``crowdwise.active.accuracy_estimate`` was chosen on such crowds with seeds from 100 on; these are seeds from 0 on.
 
 Writes benchmarks/results/active_estimates.json.
 """
@@ -22,8 +22,8 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.active.beliefs import Beliefs, Pairs, Roster
-from crowdwise.active.stop import estimate_accuracy
+from crowdwise.active.state import Beliefs, Pairs, Roster
+from crowdwise.active.stopping import estimate_accuracy
 from crowdwise.active.strategy import DEFAULT, strategy
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from crowdwise.active.curves import Line, draw
+from crowdwise.active.curve_drawing import Line, draw
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, DOCS = ROOT / "benchmarks" / "results", ROOT / "docs"

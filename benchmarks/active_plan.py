@@ -20,8 +20,8 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.active.plan import Crowd, Inputs, make_plan
-from crowdwise.cli_active import new_learner
+from crowdwise.active.budget_plan import Crowd, Inputs, make_plan
+from crowdwise.cli.cmd_active import new_learner
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET, CHOICES, SEEDS, METHOD = 700, (1, 2, 3, 5, 9), 5, "anchored"

@@ -23,10 +23,10 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.active.beliefs import Beliefs
 from crowdwise.active.replay import replay
+from crowdwise.active.state import Beliefs
 from crowdwise.active.strategy import Proposal, Strategy
-from crowdwise.data.crowds import answer, one_coin_confusion
+from crowdwise.simulate.crowds import answer, one_coin_confusion
 
 ROOT = Path(__file__).resolve().parents[1]
 CROWDS: dict[str, dict[str, tuple[int, float, float]]] = {  # how many, how often right, price of a vote

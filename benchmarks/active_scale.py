@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import crowdwise as cw
-from crowdwise.active.beliefs import Beliefs, Roster
+from crowdwise.active.state import Beliefs, Roster
 from crowdwise.active.strategy import DEFAULT, strategy
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 import crowdwise as cw
-from crowdwise import bench, registry
+from crowdwise import registry
+from crowdwise.bench import label_methods
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks" / "auto.md"
@@ -146,11 +147,11 @@ def simulated(seeds: int) -> dict[str, dict[str, float]]:
 
 def measure(folder: Path, seeds: int) -> dict[str, Any]:
     earlier = json.loads((RESULTS / "labels.json").read_text(encoding="utf-8"))["result"]
-    names = bench.find_sets(folder)
+    names = label_methods.find_sets(folder)
     cells = {(c["data"], c["method"]): c for c in earlier["cells"] if c["data"] in names}
     here = [key for key in registry.METHODS if key == "auto" or any((name, key) not in cells for name in names)]
     notes = {}
-    for cell in bench.run(folder, names, here, told=lambda *what: sys.stderr.write(f"{what}\n")):
+    for cell in label_methods.run(folder, names, here, told=lambda *what: sys.stderr.write(f"{what}\n")):
         cells[cell.data, cell.method] = cell.as_dict()
     for name in names:
         votes = cw.read_dataset(folder / name, on_duplicate="all").votes
@@ -263,7 +264,7 @@ def page(facts: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["measure", "page"])
-    parser.add_argument("--data", type=Path, default=bench.data_folder())
+    parser.add_argument("--data", type=Path, default=label_methods.data_folder())
     parser.add_argument("--simulated", type=int, default=2, help="draws of each kind of simulated crowd")
     given = parser.parse_args()
     kept = RESULTS / "auto.json"

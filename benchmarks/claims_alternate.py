@@ -126,8 +126,8 @@ def noise(seeds: int, epochs: int) -> dict[str, Any]:
 
 
 def speed(seeds: int, epochs: int) -> dict[str, Any]:
-    from crowdwise.deep.propagate import Beliefs
-    from crowdwise.methods.messages import BeliefPropagation
+    from crowdwise.learners.alternating_deep_bp import Beliefs
+    from crowdwise.methods.messages_bp import BeliefPropagation
 
     crowd = cw.simulate.regular(1000, l=3, r=4, random_state=0)
     out: dict[str, Any] = {}

@@ -22,11 +22,11 @@ import numpy as np
 from scipy.stats import binomtest
 
 import crowdwise as cw
-from crowdwise.data.crowds import dirichlet_confusion, one_coin_confusion
+from crowdwise.simulate.crowds import dirichlet_confusion, one_coin_confusion
 from crowdwise.trust.annotators import assess_annotators
 from crowdwise.trust.capacity import channel_capacity, one_coin_capacity, raykar_yu_score
 from crowdwise.trust.colluders import find_colluders, shared_mistakes
-from crowdwise.trust.groups import find_groups
+from crowdwise.trust.dependent_groups import find_groups
 from crowdwise.trust.spammers import capacity_spammers, covariance_spammers, raykar_yu_spammers
 
 LEVEL = 0.05

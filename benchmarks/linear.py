@@ -23,7 +23,7 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise.errors import CrowdwiseError
-from crowdwise.methods import crowd_svm, graphs, minimax, together
+from crowdwise.methods import entropy_crowd_svm, entropy_minimax, moments_counts, skills_graph
 
 BUDGET = 40.0
 """Processor seconds for all fits of a method."""
@@ -35,7 +35,7 @@ BINARY = ("kos", "kos-svd", "ghosh", "sml")
 
 PAIRS = (
     "pairs of annotators who share an item: at most M², and at most the sum of squares of the items' votes",
-    f"more than {graphs.MOST_PAIRS:,} pairs, or {graphs.MOST_MEETINGS:,} meetings of two votes on an item",
+    f"more than {skills_graph.MOST_PAIRS:,} pairs, or {skills_graph.MOST_MEETINGS:,} meetings of two votes on an item",
 )
 MOMENTS = (
     "counts of pairs: the sum of squares of the items' votes, then K to K³ for each pair of annotators per sweep",
@@ -49,19 +49,19 @@ COSTS = {
     "triangular": PAIRS,
     "minimax": (
         "K² numbers for every item and every annotator, and votes × K² per pass",
-        f"more than {minimax.MOST_NUMBERS:,} numbers, or {minimax.MOST_WORK:,} votes times K²",
+        f"more than {entropy_minimax.MOST_NUMBERS:,} numbers, or {entropy_minimax.MOST_WORK:,} votes times K²",
     ),
     "multispa": MOMENTS,
     "cnmf": MOMENTS,
     "symnmf": MOMENTS,
     "tensor": (
         "triples of votes on an item to count, then K for each different triple of (annotator, label) per sweep",
-        f"more than {together.VOTE_TRIPLES:,} triples of votes, or {together.CELLS:,} different ones",
+        f"more than {moments_counts.VOTE_TRIPLES:,} triples of votes, or {moments_counts.CELLS:,} different ones",
     ),
     "m3v": ("votes, and passes of the dual that grow with the crowd: 15 s for 500,000 votes", "nothing"),
     "crowd-svm": (
         "votes, and a system of M equations for each draw: 10 s for 100,000 votes",
-        f"more than {crowd_svm.MOST_NUMBERS:,} kept numbers (draws × M × K²)",
+        f"more than {entropy_crowd_svm.MOST_NUMBERS:,} kept numbers (draws × M × K²)",
     ),
 }
 """What the cost grows with where it is not the votes alone, and which sizes are refused."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from linear import COSTS
 
-from crowdwise import bench
+from crowdwise.bench import label_methods
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
@@ -133,9 +133,12 @@ def write() -> None:
         at_size(load("linear")["result"]),
     ]
     (DOCS / "benchmarks" / "index.md").write_text("".join(parts), encoding="utf-8")
-    facts, published = bench.read_facts(HERE / "results" / "labels.json"), bench.read_published(HERE / "published.csv")
+    facts, published = (
+        label_methods.read_facts(HERE / "results" / "labels.json"),
+        label_methods.read_published(HERE / "published.csv"),
+    )
     if facts["cells"]:
-        (DOCS / "benchmarks" / "labels.md").write_text(bench.page(facts, published), encoding="utf-8")
+        (DOCS / "benchmarks" / "labels.md").write_text(label_methods.page(facts, published), encoding="utf-8")
     draw(load("growth")["result"])
 
 

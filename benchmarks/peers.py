@@ -23,9 +23,9 @@ import crowdwise as cw
 from crowdwise.core import em
 from crowdwise.core.em import Params, Part
 from crowdwise.core.numerics import safe_log
-from crowdwise.methods import mace
-from crowdwise.methods.ability import State
-from crowdwise.methods.bayes import expected_log
+from crowdwise.methods import bayes_mace
+from crowdwise.methods.ability_fit import State
+from crowdwise.methods.bayes_ibcc import expected_log
 
 LIMIT = 25.0
 """A fit of crowd-kit is stopped after so many seconds; what it has reached by then counts."""
@@ -163,7 +163,9 @@ def objective_of(key: str, votes: Any, point: Any) -> float:
     family = cw.MACE()._family(part, em.statistics(part, votes.shares()), votes, None)
     trust, habit = knowing[:, ::-1] + family.trust_prior, strategy + family.strategy_prior
     logs = expected_log(trust, axis=1), expected_log(habit, axis=1)
-    params = mace.Habits(mace.scores(*logs).reshape(-1, K), np.full((1, K), -np.log(K)), *logs, trust, habit)
+    params = bayes_mace.Habits(
+        bayes_mace.scores(*logs).reshape(-1, K), np.full((1, K), -np.log(K)), *logs, trust, habit
+    )
     return family.objective(em.expect(part, params)[0].log_likelihood, params)
 
 

@@ -21,10 +21,10 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 import crowdwise as cw
-from crowdwise import bench
-from crowdwise.data.crowds import dirichlet_confusion
+from crowdwise.bench import label_methods
+from crowdwise.simulate.crowds import dirichlet_confusion
 from crowdwise.trust.colluders import find_colluders
-from crowdwise.trust.groups import find_groups
+from crowdwise.trust.dependent_groups import find_groups
 from crowdwise.trust.spammers import capacity_spammers, covariance_spammers, raykar_yu_spammers
 
 HERE = Path(__file__).resolve().parent
@@ -123,7 +123,7 @@ def groups(seeds: int = 4) -> list[dict[str, Any]]:
 
 def data(name: str) -> cw.Votes:
     """The votes of a real set, repeated answers all kept."""
-    return cw.read_dataset(bench.data_folder() / name, on_duplicate="all").votes
+    return cw.read_dataset(label_methods.data_folder() / name, on_duplicate="all").votes
 
 
 def real() -> list[dict[str, Any]]:

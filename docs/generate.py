@@ -199,7 +199,7 @@ def beyond_table() -> str:
 
 def shared_parameters(module: str, name: str) -> str:
     """The parameters of a base of learners."""
-    base = getattr(import_module(f"crowdwise.deep.{module}"), name)
+    base = getattr(import_module(f"crowdwise.learners.{module}"), name)
     return parameter_table(section(base), base.parameters())
 
 
@@ -250,7 +250,7 @@ def help_texts() -> str:
     import typer
     from typer.testing import CliRunner
 
-    from crowdwise.cli import app
+    from crowdwise.cli.main import app
 
     def show(title: str, words: list[str]) -> str:
         text = CliRunner().invoke(app, [*words, "--help"], prog_name="crowdwise").stdout
@@ -322,7 +322,7 @@ def draw_demo() -> None:
     from rich.console import Console
     from rich.terminal_theme import MONOKAI
 
-    from crowdwise import demo
+    from crowdwise.cli import demo
 
     looks = {"highlight": False, "force_terminal": True, "color_system": "truecolor", "no_color": False}
     screen = Console(record=True, width=PICTURE, height=60, file=io.StringIO(), **looks)  # type: ignore[arg-type]

@@ -16,50 +16,50 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crowdwise import metrics as metrics
+    from crowdwise import simulate as simulate
     from crowdwise.active.campaign import Campaign as Campaign
+    from crowdwise.answers.comparisons_leaderboard import Ranking as Ranking
+    from crowdwise.answers.comparisons_preferences import preference_weights as preference_weights
+    from crowdwise.answers.comparisons_preferences import write_preferences as write_preferences
+    from crowdwise.answers.graph_crowd import LinkedConsensus as LinkedConsensus
+    from crowdwise.answers.label_sets_binary_relevance import LabelSetConsensus as LabelSetConsensus
+    from crowdwise.answers.similarities_clusters import Clustering as Clustering
+    from crowdwise.answers.tags_result import TagConsensus as TagConsensus
     from crowdwise.api import aggregate as aggregate
     from crowdwise.api import compare as compare
-    from crowdwise.beyond.clustering import Clustering as Clustering
-    from crowdwise.beyond.graph import LinkedConsensus as LinkedConsensus
-    from crowdwise.beyond.leaderboard import Ranking as Ranking
-    from crowdwise.beyond.multilabel import LabelSetConsensus as LabelSetConsensus
-    from crowdwise.beyond.preference import preference_weights as preference_weights
-    from crowdwise.beyond.preference import write_preferences as write_preferences
-    from crowdwise.beyond.tagged import TagConsensus as TagConsensus
     from crowdwise.core.consensus import Consensus as Consensus
     from crowdwise.core.estimates import Estimates as Estimates
-    from crowdwise.core.online import Online as Online
-    from crowdwise.data import simulate as simulate
     from crowdwise.data.comparisons import Comparisons as Comparisons
-    from crowdwise.data.datasets import Dataset as Dataset
-    from crowdwise.data.datasets import read_dataset as read_dataset
-    from crowdwise.data.graphs import Graph as Graph
-    from crowdwise.data.graphs import read_graph as read_graph
-    from crowdwise.data.labelsets import LabelSets as LabelSets
+    from crowdwise.data.dataset import Dataset as Dataset
+    from crowdwise.data.dataset import read_dataset as read_dataset
+    from crowdwise.data.files import read_truth as read_truth
+    from crowdwise.data.files import read_votes as read_votes
+    from crowdwise.data.graph import Graph as Graph
+    from crowdwise.data.graph import read_graph as read_graph
+    from crowdwise.data.label_sets import LabelSets as LabelSets
     from crowdwise.data.rankings import Rankings as Rankings
     from crowdwise.data.ratings import Ratings as Ratings
-    from crowdwise.data.readers import read_truth as read_truth
-    from crowdwise.data.readers import read_votes as read_votes
     from crowdwise.data.readers_numbers import read_ratings as read_ratings
     from crowdwise.data.readers_pairs import read_comparisons as read_comparisons
     from crowdwise.data.readers_pairs import read_rankings as read_rankings
     from crowdwise.data.readers_sets import read_label_sets as read_label_sets
     from crowdwise.data.readers_similar import read_similarities as read_similarities
     from crowdwise.data.readers_tags import read_tags as read_tags
-    from crowdwise.data.sequences import Tags as Tags
     from crowdwise.data.similarities import Similarities as Similarities
+    from crowdwise.data.tags import Tags as Tags
     from crowdwise.data.votes import Votes as Votes
-    from crowdwise.deep.classifier import CrowdClassifier as CrowdClassifier
-    from crowdwise.deep.classifier import load_learner as load_learner
-    from crowdwise.deep.preference import dpo_loss as dpo_loss
-    from crowdwise.methods.anchored import Anchored as Anchored
-    from crowdwise.methods.auto import Auto as Auto
-    from crowdwise.methods.dawid_skene import ConfusionVector as ConfusionVector
-    from crowdwise.methods.dawid_skene import DawidSkene as DawidSkene
-    from crowdwise.methods.dawid_skene import FastDawidSkene as FastDawidSkene
-    from crowdwise.methods.dawid_skene import OneCoin as OneCoin
-    from crowdwise.methods.votes import GoldWeighted as GoldWeighted
-    from crowdwise.methods.votes import MajorityVote as MajorityVote
+    from crowdwise.learners.classifier import CrowdClassifier as CrowdClassifier
+    from crowdwise.learners.classifier import load_learner as load_learner
+    from crowdwise.learners.comparisons_dpo import dpo_loss as dpo_loss
+    from crowdwise.methods.ds_anchored import Anchored as Anchored
+    from crowdwise.methods.ds_auto import Auto as Auto
+    from crowdwise.methods.ds_dawid_skene import ConfusionVector as ConfusionVector
+    from crowdwise.methods.ds_dawid_skene import DawidSkene as DawidSkene
+    from crowdwise.methods.ds_dawid_skene import FastDawidSkene as FastDawidSkene
+    from crowdwise.methods.ds_dawid_skene import OneCoin as OneCoin
+    from crowdwise.methods.votes_majority import GoldWeighted as GoldWeighted
+    from crowdwise.methods.votes_majority import MajorityVote as MajorityVote
+    from crowdwise.online.stream import Online as Online
     from crowdwise.registry import BEYOND as BEYOND
     from crowdwise.registry import LEARNERS as LEARNERS
     from crowdwise.registry import METHODS as METHODS
@@ -73,48 +73,48 @@ __version__ = "0.1.0"
 _WHERE = {
     "BEYOND": "registry",
     "Campaign": "active.campaign",
-    "Clustering": "beyond.clustering",
+    "Clustering": "answers.similarities_clusters",
     "Comparisons": "data.comparisons",
     "Consensus": "core.consensus",
-    "CrowdClassifier": "deep.classifier",
-    "Dataset": "data.datasets",
+    "CrowdClassifier": "learners.classifier",
+    "Dataset": "data.dataset",
     "Diagnosis": "report.findings",
     "Estimates": "core.estimates",
-    "Graph": "data.graphs",
+    "Graph": "data.graph",
     "LEARNERS": "registry",
-    "LabelSetConsensus": "beyond.multilabel",
-    "LabelSets": "data.labelsets",
-    "LinkedConsensus": "beyond.graph",
+    "LabelSetConsensus": "answers.label_sets_binary_relevance",
+    "LabelSets": "data.label_sets",
+    "LinkedConsensus": "answers.graph_crowd",
     "METHODS": "registry",
-    "Online": "core.online",
-    "Ranking": "beyond.leaderboard",
+    "Online": "online.stream",
+    "Ranking": "answers.comparisons_leaderboard",
     "Rankings": "data.rankings",
     "Ratings": "data.ratings",
     "Similarities": "data.similarities",
-    "TagConsensus": "beyond.tagged",
-    "Tags": "data.sequences",
+    "TagConsensus": "answers.tags_result",
+    "Tags": "data.tags",
     "Votes": "data.votes",
     "aggregate": "api",
     "build_report": "report.build",
     "compare": "api",
     "diagnose": "report.findings",
-    "dpo_loss": "deep.preference",
-    "load_learner": "deep.classifier",
-    "preference_weights": "beyond.preference",
+    "dpo_loss": "learners.comparisons_dpo",
+    "load_learner": "learners.classifier",
+    "preference_weights": "answers.comparisons_preferences",
     "read_comparisons": "data.readers_pairs",
-    "read_dataset": "data.datasets",
-    "read_graph": "data.graphs",
+    "read_dataset": "data.dataset",
+    "read_graph": "data.graph",
     "read_label_sets": "data.readers_sets",
     "read_rankings": "data.readers_pairs",
     "read_ratings": "data.readers_numbers",
     "read_similarities": "data.readers_similar",
     "read_tags": "data.readers_tags",
-    "read_truth": "data.readers",
-    "read_votes": "data.readers",
-    "write_preferences": "beyond.preference",
+    "read_truth": "data.files",
+    "read_votes": "data.files",
+    "write_preferences": "answers.comparisons_preferences",
     "write_report": "report.page",
 }
-_MODULES = {"errors": "errors", "metrics": "metrics", "simulate": "data.simulate"}
+_MODULES = {"errors": "errors", "metrics": "metrics", "simulate": "simulate"}
 
 
 def _methods() -> dict[str, str]:

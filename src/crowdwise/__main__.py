@@ -1,6 +1,6 @@
 """``python -m crowdwise``."""
 
-from crowdwise.cli import main
+from crowdwise.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -10,8 +10,8 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.em import Callback
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.trust.compare import Comparison
-from crowdwise.trust.compare import compare as compare_models
+from crowdwise.trust.method_comparison import Comparison
+from crowdwise.trust.method_comparison import compare as compare_models
 
 
 def aggregate(
@@ -89,7 +89,8 @@ def compare(
     methods
         Keys of ``crowdwise methods``, or ``"all"`` for every method that needs no known truth. With their defaults.
     truth, repeats, share, replicates, random_state, told
-        As in :func:`crowdwise.trust.compare.compare`. The truth makes a column of accuracies, and nothing else.
+        As in :func:`crowdwise.trust.method_comparison.compare`. The truth makes a column of accuracies, and nothing
+        else.
 
     Examples
     --------

@@ -18,7 +18,7 @@ import pytest
 import crowdwise as cw
 from crowdwise.active import campaign as module
 from crowdwise.active.journal import Journal, salvage
-from crowdwise.active.stop import StopRule, estimate_accuracy
+from crowdwise.active.stopping import StopRule, estimate_accuracy
 from crowdwise.errors import (
     DuplicateError,
     InputError,

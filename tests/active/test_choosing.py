@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import crowdwise as cw
-from crowdwise.active import select
-from crowdwise.active.assign import assign, assign_pairs
-from crowdwise.active.beliefs import Beliefs, Pairs
+from crowdwise.active import acquisition
+from crowdwise.active.optimal_batch import assign, assign_pairs
+from crowdwise.active.state import Beliefs, Pairs
 from crowdwise.active.strategy import STRATEGIES, Strategy, strategy
 from crowdwise.errors import InputError, ParameterError
 
@@ -36,7 +36,7 @@ def tables(C: int, A: int, K: int, seed: int) -> tuple[Any, Any]:
 
 def test_information_is_the_expected_fall_in_entropy() -> None:
     q, theta = tables(5, 4, 3, 0)
-    got = select.pair_values(q, theta, "information")
+    got = acquisition.pair_values(q, theta, "information")
     for n, m in itertools.product(range(5), range(4)):
         joint = q[n][:, None] * theta[m]
         said = joint.sum(axis=0)
@@ -46,7 +46,7 @@ def test_information_is_the_expected_fall_in_entropy() -> None:
 
 def test_error_reduction_is_the_expected_gain_of_the_best_class() -> None:
     q, theta = tables(5, 4, 3, 1)
-    got = select.pair_values(q, theta, "error-reduction")
+    got = acquisition.pair_values(q, theta, "error-reduction")
     for n, m in itertools.product(range(5), range(4)):
         joint = q[n][:, None] * theta[m]
         assert got[n, m] == pytest.approx(sum(joint[:, x].max() for x in range(3)) - q[n].max())
@@ -54,23 +54,23 @@ def test_error_reduction_is_the_expected_gain_of_the_best_class() -> None:
 
 def test_tables_larger_than_a_chunk_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     q, theta = tables(50, 7, 4, 2)
-    whole = [select.pair_values(q, theta, value) for value in select.VALUES]
-    monkeypatch.setattr(select, "CHUNK", 64)
-    for value, expected in zip(select.VALUES, whole, strict=True):
-        np.testing.assert_allclose(select.pair_values(q, theta, value), expected)
+    whole = [acquisition.pair_values(q, theta, value) for value in acquisition.VALUES]
+    monkeypatch.setattr(acquisition, "CHUNK", 64)
+    for value, expected in zip(acquisition.VALUES, whole, strict=True):
+        np.testing.assert_allclose(acquisition.pair_values(q, theta, value), expected)
 
 
 def test_a_spammer_tells_nothing_and_an_adversary_as_much_as_an_expert() -> None:
     q = np.array([[0.5, 0.5]])
     expert, adversary, spammer = [[0.9, 0.1], [0.1, 0.9]], [[0.1, 0.9], [0.9, 0.1]], [[0.7, 0.3], [0.7, 0.3]]
-    told = select.pair_values(q, np.array([expert, adversary, spammer]), "information")[0]
+    told = acquisition.pair_values(q, np.array([expert, adversary, spammer]), "information")[0]
     assert told[0] == pytest.approx(told[1])
     assert told[2] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_items_in_the_order_of_doubt() -> None:
     q = np.array([[0.9, 0.05, 0.05], [0.4, 0.35, 0.25], [0.5, 0.5, 0.0]])
-    order = {rule: np.argsort(-select.item_scores(q, rule, RNG(0))).tolist() for rule in select.ITEM_RULES}
+    order = {rule: np.argsort(-acquisition.item_scores(q, rule, RNG(0))).tolist() for rule in acquisition.ITEM_RULES}
     assert order["entropy"] == order["least-confident"] == [1, 2, 0]
     assert order["margin"] == [2, 1, 0]
 
@@ -79,14 +79,14 @@ def test_accuracy_of_an_annotator_is_that_of_draws() -> None:
     rng = RNG(0)
     dirichlet = rng.uniform(0.5, 8.0, (4, 3, 3))
     prior = np.array([0.5, 0.3, 0.2])
-    draws = np.array([np.einsum("mkk->mk", select.draw(dirichlet, rng)) @ prior for _ in range(20_000)])
-    mean, sd = select.accuracy(dirichlet, prior)
+    draws = np.array([np.einsum("mkk->mk", acquisition.draw(dirichlet, rng)) @ prior for _ in range(20_000)])
+    mean, sd = acquisition.accuracy(dirichlet, prior)
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.01)
     np.testing.assert_allclose(draws.std(axis=0), sd, atol=0.01)
 
 
 def test_epsilon_follows_the_tutorial() -> None:
-    assert [select.epsilon(t) for t in (0, 99, 100, 1000)] == [0.5, 0.5, 0.05, 0.05]
+    assert [acquisition.epsilon(t) for t in (0, 99, 100, 1000)] == [0.5, 0.5, 0.05, 0.05]
 
 
 # -- the best batch ----------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_large_problems_are_solved_nearly_as_well(monkeypatch: pytest.MonkeyPatc
     value[rng.random((60, 12)) < 0.2] = -np.inf
     capacity = rng.integers(0, 5, 12).astype(float)
     exact = assign(value, capacity, 20)
-    monkeypatch.setattr("crowdwise.active.assign.EXACT", 0)
+    monkeypatch.setattr("crowdwise.active.optimal_batch.EXACT", 0)
     row, column = assign(value, capacity, 20)
     assert len(row) == len(exact[0]) == len(set(row.tolist()))
     assert (np.bincount(column, minlength=12) <= capacity).all()
@@ -157,14 +157,14 @@ def test_pairs_that_can_be_asked_are_chosen_as_from_a_table() -> None:
 def test_values_of_some_pairs_are_those_of_the_table() -> None:
     q, theta = tables(20, 6, 3, 5)
     item, annotator = np.nonzero(RNG(0).random((20, 6)) < 0.5)
-    for value in select.VALUES:
-        some = select.values_of(q, theta, value, item, annotator)
-        np.testing.assert_allclose(some, select.pair_values(q, theta, value)[item, annotator])
+    for value in acquisition.VALUES:
+        some = acquisition.values_of(q, theta, value, item, annotator)
+        np.testing.assert_allclose(some, acquisition.pair_values(q, theta, value)[item, annotator])
 
 
 def test_a_weight_sends_votes_to_an_item() -> None:
     seen = beliefs()
-    middling = int(np.argsort(select.item_scores(seen.posterior, "entropy", RNG(0)))[20])
+    middling = int(np.argsort(acquisition.item_scores(seen.posterior, "entropy", RNG(0)))[20])
     weight = np.where(np.arange(40) == middling, 1e3, 1.0)
     for name in ("entropy-random", "information", "value"):
         assert strategy(name).propose(seen.having(weight=weight), 1, RNG(0)).item.tolist() == [middling]
@@ -205,9 +205,9 @@ def test_the_seed_decides(name: str) -> None:
 def test_uncertain_items_and_good_annotators_come_first() -> None:
     seen = beliefs()
     proposal = strategy("information").propose(seen, 5, RNG(0))
-    doubt = select.item_scores(seen.posterior, "entropy", RNG(0))
+    doubt = acquisition.item_scores(seen.posterior, "entropy", RNG(0))
     assert doubt[proposal.item].mean() > np.median(doubt)
-    skill = select.accuracy(seen.dirichlet, seen.prior)[0]
+    skill = acquisition.accuracy(seen.dirichlet, seen.prior)[0]
     assert skill[proposal.annotator].mean() > skill.mean()
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdwise.active import select
-from crowdwise.active.beliefs import Beliefs, Pairs
-from crowdwise.active.fair import expected_errors, propose_fairly
+from crowdwise.active import acquisition
+from crowdwise.active.fair_assignment import expected_errors, propose_fairly
+from crowdwise.active.state import Beliefs, Pairs
 from crowdwise.active.strategy import Proposal, Strategy, strategy
 from crowdwise.errors import InputError, ParameterError
 
@@ -37,7 +37,7 @@ def test_expected_errors_are_those_of_all_answers() -> None:
     q, dirichlet = rng.dirichlet(np.ones(K), 4), rng.uniform(0.5, 5.0, (3, K, K))
     seen = planted([0.1] * 4, [0, 0, 1, 1], (0.8,) * 3).having(posterior=q, dirichlet=dirichlet)
     proposal = Proposal(np.array([0, 2, 0, 0]), np.array([1, 0, 2, 0]), np.zeros(4), np.ones(4))
-    theta = select.mean(dirichlet)
+    theta = acquisition.mean(dirichlet)
     expected = 1.0 - q.max(axis=1)
     for n, people in ((0, (1, 2, 0)), (2, (0,))):
         right = 0.0
@@ -76,7 +76,7 @@ def test_the_gap_that_is_promised_is_the_gap_that_comes() -> None:
     seen = planted(doubt, group, rng.uniform(0.7, 0.95, 10))
     fair = propose_fairly(seen, 250, 0.03, random_state=0)
     assert fair.kept
-    theta, gaps = select.mean(seen.dirichlet), []
+    theta, gaps = acquisition.mean(seen.dirichlet), []
     for _ in range(200):
         truth = (rng.random(400) < doubt).astype(int)
         n, m = fair.proposal.item, fair.proposal.annotator

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.active.plan import Crowd, Inputs, Plan, Row, make_plan
+from crowdwise.active.budget_plan import Crowd, Inputs, Plan, Row, make_plan
 from crowdwise.errors import InputError, ParameterError
 
 
@@ -34,7 +34,7 @@ def test_the_crowd_votes_as_it_did() -> None:
 
 @pytest.mark.parametrize("each", [1, 2, 5])
 def test_nobody_votes_twice_on_an_item(each: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crowdwise.active.plan.CHUNK", 50)
+    monkeypatch.setattr("crowdwise.active.budget_plan.CHUNK", 50)
     votes = crowd().vote(np.zeros(300, np.int64), each, np.random.default_rng(0))
     assert (np.diff(votes.indptr) == each).all()
     pairs = votes.item * 5 + votes.annotator

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.active.beliefs import Beliefs, Roster
 from crowdwise.active.replay import Curve, bands, replay
-from crowdwise.active.stop import estimate_accuracy
+from crowdwise.active.state import Beliefs, Roster
+from crowdwise.active.stopping import estimate_accuracy
 from crowdwise.active.strategy import STRATEGIES, Strategy
-from crowdwise.data.crowds import answer, one_coin_confusion
 from crowdwise.errors import InputError, NotFittedError, ParameterError
+from crowdwise.simulate.crowds import answer, one_coin_confusion
 
 
 def crowd(**options: Any) -> cw.simulate.Simulated:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.active import accuracy
-from crowdwise.active.accuracy import Answers, Crowd
-from crowdwise.active.stop import StopRule, estimate_accuracy
+from crowdwise.active import accuracy_estimate
+from crowdwise.active.accuracy_estimate import Answers, Crowd
+from crowdwise.active.stopping import StopRule, estimate_accuracy
 from crowdwise.errors import NotFittedError, ParameterError
 
 
@@ -22,22 +22,24 @@ def stream(crowd: Any, model: Any = None, **options: Any) -> cw.Online:
 
 def a_crowd(M: int, K: int, rng: np.random.Generator) -> Crowd:
     """A crowd drawn from what is believed beforehand."""
-    r, s, c = rng.beta(*accuracy.GUESSING), rng.gamma(2.0) / 0.5, rng.gamma(2.0) / 0.25
-    assert accuracy.ALIKE == (2.0, 0.25)
-    assert accuracy.AS_CAREFUL == (2.0, 0.5)
-    priors, log_weight = accuracy.crowds(K)
+    r, s, c = rng.beta(*accuracy_estimate.GUESSING), rng.gamma(2.0) / 0.5, rng.gamma(2.0) / 0.25
+    assert accuracy_estimate.ALIKE == (2.0, 0.25)
+    assert accuracy_estimate.AS_CAREFUL == (2.0, 0.5)
+    priors, log_weight = accuracy_estimate.crowds(K)
     mu = np.stack([rng.dirichlet(row) for row in priors[rng.choice(len(priors), p=np.exp(log_weight))]])
     says = np.stack([[np.maximum(rng.dirichlet(c * row + 1e-6), 1e-9) for row in mu] for _ in range(M)])
     guess = np.clip(rng.beta(s * r, s * (1 - r), M), 1e-9, 1 - 1e-9)
-    hard = float(np.clip(rng.beta(*accuracy.HARD_SHARE), 1e-9, 1 - 1e-9))
-    return Crowd(rng.dirichlet(np.full(K, accuracy.CLASSES)), hard, guess, says, mu, float(c), float(r), float(s))
+    hard = float(np.clip(rng.beta(*accuracy_estimate.HARD_SHARE), 1e-9, 1 - 1e-9))
+    return Crowd(
+        rng.dirichlet(np.full(K, accuracy_estimate.CLASSES)), hard, guess, says, mu, float(c), float(r), float(s)
+    )
 
 
 def some_votes(M: int, K: int, N: int, each: int, crowd: Crowd, rng: np.random.Generator) -> Answers:
     """Votes of a crowd, as the model has it."""
     z, hard = rng.choice(K, N, p=crowd.pi), rng.random(N) < crowd.hard
     item, who = np.repeat(np.arange(N), each), np.concatenate([rng.permutation(M)[:each] for _ in range(N)])
-    keep = (1 - crowd.guess[who]) * (1 - accuracy.HARD * hard[item])
+    keep = (1 - crowd.guess[who]) * (1 - accuracy_estimate.HARD * hard[item])
     knows = rng.random(len(item)) < keep
     theta = crowd.says[who, z[item]]
     said = (np.cumsum(theta, axis=1) < rng.random((len(item), 1)) * theta.sum(axis=1, keepdims=True)).sum(axis=1)
@@ -65,11 +67,11 @@ def test_the_likelihood_is_that_of_all_truths_and_difficulties(weighted: bool) -
                 p *= crowd.pi[z[n]] * (crowd.hard if d[n] else 1 - crowd.hard) * (n != 1 or z[n] == 2)
                 for s in range(n * each, (n + 1) * each):
                     m, label = answers.annotator[s], answers.label[s]
-                    keep = (1 - crowd.guess[m]) * (1 - accuracy.HARD * d[n])
+                    keep = (1 - crowd.guess[m]) * (1 - accuracy_estimate.HARD * d[n])
                     p *= (keep * crowd.says[m, z[n], label] + (1 - keep) / K) ** weight[s]
             total += p
             right[np.arange(N), z] += p
-    found, joint = accuracy.likelihood(answers, crowd)
+    found, joint = accuracy_estimate.likelihood(answers, crowd)
     assert found == pytest.approx(np.log(total), rel=1e-10)
     q = (joint[:K] + joint[K:]).T
     assert np.allclose(q / q.sum(axis=1, keepdims=True), right / total)
@@ -79,9 +81,9 @@ def test_votes_are_summed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     crowd = a_crowd(6, 2, rng)
     answers = some_votes(6, 2, 50, 3, crowd, rng)
-    whole = accuracy.likelihood(answers, crowd)
-    monkeypatch.setattr(accuracy, "BLOCK", 7)
-    blocks = accuracy.likelihood(answers, crowd)
+    whole = accuracy_estimate.likelihood(answers, crowd)
+    monkeypatch.setattr(accuracy_estimate, "BLOCK", 7)
+    blocks = accuracy_estimate.likelihood(answers, crowd)
     assert blocks[0] == pytest.approx(whole[0])
     assert np.allclose(blocks[1], whole[1])
 
@@ -99,7 +101,7 @@ def test_the_hierarchy_has_the_posterior_of_a_grid() -> None:
     expected = [(p * x).sum() / p.sum() for x in (mu, np.log(c))]
     rng, value, size, kept = np.random.default_rng(0), np.array([[0.5, 0.5]]), 5.0, []
     for _ in range(4000):
-        value, size = accuracy.hierarchy(
+        value, size = accuracy_estimate.hierarchy(
             counts[:, None], np.array([[[2.0, 4.0]]]), np.zeros(1), value, size, (2.0, 0.25), rng
         )
         kept.append((value[0, 0], np.log(size)))
@@ -110,9 +112,9 @@ def test_what_the_crowd_knows_is_learned() -> None:
     """Of two priors the one that the counts go with is taken: as often as Dirichlet-multinomial probabilities say."""
     from scipy.special import gammaln
 
-    priors, log_weight = accuracy.crowds(3)
+    priors, log_weight = accuracy_estimate.crowds(3)
     assert np.exp(log_weight).sum() == pytest.approx(1.0)
-    assert np.allclose(priors.sum(axis=2), accuracy.SAME)
+    assert np.allclose(priors.sum(axis=2), accuracy_estimate.SAME)
     one = np.array([[[8.0, 1.0]], [[1.0, 8.0]]])
     counts = np.array([[[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]]])  # single guests have tables of their own
     log = np.log([0.3, 0.7]) + (gammaln(one + counts.sum(axis=0)) - gammaln(one)).sum(axis=(1, 2))
@@ -121,7 +123,8 @@ def test_what_the_crowd_knows_is_learned() -> None:
     rng = np.random.default_rng(0)
     half = np.array([[0.5, 0.5]])
     drawn = [
-        accuracy.hierarchy(counts, one, np.log([0.3, 0.7]), half, 1.0, (2.0, 0.25), rng)[0][0, 0] for _ in range(2000)
+        accuracy_estimate.hierarchy(counts, one, np.log([0.3, 0.7]), half, 1.0, (2.0, 0.25), rng)[0][0, 0]
+        for _ in range(2000)
     ]
     assert np.mean(drawn) == pytest.approx(expected, abs=0.03)
 
@@ -135,16 +138,16 @@ def test_crowds_that_are_drawn_again_and_again_stay_what_they_were_beforehand() 
     crowd, kept = a_crowd(M, K, rng), []
     for turn in range(4000):
         answers = some_votes(M, K, N, 2, crowd, rng)
-        log_evidence, joint = accuracy.likelihood(answers, crowd)
-        crowd, joint, _ = accuracy.shift(answers, crowd, log_evidence, joint, (0.3, 1.0, 3.0)[turn % 3], rng)
-        crowd = accuracy.draw(answers, crowd, joint, rng)
+        log_evidence, joint = accuracy_estimate.likelihood(answers, crowd)
+        crowd, joint, _ = accuracy_estimate.shift(answers, crowd, log_evidence, joint, (0.3, 1.0, 3.0)[turn % 3], rng)
+        crowd = accuracy_estimate.draw(answers, crowd, joint, rng)
         kept.append((crowd.crowd_guess, crowd.guess.mean(), crowd.hard, crowd.crowd_says[0, 0], crowd.says[0, 0, 0],
                      crowd.pi[0], np.log(crowd.alike), np.log(crowd.as_careful)))  # fmt: skip
     found = np.mean(kept, axis=0)
     digamma_2 = 0.4228  # E log of Gamma(2, 1)
-    guess, hard = (a / (a + b) for a, b in (accuracy.GUESSING, accuracy.HARD_SHARE))
-    priors, log_weight = accuracy.crowds(K)
-    says = (np.exp(log_weight) * priors[:, 0, 0]).sum() / accuracy.SAME
+    guess, hard = (a / (a + b) for a, b in (accuracy_estimate.GUESSING, accuracy_estimate.HARD_SHARE))
+    priors, log_weight = accuracy_estimate.crowds(K)
+    says = (np.exp(log_weight) * priors[:, 0, 0]).sum() / accuracy_estimate.SAME
     expected = [guess, guess, hard, says, says, 0.5, digamma_2 - np.log(0.25), digamma_2 - np.log(0.5)]
     assert np.allclose(found[:6], expected[:6], atol=0.04)
     assert np.allclose(found[6:], expected[6:], atol=0.2)
@@ -152,13 +155,15 @@ def test_crowds_that_are_drawn_again_and_again_stay_what_they_were_beforehand() 
 
 def test_an_interval_has_the_crowds_and_the_items_in_it() -> None:
     """All crowds alike: a normal with the variance of the items, WIDER times as wide. Or crowds alone."""
-    low, high = accuracy.interval(np.full(50, 0.8), np.full(50, 0.001), 100_000, 0.95)
-    half = 1.96 * np.sqrt(0.001) * accuracy.WIDER
+    low, high = accuracy_estimate.interval(np.full(50, 0.8), np.full(50, 0.001), 100_000, 0.95)
+    half = 1.96 * np.sqrt(0.001) * accuracy_estimate.WIDER
     assert (low, high) == pytest.approx((0.8 - half, 0.8 + half), abs=0.008)
     mean = np.linspace(0.5, 0.7, 201)
-    low, high = accuracy.interval(mean, np.zeros(201), 100_000, 0.9)
-    assert (low, high) == pytest.approx((0.6 - 0.09 * accuracy.WIDER, 0.6 + 0.09 * accuracy.WIDER), abs=0.003)
-    assert accuracy.interval(np.full(50, 0.999), np.full(50, 1e-5), 400, 0.95)[1] == 1.0
+    low, high = accuracy_estimate.interval(mean, np.zeros(201), 100_000, 0.9)
+    assert (low, high) == pytest.approx(
+        (0.6 - 0.09 * accuracy_estimate.WIDER, 0.6 + 0.09 * accuracy_estimate.WIDER), abs=0.003
+    )
+    assert accuracy_estimate.interval(np.full(50, 0.999), np.full(50, 1e-5), 400, 0.95)[1] == 1.0
 
 
 # -- the estimate ------------------------------------------------------------------------------------------------------
@@ -265,8 +270,10 @@ def test_weights_of_one_are_no_weights() -> None:
     rng = np.random.default_rng(0)
     answers = some_votes(6, 3, 40, 3, a_crowd(6, 3, rng), rng)
     q = np.full((40, 3), 1 / 3)
-    plain = accuracy.right(answers, np.zeros(40, int), q, 10, np.random.default_rng(1))
-    ones = accuracy.right(replace(answers, weight=np.ones(120)), np.zeros(40, int), q, 10, np.random.default_rng(1))
+    plain = accuracy_estimate.right(answers, np.zeros(40, int), q, 10, np.random.default_rng(1))
+    ones = accuracy_estimate.right(
+        replace(answers, weight=np.ones(120)), np.zeros(40, int), q, 10, np.random.default_rng(1)
+    )
     assert np.allclose(plain, ones)
 
 
@@ -281,9 +288,9 @@ def test_decayed_statistics_and_a_single_class() -> None:
 
 
 def test_fewer_draws_with_more_votes() -> None:
-    assert accuracy.draws(100) == accuracy.MOST
-    assert accuracy.draws(10**9) == accuracy.FEWEST
-    assert accuracy.FEWEST <= accuracy.draws(10_000) <= accuracy.MOST
+    assert accuracy_estimate.draws(100) == accuracy_estimate.MOST
+    assert accuracy_estimate.draws(10**9) == accuracy_estimate.FEWEST
+    assert accuracy_estimate.FEWEST <= accuracy_estimate.draws(10_000) <= accuracy_estimate.MOST
 
 
 # -- stopping ----------------------------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ import pytest
 from scipy import integrate, stats
 
 import crowdwise as cw
-from crowdwise.active import select, trial
-from crowdwise.active.beliefs import Beliefs, Pairs
+from crowdwise.active import acquisition, trials
 from crowdwise.active.replay import replay
+from crowdwise.active.state import Beliefs, Pairs
 from crowdwise.active.strategy import Strategy, strategy
-from crowdwise.data.crowds import answer, one_coin_confusion
+from crowdwise.simulate.crowds import answer, one_coin_confusion
 
 RNG = np.random.default_rng
 NOBODY = (np.empty(0, np.int64), np.empty(0, np.int64))
@@ -60,18 +60,18 @@ def test_the_going_rate_is_that_of_the_last_who_is_needed() -> None:
             last, sofar = m, sofar + told[m]
             if sofar >= whole:
                 break
-        assert trial.going_rate(told, price, whole) == pytest.approx(told[last] / price[last])
+        assert trials.going_rate(told, price, whole) == pytest.approx(told[last] / price[last])
 
 
 def test_hope_is_an_integral_over_what_may_be_true(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "DRAWS", 5_000)
+    monkeypatch.setattr(trials, "DRAWS", 5_000)
     price, rate = np.array([0.5, 1.0, 4.0]), 0.3
     a, b = 6.0, 2.0  # both rows alike: the information of a vote is that of two independent draws of accuracy
-    got = trial.hope(np.tile([[a, b], [b, a]], (3, 1, 1)), price, np.full(2, 0.5), rate, RNG(0))
+    got = trials.hope(np.tile([[a, b], [b, a]], (3, 1, 1)), price, np.full(2, 0.5), rate, RNG(0))
 
     def beyond(y: float, x: float, p: float) -> float:
         theta = np.array([[[x, 1.0 - x], [1.0 - y, y]]])
-        told = select.pair_values(np.full((1, 2), 0.5), theta, "information")[0, 0]
+        told = acquisition.pair_values(np.full((1, 2), 0.5), theta, "information")[0, 0]
         return float(max(told / p - rate, 0.0) * stats.beta.pdf(x, a, b) * stats.beta.pdf(y, a, b))
 
     for m in range(2):
@@ -81,28 +81,28 @@ def test_hope_is_an_integral_over_what_may_be_true(monkeypatch: pytest.MonkeyPat
 
 
 def test_strangers_are_tried_and_those_who_cannot_be_worth_it_are_not() -> None:
-    need = trial.needed(crowd([1.0] * 8 + [0.5] * 4 + [5.0] * 2), 5.0, RNG(0))
+    need = trials.needed(crowd([1.0] * 8 + [0.5] * 4 + [5.0] * 2), 5.0, RNG(0))
     enough = np.ceil(5.0 * np.sqrt(200 / 14))
     assert need.tolist() == [enough] * 12 + [0.0] * 2
-    alike = trial.needed(crowd([5.0] * 14), 5.0, RNG(0))  # it is not the price but what others cost
+    alike = trials.needed(crowd([5.0] * 14), 5.0, RNG(0))  # it is not the price but what others cost
     assert alike.tolist() == [enough] * 14
 
 
 def test_trials_grow_with_the_root_of_the_items_there_are_for_each() -> None:
     for N, M in ((200, 8), (800, 8), (800, 32)):
-        need = trial.needed(crowd([1.0] * M, N), 5.0, RNG(0))
+        need = trials.needed(crowd([1.0] * M, N), 5.0, RNG(0))
         assert (need == np.ceil(5.0 * np.sqrt(N / M))).all()
-    assert not trial.needed(crowd([1.0] * 8, 4), 5.0, RNG(0)).any()  # few items: it does not pay
+    assert not trials.needed(crowd([1.0] * 8, 4), 5.0, RNG(0)).any()  # few items: it does not pay
     sure = np.tile([0.999, 0.001], (200, 1))
     sure[::2] = sure[::2, ::-1]
-    assert not trial.needed(crowd([1.0] * 8, posterior=sure), 5.0, RNG(0)).any()  # nor when little is left to do
+    assert not trials.needed(crowd([1.0] * 8, posterior=sure), 5.0, RNG(0)).any()  # nor when little is left to do
 
 
 def test_votes_that_others_share_make_known_and_votes_alone_do_not() -> None:
     alone = (np.arange(60), np.repeat([0, 1], 30))
-    assert (trial.needed(crowd([1.0] * 8, voted=alone), 5.0, RNG(0)) > 0).all()
+    assert (trials.needed(crowd([1.0] * 8, voted=alone), 5.0, RNG(0)) > 0).all()
     together = (np.repeat(np.arange(30), 2), np.tile([0, 1], 30))
-    need = trial.needed(crowd([1.0] * 8, voted=together), 5.0, RNG(0))
+    need = trials.needed(crowd([1.0] * 8, voted=together), 5.0, RNG(0))
     assert need[:2].tolist() == [0.0, 0.0] and (need[2:] == 25.0).all()
 
 
@@ -111,7 +111,7 @@ def test_where_good_ones_are_known_only_better_bargains_are_tried() -> None:
     known[:4] = [[475.0, 25.0], [25.0, 475.0]]  # right 95 times in 100, for 1
     voted = (np.repeat(np.arange(60), 4), np.tile(np.arange(4), 60))
     seen = crowd([1.0] * 4 + [0.2, 1.0, 1.5, 3.0], dirichlet=known, voted=voted)
-    need = trial.needed(seen, 5.0, RNG(0))
+    need = trials.needed(seen, 5.0, RNG(0))
     assert need[4] > 0  # right nine times in ten would do
     assert need[6] == need[7] == 0
 
@@ -121,15 +121,15 @@ def test_where_good_ones_are_known_only_better_bargains_are_tried() -> None:
 
 def test_the_jury_sits_on_items_that_most_have_voted_on() -> None:
     votes = np.zeros(50, np.int64)
-    votes[[7, 9, 11]] = [trial.JURY, 5, 3]
+    votes[[7, 9, 11]] = [trials.JURY, 5, 3]
     voted = (np.repeat(np.arange(50), votes), np.concatenate([np.arange(v) for v in votes]))
     seen = crowd([1.0] * 30, 50, voted=voted)
-    chosen = trial.jury(seen, np.arange(50), np.full(30, 4.0), 100, RNG(0))
+    chosen = trials.jury(seen, np.arange(50), np.full(30, 4.0), 100, RNG(0))
     assert chosen[:2].tolist() == [9, 11] and 7 not in chosen
-    assert (trial.JURY - votes[chosen]).sum() >= 100
-    assert len(trial.jury(seen, np.arange(50), np.full(30, 12.0), 20, RNG(0))) == 12  # nobody votes twice on an item
+    assert (trials.JURY - votes[chosen]).sum() >= 100
+    assert len(trials.jury(seen, np.arange(50), np.full(30, 12.0), 20, RNG(0))) == 12  # nobody votes twice on an item
     heavy = seen.having(weight=np.where(np.arange(50) >= 40, 2.0, 1.0))
-    assert (trial.jury(heavy, np.arange(50), np.full(30, 4.0), 100, RNG(0))[2:] >= 40).all()
+    assert (trials.jury(heavy, np.arange(50), np.full(30, 4.0), 100, RNG(0))[2:] >= 40).all()
 
 
 def test_strangers_meet_on_few_items() -> None:
@@ -140,7 +140,7 @@ def test_strangers_meet_on_few_items() -> None:
     assert len(set(zip(asked.item.tolist(), asked.annotator.tolist(), strict=True))) == 150
     assert len(np.unique(asked.item)) <= need
     assert np.bincount(asked.annotator, minlength=10).max() <= need
-    told = select.pair_values(seen.posterior[:1], select.mean(seen.dirichlet[:1]), "information")[0, 0]
+    told = acquisition.pair_values(seen.posterior[:1], acquisition.mean(seen.dirichlet[:1]), "information")[0, 0]
     np.testing.assert_allclose(asked.value, told / asked.price)
     untried = Strategy(trial=0.0).propose(seen, 150, RNG(0))
     assert len(np.unique(untried.item)) == 150

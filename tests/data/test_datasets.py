@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from crowdwise.data.datasets import Dataset, find_table, read_dataset
+from crowdwise.data.dataset import Dataset, find_table, read_dataset
 from crowdwise.errors import ColumnError, DuplicateError, LabelError, ReadError
 
 

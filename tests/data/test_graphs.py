@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import crowdwise as cw
-from crowdwise.data.graphs import as_graph
+from crowdwise.data.graph import as_graph
 from crowdwise.errors import ColumnError, InputError
 
 ITEMS = np.array(["a", "b", "c"], dtype=object)

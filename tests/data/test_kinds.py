@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from crowdwise import registry
-from crowdwise.data.kinds import READERS, glance, guess, reader
+from crowdwise.data.guess import READERS, glance, guess, reader
 
 ITEM = ["item", "annotator"]
 

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdwise.data import coding, readers
-from crowdwise.data.readers import read_truth, read_votes
+from crowdwise.data import encoding, files
+from crowdwise.data.files import read_truth, read_votes
 from crowdwise.data.votes import Votes
 from crowdwise.errors import (
     ColumnError,
@@ -120,7 +120,7 @@ def test_an_enum_in_parquet_declares_the_classes(tmp_path: Path):
 
 
 PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1, max_size=5).filter(
-    lambda t: t not in readers.NULLS and not re.fullmatch(r"[+-]?\d+", t) and t.lower() not in ("true", "false")
+    lambda t: t not in files.NULLS and not re.fullmatch(r"[+-]?\d+", t) and t.lower() not in ("true", "false")
 )
 
 
@@ -148,8 +148,8 @@ def test_all_formats_agree_with_the_records(
     for path in folder.iterdir():
         assert named(read_votes(path)) == expected, path.name
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(readers, "LARGE", 0)
-        patch.setattr(coding, "NATIVE_ROWS", 1)
+        patch.setattr(files, "LARGE", 0)
+        patch.setattr(encoding, "NATIVE_ROWS", 1)
         assert named(read_votes(folder / "a.csv")) == expected
 
 
@@ -181,7 +181,7 @@ def test_all_formats_agree_with_the_records(
 def test_a_cell_comes_back_as_it_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: list[str], classes: list[Any], large: bool
 ):
-    monkeypatch.setattr(readers, "LARGE", 0 if large else readers.LARGE)
+    monkeypatch.setattr(files, "LARGE", 0 if large else files.LARGE)
     pl.DataFrame({"item": ["a", "b", "c"], "annotator": ["w"] * 3, "label": labels}).write_csv(tmp_path / "a.csv")
     votes = read_votes(tmp_path / "a.csv")
     assert votes.classes.tolist() == classes
@@ -191,7 +191,7 @@ def test_a_cell_comes_back_as_it_was_written(
 def test_large_files_fall_back_to_text_when_an_integer_column_holds_something_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(readers, "LARGE", 0)
+    monkeypatch.setattr(files, "LARGE", 0)
     N = 10_050
     frame = pl.DataFrame({"item": range(N), "annotator": [1] * N, "label": ["1"] * (N - 1) + ["unsure"]})
     frame.write_csv(tmp_path / "a.csv")

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from sklearn.model_selection import KFold, train_test_split
 from sklearn.utils import _safe_indexing
 
-from crowdwise.data import coding
+from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError, ParameterError
-from crowdwise.kernels import tables
+from crowdwise.kernels import table_sort
 
 RECORDS = [("a", "ann", "cat"), ("a", "bob", "dog"), ("b", "ann", "dog"), ("c", "cem", "cat"), ("c", "ann", "cat")]
 LONG = {"item": [1, 1, 2], "annotator": ["ann", "bob", "ann"], "label": ["x", "y", "x"]}
@@ -677,7 +677,7 @@ def test_compiled_order_of_crowded_and_of_many_items(n_items: int):
 
 def check_arranged(item: Any, annotator: Any, n_items: int) -> None:
     expected = np.lexsort((annotator, item))
-    order, indptr, who, repeats, at = tables.arrange(item, annotator, n_items)
+    order, indptr, who, repeats, at = table_sort.arrange(item, annotator, n_items)
     np.testing.assert_array_equal(np.arange(len(item)) if order is None else order, expected)
     np.testing.assert_array_equal(who, annotator[expected])
     np.testing.assert_array_equal(np.diff(indptr), np.bincount(item, minlength=n_items))
@@ -691,9 +691,9 @@ def test_compiled_coding_of_few_and_of_many_names(distinct: int, monkeypatch: py
     rng = np.random.default_rng(distinct)
     numbers = np.concatenate([rng.permutation(distinct), rng.integers(0, distinct, 30_000)])
     column = pl.Series("name", [None if n % 7 == 3 else f"name {n}" for n in numbers.tolist()])
-    codes, names = coding.encode(column)
-    monkeypatch.setattr(coding, "NATIVE_ROWS", 1)
-    fast_codes, fast_names = coding.encode(column)
+    codes, names = encoding.encode(column)
+    monkeypatch.setattr(encoding, "NATIVE_ROWS", 1)
+    fast_codes, fast_names = encoding.encode(column)
     np.testing.assert_array_equal(fast_codes, codes)
     assert fast_names.tolist() == names.tolist() and fast_codes.dtype == codes.dtype == np.int32
     assert [None if c < 0 else names[c] for c in codes] == column.to_list()
@@ -703,7 +703,7 @@ def test_compiled_coding_of_few_and_of_many_names(distinct: int, monkeypatch: py
 def test_compiled_and_plain_paths_agree(records: list[Any], random: Any):
     random.shuffle(records)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coding, "NATIVE_ROWS", 1)
+        patch.setattr(encoding, "NATIVE_ROWS", 1)
         fast = Votes.from_records(records)
     plain = Votes.from_records(records)
     assert triples(fast) == triples(plain) and named(fast) == named(plain)
@@ -714,7 +714,7 @@ def test_compiled_path_settles_duplicates_alike(rule: Any, monkeypatch: pytest.M
     rng = np.random.default_rng(3)
     records = [(f"i{i}", f"w{w}", int(label)) for i, w, label in zip(*rng.integers(0, 40, (3, 5000)), strict=True)]
     plain = Votes.from_records(records, on_duplicate=rule)
-    monkeypatch.setattr(coding, "NATIVE_ROWS", 1)
+    monkeypatch.setattr(encoding, "NATIVE_ROWS", 1)
     assert triples(Votes.from_records(records, on_duplicate=rule)) == triples(plain)
     with pytest.raises(DuplicateError, match="duplicated votes: annotator 'w"):
         Votes.from_records(records)

@@ -7,11 +7,11 @@ import pytest
 from scipy.optimize import minimize
 
 import crowdwise as cw
-from crowdwise.core import em, heldout
+from crowdwise.core import em, predictive
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import dirichlet_multinomial, winners
 from crowdwise.errors import ParameterError
-from crowdwise.methods import auto, shapes
+from crowdwise.methods import ds_auto, ds_confusion_models
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 
@@ -36,7 +36,7 @@ def ordered(rng, N, M, K, r, theta, pi):
 # -------------------------------------------------------------------- shapes
 
 
-@pytest.mark.parametrize("shape", shapes.SHAPES)
+@pytest.mark.parametrize("shape", ds_confusion_models.SHAPES)
 def test_a_table_maximises_counts_times_logs_plus_its_prior(shape):
     """Against a general optimiser over the shape's own numbers, one annotator at a time."""
     counts = counts_of()
@@ -62,7 +62,7 @@ def test_a_table_maximises_counts_times_logs_plus_its_prior(shape):
         return out
 
     def value(one, m):
-        mine = shapes.Full(learned.pseudo[m : m + 1]) if shape.name == "full" else learned
+        mine = ds_confusion_models.Full(learned.pseudo[m : m + 1]) if shape.name == "full" else learned
         return float((counts[m] * np.log(one)).sum()) + mine.log_prior(one[None])
 
     for m in range(3):
@@ -77,21 +77,23 @@ def test_strengths_are_the_most_probable_on_the_grid():
     for strength in (0.3, 5.0, 80.0):
         p = rng.dirichlet(strength * base, 300)
         seen = np.stack([rng.multinomial(40, x) for x in p]).astype(float)
-        found = shapes.best_strength(seen, base, np.ones(300, dtype=bool))
-        values = [dirichlet_multinomial(seen, s * np.broadcast_to(base, seen.shape)) for s in shapes.STRENGTHS]
-        assert found == shapes.STRENGTHS[int(np.argmax(values))]
+        found = ds_confusion_models.best_strength(seen, base, np.ones(300, dtype=bool))
+        values = [
+            dirichlet_multinomial(seen, s * np.broadcast_to(base, seen.shape)) for s in ds_confusion_models.STRENGTHS
+        ]
+        assert found == ds_confusion_models.STRENGTHS[int(np.argmax(values))]
         assert 0.5 < found / strength < 2.0
-    assert shapes.best_strength(seen, base, np.zeros(300, dtype=bool)) == shapes.STRENGTHS[-1]
+    assert ds_confusion_models.best_strength(seen, base, np.zeros(300, dtype=bool)) == ds_confusion_models.STRENGTHS[-1]
 
 
-@pytest.mark.parametrize("shape", shapes.SHAPES)
+@pytest.mark.parametrize("shape", ds_confusion_models.SHAPES)
 def test_a_climb_does_not_fall(shape):
     sim = cw.simulate.dirichlet(300, n_annotators=20, n_classes=4, votes_per_item=4, random_state=3)
     part, votes = Part.of(sim.votes), sim.votes
     held = em.statistics(part, votes.shares())
-    family = shapes.ShapedFamily(shape.learned(held.table()), 0.25, held, None)
+    family = ds_confusion_models.ShapedFamily(shape.learned(held.table()), 0.25, held, None)
     trace = em.climb(part, family, held, tol=1e-8).trace
-    assert (np.diff(trace) > -1e-6 * abs(trace[0]) * (shape is shapes.Habit) - 1e-9 * abs(trace[0])).all()
+    assert (np.diff(trace) > -1e-6 * abs(trace[0]) * (shape is ds_confusion_models.Habit) - 1e-9 * abs(trace[0])).all()
 
 
 def test_votes_of_those_who_know_say_what_a_label_means():
@@ -104,10 +106,10 @@ def test_votes_of_those_who_know_say_what_a_label_means():
                             np.tile(0.25 * np.eye(K) + 0.45 * step + 0.3 / K, (lenient, 1, 1))])  # fmt: skip
     votes = ordered(rng, 800, careful + lenient, K, 6, theta, np.full(K, 0.25))
     counts = em.statistics(Part.of(votes), winners(votes.shares())).table()
-    told = shapes.telling(counts)
+    told = ds_confusion_models.telling(counts)
     assert told[:careful].min() > told[careful:].max()
     plain = votes.shares()[np.arange(800), votes.truth].mean()
-    weighted = shapes.meaning(votes, None, counts)[np.arange(800), votes.truth].mean()
+    weighted = ds_confusion_models.meaning(votes, None, counts)[np.arange(800), votes.truth].mean()
     assert weighted > plain + 0.05
     assert cw.aggregate(votes, "auto").score(votes.truth) > cw.aggregate(votes, "majority").score(votes.truth) + 0.05
 
@@ -118,36 +120,38 @@ def test_votes_of_those_who_know_say_what_a_label_means():
 def test_weights_solve_the_concave_problem():
     rng = np.random.default_rng(0)
     log_p = np.log(rng.dirichlet(np.ones(4), 500).T + 0.05)
-    w = auto.stacked(log_p)
+    w = ds_auto.stacked(log_p)
     assert np.isclose(w.sum(), 1.0) and (w >= 0).all()
     # at the optimum every shape with weight has the same gradient, and no other a higher one
     gradient = (np.exp(log_p) / (w @ np.exp(log_p))).mean(axis=1)
     assert (gradient < 1.0 + 2e-3).all()
     assert np.allclose(gradient[w > 0.05], 1.0, atol=2e-3)
-    shifted = auto.stacked(log_p - 2000.0)
+    shifted = ds_auto.stacked(log_p - 2000.0)
     assert np.allclose(w, shifted)
 
 
 def test_small_weights_are_dropped():
-    assert auto.kept(np.array([0.05, 0.55, 0.4])).tolist() == pytest.approx([0.0, 0.55 / 0.95, 0.4 / 0.95])
-    assert auto.kept(np.full(20, 0.05)).tolist() == pytest.approx([0.05] * 20)
+    assert ds_auto.kept(np.array([0.05, 0.55, 0.4])).tolist() == pytest.approx([0.0, 0.55 / 0.95, 0.4 / 0.95])
+    assert ds_auto.kept(np.full(20, 0.05)).tolist() == pytest.approx([0.05] * 20)
 
 
 def test_scores_are_those_of_parameters_that_never_saw_the_item():
     sim = cw.simulate.dirichlet(200, n_annotators=12, n_classes=3, votes_per_item=4, random_state=1)
     votes = sim.votes
     model = cw.Auto(folds=4).fit(votes)
-    fold, total = heldout.item_folds(votes, 4), 0.0
+    fold, total = predictive.item_folds(votes, 4), 0.0
     for f in range(4):
-        learned = shapes.fit_shape(shapes.Vector, votes[np.flatnonzero(fold != f)], anchor=0.25)
-        total += heldout.company_scores(learned.params, votes[np.flatnonzero(fold == f)]).log_p.sum()
+        learned = ds_confusion_models.fit_shape(
+            ds_confusion_models.Vector, votes[np.flatnonzero(fold != f)], anchor=0.25
+        )
+        total += predictive.company_scores(learned.params, votes[np.flatnonzero(fold == f)]).log_p.sum()
     assert np.isclose(model.scores_["vector"], total / votes.n_votes)
 
 
 @pytest.mark.parametrize(
     ("name", "make"),
     [
-        ("coin", lambda rng: shapes.one_coin_table(rng.beta(4, 2, 40), 5)),
+        ("coin", lambda rng: ds_confusion_models.one_coin_table(rng.beta(4, 2, 40), 5)),
         ("full", lambda rng: np.stack([[rng.dirichlet(0.5 + 5 * np.eye(5)[k]) for k in range(5)] for _ in range(40)])),
         ("habit", lambda rng: _habits(rng, 40, 5)),
     ],
@@ -208,14 +212,14 @@ def test_where_a_single_annotator_voted_the_simplest_shape_decides():
     mask[votes.item < 100] = False
     mask[votes.indptr[:100]] = True  # the first hundred items keep one vote
     some = votes.select(mask)
-    assert auto.lone(some).tolist() == [True] * 100 + [False] * 400
+    assert ds_auto.lone(some).tolist() == [True] * 100 + [False] * 400
     model = cw.Auto().fit(some)
-    coin = shapes.fit_shape(shapes.Coin, some, anchor=0.25)
+    coin = ds_confusion_models.fit_shape(ds_confusion_models.Coin, some, anchor=0.25)
     assert np.array_equal(model.consensus_.posterior[:100], coin.posterior[:100])
     assert not np.allclose(model.consensus_.posterior[100:], coin.posterior[100:], atol=1e-3)
     assert "Where a single annotator voted (100 items)" in model.consensus_.note
     twice = cw.Votes.from_records([("a", "x", 0), ("a", "x", 1), ("b", "x", 0), ("b", "y", 1)], on_duplicate="all")
-    assert auto.lone(twice).tolist() == [True, False]
+    assert ds_auto.lone(twice).tolist() == [True, False]
 
 
 def test_with_nothing_to_foretell_the_simplest_is_taken():
@@ -232,10 +236,10 @@ def test_with_nothing_to_foretell_the_simplest_is_taken():
 
 def test_large_data_is_weighed_on_a_sample_of_items():
     sim = cw.simulate.dirichlet(600, n_annotators=20, n_classes=3, votes_per_item=5, random_state=0)
-    items = auto.sampled(sim.votes, 1000)
+    items = ds_auto.sampled(sim.votes, 1000)
     assert 190 <= len(items) <= 200
-    assert auto.sampled(sim.votes, 3000).tolist() == list(range(600))
-    other = auto.sampled(sim.votes[::-1], 1000)
+    assert ds_auto.sampled(sim.votes, 3000).tolist() == list(range(600))
+    other = ds_auto.sampled(sim.votes[::-1], 1000)
     assert set(sim.votes[::-1].items[other].tolist()) == set(sim.votes.items[items].tolist())
     whole, part = cw.Auto().fit(sim.votes), cw.Auto(sample=1000).fit(sim.votes)
     assert part.consensus_.score(sim.truth) > whole.consensus_.score(sim.truth) - 0.02
@@ -293,8 +297,8 @@ def test_over_simulated_crowds_it_is_no_worse_than_what_it_replaces():
 @pytest.mark.slow
 def test_real_crowds(real_data):
     """Never more than a point under the majority, and on average above ``anchored``."""
-    from crowdwise.bench import find_sets
-    from crowdwise.data.datasets import read_dataset
+    from crowdwise.bench.label_methods import find_sets
+    from crowdwise.data.dataset import read_dataset
 
     rows = []
     for name in find_sets(real_data):
@@ -315,6 +319,6 @@ def test_past_performance_counts_like_votes():
     past = earlier.counts.transpose(0, 2, 1)
     part = Part.of(today)
     held = em.statistics(part, today.shares())
-    shape = shapes.Full.learned(held.table() + past)
-    step = shapes.ShapedFamily(shape, 0.25, held, None, past).maximise(held)
+    shape = ds_confusion_models.Full.learned(held.table() + past)
+    step = ds_confusion_models.ShapedFamily(shape, 0.25, held, None, past).maximise(held)
     assert np.allclose(np.exp(step.log_score).reshape(-1, 4, 4), shape.table(held.table() + past))

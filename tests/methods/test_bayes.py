@@ -15,7 +15,7 @@ from scipy.special import digamma, gammaln
 import crowdwise as cw
 from brute import rows_of
 from crowdwise.errors import ConvergenceWarning, ParameterError
-from crowdwise.methods.bayes import divergence, draw_log_dirichlet, drawn_by_name, expected_log
+from crowdwise.methods.bayes_ibcc import divergence, draw_log_dirichlet, drawn_by_name, expected_log
 
 
 def tiny(seed, weighted=False, N=5, M=3, K=2):

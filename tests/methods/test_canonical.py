@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import crowdwise as cw
-from crowdwise.methods.canonical import Canonical
+from crowdwise.methods.entropy_vote_order import Canonical
 
 
 def shuffled(votes, rng, gold=None):

@@ -16,7 +16,7 @@ from scipy.stats import dirichlet, gamma
 import crowdwise as cw
 from brute import rows_of
 from crowdwise.errors import ConvergenceWarning, ParameterError
-from crowdwise.methods.communities import by_accuracy, log_evidence, memberships, moved
+from crowdwise.methods.bayes_cbcc import by_accuracy, log_evidence, memberships, moved
 
 
 def tiny(seed, weighted=False, N=5, M=4, K=2):

@@ -8,8 +8,8 @@ import pytest
 import brute
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.methods import conditional
-from crowdwise.methods.conditional import between, kinds_of
+from crowdwise.methods import ds_group_conditional
+from crowdwise.methods.ds_group_conditional import between, kinds_of
 
 
 def crowd(seed=0, N=1000, M=25, r=5, bias=0.3, shared=False):
@@ -194,7 +194,7 @@ def test_what_does_not_fit_is_refused(monkeypatch):
     for wrong in (-1, "some", True):
         with pytest.raises(ParameterError, match="pooling="):
             cw.GroupConditional(groups=z, pooling=wrong).fit(votes)
-    monkeypatch.setattr(conditional, "MOST_CELLS", 10)
+    monkeypatch.setattr(ds_group_conditional, "MOST_CELLS", 10)
     with pytest.raises(InputError, match="Merge kinds or rare classes"):
         cw.GroupConditional(groups=z).fit(votes)
 

@@ -18,7 +18,7 @@ from crowdwise.core.em import Part, statistics
 from crowdwise.core.priors import learned, pseudo_counts, strength
 from crowdwise.core.starts import informed, majority
 from crowdwise.errors import ConvergenceWarning, ParameterError
-from crowdwise.methods.dawid_skene import full, one_coin, per_class
+from crowdwise.methods.ds_dawid_skene import full, one_coin, per_class
 
 pytestmark = pytest.mark.filterwarnings("ignore::Warning:crowdkit")
 FAMILY = ["dawid-skene", "one-coin", "confusion-vector", "fast-dawid-skene", "anchored"]

@@ -14,8 +14,8 @@ import crowdwise as cw
 from crowdwise.core import em
 from crowdwise.core.em import Part
 from crowdwise.errors import ParameterError
-from crowdwise.methods import clusters
-from crowdwise.methods.opinions import Cells, Levels, expect, one_vote_each
+from crowdwise.methods import groups_worker_cluster
+from crowdwise.methods.groups_em import Cells, Levels, expect, one_vote_each
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 
@@ -276,7 +276,7 @@ def test_every_step_raises_the_bound(mixing):
 
 def test_sticks_are_a_distribution():
     member = np.random.default_rng(0).dirichlet(np.ones(4), 30)
-    sticks = clusters.stick_parameters(member, 2.0)
+    sticks = groups_worker_cluster.stick_parameters(member, 2.0)
     assert sticks.shape == (3, 2)
     assert np.allclose(sticks[0], [1 + member[:, 0].sum(), 2 + member[:, 1:].sum()])
     draws = np.random.default_rng(1).beta(sticks[:, 0], sticks[:, 1], (200_000, 3))
@@ -284,7 +284,7 @@ def test_sticks_are_a_distribution():
         [np.ones(len(draws)), np.cumprod(1 - draws, 1)]
     )
     assert np.allclose(lam.sum(axis=1), 1.0)
-    assert np.allclose(np.log(lam).mean(axis=0), clusters.stick_log_shares(sticks), atol=0.02)
+    assert np.allclose(np.log(lam).mean(axis=0), groups_worker_cluster.stick_log_shares(sticks), atol=0.02)
 
 
 def test_one_cluster_is_one_matrix():

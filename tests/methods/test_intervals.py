@@ -9,9 +9,9 @@ from scipy.stats import beta, chi2
 import crowdwise as cw
 from crowdwise import registry
 from crowdwise.core.intervals import around, chi_squared_interval, rate_interval, right_votes
-from crowdwise.methods.graphs import pairs
-from crowdwise.methods.precision import knowing_information, pair_variance, triangle_variance
-from crowdwise.methods.triangles import best_triangles
+from crowdwise.methods.skills_graph import pairs
+from crowdwise.methods.skills_precision import knowing_information, pair_variance, triangle_variance
+from crowdwise.methods.skills_triangular import best_triangles
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 

@@ -16,7 +16,7 @@ from scipy.special import betaln, gammaln
 import crowdwise as cw
 from brute import enumerate_truths, rows_of
 from crowdwise.errors import ConvergenceWarning, ParameterError
-from crowdwise.methods.mace import answers, scores
+from crowdwise.methods.bayes_mace import answers, scores
 
 pytestmark = pytest.mark.filterwarnings("ignore::Warning:crowdkit")
 

@@ -12,9 +12,9 @@ from scipy.stats import invgauss, kstest
 import crowdwise as cw
 from crowdwise import registry
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.methods import crowd_svm as svm
-from crowdwise.methods import margin as mg
-from crowdwise.methods.canonical import Canonical
+from crowdwise.methods import entropy_crowd_svm as svm
+from crowdwise.methods import entropy_m3v as mg
+from crowdwise.methods.entropy_vote_order import Canonical
 
 
 def recoded(sim):

@@ -8,8 +8,8 @@ from scipy.optimize import check_grad, minimize
 
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.methods import minimax as mm
-from crowdwise.methods.canonical import Canonical
+from crowdwise.methods import entropy_minimax as mm
+from crowdwise.methods.entropy_vote_order import Canonical
 
 
 def edges_of(sim):

@@ -12,10 +12,10 @@ from scipy.sparse import csr_matrix
 import crowdwise as cw
 from crowdwise.core.em import Part
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.methods import factors, moments, pairs, triples
-from crowdwise.methods.factors import SymNMF
-from crowdwise.methods.pairs import CNMF, MultiSPA
-from crowdwise.methods.triples import SpectralDS
+from crowdwise.methods import moments_pairs, moments_shared, moments_spectral_ds, moments_symnmf
+from crowdwise.methods.moments_pairs import CNMF, MultiSPA
+from crowdwise.methods.moments_spectral_ds import SpectralDS
+from crowdwise.methods.moments_symnmf import SymNMF
 
 MODELS = {"spectral-ds": SpectralDS, "multispa": MultiSPA, "cnmf": CNMF, "symnmf": SymNMF}
 
@@ -60,7 +60,7 @@ def test_the_tensor_power_method_takes_an_orthogonal_tensor_apart():
     v = np.linalg.qr(rng.normal(size=(5, 5)))[0]
     strength = np.array([3.0, 2.5, 2.0, 1.5, 1.2])
     T = np.einsum("t,ti,tj,tl->ijl", strength, v, v, v)
-    values, vectors = triples.tensor_power(T, rng.normal(size=(20, 5)))
+    values, vectors = moments_spectral_ds.tensor_power(T, rng.normal(size=(20, 5)))
     assert np.allclose(values, strength)
     assert np.allclose(vectors, v)
 
@@ -73,7 +73,7 @@ def test_the_view_of_a_group_is_exact_where_the_moments_are():
     times = np.round(p * 200_000).astype(int)
     Z = np.stack([np.repeat(np.eye(3)[[c[m] for c in combos]], times, axis=0) for m in range(3)])
     for view in range(3):
-        columns, weight = triples.solve_view(Z, view)
+        columns, weight = moments_spectral_ds.solve_view(Z, view)
         order = [int(np.argmin(np.abs(columns - theta[view, k][:, None]).sum(axis=0))) for k in range(3)]
         assert sorted(order) == [0, 1, 2]
         assert np.allclose(columns[:, order].T, theta[view], atol=2e-3)
@@ -85,28 +85,28 @@ def test_corners_are_found_exactly_where_they_are_seen():
     rng = np.random.default_rng(0)
     mixtures = np.concatenate([np.eye(4), rng.dirichlet(np.ones(4), size=40)])
     points = (theta[0].T @ mixtures.T) * rng.uniform(20, 50, size=44)
-    found = pairs.corners(points[:, rng.permutation(44)], 0.0, 4)
-    _, places = moments.match(found, theta[0].T)
+    found = moments_pairs.corners(points[:, rng.permutation(44)], 0.0, 4)
+    _, places = moments_shared.match(found, theta[0].T)
     assert np.allclose(found[:, places], theta[0].T)
 
 
 def test_a_pure_column_of_two_votes_is_no_corner():
     blocks = np.array([[80.0, 20.0, 2.0], [20.0, 80.0, 0.0]])
-    assert np.allclose(np.sort(pairs.corners(blocks, 0.0, 2)[0]), [0.2, 1.0])
-    assert pairs.corners(blocks, 5.0, 2).max() < 0.82
+    assert np.allclose(np.sort(moments_pairs.corners(blocks, 0.0, 2)[0]), [0.2, 1.0])
+    assert moments_pairs.corners(blocks, 5.0, 2).max() < 0.82
 
 
 def test_columns_are_matched_by_likelihood_for_an_annotator_who_swaps_classes():
     swapped = np.array([[0.1, 0.9], [0.9, 0.1]])
     counts = 50.0 * swapped
     for columns in (swapped, swapped[:, ::-1]):
-        classes, places = moments.match(columns, counts)
+        classes, places = moments_shared.match(columns, counts)
         assert np.array_equal(columns[:, places], swapped[:, classes])
 
 
 def test_fewer_columns_than_classes_go_to_the_heaviest():
     counts = np.diag([50.0, 0.0, 30.0])
-    classes, places = moments.match(np.eye(3)[:, [2, 0]], counts)
+    classes, places = moments_shared.match(np.eye(3)[:, [2, 0]], counts)
     assert classes.tolist() == [0, 2]
     assert places.tolist() == [1, 0]
 
@@ -115,7 +115,7 @@ def test_the_prior_solves_the_marginals():
     theta, pi = confusions(12, 3, 3)
     table = theta.transpose(0, 2, 1)
     counts = 100.0 * table * pi
-    assert np.allclose(moments.marginal_prior(counts, table, passes=5000), pi, atol=1e-5)
+    assert np.allclose(moments_shared.marginal_prior(counts, table, passes=5000), pi, atol=1e-5)
 
 
 def test_pair_counts_are_those_of_a_plain_loop():
@@ -135,13 +135,15 @@ def test_pair_counts_are_those_of_a_plain_loop():
     for (n, m, said, w), (n2, m2, said2, w2) in itertools.product(table, repeat=2):
         if n == n2 and m != m2 and m != 4 and m2 != 4:  # annotator 4 has too few votes
             wanted[m * 3 + said, m2 * 3 + said2] += w * w2
-    assert np.allclose(pairs.pair_counts(votes, gold).toarray(), wanted)
+    assert np.allclose(moments_pairs.pair_counts(votes, gold).toarray(), wanted)
 
 
 def test_the_coupled_fit_has_its_optimum_at_the_truth():
     theta, pi = confusions(8, 3, 5)
     X, table = population_pairs(theta, pi), theta.transpose(0, 2, 1)
-    A, d, trace, settled = pairs.fit_pairs(X, moments.proper(table + 0.05), pi, table, 0.0, "counts", 20_000, 0.0)
+    A, d, trace, settled = moments_pairs.fit_pairs(
+        X, moments_shared.proper(table + 0.05), pi, table, 0.0, "counts", 20_000, 0.0
+    )
     assert np.abs(A - table).max() < 0.02
     assert -1e-4 < trace[-1] <= 1e-12
     assert (np.diff(trace) >= -1e-12).all()
@@ -152,8 +154,8 @@ def test_the_coupled_objective_is_the_divergence_and_never_falls():
     for weighting, hold in itertools.product(("counts", "blocks"), (0.0, 3.0)):
         c = CNMF(refine=False, weighting=weighting, hold=hold, max_sweeps=60, pair_tol=1e-5).fit(sim.votes).consensus_
         assert (np.diff(c.trace) >= -1e-9).all()
-        X = pairs.pair_counts(sim.votes, None).toarray()
-        A, base = c.confusion.transpose(0, 2, 1), moments.vote_table(moments.vote_counts(sim.votes, None))
+        X = moments_pairs.pair_counts(sim.votes, None).toarray()
+        A, base = c.confusion.transpose(0, 2, 1), moments_shared.vote_table(moments_shared.vote_counts(sim.votes, None))
         value = hold * (base * np.log(A)).sum()
         for m, n in itertools.combinations(range(7), 2):
             R = X[3 * m : 3 * m + 3, 3 * n : 3 * n + 3]
@@ -173,14 +175,14 @@ def test_the_symmetric_factorisation_is_exact_on_exact_pairs_with_blocks_missing
         if rng.random() < 0.5:
             X[3 * m : 3 * m + 3, 3 * n : 3 * n + 3] = 0.0
             X[3 * n : 3 * n + 3, 3 * m : 3 * m + 3] = 0.0
-    blocks = factors.blocks_of(csr_matrix(X), 3)
+    blocks = moments_symnmf.blocks_of(csr_matrix(X), 3)
     H = theta.transpose(0, 2, 1) * np.sqrt(pi)
     begin = np.concatenate([H + rng.uniform(0, 0.1, H.shape), np.eye(3)[None]])
-    U, trace, _ = factors.column_space(*blocks, begin, np.arange(14), 0.0, 600, 0.0)
+    U, trace, _ = moments_symnmf.column_space(*blocks, begin, np.arange(14), 0.0, 600, 0.0)
     assert (np.diff(trace) >= -1e-9).all()
     free = U[:14].reshape(-1, 3)
     assert np.abs(free @ free.T - H.reshape(-1, 3) @ H.reshape(-1, 3).T).max() < 1e-3  # unseen and own blocks too
-    assert np.abs(factors.rotate(free).reshape(14, 3, 3) - H).max() < 0.02
+    assert np.abs(moments_symnmf.rotate(free).reshape(14, 3, 3) - H).max() < 0.02
 
 
 # -------------------------------------------------------------------- recovery
@@ -227,7 +229,7 @@ def test_corners_are_recovered_where_class_experts_exist(experts):
 def test_solutions_beat_the_counts_against_the_votes(key):
     sim = cw.simulate.dirichlet(3000, n_annotators=20, n_classes=3, votes_per_item=8, random_state=3)
     theta = sim.parameters["confusion"]
-    votes_alone = moments.vote_table(moments.vote_counts(sim.votes, None)).transpose(0, 2, 1)
+    votes_alone = moments_shared.vote_table(moments_shared.vote_counts(sim.votes, None)).transpose(0, 2, 1)
     found = MODELS[key](refine=False).fit(sim.votes).consensus_
     assert error(found, theta) < 0.7 * np.abs(votes_alone - theta).mean()
     assert np.abs(found.prior - sim.parameters["prior"]).max() < 0.08
@@ -290,10 +292,10 @@ def test_order_of_rows_and_names_do_not_matter_without_em_either(key):
 
 def test_groups_are_dealt_alike_and_by_no_name():
     sim = cw.simulate.dirichlet(200, n_annotators=11, n_classes=3, votes_per_item=4, random_state=0)
-    rank = moments.ranking(sim.votes)
+    rank = moments_shared.ranking(sim.votes)
     number = np.bincount(sim.votes.annotator, minlength=11)
     assert (np.diff(number[rank]) <= 0).all()
-    for group in triples.dealt(sim.votes, 4, np.random.default_rng(0)):
+    for group in moments_spectral_ds.dealt(sim.votes, 4, np.random.default_rng(0)):
         assert np.bincount(group).tolist() in ([4, 4, 3], [4, 3, 4], [3, 4, 4])
         assert all(sorted(group[rank[i : i + 3]]) == [0, 1, 2] for i in (0, 3, 6))
 
@@ -302,7 +304,7 @@ def test_with_two_votes_per_item_the_votes_take_the_place_of_triples():
     sim = cw.simulate.dirichlet(300, n_annotators=12, n_classes=3, votes_per_item=2, random_state=0)
     model = SpectralDS(refine=False).fit(sim.votes)
     assert not model.solution_.solved.any()
-    expected = moments.vote_table(moments.vote_counts(sim.votes, None)).transpose(0, 2, 1)
+    expected = moments_shared.vote_table(moments_shared.vote_counts(sim.votes, None)).transpose(0, 2, 1)
     assert np.allclose(model.consensus_.confusion, expected)
     assert CNMF(refine=False).fit(sim.votes).solution_.solved.all()  # pairs are enough for pairs
 
@@ -320,7 +322,7 @@ def test_who_shares_no_item_with_anybody_gets_what_their_votes_suggest(key):
     last = both.annotators.tolist().index(10)
     assert not model.solution_.solved[last]
     assert model.solution_.solved.sum() == 10
-    suggested = moments.vote_table(moments.vote_counts(both, None))[last].T
+    suggested = moments_shared.vote_table(moments_shared.vote_counts(both, None))[last].T
     assert np.allclose(model.consensus_.confusion[last], suggested)
     everybody_else = np.delete(model.consensus_.confusion, last, axis=0)
     assert np.abs(everybody_else - MODELS[key](refine=False).fit(votes).consensus_.confusion).mean() < 0.02
@@ -359,8 +361,8 @@ def test_more_splits_never_end_lower():
     part = Part.of(sim.votes)
     one, ten = (SpectralDS(refine=False, splits=s).fit(sim.votes).consensus_.log_likelihood for s in (1, 10))
     assert ten >= one
-    several = triples.solve_groups(sim.votes, None, 1.0, 5, 0)
-    assert moments.likeliest(part, several) in several
+    several = moments_spectral_ds.solve_groups(sim.votes, None, 1.0, 5, 0)
+    assert moments_shared.likeliest(part, several) in several
 
 
 @pytest.mark.parametrize("key", MODELS)
@@ -375,10 +377,10 @@ def test_a_given_class_prior_replaces_the_one_solved_for(key):
 @pytest.mark.parametrize(
     ("where", "model"),
     [
-        ("triples:initial_confusion", SpectralDS),
-        ("pairs:initial_confusion", MultiSPA),
-        ("pairs:coupled_confusion", CNMF),
-        ("factors:initial_confusion", SymNMF),
+        ("moments_spectral_ds:initial_confusion", SpectralDS),
+        ("moments_pairs:initial_confusion", MultiSPA),
+        ("moments_pairs:coupled_confusion", CNMF),
+        ("moments_symnmf:initial_confusion", SymNMF),
     ],
 )
 def test_the_start_for_other_models_is_the_solution(where, model, gold):
@@ -396,18 +398,18 @@ def test_the_start_for_other_models_is_the_solution(where, model, gold):
 
 def test_pairs_that_no_machine_can_hold_or_count_are_refused_with_advice():
     with pytest.raises(InputError, match=r"pairs of votes on the same item.*GB.*votes\.without"):
-        pairs.check_pairs(np.full(1000, 1_000_000), 2_000_000)
+        moments_pairs.check_pairs(np.full(1000, 1_000_000), 2_000_000)
     with pytest.raises(InputError, match=r"pairs of votes on the same item.*hours.*dawid-skene"):
-        pairs.check_pairs(np.full(1000, 1_000_000), 100)
-    pairs.check_pairs(np.full(1_000_000, 10), 1000)
+        moments_pairs.check_pairs(np.full(1000, 1_000_000), 100)
+    moments_pairs.check_pairs(np.full(1_000_000, 10), 1000)
 
 
 def test_tensors_that_no_machine_can_hold_or_take_apart_are_refused_with_advice():
     with pytest.raises(InputError, match=r"tensor of 5,000.*GB.*cnmf"):
-        triples.check_triples(1000, 5000, 10)
+        moments_spectral_ds.check_triples(1000, 5000, 10)
     with pytest.raises(InputError, match=r"tensor of 200.*hours.*fewer splits"):
-        triples.check_triples(1000, 200, 10)
-    triples.check_triples(1_000_000, 10, 10)
+        moments_spectral_ds.check_triples(1000, 200, 10)
+    moments_spectral_ds.check_triples(1_000_000, 10, 10)
 
 
 @pytest.mark.parametrize("key", MODELS)
@@ -415,7 +417,7 @@ def test_tensors_that_no_machine_can_hold_or_take_apart_are_refused_with_advice(
 def test_fits_ask_for_room_before_they_take_it(key, refine, monkeypatch):
     sim = cw.simulate.dirichlet(100, n_annotators=10, n_classes=3, votes_per_item=5, random_state=1)
     need = {"spectral-ds": "tensor", "multispa": "pairs of votes", "cnmf": "pairs of votes", "symnmf": "pairs of votes"}
-    monkeypatch.setattr(moments, "memory", lambda: 1000.0)
+    monkeypatch.setattr(moments_shared, "memory", lambda: 1000.0)
     with pytest.raises(InputError, match=need[key]):
         MODELS[key](refine=refine).fit(sim.votes)
 
@@ -424,13 +426,13 @@ def test_what_comes_after_the_count_is_checked_too(monkeypatch):
     sim = cw.simulate.dirichlet(300, n_annotators=10, n_classes=10, votes_per_item=5, random_state=1)
     votes = sim.votes
     cells = min(float((np.bincount(votes.item) ** 2).sum()), 110.0**2)
-    monkeypatch.setattr(moments, "memory", lambda: 8.0 * pairs.COUNTED * cells + 1.0)
+    monkeypatch.setattr(moments_shared, "memory", lambda: 8.0 * moments_pairs.COUNTED * cells + 1.0)
     MultiSPA(refine=False).fit(votes)
     with pytest.raises(InputError, match="counts of pairs at once"):
         CNMF(refine=False).fit(votes)
-    monkeypatch.setattr(moments, "memory", lambda: 8.0 * 5 * 90 * 100 - 1.0)
+    monkeypatch.setattr(moments_shared, "memory", lambda: 8.0 * 5 * 90 * 100 - 1.0)
     with pytest.raises(InputError, match="90 pairs of annotators with common items, over 10 classes"):
-        factors.blocks_of(pairs.pair_counts(votes[:100], None), 10)
+        moments_symnmf.blocks_of(moments_pairs.pair_counts(votes[:100], None), 10)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.methods.truth import chi_squared_quantile
+from crowdwise.methods.weights_truth_discovery import chi_squared_quantile
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 SEEDS = 3

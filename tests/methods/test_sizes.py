@@ -9,7 +9,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.errors import InputError
-from crowdwise.methods.graphs import MOST_MEETINGS, MOST_PAIRS, check_pairs, groups_of, groups_through, signed
+from crowdwise.methods.skills_graph import MOST_MEETINGS, MOST_PAIRS, check_pairs, groups_of, groups_through, signed
 
 PAIRWISE = ("eigenratio", "sml", "pgd", "m-msr", "triangular")
 """Methods that look at every pair of annotators who share an item."""

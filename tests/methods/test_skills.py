@@ -12,10 +12,10 @@ import pytest
 import crowdwise as cw
 from crowdwise.core.starts import log_odds
 from crowdwise.errors import ConvergenceWarning, ParameterError
-from crowdwise.methods.graphs import Pairs, on_pattern, pairs
-from crowdwise.methods.skills import bounds, descend, misfit, ratio_weights
-from crowdwise.methods.triangles import triangle_signs, triangles
-from crowdwise.methods.trimmed import buckets, graph_signs, subsequence, trimmed
+from crowdwise.methods.skills_agreement import bounds, descend, misfit, ratio_weights
+from crowdwise.methods.skills_graph import Pairs, on_pattern, pairs
+from crowdwise.methods.skills_mmsr import buckets, graph_signs, subsequence, trimmed
+from crowdwise.methods.skills_triangular import triangle_signs, triangles
 
 KEYS = ["eigenratio", "pgd", "m-msr", "triangular"]
 

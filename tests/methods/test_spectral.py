@@ -11,11 +11,11 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.errors import ParameterError
-from crowdwise.methods import graphs
-from crowdwise.methods.covariance import covariances, rank_one, scores, sensitivities
-from crowdwise.methods.graphs import Pairs, by_group, groups_of, leading, signed
-from crowdwise.methods.kos import first_messages, pass_messages
-from crowdwise.methods.spectral import evidence
+from crowdwise.methods import skills_graph
+from crowdwise.methods.skills_graph import Pairs, by_group, groups_of, leading, signed
+from crowdwise.methods.spectral_kos import first_messages, pass_messages
+from crowdwise.methods.spectral_sml import covariances, rank_one, scores, sensitivities
+from crowdwise.methods.spectral_vectors import evidence
 
 KEYS = ["kos", "kos-svd", "ghosh", "sml"]
 
@@ -53,7 +53,7 @@ def test_labels_are_those_of_a_dense_decomposition(key, centre, seed):
 def test_iteration_and_dense_solver_find_the_same_vector(monkeypatch):
     votes = binary(1, M=40, r=20).votes
     dense = {key: cw.aggregate(votes, key).posterior for key in KEYS}
-    monkeypatch.setattr(graphs, "DENSE", 5)
+    monkeypatch.setattr(skills_graph, "DENSE", 5)
     for key in KEYS:
         assert np.allclose(cw.aggregate(votes, key).posterior, dense[key], atol=1e-8)
 
@@ -279,15 +279,14 @@ def test_known_truths_turn_covariances_of_a_crowd_that_is_mostly_wrong():
 
 
 def test_importing_the_methods_does_not_load_scipy():
-    code = (
-        "import sys, crowdwise.methods.covariance, crowdwise.methods.trimmed; assert 'scipy.sparse' not in sys.modules"
-    )
+    code = "import sys, crowdwise.methods.spectral_sml, crowdwise.methods.skills_mmsr; "
+    code += "assert 'scipy.sparse' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_groups_follow_common_items():
     votes = cw.Votes.from_records([(0, "a", 1), (0, "b", 0), (1, "b", 1), (1, "c", 1), (2, "d", 0)])
-    assert groups_of(graphs.pairs(votes, None).n).tolist() == [0, 0, 0, 1]
+    assert groups_of(skills_graph.pairs(votes, None).n).tolist() == [0, 0, 0, 1]
 
 
 # Re-computed figures of Zhang et al. 2016. In trec two annotators share no item with anybody; the authors' dense

@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 import crowdwise as cw
 from crowdwise.core import em
 from crowdwise.core.em import Part
-from crowdwise.data.crowds import one_coin_confusion
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.methods.spem import SpammerFamily, noise, penalised, row, score, updated
+from crowdwise.methods.bayes_spem import SpammerFamily, noise, penalised, row, score, updated
+from crowdwise.simulate.crowds import one_coin_confusion
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 

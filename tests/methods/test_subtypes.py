@@ -15,7 +15,7 @@ from scipy.special import digamma, gammaln
 import crowdwise as cw
 from brute import rows_of
 from crowdwise.errors import ConvergenceWarning, ParameterError
-from crowdwise.methods.bayes import drawn_by_name
+from crowdwise.methods.bayes_ibcc import drawn_by_name
 
 
 def tiny(seed, weighted=False, N=4, M=3, K=2):

@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.methods import moments, tensor, together
-from crowdwise.methods.tensor import TensorDS
+from crowdwise.methods import moments_counts, moments_shared, moments_tensor
+from crowdwise.methods.moments_tensor import TensorDS
 
 
 def confusions(M, K, seed, diagonal=4.0):
@@ -50,7 +50,7 @@ def population(A, d, keep=1.0, seed=0, weighting="counts"):
             cells.append(np.stack([m * K + i, a * K + j, b * K + k]))
             count.append(block.ravel())
     met = (np.array(row), np.array(column), np.array(pair))
-    return together.moments_of(said, met, np.concatenate(cells, axis=1), np.concatenate(count), weighting)
+    return moments_counts.moments_of(said, met, np.concatenate(cells, axis=1), np.concatenate(count), weighting)
 
 
 def small(seed=3, weighting="counts", gold=False):
@@ -61,7 +61,7 @@ def small(seed=3, weighting="counts", gold=False):
     rows = sorted([*rows, *((n, m, (said + 1) % K) for n, m, said in rows[:6])])  # answered twice
     item, who, label = (np.array(column) for column in zip(*rows, strict=True))
     weight = rng.uniform(0.5, 2.0, len(rows))
-    data = together.statistics(item, who * K + label, weight, N, J, K, weighting)
+    data = moments_counts.statistics(item, who * K + label, weight, N, J, K, weighting)
     blocks = {}
     for size in (1, 2, 3):
         for chosen in itertools.combinations(range(J), size):
@@ -98,7 +98,7 @@ def gram_of(A):
 # -------------------------------------------------------------------- the pieces
 
 
-@pytest.mark.parametrize("weighting", together.WEIGHTINGS)
+@pytest.mark.parametrize("weighting", moments_counts.WEIGHTINGS)
 def test_moments_are_those_of_a_plain_loop(weighting):
     data, blocks, J, K = small(weighting=weighting)
     triples = np.zeros((J * K,) * 3)
@@ -122,11 +122,11 @@ def test_moments_are_those_of_a_plain_loop(weighting):
     assert data.triples.weight.nnz == sum(len(chosen) == 3 for chosen in blocks)
 
 
-@pytest.mark.parametrize("weighting", together.WEIGHTINGS)
+@pytest.mark.parametrize("weighting", moments_counts.WEIGHTINGS)
 def test_quadratics_are_the_objective_and_its_gradient(weighting):
     data, blocks, J, K = small(weighting=weighting)
     A, d = some_point(J, K)
-    gram, target = tensor.prior_quadratic(data, A, gram_of(A))
+    gram, target = moments_tensor.prior_quadratic(data, A, gram_of(A))
     assert np.isclose(0.5 * (data.size + d @ gram @ d) - target[:, 0] @ d, plain(A, d, blocks))
     step, numeric = 1e-6, np.zeros(K)
     for k in range(K):
@@ -134,7 +134,7 @@ def test_quadratics_are_the_objective_and_its_gradient(weighting):
         numeric[k] = (plain(A, d + e, blocks) - plain(A, d - e, blocks)) / (2 * step)
     assert np.allclose(gram @ d - target[:, 0], numeric, atol=1e-7)
     for m in range(J):
-        gram, target = tensor.annotator_quadratic(data, m, A, gram_of(A), d)
+        gram, target = moments_tensor.annotator_quadratic(data, m, A, gram_of(A), d)
         numeric = np.zeros((K, K))
         for label, k in itertools.product(range(K), repeat=2):
             up, down = A.copy(), A.copy()
@@ -148,7 +148,7 @@ def test_the_simplex_projection_is_the_nearest_point():
     rng = np.random.default_rng(0)
     Y = rng.normal(size=(6, 4))
     for axis in (0, 1):
-        P = tensor.simplex(Y, axis)
+        P = moments_tensor.simplex(Y, axis)
         assert np.allclose(P.sum(axis=axis), 1.0)
         assert (P >= 0).all()
         for y, p in zip(np.moveaxis(Y, axis, 1), np.moveaxis(P, axis, 1), strict=True):
@@ -158,7 +158,7 @@ def test_the_simplex_projection_is_the_nearest_point():
                 constraints={"type": "eq", "fun": lambda x: x.sum() - 1}, options={"ftol": 1e-14},
             )  # fmt: skip
             assert np.allclose(p, best.x, atol=1e-5)
-    assert np.allclose(tensor.simplex(P, 1), P)
+    assert np.allclose(moments_tensor.simplex(P, 1), P)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -167,7 +167,7 @@ def test_the_inner_solve_is_the_constrained_least_squares_solution(seed):
     K = 3
     root = rng.normal(size=(8, K))
     gram, target = root.T @ root, 3.0 * rng.normal(size=(K, K))  # targets this large put some cells on the boundary
-    V, U = tensor.admm(gram, target, np.full((K, K), 1 / K), np.zeros((K, K)), 1, 3000, tol=1e-26)
+    V, U = moments_tensor.admm(gram, target, np.full((K, K), 1 / K), np.zeros((K, K)), 1, 3000, tol=1e-26)
 
     def height(x):
         X = x.reshape(K, K)
@@ -195,7 +195,7 @@ def test_few_inner_steps_never_raise_the_value():
         def height(V, gram=gram, target=target):
             return (V * (0.5 * gram @ V - target)).sum()
 
-        new, _ = tensor.admm(gram, target, V, U, 1, 1)
+        new, _ = moments_tensor.admm(gram, target, V, U, 1, 1)
         assert height(new) <= height(V) + 1e-12
         assert np.allclose(new.sum(axis=1), 1.0)
         assert (new >= 0).all()
@@ -211,7 +211,7 @@ def test_exact_moments_give_the_exact_parameters(weighting, keep):
     data = population(A, d, keep, weighting=weighting)
     assert (data.triples.weight.nnz < 10) == (keep < 1)
     begin = np.tile(0.6 * np.eye(3) + 0.4 / 3, (5, 1, 1))
-    found, prior, trace, _ = tensor.fit_moments(
+    found, prior, trace, _ = moments_tensor.fit_moments(
         data, begin, np.full(3, 1 / 3), begin, 0.0, np.arange(5), 800, 10, 1e-12
     )
     assert (np.diff(trace) >= -1e-12 * data.size).all()
@@ -226,10 +226,10 @@ def test_random_starts_find_the_same_up_to_the_names_of_the_classes():
     data, rng = population(A, d), np.random.default_rng(0)
     for _ in range(2):
         begin = rng.dirichlet(np.ones(3), (5, 3)).transpose(0, 2, 1)
-        found, prior, trace, _ = tensor.fit_moments(
+        found, prior, trace, _ = moments_tensor.fit_moments(
             data, begin, np.full(3, 1 / 3), begin, 0.0, np.arange(5), 300, 10, 1e-12
         )
-        classes, places = moments.match(found.reshape(-1, 3), (100.0 * A * d).reshape(-1, 3))
+        classes, places = moments_shared.match(found.reshape(-1, 3), (100.0 * A * d).reshape(-1, 3))
         assert classes.tolist() == [0, 1, 2]
         assert np.abs(found[:, :, places] - A).max() < 2e-3
         assert np.abs(prior[places] - d).max() < 2e-3
@@ -248,7 +248,7 @@ def test_triples_tell_apart_what_pairs_cannot():
     assert np.allclose(H[0] @ H[1].T, (other[0] * e) @ other[1].T)
     data = population(A, d)
     order = np.arange(3)
-    found, prior, trace, _ = tensor.fit_moments(data, other, e, other, 0.0, order, 500, 10, 1e-14)
+    found, prior, trace, _ = moments_tensor.fit_moments(data, other, e, other, 0.0, order, 500, 10, 1e-14)
     start, end = np.abs(other - A).max(), np.abs(found - A).max()
     assert start > 0.04
     assert end < start / 4
@@ -262,7 +262,7 @@ def test_triples_tell_apart_what_pairs_cannot():
 def test_the_objective_is_that_of_enumeration_and_never_rises(weighting, hold):
     data, blocks, J, K = small(weighting=weighting)
     begin, d = some_point(J, K)
-    A, prior, trace, _ = tensor.fit_moments(data, begin, d, begin, hold, np.arange(J), 40, 2, 0.0)
+    A, prior, trace, _ = moments_tensor.fit_moments(data, begin, d, begin, hold, np.arange(J), 40, 2, 0.0)
     assert np.isclose(-trace[-1], plain(A, prior, blocks) + hold / 2 * ((A - begin) ** 2).sum())
     assert (np.diff(trace) >= -1e-10).all()
     assert -trace[0] <= plain(begin, d, blocks)
@@ -293,7 +293,7 @@ def test_sparse_crowds_in_which_most_triples_are_absent():
         model = TensorDS(refine=False).fit(votes)
         assert model.solution_.solved.all()
         assert model.consensus_.score(truth) > cw.aggregate(votes, "majority").score(truth)
-        alone = moments.vote_table(moments.vote_counts(votes, None)).transpose(0, 2, 1)
+        alone = moments_shared.vote_table(moments_shared.vote_counts(votes, None)).transpose(0, 2, 1)
         ratio.append(np.abs(model.consensus_.confusion - theta).mean() / np.abs(alone - theta).mean())
     assert ratio[1] < ratio[0] < 1.0
     assert ratio[1] < 0.7
@@ -303,12 +303,12 @@ def test_hold_gives_way_to_votes_and_keeps_those_who_have_few():
     theta, pi = confusions(10, 3, 7)
     for N, near in ((60, True), (6000, False)):
         votes, _ = draw(theta, pi, N, 6, 0)
-        base = moments.vote_table(moments.vote_counts(votes, None))
+        base = moments_shared.vote_table(moments_shared.vote_counts(votes, None))
         free, held = (TensorDS(refine=False, hold=h).fit(votes).solution_.table for h in (0.0, 10.0))
         assert np.abs(held - base).sum() < np.abs(free - base).sum()
         assert (np.abs(held - free).mean() > 0.03) == near
     firm = TensorDS(refine=False, hold=1e9).fit(votes).solution_.table
-    assert np.allclose(firm, moments.proper(base), atol=1e-4)
+    assert np.allclose(firm, moments_shared.proper(base), atol=1e-4)
 
 
 def test_a_liar_is_seen_as_one():
@@ -361,8 +361,8 @@ def test_with_two_votes_per_item_the_votes_take_the_place_of_triples():
     sim = cw.simulate.dirichlet(300, n_annotators=12, n_classes=3, votes_per_item=2, random_state=0)
     model = TensorDS(refine=False).fit(sim.votes)
     assert not model.solution_.solved.any()
-    assert np.allclose(model.consensus_.confusion, moments.vote_solution(
-        moments.vote_counts(sim.votes, None)).table.transpose(0, 2, 1))  # fmt: skip
+    assert np.allclose(model.consensus_.confusion, moments_shared.vote_solution(
+        moments_shared.vote_counts(sim.votes, None)).table.transpose(0, 2, 1))  # fmt: skip
 
 
 def test_those_with_few_votes_get_what_their_votes_suggest():
@@ -374,7 +374,7 @@ def test_those_with_few_votes_get_what_their_votes_suggest():
     last = few.annotators.tolist().index(10)
     assert not model.solution_.solved[last]
     assert model.solution_.solved.sum() == 10
-    suggested = moments.vote_table(moments.vote_counts(few, None))[last].T
+    suggested = moments_shared.vote_table(moments_shared.vote_counts(few, None))[last].T
     assert np.allclose(model.consensus_.confusion[last], suggested)
 
 
@@ -401,7 +401,7 @@ def test_too_many_triples_are_refused_with_advice(monkeypatch):
         TensorDS().fit(sim.votes)
     sparse = cw.simulate.dirichlet(300, n_annotators=60, n_classes=3, votes_per_item=5, random_state=0)
     assert TensorDS().fit(sparse.votes).consensus_.score(sparse.truth) > 0.7
-    monkeypatch.setattr(together, "CELLS", 2000)
+    monkeypatch.setattr(moments_counts, "CELLS", 2000)
     with pytest.raises(InputError, match="holds up to 2,000"):
         TensorDS().fit(sparse.votes)
     number = np.sort(np.bincount(sparse.votes.annotator))[::-1]
@@ -411,13 +411,13 @@ def test_too_many_triples_are_refused_with_advice(monkeypatch):
 def test_pieces_of_the_enumeration_add_up(monkeypatch):
     sim = cw.simulate.dirichlet(200, n_annotators=9, n_classes=3, votes_per_item=6, random_state=0)
     whole = TensorDS(refine=False).fit(sim.votes).consensus_.confusion
-    monkeypatch.setattr(together, "PIECE", 7)
+    monkeypatch.setattr(moments_counts, "PIECE", 7)
     assert np.allclose(TensorDS(refine=False).fit(sim.votes).consensus_.confusion, whole, atol=1e-12)
 
 
 def test_the_start_for_other_models_is_the_solution():
     sim = cw.simulate.dirichlet(300, n_annotators=12, n_classes=3, votes_per_item=5, random_state=1)
-    start = tensor.initial_confusion(sim.votes, None, 3)
+    start = moments_tensor.initial_confusion(sim.votes, None, 3)
     assert np.allclose(start.sum(axis=2), 1.0)
     assert np.allclose(start, TensorDS(refine=False).fit(sim.votes).consensus_.confusion)
 

@@ -14,7 +14,7 @@ import crowdwise as cw
 from brute import rows_of
 from crowdwise.core.em import Progress
 from crowdwise.errors import ConvergenceWarning, ParameterError
-from crowdwise.methods.truth import chi_squared_quantile
+from crowdwise.methods.weights_truth_discovery import chi_squared_quantile
 
 KEYS = ["pm", "catd", "bwa"]
 

@@ -16,9 +16,9 @@ import pytest
 import crowdwise as cw
 from crowdwise import registry
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.report.answers import answers_report, measures
+from crowdwise.report.answer_words import MEASURES
+from crowdwise.report.other_answers import answers_report, measures
 from crowdwise.report.page import page
-from crowdwise.report.words import MEASURES
 from report.answers import KINDS, answer_pages, crowds
 from report.test_page import Reader
 

@@ -14,9 +14,9 @@ import pytest
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.report.build import choose_attributes, histogram, words_for
-from crowdwise.report.items import review
-from crowdwise.report.network import layout
-from crowdwise.report.pictures import png, thumbnail
+from crowdwise.report.section_groups import layout
+from crowdwise.report.section_items import review
+from crowdwise.report.thumbnails import png, thumbnail
 
 KEYS = [
     "format",

@@ -248,6 +248,6 @@ def test_the_headline_is_a_sentence():
 
 
 def findings_headline(found):
-    from crowdwise.report.summary import headline
+    from crowdwise.report.section_summary import headline
 
     return headline(found)

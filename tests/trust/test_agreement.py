@@ -23,8 +23,8 @@ from crowdwise.trust.agreement import (
     percent_agreement,
     scott_pi,
 )
-from crowdwise.trust.pairs import kappa_variance
-from crowdwise.trust.tables import patterns
+from crowdwise.trust.agreement_counts import patterns
+from crowdwise.trust.pairwise_agreement import kappa_variance
 
 ONCE = {"resamples": 1}
 

@@ -10,9 +10,9 @@ from scipy.stats import binomtest, false_discovery_control
 
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.trust import mistakes as null
+from crowdwise.trust import shared_mistakes as null
 from crowdwise.trust.colluders import find_colluders, shared_mistakes
-from crowdwise.trust.evidence import adjusted
+from crowdwise.trust.judged_votes import adjusted
 
 # -------------------------------------------------------------------- the agreement matrix
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.core import heldout
+from crowdwise.core import predictive
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.trust import checks
-from crowdwise.trust.compare import calibration_error, compare, reliability_sums, shares_of
+from crowdwise.trust import predictive_checks
+from crowdwise.trust.method_comparison import calibration_error, compare, reliability_sums, shares_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 
@@ -48,10 +48,10 @@ def test_scores_by_hand():
     rng = np.random.default_rng(5)
     total, count = 0.0, 0
     for _ in range(2):
-        mask = heldout.split_pairs(votes, 0.3, rng)
+        mask = predictive.split_pairs(votes, 0.3, rng)
         seen = votes.select(~mask)
         q = cw.DawidSkene().fit(seen).consensus_.posterior
-        theta = heldout.read_out(seen, q)
+        theta = predictive.read_out(seen, q)
         for s in np.flatnonzero(mask).tolist():
             n, m, label = votes.item[s], votes.annotator[s], votes.label[s]
             total += np.log(sum(q[n, k] * theta[m, label, k] for k in range(3)))
@@ -159,8 +159,8 @@ def test_statistics_by_loops():
     sim = crowd(n=30, M=6, r=4)
     votes, c = sim.votes, cw.aggregate(sim.votes, "dawid-skene")
     q, theta = c.posterior, c.confusion.transpose(0, 2, 1)
-    state = checks._State.of(votes, q, theta)
-    found = dict(zip(checks.CHECKS, state.statistics(votes.label), strict=True))
+    state = predictive_checks._State.of(votes, q, theta)
+    found = dict(zip(predictive_checks.CHECKS, state.statistics(votes.label), strict=True))
     differ, uneven, agree, expected, variance, common = [], 0.0, {}, {}, {}, {}
     for n in range(30):
         rows = range(votes.indptr[n], votes.indptr[n + 1])
@@ -178,7 +178,7 @@ def test_statistics_by_loops():
                     variance[i, j] = variance.get((i, j), 0) + p * (1 - p)
                     common[i, j] = common.get((i, j), 0) + 1
         uneven += (seen - hoped) ** 2
-    enough = [pair for pair in common if common[pair] >= checks.LEAST]
+    enough = [pair for pair in common if common[pair] >= predictive_checks.LEAST]
     assert np.isclose(found["disagreement"], np.mean(differ))
     assert np.isclose(found["uneven"], uneven)
     z = [(agree[pair] - expected[pair]) ** 2 / variance[pair] for pair in enough]
@@ -226,11 +226,11 @@ def test_favourite_labels_are_marginals_that_one_coin_misses():
 
 
 def test_many_pairs_of_votes_are_sampled(monkeypatch):
-    monkeypatch.setattr(checks, "MOST_PAIRS", 500)
+    monkeypatch.setattr(predictive_checks, "MOST_PAIRS", 500)
     sim = crowd(n=200)
-    votes, q = checks._sample(sim.votes, np.ones((200, 3)), np.random.default_rng(0))
+    votes, q = predictive_checks._sample(sim.votes, np.ones((200, 3)), np.random.default_rng(0))
     assert len(votes) == len(q) == 50
-    assert set(p_values(sim.votes, "majority")) == set(checks.CHECKS)
+    assert set(p_values(sim.votes, "majority")) == set(predictive_checks.CHECKS)
 
 
 # -------------------------------------------------------------------- what is refused

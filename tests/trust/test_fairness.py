@@ -11,8 +11,8 @@ from scipy.stats import binomtest
 import crowdwise as cw
 from crowdwise.errors import InputError, LabelError, ParameterError
 from crowdwise.trust.demographics import compare_demographics, within_items
+from crowdwise.trust.fair_thresholds import choose_thresholds, cut_curve, range_argmax
 from crowdwise.trust.fairness import assess_fairness
-from crowdwise.trust.thresholds import choose_thresholds, cut_curve, range_argmax
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 

@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import crowdwise as cw
 from crowdwise.trust.colluders import find_colluders
-from crowdwise.trust.groups import find_groups
+from crowdwise.trust.dependent_groups import find_groups
 from crowdwise.trust.spammers import capacity_spammers, covariance_spammers, raykar_yu_spammers
 from trust.test_spammers import crowd_of, with_spammers
 

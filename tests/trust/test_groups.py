@@ -8,9 +8,17 @@ from scipy.stats import binomtest
 from sklearn.metrics import adjusted_rand_score
 
 import crowdwise as cw
-from crowdwise.core.dependence import cut, dependence, fit_factor, pair_blocks, renumbered, spectral_groups, tree
+from crowdwise.core.annotator_groups import (
+    cut,
+    dependence,
+    fit_factor,
+    pair_blocks,
+    renumbered,
+    spectral_groups,
+    tree,
+)
 from crowdwise.errors import ParameterError
-from crowdwise.trust.groups import find_groups
+from crowdwise.trust.dependent_groups import find_groups
 
 
 @pytest.mark.parametrize("K", [2, 3])

@@ -11,8 +11,7 @@ from scipy.stats import binomtest
 
 import crowdwise as cw
 from crowdwise.errors import ParameterError
-from crowdwise.trust.evidence import read_evidence
-from crowdwise.trust.items import (
+from crowdwise.trust.item_review import (
     assess_items,
     crowd_matrix,
     disagreement,
@@ -20,6 +19,7 @@ from crowdwise.trust.items import (
     poisson_binomial_tail,
     quasi_independent,
 )
+from crowdwise.trust.judged_votes import read_evidence
 from trust.planted import planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")

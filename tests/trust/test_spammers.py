@@ -7,11 +7,11 @@ import pytest
 from scipy.stats import binomtest
 
 import crowdwise as cw
-from crowdwise.data.crowds import dirichlet_confusion, one_coin_confusion
 from crowdwise.errors import InputError, ParameterError
+from crowdwise.simulate.crowds import dirichlet_confusion, one_coin_confusion
+from crowdwise.trust.annotator_covariance import covariances, principal_factors, rank_one
 from crowdwise.trust.capacity import effective_counts, one_coin_capacity
-from crowdwise.trust.clusters import identified_rank, nearer_zero, parallel_factors, shuffled, top
-from crowdwise.trust.covariance import covariances, principal_factors, rank_one
+from crowdwise.trust.covariance_clusters import identified_rank, nearer_zero, parallel_factors, shuffled, top
 from crowdwise.trust.spammers import (
     capacity_spammers,
     channel_capacity,
@@ -164,14 +164,14 @@ def test_shuffled_votes_keep_habits_and_common_items():
 
 
 def test_the_largest_eigenvalue_is_the_same_from_a_sparse_matrix(monkeypatch):
-    from crowdwise.trust import clusters
+    from crowdwise.trust import covariance_clusters
 
     found = covariances(
         crowd_of(dirichlet_confusion(30, 3, 4.0, 1.0, np.random.default_rng(0)), 200, np.random.default_rng(1), r=4)
     )
     V = principal_factors(found, 2)
     dense = top(found), top(found, V)
-    monkeypatch.setattr(clusters, "MOST_DENSE", 5)
+    monkeypatch.setattr(covariance_clusters, "MOST_DENSE", 5)
     assert np.allclose(dense, (top(found), top(found, V)), atol=1e-8)
 
 

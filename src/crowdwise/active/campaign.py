@@ -23,23 +23,16 @@ from typing import Any, Self
 import numpy as np
 
 from crowdwise.active import intake
-from crowdwise.active.beliefs import Beliefs, Pairs, Roster
-from crowdwise.active.fair import propose_fairly
+from crowdwise.active.fair_assignment import propose_fairly
 from crowdwise.active.journal import Journal
-from crowdwise.active.stop import AccuracyEstimate, StopRule, estimate_accuracy
+from crowdwise.active.state import Beliefs, Pairs, Roster
+from crowdwise.active.stopping import AccuracyEstimate, StopRule, estimate_accuracy
 from crowdwise.active.strategy import DEFAULT, Proposal, Strategy, strategy
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.model import EMModel
-from crowdwise.core.online import Online
 from crowdwise.data.votes import Votes
-from crowdwise.errors import (
-    CrowdwiseError,
-    InputError,
-    NotFittedError,
-    OutputError,
-    ParameterError,
-    listing,
-)
+from crowdwise.errors import CrowdwiseError, InputError, NotFittedError, OutputError, ParameterError, listing
+from crowdwise.online.stream import Online
 
 BLOCK = 1_000
 """The most votes that the model takes in at once."""
@@ -140,7 +133,7 @@ class Campaign:
             (``rule``).
         groups, gap
             Item -> its group (those of no group are left out), and the largest gap between any two groups, in the share
-            of labels expected to be wrong, that questions should lead to (:mod:`crowdwise.active.fair`).
+            of labels expected to be wrong, that questions should lead to (:mod:`crowdwise.active.fair_assignment`).
         how
             A strategy or its name.
         unknown

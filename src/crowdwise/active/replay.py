@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.active.beliefs import Beliefs, Pairs, Roster
+from crowdwise.active.state import Beliefs, Pairs, Roster
 from crowdwise.active.strategy import Strategy, strategy
 from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import TIE, Floats, Ints

@@ -1,6 +1,6 @@
 """Rules for who should label what next, with names.
 
-A strategy looks at :class:`~crowdwise.active.beliefs.Beliefs` and proposes a batch of (item, annotator) pairs. Either
+A strategy looks at :class:`~crowdwise.active.state.Beliefs` and proposes a batch of (item, annotator) pairs. Either
 items are chosen first, by how unsure they are, and then an annotator for each; or pairs are chosen together, by what
 the vote is expected to tell, per unit of price.
 
@@ -18,7 +18,7 @@ the vote is expected to tell, per unit of price.
 ==================  ===================================================================================
 
 Where prices differ, what is not known of annotators is learned on trial, together on few items, where that may pay
-(:mod:`crowdwise.active.trial`), and not by draws: under draws the cheap are asked again and again, since many of them
+(:mod:`crowdwise.active.trials`), and not by draws: under draws the cheap are asked again and again, since many of them
 always have one of whom the draw is good. Where all cost the same, trials gain nothing, and draws a little.
 
 Constraints hold for all: nobody is asked twice about an item, who is away is not asked, nobody gets more than the
@@ -32,13 +32,14 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.active import select, trial
-from crowdwise.active.assign import assign, assign_pairs
-from crowdwise.active.beliefs import Beliefs
+from crowdwise.active import acquisition
+from crowdwise.active import trials as trial
+from crowdwise.active.optimal_batch import assign, assign_pairs
+from crowdwise.active.state import Beliefs
 from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.online import RENEW, Online
 from crowdwise.errors import ParameterError, suggestion
+from crowdwise.online.stream import RENEW, Online
 
 CANDIDATES = 4
 """How many times as many items as are asked for are looked at closely."""
@@ -92,7 +93,7 @@ class Strategy:
     trial
         Where prices differ: annotators are strangers until they have voted, on items that others voted on, too, this
         often times the square root of the items there are for each annotator. Strangers who may be worth their price
-        are asked first, together about few items, each of which gets up to 24 votes (:mod:`crowdwise.active.trial`);
+        are asked first, together about few items, each of which gets up to 24 votes (:mod:`crowdwise.active.trials`);
         after that means take the place of draws. 0: nobody is tried.
     spread
         Nobody gets more than so many times an equal share of a batch (or a sixteenth of it, if that is more), as long
@@ -123,9 +124,9 @@ class Strategy:
 
     def __post_init__(self) -> None:
         for name, known in (
-            ("items", select.ITEM_RULES),
-            ("annotators", select.ANNOTATOR_RULES),
-            ("value", select.VALUES),
+            ("items", acquisition.ITEM_RULES),
+            ("annotators", acquisition.ANNOTATOR_RULES),
+            ("value", acquisition.VALUES),
         ):
             if getattr(self, name) not in known:
                 raise ParameterError(f"{name}={getattr(self, name)!r}: expected {', '.join(map(repr, known))}.")
@@ -173,7 +174,7 @@ class Strategy:
     def _trials(
         self, beliefs: Beliefs, items: Ints, n: int, rng: np.random.Generator, taken: list[Proposal]
     ) -> list[Proposal]:
-        """Votes of strangers, together on few items (:mod:`crowdwise.active.trial`)."""
+        """Votes of strangers, together on few items (:mod:`crowdwise.active.trials`)."""
         need = trial.needed(beliefs, self.trial, rng) if self._tries(beliefs) else np.zeros(len(beliefs.price))
         n = min(n, int(need.sum()))
         made: list[Proposal] = []
@@ -195,8 +196,8 @@ class Strategy:
     def _told(self, beliefs: Beliefs, asked: Proposal) -> Floats:
         """What some votes are expected to tell, under the mean confusion matrices."""
         who, place = np.unique(asked.annotator, return_inverse=True)
-        theta = select.mean(beliefs.dirichlet[who])
-        told = select.values_of(beliefs.posterior[asked.item], theta, self.value, np.arange(len(asked)), place)
+        theta = acquisition.mean(beliefs.dirichlet[who])
+        told = acquisition.values_of(beliefs.posterior[asked.item], theta, self.value, np.arange(len(asked)), place)
         return told / asked.price if self.per_price else told
 
     def _batch(
@@ -246,7 +247,9 @@ class Strategy:
         if n <= 0 or len(items) == 0 or len(people) == 0:
             return _nothing()
         weight = np.ones(len(beliefs.posterior)) if beliefs.weight is None else beliefs.weight
-        score = weight[items] * select.item_scores(beliefs.posterior[items], self.items if uncertain else "random", rng)
+        score = weight[items] * acquisition.item_scores(
+            beliefs.posterior[items], self.items if uncertain else "random", rng
+        )
         score = score + 1e-9 * rng.random(len(score))  # equals in random order
         lift = 1e3 * max(1.0, float(weight.max()))  # more than any worth: items that are short of votes come first
         score = score + np.where(beliefs.votes_per_item[items] < self.overlap, lift, 0.0)
@@ -275,7 +278,7 @@ class Strategy:
         if beliefs.possible is not None or len(people) <= PEOPLE:
             return people
         rule = self._rule(beliefs)
-        hope = select.annotator_scores(beliefs.dirichlet[people], beliefs.prior, rule, rng)
+        hope = acquisition.annotator_scores(beliefs.dirichlet[people], beliefs.prior, rule, rng)
         hope = hope - 1.0 / len(beliefs.classes)  # what is better than chance is what a price is paid for
         hope = hope / beliefs.price[people] if self.per_price else hope
         order = np.argsort(-hope - 1e-9 * rng.random(len(hope)), kind="stable")
@@ -295,25 +298,25 @@ class Strategy:
             if self.joint:
                 q = beliefs.posterior[items]
                 if pairs is None:
-                    return select.pair_values(q[here], theta, self.value)
-                return select.values_of(q, theta, self.value, place[here], column[here])
+                    return acquisition.pair_values(q[here], theta, self.value)
+                return acquisition.values_of(q, theta, self.value, place[here], column[here])
             if rule == "thompson":
                 score = np.einsum("mkk->mk", theta) @ beliefs.prior
             else:
-                score = select.annotator_scores(dirichlet, beliefs.prior, rule, rng)
+                score = acquisition.annotator_scores(dirichlet, beliefs.prior, rule, rng)
             return np.asarray(score[None] if pairs is None else score[column[here]])
 
         if rule == "thompson":
             worth = np.empty(shape)
             for d in range(min(DRAWS, len(items))):  # items are dealt out to several draws
                 here = place % DRAWS == d
-                worth[here] = told(select.draw(dirichlet, rng), here)
+                worth[here] = told(acquisition.draw(dirichlet, rng), here)
         elif self.annotators == "random" and not self.joint:
             worth = rng.random(shape)
         else:
-            worth = np.broadcast_to(told(select.mean(dirichlet)), shape)
+            worth = np.broadcast_to(told(acquisition.mean(dirichlet)), shape)
         if self.annotators == "epsilon-greedy" and not self.joint:
-            strays = (rng.random(len(items)) < select.epsilon(beliefs.steps))[place]
+            strays = (rng.random(len(items)) < acquisition.epsilon(beliefs.steps))[place]
             worth = np.where(strays[:, None] if pairs is None else strays, rng.random(shape), worth)
         if self.per_price:
             worth = worth / beliefs.price[people][column]

@@ -104,7 +104,7 @@ class Consensus(Result):
     @cached_property
     def _judged(self) -> Floats:
         # Worked out when somebody asks for it: it costs as much as twenty passes over the votes.
-        from crowdwise.core.evidence import accuracies
+        from crowdwise.core.leave_one_out import accuracies
 
         if self.judged is not None:
             return self.judged
@@ -171,7 +171,7 @@ class Consensus(Result):
         return self._annotator_table(level) if table == "annotators" else self._confusion_table(level)
 
     def accuracy(self, level: float = 0.95) -> tuple[Floats, Floats, Floats]:
-        """Each annotator's accuracy, judged by the others (:mod:`crowdwise.core.evidence`), and its interval's ends."""
+        """Each annotator's accuracy and the ends of its interval, judged by the others."""
         return share_with_interval(self.right, self.total, self.unsure, level)
 
     def confusion_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:

@@ -21,11 +21,11 @@ from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.consensus import Consensus, Outcome, build_consensus
 from crowdwise.core.em import Callback, Climb, Family, Params, Part, Stats
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
-from crowdwise.core.online import Online
 from crowdwise.core.parameters import Parameterised, check_seed, declared
-from crowdwise.data import coding
+from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, ParameterError
+from crowdwise.online.stream import Online
 
 __all__ = ["EMModel", "Model", "Outcome"]
 
@@ -291,21 +291,21 @@ class EMModel(Model, ABC):
 
 def recode(votes: Votes, fitted: Consensus) -> Votes:
     """New votes in the codes of the fit; annotators not seen there get codes after the last one."""
-    place = coding.locate(votes.classes, fitted.classes)
+    place = encoding.locate(votes.classes, fitted.classes)
     used = np.bincount(votes.label, minlength=votes.n_classes) > 0
     if (place[used] < 0).any():
         raise LabelError(
             f"The new votes use {votes.classes[used & (place < 0)].tolist()}: "
             f"the model was fitted with the classes {fitted.classes.tolist()}."
         )
-    who = coding.locate(votes.annotators, fitted.annotator_names)
+    who = encoding.locate(votes.annotators, fitted.annotator_names)
     new = who < 0
     who = np.where(new, len(fitted.annotator_names) + np.cumsum(new) - 1, who)
     names = np.concatenate([fitted.annotator_names.astype(object), votes.annotators[new].astype(object)])
     return Votes(
         votes.indptr,
         who[votes.annotator].astype(np.int32),
-        coding.recode(votes.label, place),
+        encoding.recode(votes.label, place),
         votes.items,
         names,
         fitted.classes,

@@ -29,7 +29,7 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.em import Part, statistics
 from crowdwise.core.numerics import Floats, Ints, dirichlet_multinomial, maximise_1d, normalise
 from crowdwise.core.starts import majority
-from crowdwise.data import coding
+from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError, listing, suggestion
 
@@ -103,8 +103,8 @@ def _from_history(history: Any, votes: Votes) -> Floats:
     out = np.zeros((M, K, K))
     if isinstance(history, Consensus):
         place, classes = (
-            coding.locate(votes.annotators, history.annotator_names),
-            coding.locate(votes.classes, history.classes),
+            encoding.locate(votes.annotators, history.annotator_names),
+            encoding.locate(votes.classes, history.classes),
         )
         known, shared = np.flatnonzero(place >= 0), np.flatnonzero(classes >= 0)
         if history.counts is None:
@@ -117,7 +117,7 @@ def _from_history(history: Any, votes: Votes) -> Floats:
             f"history is a {type(history).__name__}: "
             f"expected a mapping from annotator to {K} x {K} counts (truth, label), or a Consensus."
         )
-    place = coding.locate(coding.to_vocabulary(list(history)), votes.annotators)
+    place = encoding.locate(encoding.to_vocabulary(list(history)), votes.annotators)
     for code, (name, counts) in zip(place.tolist(), history.items(), strict=True):
         table = np.asarray(counts, dtype=np.float64)
         if table.shape != (K, K) or not np.isfinite(table).all() or (table < 0).any():

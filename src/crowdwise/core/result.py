@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from crowdwise.core.folders import replacing
-from crowdwise.data import coding
+from crowdwise.data import encoding
+from crowdwise.data.folders import replacing
 from crowdwise.data.frames import make_frame
 from crowdwise.data.frozen import Frozen
 from crowdwise.errors import ParameterError, ReadError
@@ -119,7 +119,7 @@ class Result(Frozen, ABC):
         if found != cls.__name__:
             raise ReadError(f"{folder} holds a saved {found}: load it with crowdwise.{found}.load.")
         for name in cls.NAMES:
-            facts[name] = coding.to_vocabulary(facts[name])
+            facts[name] = encoding.to_vocabulary(facts[name])
         for name in list(arrays):
             field, colon, column = name.partition(":")
             if colon:

@@ -11,16 +11,16 @@ from crowdwise.core import em
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.numerics import Floats, Ints, softmax, winners
-from crowdwise.data import coding
+from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError, suggestion
 
 SOLVERS = {
-    "spectral-ds": "crowdwise.methods.triples:initial_confusion",
-    "multispa": "crowdwise.methods.pairs:initial_confusion",
-    "cnmf": "crowdwise.methods.pairs:coupled_confusion",
-    "symnmf": "crowdwise.methods.factors:initial_confusion",
-    "tensor": "crowdwise.methods.tensor:initial_confusion",
+    "spectral-ds": "crowdwise.methods.moments_spectral_ds:initial_confusion",
+    "multispa": "crowdwise.methods.moments_pairs:initial_confusion",
+    "cnmf": "crowdwise.methods.moments_pairs:coupled_confusion",
+    "symnmf": "crowdwise.methods.moments_symnmf:initial_confusion",
+    "tensor": "crowdwise.methods.moments_tensor:initial_confusion",
 }
 """Methods whose confusion matrices other methods can begin from, loaded when asked for."""
 
@@ -154,6 +154,6 @@ def warm(earlier: Consensus, votes: Votes, part: Part) -> Floats:
             "they must be the same."
         )
     theta = np.tile(earlier.crowd_confusion(), (votes.n_annotators, 1, 1))
-    place = coding.locate(votes.annotators, earlier.annotator_names)
+    place = encoding.locate(votes.annotators, earlier.annotator_names)
     theta[place >= 0] = earlier.confusion[place[place >= 0]]
     return expected(theta, np.log(np.maximum(earlier.prior, 1e-12)), part)

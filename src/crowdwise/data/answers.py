@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assembly
-from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data import assemble
+from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.frozen import Frozen
 
 
@@ -50,7 +50,7 @@ class Answers(Frozen, ABC):
         return self._by_annotator(annotators, keep=False)
 
     def _by_annotator(self, names: Sequence[Any], keep: bool) -> Self:
-        chosen = assembly.chosen_annotators(names, self.annotators, self._rows)
+        chosen = assemble.chosen_annotators(names, self.annotators, self._rows)
         chosen = chosen if keep else ~chosen
         kept = self._kept(chosen[self.annotator])
         code = (np.cumsum(chosen) - 1)[kept.annotator].astype(np.int32)

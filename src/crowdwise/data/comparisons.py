@@ -27,10 +27,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assembly, coding
+from crowdwise.data import assemble, encoding
 from crowdwise.data.answers import Answers
-from crowdwise.data.assembly import OnDuplicate
-from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data.assemble import OnDuplicate
+from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.rows import beside, columns_of, spread
 from crowdwise.data.votes import OnMissing
 from crowdwise.errors import DuplicateError, InputError, ParameterError, listing
@@ -161,16 +161,16 @@ class Comparisons(Answers):
         rows: npt.NDArray[np.int64] | None = None,
     ) -> Comparisons:
         """Comparisons from arrays of codes and the names behind them (what every other way of making one ends in)."""
-        item_names, who = coding.to_vocabulary(items), coding.to_vocabulary(annotators)
-        coding.check_distinct(item_names, "items")
-        coding.check_distinct(who, "annotators")
-        a, b = assembly.checked_codes(left, item_names, "left"), assembly.checked_codes(right, item_names, "right")
-        m = assembly.checked_codes(annotator, who, "annotator")
-        y = assembly.checked_codes(outcome, coding.to_vocabulary(OUTCOMES), "outcome")
+        item_names, who = encoding.to_vocabulary(items), encoding.to_vocabulary(annotators)
+        encoding.check_distinct(item_names, "items")
+        encoding.check_distinct(who, "annotators")
+        a, b = assemble.checked_codes(left, item_names, "left"), assemble.checked_codes(right, item_names, "right")
+        m = assemble.checked_codes(annotator, who, "annotator")
+        y = assemble.checked_codes(outcome, encoding.to_vocabulary(OUTCOMES), "outcome")
         q = about = None
         if question is not None:
-            about = coding.to_vocabulary([] if questions is None else questions)
-            q = assembly.checked_codes(question, about, "question")
+            about = encoding.to_vocabulary([] if questions is None else questions)
+            q = assemble.checked_codes(question, about, "question")
         S = len(a)
         lengths = [len(b), len(m), len(y), *([] if q is None else [len(q)])]
         if any(n != S for n in lengths):
@@ -180,11 +180,11 @@ class Comparisons(Answers):
         keep = _distinct_pairs(a, b, item_names, on_self, rows)
         if not keep.any():
             raise InputError("No comparisons: the table is empty, or holds only items compared with themselves.")
-        a, item_names = coding.sort_vocabulary(np.concatenate([a, b]), item_names)
+        a, item_names = encoding.sort_vocabulary(np.concatenate([a, b]), item_names)
         a, b = a[:S], a[S:]
-        m, who = coding.sort_vocabulary(m, who)
+        m, who = encoding.sort_vocabulary(m, who)
         if q is not None and about is not None:
-            q, about = coding.sort_vocabulary(q, about)
+            q, about = encoding.sort_vocabulary(q, about)
         order = _order(a, b, m, y, q, len(item_names), len(who), 1 if about is None else len(about))
         order = order[keep[order]]
         order = _settle(order, a, b, m, q, on_duplicate, item_names, who, rows)

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import coding, columns
-from crowdwise.data.coding import Codes, Vocabulary
-from crowdwise.data.readers import FORMATS, PathLike, read_table
+from crowdwise.data import columns, encoding
+from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.files import FORMATS, PathLike, read_table
 from crowdwise.errors import InputError, LabelError, ReadError, listing
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -78,8 +78,8 @@ def find_rows(items: Vocabulary, names: Vocabulary | None, n_rows: int, source: 
     if names is not None:
         if len(names) != n_rows:
             raise InputError(f"{source} has {n_rows} rows and {len(names)} names for them: give each row one name.")
-        coding.check_distinct(names, f"rows of {source}")
-        at = coding.locate(items, names)
+        encoding.check_distinct(names, f"rows of {source}")
+        at = encoding.locate(items, names)
         if (at < 0).any():
             raise InputError(
                 f"{source} has no row for {int((at < 0).sum())} of the {len(items)} items: {listing(items[at < 0])}. "
@@ -106,12 +106,12 @@ def class_codes(labels: npt.ArrayLike, classes: Vocabulary, legend: Sequence[Any
 
     ``legend`` has names for classes that are called 0, 1, ... in the votes.
     """
-    given = coding.to_vocabulary(np.asarray(labels))
-    codes = coding.locate(given, classes)
+    given = encoding.to_vocabulary(np.asarray(labels))
+    codes = encoding.locate(given, classes)
     if (codes < 0).any() and legend is not None and classes.dtype.kind == "i":
-        place = coding.locate(given, coding.to_vocabulary(legend))
+        place = encoding.locate(given, encoding.to_vocabulary(legend))
         if (place >= 0).all():
-            codes = coding.locate(place.astype(np.int64), classes)
+            codes = encoding.locate(place.astype(np.int64), classes)
     if (codes < 0).any() and given.dtype.kind == "i" and classes.dtype == object:
         inside = (given >= 0) & (given < len(classes))
         codes = np.where(inside, given, -1).astype(np.int32)
@@ -141,7 +141,7 @@ def read_features(path: PathLike) -> Features:
         if (path / "features.npz").is_file():
             return read_features(path / "features.npz")
         files = images_in(path)
-        return Features(str(path), path, coding.to_vocabulary([file.stem for file in files]))
+        return Features(str(path), path, encoding.to_vocabulary([file.stem for file in files]))
     if not path.exists():
         raise ReadError(f"There is no file {path}.")
     if path.suffix.lower() == ".npz":
@@ -189,7 +189,7 @@ def from_arrays(arrays: Mapping[str, Any], source: str) -> Features:
     ids = next((n for n in ("id_train", "id", "ids") if n in arrays), None)
 
     def names(key: str | None) -> Vocabulary | None:
-        return None if key not in arrays else coding.to_vocabulary(arrays[str(key)])
+        return None if key not in arrays else encoding.to_vocabulary(arrays[str(key)])
 
     test = "x_test" if "x_test" in arrays and name != "x_test" else None
     return Features(
@@ -211,7 +211,7 @@ def _from_table(path: Path) -> Features:
     item = columns.find(table.columns, "item")
     names = None
     if item is not None:
-        codes, vocabulary = coding.encode(table[item])
+        codes, vocabulary = encoding.encode(table[item])
         if (codes < 0).any():
             raise InputError(f"{path}: row {int((codes < 0).argmax())} has no name in its column {item!r}.")
         names = vocabulary[codes]
@@ -227,4 +227,4 @@ def _from_table(path: Path) -> Features:
                 "Encode texts and categories first, or leave the column out."
             )
     x = rest.select(pl.all().cast(pl.Float64, strict=False).cast(pl.Float32)).to_numpy()
-    return Features(str(path), x, None if names is None else coding.to_vocabulary(names))
+    return Features(str(path), x, None if names is None else encoding.to_vocabulary(names))

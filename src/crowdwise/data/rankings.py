@@ -24,9 +24,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assembly, coding
-from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data import assemble, encoding
 from crowdwise.data.comparisons import Comparisons
+from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.frozen import Frozen
 from crowdwise.data.rows import blocks, spread
 from crowdwise.data.votes import OnMissing
@@ -132,18 +132,18 @@ class Rankings(Frozen):
         """Rankings from arrays of codes and the names behind them (what every other way of making one ends in)."""
         ends = np.asarray(indptr, dtype=np.int64)
         R = len(ends) - 1
-        names, who = coding.to_vocabulary(items), coding.to_vocabulary(annotators)
-        about = coding.to_vocabulary(range(R) if questions is None else questions)
-        code = assembly.checked_codes(item, names, "item")
-        m = assembly.checked_codes(annotator, who, "annotator")
-        q = assembly.checked_codes(np.arange(R) if question is None else question, about, "question")
+        names, who = encoding.to_vocabulary(items), encoding.to_vocabulary(annotators)
+        about = encoding.to_vocabulary(range(R) if questions is None else questions)
+        code = assemble.checked_codes(item, names, "item")
+        m = assemble.checked_codes(annotator, who, "annotator")
+        q = assemble.checked_codes(np.arange(R) if question is None else question, about, "question")
         if R < 1 or ends[0] != 0 or ends[-1] != len(code) or (np.diff(ends) < 0).any():
             raise InputError(
                 f"indptr must rise from 0 to the {len(code)} ranked items and found {ends[:5].tolist()}..."
             )
         if len(m) != R or len(q) != R:
             raise InputError(f"{R} rankings have {len(m)} annotators and {len(q)} questions: expected one for each.")
-        w = None if weight is None else assembly.checked_weight(np.asarray(weight, dtype=np.float64), R, None)
+        w = None if weight is None else assemble.checked_weight(np.asarray(weight, dtype=np.float64), R, None)
         size = np.diff(ends)
         of = np.repeat(np.arange(R), size)
         by_item = np.lexsort((code, of))
@@ -156,9 +156,9 @@ class Rankings(Frozen):
             )
         if (size < 2).all():
             raise InputError("No ranking has two items or more: there is nothing to compare.")
-        code, names = coding.sort_vocabulary(code, names)
-        m, who = coding.sort_vocabulary(m, who)
-        q, about = coding.sort_vocabulary(q, about)
+        code, names = encoding.sort_vocabulary(code, names)
+        m, who = encoding.sort_vocabulary(m, who)
+        q, about = encoding.sort_vocabulary(q, about)
         # Rows of one annotator and question are told apart by what they say, so that the order of rows cannot matter.
         said = [tuple(code[lo:hi].tolist()) for lo, hi in pairwise(ends.tolist())]
         order = np.array(sorted(range(R), key=lambda r: (q[r], m[r], said[r])), dtype=np.int64)
@@ -207,7 +207,7 @@ class Rankings(Frozen):
 
     def without(self, annotators: Sequence[Any]) -> Rankings:
         """The rankings of everybody but some annotators, by name."""
-        keep = ~assembly.chosen_annotators(annotators, self.annotators, "rankings")
+        keep = ~assemble.chosen_annotators(annotators, self.annotators, "rankings")
         kept = self[keep[self.annotator]]
         new = (np.cumsum(keep) - 1).astype(np.int32)
         return replace(kept, annotators=self.annotators[keep], annotator=new[kept.annotator])

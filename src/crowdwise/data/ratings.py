@@ -25,10 +25,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assembly, coding
+from crowdwise.data import assemble, encoding
 from crowdwise.data.answers import ByItem
-from crowdwise.data.assembly import OnDuplicate
-from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data.assemble import OnDuplicate
+from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.rows import beside, blocks, check_named, checked_mask, columns_of, item_rows, spread
 from crowdwise.data.votes import OnMissing
 from crowdwise.errors import InputError, listing
@@ -169,9 +169,9 @@ class Ratings(ByItem):
         ``truth`` is an array of N numbers (NaN unknown) or a mapping from item to number. ``rows`` are the numbers by
         which messages call the ratings, where those are not simply their positions.
         """
-        items, annotators = coding.to_vocabulary(items), coding.to_vocabulary(annotators)
-        item = assembly.checked_codes(item, items, "item")
-        annotator = assembly.checked_codes(annotator, annotators, "annotator")
+        items, annotators = encoding.to_vocabulary(items), encoding.to_vocabulary(annotators)
+        item = assemble.checked_codes(item, items, "item")
+        annotator = assemble.checked_codes(annotator, annotators, "annotator")
         number = np.asarray(value)
         if number.dtype.kind not in "fiub" and len(number):
             raise InputError(f"Ratings must be numbers: found values of type {number.dtype}.")
@@ -191,8 +191,8 @@ class Ratings(ByItem):
                 "Leave out the ratings that are missing."
             )
         w, when = beside(weight, timestamp, S, rows, "ratings")
-        order, indptr, annotator = assembly.arrange(item, annotator, on_duplicate, items, annotators, rows)
-        number, w, when = assembly.all_in_order(order, number, w, when)
+        order, indptr, annotator = assemble.arrange(item, annotator, on_duplicate, items, annotators, rows)
+        number, w, when = assemble.all_in_order(order, number, w, when)
         ratings = cls(indptr, annotator, number, items, annotators, w, when, None, kind)
         return ratings if truth is None else ratings.with_truth(truth)
 
@@ -225,7 +225,7 @@ class Ratings(ByItem):
     def select(self, rows: npt.ArrayLike) -> Ratings:
         """Some of the ratings, by a mask over their rows. Items and annotators keep their codes, even without any."""
         mask = checked_mask(rows, self.n_ratings, "ratings")
-        return replace(self, indptr=assembly.boundaries(self.item[mask], len(self)), **self._at(mask, "value"))
+        return replace(self, indptr=assemble.boundaries(self.item[mask], len(self)), **self._at(mask, "value"))
 
     def _kept(self, mask: npt.NDArray[np.bool_]) -> Ratings:
         return self.select(mask)
@@ -312,8 +312,8 @@ def locate_truth(truth: Any, items: Vocabulary) -> Numbers:
         raise InputError(f"The truth holds {odd!r}: expected numbers.") from None
     if not np.isfinite(values).all():
         raise InputError("The truth holds an infinite number: expected finite ones.")
-    names = coding.to_vocabulary(list(pairs))
-    rows = coding.locate(items, names)
+    names = encoding.to_vocabulary(list(pairs))
+    rows = encoding.locate(items, names)
     if len(names) and len(items) and (rows < 0).all():
         raise InputError(
             f"None of the {len(names)} items with truth has ratings: truth names {listing(names, 3)}, the ratings "

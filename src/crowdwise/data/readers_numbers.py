@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdwise.data import coding, columns, frames, tables
-from crowdwise.data.assembly import OnDuplicate
+from crowdwise.data import columns, encoding, frames, tables
+from crowdwise.data.assemble import OnDuplicate
+from crowdwise.data.files import NULLS, PathLike, read_table
 from crowdwise.data.ratings import Numbers, Ratings
-from crowdwise.data.readers import NULLS, PathLike, read_table
 from crowdwise.data.tables import Form
 from crowdwise.data.votes import OnMissing
 from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, ReadError, listing
@@ -71,9 +71,9 @@ def read_numbers(path: PathLike, *, item: str | None = None, value: str | None =
     table = table.select(parts["item"], column).drop_nulls()
     if table.height == 0:
         raise ReadError(f"{path} names no true number: every row is empty.")
-    code, items = coding.encode(table[parts["item"]])
+    code, items = encoding.encode(table[parts["item"]])
     if from_text:
-        code, items = coding.integers_in_text(code, items)
+        code, items = encoding.integers_in_text(code, items)
     return _one_per_item(code, items, _numbers(table[column], None))
 
 
@@ -102,9 +102,9 @@ def ratings_from_table(
         _require(table.columns, parts)
     table, parts = tables._without_missing(table, parts, on_missing)
     value = _numbers(table[str(parts["label"])], tables._rows(table, parts))
-    coded = [coding.encode(table[str(parts[part])]) for part in ("item", "annotator")]
+    coded = [encoding.encode(table[str(parts[part])]) for part in ("item", "annotator")]
     if from_text:
-        coded = [coding.integers_in_text(*pair) for pair in coded]
+        coded = [encoding.integers_in_text(*pair) for pair in coded]
     (item, items), (annotator, annotators) = coded
     ratings = Ratings.from_codes(
         item, annotator, value,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import coding, columns, frames, tables
-from crowdwise.data.assembly import OnDuplicate
-from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data import columns, encoding, frames, tables
+from crowdwise.data.assemble import OnDuplicate
 from crowdwise.data.comparisons import EVERYONE, OUTCOMES, TIE, Comparisons, OnSelf
+from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.files import NULLS, PathLike, read_table
 from crowdwise.data.rankings import Rankings
-from crowdwise.data.readers import NULLS, PathLike, read_table
 from crowdwise.data.votes import OnMissing
 from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, ReadError, listing
 
@@ -89,17 +89,17 @@ def _outcome(
 
     if column.dtype.is_float() and not bool((column.drop_nulls() == column.drop_nulls().round()).all()):
         column = column.cast(pl.String)
-    code, words = coding.encode(column)
+    code, words = encoding.encode(column)
     known = np.array([SIDES.get(WORDS.sub("", _normal(v)), -1) for v in words.tolist()], dtype=np.int32)
     known = np.where([_normal(v).startswith(("tie", "draw")) for v in words.tolist()], TIE, known).astype(np.int32)
     if outcomes is not None:
         side = {str(k): _side(v) for k, v in outcomes.items()}
         known = np.array([side.get(str(v), -1) for v in words.tolist()], dtype=np.int32)
-        found = coding.recode(code, known)
+        found = encoding.recode(code, known)
     else:
-        name = coding.recode(code, coding.locate(words, items))
+        name = encoding.recode(code, encoding.locate(words, items))
         by_name = np.where(name == a, 0, np.where(name == b, 1, -1)).astype(np.int32)
-        by_word = coding.recode(code, known)
+        by_word = encoding.recode(code, known)
         named = ((by_name >= 0) | (by_word == TIE) | (code < 0)).all() and (by_name >= 0).any()
         found = np.where((by_name < 0) & (by_word == TIE), TIE, by_name).astype(np.int32) if named else by_word
     bad = np.flatnonzero((found < 0) & (code >= 0))
@@ -270,9 +270,9 @@ def _filled(table: pl.DataFrame, used: list[str], on_missing: OnMissing) -> tupl
 
 def _encode(table: pl.DataFrame, name: str | None, from_text: bool) -> tuple[Codes, Vocabulary]:
     if name is None:
-        return np.zeros(table.height, dtype=np.int32), coding.to_vocabulary([EVERYONE])
-    code, names = coding.encode(table[name])
-    return coding.integers_in_text(code, names) if from_text else (code, names)
+        return np.zeros(table.height, dtype=np.int32), encoding.to_vocabulary([EVERYONE])
+    code, names = encoding.encode(table[name])
+    return encoding.integers_in_text(code, names) if from_text else (code, names)
 
 
 def _encode_both(left: pl.Series, right: pl.Series, from_text: bool) -> tuple[Codes, Codes, Vocabulary]:
@@ -289,7 +289,7 @@ def _encode_both(left: pl.Series, right: pl.Series, from_text: bool) -> tuple[Co
         left, right = left.cast(pl.Float64), right.cast(pl.Float64)
     elif kinds[0] == pl.String:
         left, right = left.cast(pl.String), right.cast(pl.String)
-    code, items = coding.encode(pl.concat([left.alias("item"), right.alias("item")]))
+    code, items = encoding.encode(pl.concat([left.alias("item"), right.alias("item")]))
     if from_text:
-        code, items = coding.integers_in_text(code, items)
+        code, items = encoding.integers_in_text(code, items)
     return code[: len(left)], code[len(left) :], items

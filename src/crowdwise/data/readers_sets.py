@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.data import coding, columns, frames, tables
-from crowdwise.data.assembly import OnDuplicate
-from crowdwise.data.labelsets import LabelSets
-from crowdwise.data.readers import NULLS, PathLike, read_table
+from crowdwise.data import columns, encoding, frames, tables
+from crowdwise.data.assemble import OnDuplicate
+from crowdwise.data.files import NULLS, PathLike, read_table
+from crowdwise.data.label_sets import LabelSets
 from crowdwise.data.votes import OnMissing
 from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, ReadError, listing
 
@@ -62,9 +62,9 @@ def read_sets(path: PathLike, *, delimiter: str | None = None) -> dict[Any, list
         raise ColumnError(
             f"A table of true sets needs an item and a labels column: found {listing(table.columns, 12)}."
         )
-    code, items = coding.encode(table[parts["item"]])
+    code, items = encoding.encode(table[parts["item"]])
     if from_text:
-        code, items = coding.integers_in_text(code, items)
+        code, items = encoding.integers_in_text(code, items)
     out: dict[Any, list[Any]] = {}
     for n, some in zip(code.tolist(), _sets(table[value], delimiter), strict=True):
         if n >= 0:
@@ -103,12 +103,12 @@ def label_sets_from_table(
         )
     table, parts = tables._without_missing(table, parts, on_missing, ("item", "annotator"))
     rows = tables._rows(table, parts)
-    (item, items), (who, annotators) = (coding.encode(table[str(parts[p])]) for p in ("item", "annotator"))
+    (item, items), (who, annotators) = (encoding.encode(table[str(parts[p])]) for p in ("item", "annotator"))
     if from_text:
-        item, items = coding.integers_in_text(item, items)
-        who, annotators = coding.integers_in_text(who, annotators)
-    item, items = coding.sort_vocabulary(item, items)
-    who, annotators = coding.sort_vocabulary(who, annotators)
+        item, items = encoding.integers_in_text(item, items)
+        who, annotators = encoding.integers_in_text(who, annotators)
+    item, items = encoding.sort_vocabulary(item, items)
+    who, annotators = encoding.sort_vocabulary(who, annotators)
     cells, weight = table[str(value)], tables._weight(table, parts)
     long = parts["labels"] is None and not isinstance(cells.dtype, pl.List)
     if long and delimiter is None:

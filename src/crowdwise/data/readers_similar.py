@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import coding, columns, frames, tables
-from crowdwise.data.assembly import OnDuplicate
-from crowdwise.data.coding import Codes, Vocabulary
-from crowdwise.data.readers import NULLS, PathLike, read_table
+from crowdwise.data import columns, encoding, frames, tables
+from crowdwise.data.assemble import OnDuplicate
+from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.files import NULLS, PathLike, read_table
 from crowdwise.data.similarities import Similarities
 from crowdwise.data.votes import OnMissing
 from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, ReadError, listing
@@ -83,16 +83,16 @@ def similarities_from_table(
     table, parts = tables._without_missing(table, parts, on_missing, NEEDED)
     rows = tables._rows(table, parts)
     both = _stacked(table, str(parts["item_a"]), str(parts["item_b"]))
-    code, items = coding.encode(both)
-    who, annotators = coding.encode(table[str(parts["annotator"])])
+    code, items = encoding.encode(both)
+    who, annotators = encoding.encode(table[str(parts["annotator"])])
     if from_text:
-        code, items = coding.integers_in_text(code, items)
-        who, annotators = coding.integers_in_text(who, annotators)
+        code, items = encoding.integers_in_text(code, items)
+        who, annotators = encoding.integers_in_text(who, annotators)
     if declared is None:
-        code, items = coding.sort_vocabulary(code, items)
+        code, items = encoding.sort_vocabulary(code, items)
     else:
-        code, items = _placed(code, items, coding.to_vocabulary(list(declared)))
-    who, annotators = coding.sort_vocabulary(who, annotators)
+        code, items = _placed(code, items, encoding.to_vocabulary(list(declared)))
+    who, annotators = encoding.sort_vocabulary(who, annotators)
     return Similarities.from_codes(
         code[: table.height], code[table.height :], who, _answers(table[str(parts["same"])], rows),
         items=items, annotators=annotators, weight=tables._weight(table, parts),
@@ -116,14 +116,14 @@ def _stacked(table: pl.DataFrame, a: str, b: str) -> pl.Series:
 
 
 def _placed(code: Codes, items: Vocabulary, declared: Vocabulary) -> tuple[Codes, Vocabulary]:
-    coding.check_distinct(declared, "items")
-    place = coding.locate(items, declared)
+    encoding.check_distinct(declared, "items")
+    place = encoding.locate(items, declared)
     if (place < 0).any():
         raise LabelError(
             f"The pairs name {listing(items[place < 0])}, which the declared items do not have. "
             "Add the name to items=[...], or leave those rows out."
         )
-    return coding.recode(code, place), declared
+    return encoding.recode(code, place), declared
 
 
 def _answers(column: pl.Series, rows: npt.NDArray[np.int64] | None) -> npt.NDArray[np.bool_]:

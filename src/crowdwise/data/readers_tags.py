@@ -1,4 +1,4 @@
-"""A table or a file with tags becomes :class:`~crowdwise.data.sequences.Tags`.
+"""A table or a file with tags becomes :class:`~crowdwise.data.tags.Tags`.
 
 Two kinds of files are read: a long table (any format of :func:`crowdwise.read_votes`) with the columns sequence,
 position, annotator and tag; and columns in the manner of the CoNLL tasks, one line per token, one column per annotator,
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import coding, columns, frames, readers, schemes, tables
-from crowdwise.data.assembly import OnDuplicate
-from crowdwise.data.coding import Codes
-from crowdwise.data.readers import NULLS, PathLike
-from crowdwise.data.sequences import PARTS, OnInvalid, Tags
+from crowdwise.data import columns, encoding, files, frames, tables, tag_schemes
+from crowdwise.data.assemble import OnDuplicate
+from crowdwise.data.encoding import Codes
+from crowdwise.data.files import NULLS, PathLike
+from crowdwise.data.tags import PARTS, OnInvalid, Tags
 from crowdwise.data.votes import OnMissing, Votes
 from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, ReadError, listing
 
@@ -65,14 +65,14 @@ def tags_from_table(
 
     rows = _tagged(table, parts, on_missing)
     picked, token_of = table[rows], token[rows]
-    annotator, annotators = coding.encode(picked[str(parts["annotator"])])
-    label, tags = coding.encode(picked[str(parts["tag"])])
+    annotator, annotators = encoding.encode(picked[str(parts["annotator"])])
+    label, tags = encoding.encode(picked[str(parts["tag"])])
     if from_text:
-        annotator, annotators = coding.integers_in_text(annotator, annotators)
-        label, tags = coding.integers_in_text(label, tags)
-    declared = list(coding.sort_vocabulary(label, tags)[1].tolist() if classes is None else classes)
-    scheme = schemes.scheme_of(declared, scheme)
-    complete = schemes.completed(declared, scheme)
+        annotator, annotators = encoding.integers_in_text(annotator, annotators)
+        label, tags = encoding.integers_in_text(label, tags)
+    declared = list(encoding.sort_vocabulary(label, tags)[1].tolist() if classes is None else classes)
+    scheme = tag_schemes.scheme_of(declared, scheme)
+    complete = tag_schemes.completed(declared, scheme)
     votes = Votes.from_codes(
         token_of, annotator, label, items=items, annotators=annotators, label_names=tags,
         classes=complete if classes is not None else sorted(complete),
@@ -150,14 +150,14 @@ def read_tags(
     given = dict(
         zip(PARTS, (sequence, position, annotator, tag, word, weight, timestamp, truth), strict=True)
     )  # fmt: skip
-    table, from_text = readers.read_table(path, given, separator=separator, null_values=null_values, wide=True)
+    table, from_text = files.read_table(path, given, separator=separator, null_values=null_values, wide=True)
     return tags_from_table(table, given, **(policy | {"from_text": from_text}))
 
 
 def read_true_tags(path: PathLike) -> dict[str, Any]:
     """Token (``sequence:position``) -> its true tag, from a table with a sequence, a position and a tag (or truth)
     column."""
-    table, from_text = readers.read_table(path, {})
+    table, from_text = files.read_table(path, {})
     parts = columns.resolve(table.columns, {"sequence": None, "position": None, "truth": None, "tag": None})
     column = parts["truth"] or parts["tag"]
     if parts["sequence"] is None or parts["position"] is None or column is None:
@@ -169,9 +169,9 @@ def read_true_tags(path: PathLike) -> dict[str, Any]:
         raise ReadError(f"{path} names no true tag: every row is empty.")
     code, names = _named(table[parts["sequence"]], "sequence", from_text)
     tokens = _token_names(names, code, _positions(table[parts["position"]])).tolist()
-    tag, tags = coding.encode(table[column])
+    tag, tags = encoding.encode(table[column])
     if from_text:
-        tag, tags = coding.integers_in_text(tag, tags)
+        tag, tags = encoding.integers_in_text(tag, tags)
     out = dict(zip(tokens, tags[tag].tolist(), strict=True))
     if len(out) < len(tokens):
         twice = Counter(tokens).most_common(1)[0][0]
@@ -193,10 +193,10 @@ def _require(names: Sequence[str], parts: dict[str, str | None]) -> None:
 
 
 def _named(column: pl.Series, part: str, from_text: bool) -> tuple[Codes, npt.NDArray[Any]]:
-    code, names = coding.encode(column)
+    code, names = encoding.encode(column)
     if (code < 0).any():
         raise LabelError(f"Row {int(np.flatnonzero(code < 0)[0])} has no {part} (column {column.name!r}).")
-    return coding.integers_in_text(code, names) if from_text else (code, names)
+    return encoding.integers_in_text(code, names) if from_text else (code, names)
 
 
 def _positions(column: pl.Series) -> npt.NDArray[np.int64]:
@@ -226,7 +226,7 @@ def _token_names(names: npt.NDArray[Any], sequence: npt.NDArray[Any], position: 
     import polars as pl
 
     text = pl.Series(map(str, names.tolist()), dtype=pl.String).gather(sequence)
-    return coding.to_vocabulary((text + ":" + pl.Series(position).cast(pl.String)).to_numpy())
+    return encoding.to_vocabulary((text + ":" + pl.Series(position).cast(pl.String)).to_numpy())
 
 
 def _words(column: pl.Series, token: npt.NDArray[Any], items: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -261,16 +261,16 @@ def _tagged(table: pl.DataFrame, parts: dict[str, str | None], on_missing: OnMis
 
 
 def _truth(column: pl.Series, token: npt.NDArray[Any], votes: Votes, from_text: bool) -> Codes:
-    code, names = coding.encode(column)
+    code, names = encoding.encode(column)
     if from_text:
-        code, names = coding.integers_in_text(code, names)
-    place = coding.locate(names, votes.classes)
+        code, names = encoding.integers_in_text(code, names)
+    place = encoding.locate(names, votes.classes)
     if (place < 0).any():
         raise LabelError(
             f"The truth names {listing(names[place < 0])}, which no annotator used: the tags are "
             f"{listing(votes.classes, 10)}. If the name is right, declare every tag: classes=[...]."
         )
-    code, known = coding.recode(code, place), code >= 0
+    code, known = encoding.recode(code, place), code >= 0
     truth = np.full(len(votes), -1, dtype=np.int32)
     truth[token[known]] = code[known]
     clash = np.flatnonzero(known & (truth[token] != code))
@@ -322,7 +322,7 @@ def _conll(
         gold = cells[:, truth]
         cells = np.delete(cells, truth, axis=1)
     T, M = cells.shape[0], cells.shape[1] - 1
-    names = coding.to_vocabulary(range(M) if annotators is None else annotators)
+    names = encoding.to_vocabulary(range(M) if annotators is None else annotators)
     if len(names) != M:
         raise InputError(f"{path} has {M} columns of annotators and {len(names)} are named.")
     of = np.array(sequence)

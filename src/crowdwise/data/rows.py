@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assembly, coding
+from crowdwise.data import assemble, encoding
 from crowdwise.errors import InputError
 
 Counts = npt.NDArray[np.int64]
@@ -54,7 +54,7 @@ def beside(
     weight: npt.ArrayLike | None, timestamp: Any, S: int, rows: Counts | None, what: str
 ) -> tuple[Weights | None, npt.NDArray[Any] | None]:
     """The weights and timestamps of S rows, checked; ``rows`` are their numbers in messages about weights."""
-    w = None if weight is None else assembly.checked_weight(np.asarray(weight, dtype=np.float64), S, rows)
+    w = None if weight is None else assemble.checked_weight(np.asarray(weight, dtype=np.float64), S, rows)
     when = None if timestamp is None else np.asarray(timestamp)
     if when is not None and when.shape != (S,):
         raise InputError(f"Expected one timestamp for each of the {S} {what} and found an array of shape {when.shape}.")
@@ -69,7 +69,7 @@ def check_named(N: int, M: int, items: Sequence[Any] | None, annotators: Sequenc
                 raise InputError(
                     f"The array has {N} rows (items) and {M} columns (annotators), and {len(names)} {what} are named."
                 )
-            coding.check_distinct(coding.to_vocabulary(names), what)
+            encoding.check_distinct(encoding.to_vocabulary(names), what)
 
 
 # -------------------------------------------------------------------- choosing

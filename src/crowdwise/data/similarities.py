@@ -26,10 +26,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assembly, coding, frames
+from crowdwise.data import assemble, encoding, frames
 from crowdwise.data.answers import ByItem
-from crowdwise.data.assembly import OnDuplicate
-from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data.assemble import OnDuplicate
+from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.rows import beside, blocks, checked_mask, columns_of, spread
 from crowdwise.data.votes import OnMissing, Votes
 from crowdwise.errors import InputError, listing
@@ -139,10 +139,10 @@ class Similarities(ByItem):
 
         ``rows`` are the numbers by which messages call the answers, where those are not simply their positions.
         """
-        items, annotators = coding.to_vocabulary(items), coding.to_vocabulary(annotators)
-        coding.check_distinct(items, "items")
-        a, b = (assembly.checked_codes(codes, items, "item") for codes in (item_a, item_b))
-        who = assembly.checked_codes(annotator, annotators, "annotator")
+        items, annotators = encoding.to_vocabulary(items), encoding.to_vocabulary(annotators)
+        encoding.check_distinct(items, "items")
+        a, b = (assemble.checked_codes(codes, items, "item") for codes in (item_a, item_b))
+        who = assemble.checked_codes(annotator, annotators, "annotator")
         said = np.asarray(same)
         S = len(a)
         if not len(b) == len(who) == len(said) == S:
@@ -166,8 +166,8 @@ class Similarities(ByItem):
         pairs = np.column_stack([key // len(items), key % len(items)]).astype(np.int32)
         w, when = beside(weight, timestamp, S, rows, "answers")
         names: Any = _PairNames(pairs, items)
-        order, indptr, who = assembly.arrange(pair.astype(np.int32), who, on_duplicate, names, annotators, rows)
-        said, w, when = assembly.all_in_order(order, said, w, when)
+        order, indptr, who = assemble.arrange(pair.astype(np.int32), who, on_duplicate, names, annotators, rows)
+        said, w, when = assemble.all_in_order(order, said, w, when)
         made = cls(pairs, indptr, who, said, items, annotators, w, when, kind=kind)
         return made if truth is None else made.with_truth(truth)
 
@@ -276,7 +276,7 @@ class Similarities(ByItem):
         found, part = connected_components(graph, directed=False)
         size, first = np.bincount(part, minlength=found), np.full(found, N)
         np.minimum.at(first, part, np.arange(N))
-        return np.asarray(coding.invert(np.lexsort((first, -size)))[part], dtype=np.int32)
+        return np.asarray(encoding.invert(np.lexsort((first, -size)))[part], dtype=np.int32)
 
     def describe(self) -> dict[str, Any]:
         """Counts that show the shape of the data, as a plain dict."""
@@ -321,17 +321,17 @@ def encode_classes(truth: Any, items: Vocabulary) -> tuple[Codes, Vocabulary]:
     """N codes (-1 unknown) and the classes behind them, from a mapping of items to classes or N classes in order."""
     if isinstance(truth, Mapping):
         known = {name: value for name, value in truth.items() if not frames.is_missing(value)}
-        values, names = coding.to_vocabulary(list(known.values())), coding.to_vocabulary(list(known))
-        rows = coding.locate(items, names)
+        values, names = encoding.to_vocabulary(list(known.values())), encoding.to_vocabulary(list(known))
+        rows = encoding.locate(items, names)
         if len(names) and len(items) and (rows < 0).all():
             raise InputError(
                 f"None of the {len(names)} items with truth is among the answers: truth names {listing(names, 3)}, "
                 f"the answers {listing(items, 3)}. Check that both name the items alike."
             )
     else:
-        values, rows = coding.to_vocabulary(truth), np.arange(len(items), dtype=np.int32)
+        values, rows = encoding.to_vocabulary(truth), np.arange(len(items), dtype=np.int32)
         if len(values) != len(items):
             raise InputError(f"Expected a class for each of the {len(items)} items and found {len(values)}.")
     names_of, code = np.unique(values.astype(str) if values.dtype == object else values, return_inverse=True)
-    classes = coding.to_vocabulary(names_of.tolist())
-    return coding.recode(rows, code), classes
+    classes = encoding.to_vocabulary(names_of.tolist())
+    return encoding.recode(rows, code), classes

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import coding, columns, frames
-from crowdwise.data.assembly import OnDuplicate
-from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data import columns, encoding, frames
+from crowdwise.data.assemble import OnDuplicate
+from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.votes import OnMissing, Votes
 from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, listing
 
@@ -48,13 +48,13 @@ def votes_from_table(
     table, parts = _without_missing(table, parts, on_missing)
 
     tidy: Callable[[Codes, Vocabulary], tuple[Codes, Vocabulary]] = (
-        coding.integers_in_text if from_text else lambda c, v: (c, v)
+        encoding.integers_in_text if from_text else lambda c, v: (c, v)
     )
     given_label = table[str(parts["label"])]
-    coded = (tidy(*coding.encode(table[str(parts[part])])) for part in columns.NEEDED)
+    coded = (tidy(*encoding.encode(table[str(parts[part])])) for part in columns.NEEDED)
     (item, items), (annotator, annotators), (label, names) = coded
     if from_text:
-        label, names = coding.booleans_in_text(label, names)
+        label, names = encoding.booleans_in_text(label, names)
     votes = Votes.from_codes(
         item, annotator, label,
         items=items, annotators=annotators,
@@ -80,9 +80,9 @@ def truth_from_table(
     if parts["item"] is None or value is None:
         raise ColumnError(f"A truth table needs an item column and a label column: found {listing(table.columns, 12)}.")
     table = table.select(parts["item"], value).drop_nulls()
-    code, items = coding.encode(table[parts["item"]])
+    code, items = encoding.encode(table[parts["item"]])
     if from_text:
-        code, items = coding.integers_in_text(code, items)
+        code, items = encoding.integers_in_text(code, items)
     return _one_per_item(code, items, table[value], from_text)
 
 
@@ -101,17 +101,17 @@ def _declared(
 
     if classes is None:
         return column.dtype.categories.to_list() if isinstance(column.dtype, pl.Enum) else categories
-    declared = coding.to_vocabulary(list(classes))
+    declared = encoding.to_vocabulary(list(classes))
     if names.dtype != object and declared.dtype == object and all(isinstance(c, str) for c in declared):
         # Classes given as text (on a command line) for labels that turned out to be integers or booleans.
         words = [c.lower() for c in declared.tolist()]
         if names.dtype == bool and set(words) <= {"true", "false"}:
-            declared = coding.to_vocabulary([w == "true" for w in words])
+            declared = encoding.to_vocabulary([w == "true" for w in words])
         elif (
             names.dtype.kind == "i"
-            and coding.integers_in_text(np.arange(len(declared), dtype=np.int32), declared)[1].dtype.kind == "i"
+            and encoding.integers_in_text(np.arange(len(declared), dtype=np.int32), declared)[1].dtype.kind == "i"
         ):
-            declared = coding.to_vocabulary([int(w) for w in words])
+            declared = encoding.to_vocabulary([int(w) for w in words])
     elif names.dtype != object and declared.dtype != object and names.dtype != declared.dtype:
         raise LabelError(
             f"The labels are {names.dtype} values and the declared classes {declared.dtype}: give the "
@@ -268,9 +268,9 @@ def _first_unreadable(values: pl.Series) -> int:
 
 def _one_per_item(item: Codes, items: Vocabulary, values: pl.Series, from_text: bool) -> dict[Any, Any]:
     """Item -> class, with an error where two rows disagree about an item; rows without a class are left out."""
-    code, names = coding.encode(values)
+    code, names = encoding.encode(values)
     if from_text:
-        code, names = coding.booleans_in_text(*coding.integers_in_text(code, names))
+        code, names = encoding.booleans_in_text(*encoding.integers_in_text(code, names))
     known = (code >= 0) & (item >= 0)
     item, code = item[known], code[known]
     out = np.full(len(items), -1, dtype=np.int32)

@@ -25,10 +25,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assembly, coding
+from crowdwise.data import assemble, encoding
 from crowdwise.data.answers import ByItem
-from crowdwise.data.assembly import OnDuplicate
-from crowdwise.data.coding import Codes, Vocabulary
+from crowdwise.data.assemble import OnDuplicate
+from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.rows import beside, blocks, check_named, checked_mask, columns_of, item_rows, spread
 from crowdwise.errors import InputError, LabelError, ParameterError, listing
 
@@ -211,12 +211,12 @@ class Votes(ByItem):
         """
         if label_names is None and classes is None:
             raise ParameterError("Votes.from_codes needs classes, or label_names to sort them from.")
-        items, annotators = coding.to_vocabulary(items), coding.to_vocabulary(annotators)
-        names = coding.to_vocabulary(classes if label_names is None else label_names)
+        items, annotators = encoding.to_vocabulary(items), encoding.to_vocabulary(annotators)
+        names = encoding.to_vocabulary(classes if label_names is None else label_names)
         item, annotator, label = (
-            assembly.checked_codes(item, items, "item"),
-            assembly.checked_codes(annotator, annotators, "annotator"),
-            assembly.checked_codes(label, names, "label"),
+            assemble.checked_codes(item, items, "item"),
+            assemble.checked_codes(annotator, annotators, "annotator"),
+            assemble.checked_codes(label, names, "label"),
         )
         S = len(item)
         if not (len(annotator) == len(label) == S):
@@ -226,11 +226,11 @@ class Votes(ByItem):
             )
         if S == 0:
             raise InputError("No votes: the table is empty.")
-        label, classes = assembly.declare(label, names, names if label_names is None else classes)
+        label, classes = assemble.declare(label, names, names if label_names is None else classes)
         w, when = beside(weight, timestamp, S, rows, "votes")
-        order, indptr, annotator = assembly.arrange(item, annotator, on_duplicate, items, annotators, rows)
+        order, indptr, annotator = assemble.arrange(item, annotator, on_duplicate, items, annotators, rows)
         small = np.int8 if len(classes) < 128 else np.int32  # stays in the cache while it is sorted
-        said, w, when = assembly.all_in_order(order, label.astype(small), w, when)
+        said, w, when = assemble.all_in_order(order, label.astype(small), w, when)
         votes = cls(indptr, annotator, said.astype(np.int32), items, annotators, classes, w, when, None, kind)
         return votes if truth is None else votes.with_truth(truth)
 
@@ -281,7 +281,7 @@ class Votes(ByItem):
         Votes(2 votes: 2 items x 2 annotators x 2 classes)
         """
         mask = checked_mask(rows, self.n_votes, "votes")
-        return replace(self, indptr=assembly.boundaries(self.item[mask], len(self)), **self._at(mask, "label"))
+        return replace(self, indptr=assemble.boundaries(self.item[mask], len(self)), **self._at(mask, "label"))
 
     def _kept(self, mask: npt.NDArray[np.bool_]) -> Votes:
         return self.select(mask)
@@ -313,8 +313,8 @@ class Votes(ByItem):
                 f"truth must be an array of class codes or a mapping from item to class, and is {type(truth).__name__}."
             )
         pairs = {name: value for name, value in dict(truth).items() if not is_missing(value)}
-        names, values = coding.to_vocabulary(list(pairs)), coding.to_vocabulary(list(pairs.values()))
-        codes = coding.locate(values, self.classes)
+        names, values = encoding.to_vocabulary(list(pairs)), encoding.to_vocabulary(list(pairs.values()))
+        codes = encoding.locate(values, self.classes)
         if (codes < 0).any():
             unknown = list(dict.fromkeys(values[codes < 0].tolist()))
             raise LabelError(
@@ -322,19 +322,19 @@ class Votes(ByItem):
                 f"the classes are {listing(self.classes, 10)}. "
                 "If the name is right, declare every class when the votes are made: classes=[...]."
             )
-        rows = coding.locate(self.items, names)
+        rows = encoding.locate(self.items, names)
         if len(names) and len(self) and (rows < 0).all():
             raise InputError(
                 f"None of the {len(names)} items with truth has votes: truth names "
                 f"{listing(names, 3)}, the votes {listing(self.items, 3)}. "
                 "Check that both name the items alike."
             )
-        return coding.recode(rows, codes)
+        return encoding.recode(rows, codes)
 
     @staticmethod
     def concat(tables: Sequence[Votes], *, on_duplicate: OnDuplicate = "error") -> Votes:
         """One table from several, matched by the names of items, annotators and classes."""
-        from crowdwise.data.joining import join
+        from crowdwise.data.concat import join
 
         return join(tables, on_duplicate)
 
@@ -397,4 +397,4 @@ def _encode_values(values: npt.NDArray[Any], name: str) -> tuple[Codes, Vocabula
     """Codes of a flat array of any kind of label."""
     from crowdwise.data.frames import make_frame
 
-    return coding.encode(make_frame({name: values})[name])
+    return encoding.encode(make_frame({name: values})[name])

@@ -32,19 +32,19 @@ import numpy as np
 from crowdwise import __version__, metrics, registry
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Ints
-from crowdwise.data.datasets import Dataset
+from crowdwise.data.dataset import Dataset
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
-from crowdwise.report.answers import answers_report
-from crowdwise.report.fairness import fairness_section
 from crowdwise.report.findings import Diagnosis, concluded
-from crowdwise.report.fit import method_facts
 from crowdwise.report.inspection import Told, inspect
-from crowdwise.report.items import class_pairs, item_table, review
-from crowdwise.report.network import group_section
-from crowdwise.report.people import annotator_rows, confusions
-from crowdwise.report.plain import estimate, number, plain_list
-from crowdwise.report.summary import MOST_NAMES, summary
+from crowdwise.report.json_values import estimate, number, plain_list
+from crowdwise.report.other_answers import answers_report
+from crowdwise.report.section_annotators import annotator_rows, confusions
+from crowdwise.report.section_fairness import fairness_section
+from crowdwise.report.section_groups import group_section
+from crowdwise.report.section_items import class_pairs, item_table, review
+from crowdwise.report.section_method import method_facts
+from crowdwise.report.section_summary import MOST_NAMES, summary
 from crowdwise.trust.agreement import agreement
 
 __all__ = ["build_report"]
@@ -83,7 +83,7 @@ def build_report(
     votes
         The votes, or a :class:`~crowdwise.Dataset`, whose texts, images, attributes and demographics are then used
         unless others are handed over. Their ``truth`` is only measured against. Or a table of other answers
-        (:class:`~crowdwise.Ratings`, ...): its report is that of :func:`crowdwise.report.answers.answers_report`.
+        (:class:`~crowdwise.Ratings`, ...): its report is that of :func:`crowdwise.report.other_answers.answers_report`.
     consensus
         A consensus of the votes (the result of a fit to other answers); by default that of the default method.
     gold

@@ -41,7 +41,7 @@ from crowdwise.core.numerics import Floats
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.report.inspection import Inspection, Told, inspect
-from crowdwise.trust.evidence import binomial_tail
+from crowdwise.trust.judged_votes import binomial_tail
 
 __all__ = ["Diagnosis", "Finding", "diagnose"]
 

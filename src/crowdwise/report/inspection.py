@@ -34,9 +34,9 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.trust.annotators import AnnotatorReport, assess_annotators
 from crowdwise.trust.colluders import Colluders, SharedMistakes, find_colluders, shared_mistakes
-from crowdwise.trust.evidence import check_level, check_match, read_evidence
-from crowdwise.trust.groups import DependentGroups, find_groups
-from crowdwise.trust.items import ItemReport, assess_items
+from crowdwise.trust.dependent_groups import DependentGroups, find_groups
+from crowdwise.trust.item_review import ItemReport, assess_items
+from crowdwise.trust.judged_votes import check_level, check_match, read_evidence
 from crowdwise.trust.spammers import Spammers, capacity_spammers, channel_capacity
 
 __all__ = ["Inspection", "inspect"]

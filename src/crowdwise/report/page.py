@@ -21,11 +21,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from crowdwise.core.folders import write_text
+from crowdwise.data.folders import write_text
 from crowdwise.errors import ExtraError, OutputError
 from crowdwise.report.build import build_report
 from crowdwise.report.findings import TITLES
-from crowdwise.report.people import MOST_ROWS
+from crowdwise.report.section_annotators import MOST_ROWS
 
 __all__ = ["page", "write_report"]
 

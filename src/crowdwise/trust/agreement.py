@@ -19,8 +19,7 @@ from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.metrics import Estimate
-from crowdwise.trust.bootstrap import Options
-from crowdwise.trust.coefficients import (
+from crowdwise.trust.agreement_coefficients import (
     SCALES,
     fleiss_kappa,
     gwet_ac1,
@@ -28,8 +27,9 @@ from crowdwise.trust.coefficients import (
     krippendorff_alpha,
     percent_agreement,
 )
-from crowdwise.trust.correlations import icc
-from crowdwise.trust.pairs import PairwiseAgreement, cohen_kappa, pairwise_agreement, scott_pi
+from crowdwise.trust.intraclass import icc
+from crowdwise.trust.item_bootstrap import Options
+from crowdwise.trust.pairwise_agreement import PairwiseAgreement, cohen_kappa, pairwise_agreement, scott_pi
 
 __all__ = [
     "Agreement",

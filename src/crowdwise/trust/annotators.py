@@ -1,6 +1,7 @@
 """Who the annotators are: one row each, with intervals, and flags in words.
 
-Every vote is judged by the other votes on its item (:mod:`crowdwise.trust.evidence`), so nobody is their own witness.
+Every vote is judged by the other votes on its item (:mod:`crowdwise.trust.judged_votes`), so nobody is their own
+witness.
 
 =================  ==================================================================================================
 column             meaning
@@ -52,15 +53,23 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.evidence import Evidence, judged_votes
 from crowdwise.core.intervals import with_interval
+from crowdwise.core.leave_one_out import Evidence, judged_votes
 from crowdwise.core.numerics import Floats, share_with_interval
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
-from crowdwise.trust.evidence import adjusted, check_level, read_evidence
-from crowdwise.trust.measures import agreement, class_bias, confusion_p, constant_p, information, skills, weights
-from crowdwise.trust.times import drift, seconds, speed
+from crowdwise.trust.annotator_measures import (
+    agreement,
+    class_bias,
+    confusion_p,
+    constant_p,
+    information,
+    skills,
+    weights,
+)
+from crowdwise.trust.judged_votes import adjusted, check_level, read_evidence
+from crowdwise.trust.vote_times import drift, seconds, speed
 
 __all__ = ["AnnotatorReport", "assess_annotators"]
 

@@ -9,7 +9,7 @@ shares are learned), and annotator m says l with probability
 independently of all others. For a pair (i, j) the truth and the ease of an item are inferred from the *other*
 annotators' votes alone, so neither a hard item nor a wrong consensus counts against them. The test
 compares the mistakes that i and j have in common, sum over items of 1[both say l] P(l is wrong), with their mean and
-variance under that model: the mathematics is in :mod:`crowdwise.trust.mistakes`.
+variance under that model: the mathematics is in :mod:`crowdwise.trust.shared_mistakes`.
 
 The p-value is the tail of a scaled Poisson distribution with that mean and variance. Where there are at least 50 pairs
 they are shifted and scaled so that their middle is no wider than it should be. Then Benjamini and Hochberg's procedure
@@ -18,7 +18,7 @@ pair being found. Groups grow from the pairs found by average linkage, so that o
 
 When it fails: with two votes per item nothing tells a hard item from a pact. A ring that has captured the consensus
 makes the honest look like the ring (``captured`` says when to suspect it): run
-:func:`~crowdwise.trust.rings.find_colluders` first, and hand over the consensus without the ring.
+:func:`~crowdwise.trust.collusion_rings.find_colluders` first, and hand over the consensus without the ring.
 
 Y. Benjamini and Y. Hochberg, Controlling the false discovery rate, JRSS B 57 (1995). B. Efron, Large-scale
 simultaneous hypothesis testing: the choice of a null hypothesis, JASA 99 (2004), for the middle of the pairs. J.
@@ -33,16 +33,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core.annotator_groups import PairBlocks, cut, tree
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.dependence import PairBlocks, cut, tree
 from crowdwise.core.intervals import Z
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.trust.evidence import adjusted
-from crowdwise.trust.mistakes import moments, null_model, tail
-from crowdwise.trust.rings import Colluders, find_colluders
+from crowdwise.trust.collusion_rings import Colluders, find_colluders
+from crowdwise.trust.judged_votes import adjusted
+from crowdwise.trust.shared_mistakes import moments, null_model, tail
 
 GROUPS = 10
 """The most groups that are set apart, one after the other."""

@@ -29,12 +29,12 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.evidence import Evidence
+from crowdwise.core.leave_one_out import Evidence
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.data.frames import is_missing, make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
-from crowdwise.trust.evidence import Groups, adjusted, check_level, read_evidence, read_groups
+from crowdwise.trust.judged_votes import Groups, adjusted, check_level, read_evidence, read_groups
 
 __all__ = ["DemographicReport", "compare_demographics"]
 

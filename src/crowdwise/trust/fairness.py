@@ -12,8 +12,9 @@ rate                     formula                                  a gap between 
 =======================  =======================================  ==================================================
 
 Where no truth is given, y is not known: counts are expected ones under the posterior (``basis`` says so), for an
-annotator under the posterior given *the others'* votes (:mod:`crowdwise.trust.evidence`). Under a posterior that shares
-the crowd's prejudice a prejudiced consensus looks fair: a few true labels per group are worth more than any formula.
+annotator under the posterior given *the others'* votes (:mod:`crowdwise.trust.judged_votes`). Under a posterior that
+shares the crowd's prejudice a prejudiced consensus looks fair: a few true labels per group are worth more than any
+formula.
 
 Intervals are by bootstrap: items are drawn anew and, without truth, their classes from the posterior. All differences
 between groups are covered at once with the level asked for: with a difference's bootstrap error s the half-width is c
@@ -39,14 +40,14 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.evidence import Evidence
+from crowdwise.core.leave_one_out import Evidence
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.starts import clamp
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.metrics import Estimate
-from crowdwise.trust.evidence import Groups, check_level, positive_code, read_evidence, read_groups
+from crowdwise.trust.judged_votes import Groups, check_level, positive_code, read_evidence, read_groups
 
 __all__ = ["FairnessReport", "assess_fairness"]
 

@@ -42,6 +42,7 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
+from crowdwise.trust.annotator_covariance import covariances, principal_factors, rank_one, skill_of
 from crowdwise.trust.capacity import (
     channel_capacity,
     effective_counts,
@@ -49,8 +50,7 @@ from crowdwise.trust.capacity import (
     posterior_of,
     raykar_yu_score,
 )
-from crowdwise.trust.clusters import identified_rank, nearer_zero, parallel_factors
-from crowdwise.trust.covariance import covariances, principal_factors, rank_one, skill_of
+from crowdwise.trust.covariance_clusters import identified_rank, nearer_zero, parallel_factors
 
 __all__ = [
     "Spammers",
@@ -237,7 +237,7 @@ def covariance_spammers(
         As in :func:`capacity_spammers`.
     rank
         With ``rule="clusters"``: the number of factors; by default as many, up to K, as stand out from shuffled votes
-        (:mod:`crowdwise.trust.clusters`).
+        (:mod:`crowdwise.trust.covariance_clusters`).
     prior
         The share of each class, which sets the scale of skills; by default that of the votes weighted by v.
     random_state

@@ -1,0 +1,190 @@
+"""Questions handed out so that no group of items is left with many more errors than another.
+
+=====================  ==============================================================================================
+e[n]                   1 - max_k q[n, k], the error to be expected on item n now
+e'[n]                  1 - sum over what the n's votes of a batch may say of max_k q[n, k] prod theta[m, k, l]: the
+                       error to be expected when they are in
+E[g], E'[g]            their means over the items of group g; the gap is the largest less the smallest
+w[g]                   by how much a vote on an item of group g counts for more
+=====================  ==============================================================================================
+
+The batch that a strategy proposes under weights w is looked at; where the gap of E' is over the bound, groups with more
+errors to be expected than the mean get a larger weight, those with fewer a smaller one (multiplicative weights, which
+are the multipliers of the constraints "E'[g] - E'[h] is at most the bound"), and the strategy proposes anew under the
+same random numbers. No vote is expected to make a label worse, so a gap is never closed at the cost of the better
+group, only by votes that the worse one gets in its stead.
+
+**It fails** where the estimates do: a crowd that is worse on one group than it is on others, and does so together, has
+confusion matrices that do not show it (see the page on fairness for what does); where no vote that can be asked helps
+the worse group; and where the batch is too small. The result says which.
+
+Reference: N. Goel and B. Faltings, Crowdsourcing with fairness, diversity and budget constraints, AIES 2019, for
+assignment under a bound on the gap; here groups are of items, and the bound is on errors to be expected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.active import acquisition
+from crowdwise.active.state import Beliefs
+from crowdwise.active.strategy import DEFAULT, Proposal, Strategy, strategy
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.errors import InputError, ParameterError
+
+ROUNDS = 25
+STEP = 4.0
+"""By how much the weights of two groups come apart in the first round; half as much (of its logarithm) whenever another
+group than before is the worst."""
+GRAIN = 0.1
+"""Weights of items of a group differ by so much at random, so that of items that are all alike some can be taken."""
+LARGEST = 1e4
+"""The most that a vote on one group counts for more than on another."""
+
+__all__ = ["FairProposal", "expected_errors", "propose_fairly"]
+
+
+@dataclass(frozen=True, eq=False)
+class FairProposal:
+    """Questions, and what they are expected to do to the gap between groups."""
+
+    proposal: Proposal
+    groups: npt.NDArray[Any]
+    """The names of the groups."""
+    before: Floats
+    """For each group, the share of labels expected to be wrong now."""
+    after: Floats
+    """The same when the answers are in."""
+    weight: Floats
+    """What a vote on an item of each group was made to count."""
+    bound: float
+    why: str
+    """Why the bound could not be kept, in words; empty where it is."""
+
+    @property
+    def gap_before(self) -> float:
+        return float(np.ptp(self.before))
+
+    @property
+    def gap_after(self) -> float:
+        return float(np.ptp(self.after))
+
+    @property
+    def kept(self) -> bool:
+        """Whether the gap is expected to be at most the bound."""
+        return self.gap_after <= self.bound
+
+
+def propose_fairly(
+    beliefs: Beliefs,
+    n: int,
+    bound: float,
+    how: str | Strategy = DEFAULT,
+    *,
+    random_state: int | None = None,
+    rounds: int = ROUNDS,
+) -> FairProposal:
+    """The questions of a strategy, with more of them about groups that would else be left with more errors.
+
+    Parameters
+    ----------
+    beliefs
+        With the ``group`` of each item.
+    n
+        How many questions.
+    bound
+        The largest gap, between any two groups, of the share of labels expected to be wrong.
+    how
+        The strategy, or its name.
+    rounds
+        How often the weights are changed at most.
+    """
+    if beliefs.group is None:
+        raise InputError("There are no groups of items: give them to the beliefs, Beliefs.of(online, group=...).")
+    if not (isinstance(bound, (int, float)) and 0.0 <= bound < 1.0):
+        raise ParameterError(f"bound={bound!r}: expected a share from 0 to below 1.")
+    for name, value in (("n", n), ("rounds", rounds)):
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+            raise ParameterError(f"{name}={value!r}: expected a whole number of at least 1.")
+    group, names = _groups(beliefs)
+    size = np.bincount(group[group >= 0], minlength=len(names))
+    rule, seed = strategy(how), np.random.default_rng(random_state).integers(2**63)
+
+    def of_groups(error: Floats) -> Floats:
+        return np.bincount(group[group >= 0], weights=error[group >= 0], minlength=len(names)) / size
+
+    before = of_groups(1.0 - beliefs.posterior.max(axis=1))
+    weight, best, step, worst = np.ones(len(names)), None, np.log(STEP), -1
+    grain = np.exp(GRAIN * np.random.default_rng(seed).random(len(group)))
+    for round_ in range(rounds):
+        each = np.append(weight, 1.0)[group] * (grain if round_ else 1.0)  # of items of no group: 1, the last
+        proposal = rule.propose(beliefs.having(weight=each), n, np.random.default_rng(seed))
+        after = of_groups(expected_errors(beliefs, proposal))
+        found = FairProposal(proposal, names, before, after, weight.copy(), bound, "")
+        if best is None or found.gap_after < best.gap_after - 1e-12:
+            best = found
+        if best.kept:
+            return best
+        step, worst = step / (2.0 if worst not in (-1, after.argmax()) else 1.0), int(after.argmax())
+        weight = weight * np.exp(step * (after - after.mean()) / np.ptp(after))
+        weight = np.clip(weight / weight.min(), 1.0, LARGEST)
+    assert best is not None
+    return FairProposal(best.proposal, names, before, best.after, best.weight, bound, _why(beliefs, best, group))
+
+
+def expected_errors(beliefs: Beliefs, proposal: Proposal) -> Floats:
+    """N: the probability that each label is wrong, as it is expected to be when the answers are in."""
+    q = np.array(beliefs.posterior)
+    error = 1.0 - q.max(axis=1)
+    if len(proposal) == 0:
+        return np.asarray(error)
+    theta = acquisition.mean(beliefs.dirichlet)
+    items, place = np.unique(proposal.item, return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    rank = np.arange(len(order)) - np.searchsorted(place[order], place[order])
+    table = q[items][:, :, None]  # I x K x (what may have been said so far): the joint probability
+    for r in range(int(rank.max()) + 1):
+        here = order[rank == r]
+        told = np.ones((len(items), table.shape[1], table.shape[1])) / table.shape[1]  # a vote that is not there
+        told[place[here]] = theta[proposal.annotator[here]]
+        table = (table[:, :, :, None] * told[:, :, None, :]).reshape(len(items), table.shape[1], -1)
+    error[items] = 1.0 - table.max(axis=1).sum(axis=1)
+    return np.asarray(np.maximum(error, 0.0))
+
+
+def _groups(beliefs: Beliefs) -> tuple[Ints, npt.NDArray[Any]]:
+    """N codes (-1: of no group), and the names of the groups."""
+    given = np.asarray(beliefs.group)
+    if given.shape != (len(beliefs.posterior),):
+        raise InputError(f"group: expected one for each of the {len(beliefs.posterior)} items and found {given.shape}.")
+    none = np.array([g is None or (not isinstance(g, str) and g == -1) for g in given.tolist()])
+    names, code = np.unique(given[~none], return_inverse=True)
+    if len(names) < 2:
+        raise InputError(f"A gap needs two groups of items at least, and {len(names)} came.")
+    out = np.full(len(given), -1)
+    out[~none] = code
+    return out, names
+
+
+def _why(beliefs: Beliefs, best: FairProposal, group: Ints) -> str:
+    """Why the gap stays over the bound."""
+    worst = int(best.after.argmax())
+    name, asked = best.groups[worst], group[best.proposal.item] == worst
+    there = (group == worst) & ~beliefs.closed & ~beliefs.gold
+    if not there.any():
+        return f"no item of {name} is open"
+    if not asked.any():
+        return f"nobody who is available can be asked about an item of {name}"
+    if best.before[worst] - best.after[worst] < 1e-9:
+        return f"no vote that can be asked is expected to change a label of {name}"
+    if asked.all():
+        return f"all {len(asked)} questions are about {name} and are not enough: ask for more"
+    if int(asked.sum()) >= int(there.sum()):
+        return f"each of the {int(there.sum())} open items of {name} is asked about already: more votes must follow"
+    return (
+        f"the bound is out of reach of these annotators: the best that was found leaves a gap of {best.gap_after:.3f}"
+    )

@@ -1,0 +1,216 @@
+"""The result of comparing: scores with standard errors, ranks with intervals, and what was found of the annotators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.numerics import Floats
+from crowdwise.core.result import Result
+from crowdwise.data import encoding
+from crowdwise.errors import InputError, listing, suggestion
+
+__all__ = ["Ranking"]
+
+SAME = 1e-9
+"""Scores closer than this share a rank."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ranking(Result):
+    """Scores of items, the higher the better, centred at zero; on the scale of log odds.
+
+    ===================  ==========  ==================================================================
+    field                shape       meaning
+    ===================  ==========  ==================================================================
+    ``scores``           N           log odds scale: P(i beats j) = sigmoid(score_i - score_j)
+    ``errors``           N           their standard errors, from the inverse of the observed information
+    ``draws``            R x N       scores drawn from the Normal distribution that these belong to
+    ``components``       N           which items are joined by comparisons: only those can be compared
+    ``counts``           of N        ``comparisons``, ``wins``, ``losses``, ``ties`` of every item
+    ``tie``              number      log of Davidson's nu; ``None`` without ties
+    ``annotator_counts`` of M        ``comparisons``, ``ties``, ``decided``, ``agreed``, ``first``
+    ``reliability``      M           ``crowd-bt``: the probability of an answer given straight
+    ``position``         M           ``position-bt``: log odds in favour of the item shown first
+    ``group_scores``     G x N       ``mixture-bt``: scores of every group, the largest group first
+    ``membership``       M x G       ``mixture-bt``: probability of every annotator to be of a group
+    ``notes``            list        what the scores rest on, where that is not the comparisons alone
+    ===================  ==========  ==================================================================
+
+    >>> import crowdwise as cw
+    >>> rows = [("a", "b", "ann", "left")] * 3 + [("b", "c", "ann", "left")] * 3 + [("c", "a", "ann", "left")]
+    >>> ranking = cw.aggregate(cw.Comparisons.from_records(rows), "bradley-terry")
+    >>> ranking.to_frame("leaderboard", kind="dict")["item"].tolist()
+    ['a', 'b', 'c']
+    >>> round(ranking.probability("a", "b"), 2)
+    0.67
+    """
+
+    TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "leaderboard")
+
+    method: str
+    params: dict[str, Any]
+    item_names: npt.NDArray[Any]
+    annotator_names: npt.NDArray[Any]
+    scores: Floats
+    errors: Floats
+    draws: npt.NDArray[np.float32]
+    components: npt.NDArray[np.int32]
+    counts: Mapping[str, Floats]
+    annotator_counts: Mapping[str, Floats]
+    trace: Floats
+    iterations: int
+    converged: bool
+    seconds: float
+    seed: int | None
+    n_votes: int
+    tie: float | None = None
+    tie_error: float | None = None
+    placed: bool = False
+    reliability: Floats | None = None
+    reliability_error: Floats | None = None
+    position: Floats | None = None
+    position_error: Floats | None = None
+    group_scores: Floats | None = None
+    group_errors: Floats | None = None
+    group_weights: Floats | None = None
+    membership: Floats | None = None
+    notes: list[str] = field(default_factory=list)
+    kind: str = "polars"
+
+    def __repr__(self) -> str:
+        return f"Ranking({self.method}: {len(self.item_names):,} items, {self.n_votes:,} answers)"
+
+    # ---------------------------------------------------------------- questions
+
+    @property
+    def leaderboard(self) -> Any:
+        """The table of items, the best first."""
+        return self.to_frame("leaderboard")
+
+    @property
+    def ranks(self) -> npt.NDArray[np.int64]:
+        """The rank of every item, 1 the best; equal scores share a rank."""
+        return 1 + (self.scores[None, :] > self.scores[:, None] + SAME).sum(axis=1) if len(self.scores) <= 2000 else (
+            1 + len(self.scores) - np.searchsorted(np.sort(self.scores), self.scores + SAME, side="right")
+        )  # fmt: skip
+
+    def rank_interval(self, level: float = 0.95) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The least and the greatest rank of every item, at a level, by the ranks in the draws."""
+        R, N = self.draws.shape
+        place = np.empty((R, N), dtype=np.int32)
+        np.put_along_axis(
+            place, np.argsort(-self.draws, axis=1), np.broadcast_to(np.arange(1, N + 1, dtype=np.int32), (R, N)), axis=1
+        )
+        place.sort(axis=0)
+        tail = (1.0 - level) / 2.0
+        low, high = place[int(np.floor(tail * (R - 1)))], place[int(np.ceil((1.0 - tail) * (R - 1)))]
+        return np.minimum(low, self.ranks), np.maximum(high, self.ranks)
+
+    def probability(self, i: Any, j: Any) -> float:
+        """P(item i is found better than item j, by one who answers straight), a tie being left aside."""
+        a, b = self._at(i), self._at(j)
+        return float(1.0 / (1.0 + np.exp(np.clip(self.scores[b] - self.scores[a], -500, 500))))
+
+    def outcomes(self, i: Any, j: Any) -> dict[str, float]:
+        """P(i better), P(j better), P(tie) for one who answers straight, as ``left``, ``right`` and ``tie``."""
+        z = float(self.scores[self._at(i)] - self.scores[self._at(j)])
+        logit = np.array([z / 2.0, -z / 2.0, -np.inf if self.tie is None else self.tie])
+        p = np.exp(logit - logit.max())
+        return dict(zip(("left", "right", "tie"), (p / p.sum()).tolist(), strict=True))
+
+    def better(self, i: Any, j: Any) -> float:
+        """How sure it is that item i has the higher score: the share of the draws in which it has."""
+        return float((self.draws[:, self._at(i)] > self.draws[:, self._at(j)]).mean())
+
+    def _at(self, name: Any) -> int:
+        at = int(encoding.locate(encoding.to_vocabulary([name]), self.item_names)[0])
+        if at < 0:
+            near = suggestion(str(name), [str(v) for v in self.item_names])
+            raise InputError(f"There is no item {name!r}: the ranking has {listing(self.item_names)}.{near}")
+        return at
+
+    # ---------------------------------------------------------------- tables
+
+    def _columns(self, table: str, level: float) -> dict[str, Any]:
+        if table == "annotators":
+            return self._annotators(level)
+        z = _quantile(level)
+        low, high = self.rank_interval(level)
+        columns: dict[str, Any] = {
+            "item": self.item_names,
+            "rank": self.ranks,
+            "score": self.scores,
+            "error": self.errors,
+            "low": self.scores - z * self.errors,
+            "high": self.scores + z * self.errors,
+            "rank_low": low,
+            "rank_high": high,
+            **self.counts,
+        }
+        if self.group_scores is not None and self.group_errors is not None:
+            for k, (s, e) in enumerate(zip(self.group_scores, self.group_errors, strict=True)):
+                columns |= {f"score_{k + 1}": s, f"error_{k + 1}": e}
+        if self.components.max(initial=0) > 0:
+            columns["component"] = self.components
+        if table == "leaderboard":
+            order = np.argsort(-self.scores, kind="stable")
+            columns = {name: columns[name][order] for name in ("rank", "item", *columns)}
+        return columns
+
+    def _annotators(self, level: float) -> dict[str, Any]:
+        n = self.annotator_counts
+        columns: dict[str, Any] = {"annotator": self.annotator_names, "comparisons": n["comparisons"]}
+        columns |= _rate("agreement", n["agreed"], n["decided"], level)
+        if "ties" in n:
+            columns |= _rate("tie_rate", n["ties"], n["comparisons"], level)
+        if self.placed:
+            columns |= _rate("first_rate", n["first"], n["decided"], level)
+        z = _quantile(level)
+        if self.reliability is not None and self.reliability_error is not None:
+            columns["reliability"] = self.reliability
+            columns["reliability_low"], columns["reliability_high"] = _share(
+                self.reliability, self.reliability_error, level
+            )
+        if self.position is not None and self.position_error is not None:
+            columns["position"] = self.position
+            columns["position_low"] = self.position - z * self.position_error
+            columns["position_high"] = self.position + z * self.position_error
+        if self.membership is not None:
+            columns["group"] = self.membership.argmax(axis=1) + 1
+            columns |= {f"p(group {g + 1})": self.membership[:, g] for g in range(self.membership.shape[1])}
+        return columns
+
+
+def _quantile(level: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + level / 2.0))
+
+
+def _share(eta: Floats, error: Floats, level: float) -> tuple[Floats, Floats]:
+    """The interval of a reliability whose logit has a standard error: that of the Beta distribution with this mean, and
+    with as many answers behind it as that error is worth. Near 0 and 1 it leans the right way, where the Normal does
+    not."""
+    from scipy.special import betaincinv
+
+    n, tail = 1.0 / (error**2 * eta * (1.0 - eta)), (1.0 - level) / 2.0
+    low, high = (betaincinv(eta * n, (1.0 - eta) * n, p) for p in (tail, 1.0 - tail))
+    return np.minimum(low, eta), np.maximum(high, eta)
+
+
+def _rate(name: str, right: Floats, total: Floats, level: float) -> dict[str, Floats]:
+    """A share with its interval (Beta, under Jeffreys' prior); empty where there is nothing to share."""
+    from scipy.special import betaincinv
+
+    tail, none = (1.0 - level) / 2.0, total <= 0
+    a, b = right + 0.5, np.maximum(total - right, 0.0) + 0.5
+    value = np.where(none, np.nan, right / np.where(none, 1.0, total))
+    low, high = betaincinv(a, b, tail), betaincinv(a, b, 1.0 - tail)
+    ends = {f"{name}_low": np.minimum(low, np.nan_to_num(value, nan=1.0)),
+            f"{name}_high": np.maximum(high, np.nan_to_num(value, nan=0.0))}  # fmt: skip
+    return {name: value} | {key: np.where(none, np.nan, end) for key, end in ends.items()}

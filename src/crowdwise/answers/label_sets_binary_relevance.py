@@ -1,0 +1,351 @@
+"""Label sets by binary relevance: one question for each label, put to any method for classes, annotators shared.
+
+Every label is a question of its own: is it in the item's set or not? The answers are votes (chosen: yes; on offer and
+not chosen: no), and any method of the registry turns them into a probability. What is lost that way is that the same
+people answer all questions. It is brought back where the method takes past performance (``history``): what an
+annotator did on the other labels counts as such, as much as labels are alike.
+
+====================  ===============  ============  =========================================================
+symbol                code             shape         equation
+====================  ===============  ============  =========================================================
+q[n, l]               ``posterior``    N x L         P(label l is in the set of n), from the method
+c[m, l, t, s]         ``counts``       M x L x 2 x 2 expected answers s of m where the truth is t
+rest                  ``rest``         M x L x 2 x 2 sum of c over the other labels
+mu                    ``mean``                       (rest + crowd) / (n + 1), n answers: m's habits elsewhere
+strength[t]           ``strength``     2             the s under which the counts against decided labels are
+                                                     most probable, sum over m, l of log DM(c[m, l, t] | h mu)
+h                                                    1 / (1 / s + 1 / n): how many answers mu is worth on label l
+history               h mu             M x L x 2 x 2 what the method is handed for label l
+====================  ===============  ============  =========================================================
+
+Fit, count, learn the strength, and fit again with the histories until the probabilities stay. If labels have nothing
+to do with each other the strength comes out small and nothing is shared; where they are alike, an annotator met for the
+first time on a label is known already. DM is the Dirichlet-multinomial distribution; taking the mean of the *other*
+labels keeps an answer from counting twice.
+
+When it fails: labels that exclude or imply each other are treated as if they did not; labels that everybody finds hard
+are left to the method's own prior.
+
+Reference: M. R. Boutell et al., Learning multi-label scene classification, Pattern Recognition 37 (2004), for binary
+relevance; the sharing is crowdwise's.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise import registry
+from crowdwise.answers.answer_model import AnswerModel
+from crowdwise.core.checks import check_count, check_number
+from crowdwise.core.em import Callback, Progress
+from crowdwise.core.numerics import Floats, Ints, dirichlet_multinomial, entropy, maximise_1d, share_interval
+from crowdwise.core.parameters import declared
+from crowdwise.core.result import Result, plain
+from crowdwise.data.label_sets import LabelSets, encode_sets
+from crowdwise.errors import InputError, ParameterError
+
+__all__ = ["BinaryRelevance", "LabelSetConsensus"]
+
+STRENGTH = (1e-2, 1e4)
+"""The range in which the strength of the sharing is looked for."""
+EVEN = 2.0
+"""Instead of a prior that the method would learn, beside histories: two votes for each truth, spread evenly."""
+
+
+# -------------------------------------------------------------------- the maths
+
+
+def habits(counts: Floats) -> tuple[Floats, Floats]:
+    """mu and n: each annotator's habits on the other labels (M x L x 2 x 2), and how many answers they rest on."""
+    rest = counts.sum(axis=1, keepdims=True) - counts
+    crowd = rest.sum(axis=0, keepdims=True) + 0.5
+    crowd = crowd / crowd.sum(axis=3, keepdims=True)
+    n = rest.sum(axis=3, keepdims=True)
+    return (rest + crowd) / (n + 1.0), n
+
+
+def worth(strength: Floats, n: Floats) -> Floats:
+    """h = 1 / (1 / s + 1 / n): habits differ between labels (1 / s), and are themselves known from n answers only."""
+    s = strength[None, None, :, None]
+    return np.asarray(s * n / (s + n))
+
+
+def decided(answers: LabelSets, q: Floats) -> Floats:
+    """The counts c[m, l, t, s] if every label is given to the items that probably have it."""
+    M, L = answers.n_annotators, answers.n_labels
+    out = np.empty((M, L, 2, 2))
+    for k, label in enumerate(answers.labels.tolist()):
+        votes = answers.votes_of(label)
+        true = np.repeat(q[answers.offering(k), k] > 0.5, np.diff(votes.indptr))
+        cell = votes.annotator.astype(np.int64) * 4 + true * 2 + votes.label
+        out[:, k] = np.bincount(cell, weights=votes.weight, minlength=4 * M).reshape(M, 2, 2)
+    return out
+
+
+def learn_strength(counts: Floats) -> Floats:
+    """For each truth, the s that makes the counts of all annotators and labels most probable.
+
+    These are counts against decided labels: expected ones are fractions, which vary less, so that all labels would look
+    alike.
+    """
+    mean, n = habits(counts)
+    out = np.empty(2)
+    low, high = np.log(STRENGTH)
+    for t in (0, 1):
+        met = (n[:, :, t, 0] > 0) & (counts[:, :, t].sum(axis=2) > 0)
+        c, mu, size = counts[:, :, t][met], mean[:, :, t][met], n[:, :, t][met]
+
+        def fit(log_s: float, c: Floats = c, mu: Floats = mu, size: Floats = size) -> float:
+            s = np.exp(log_s)
+            return dirichlet_multinomial(c, mu * (s * size / (s + size)))
+
+        out[t] = np.exp(maximise_1d(fit, float(low), float(high), tol=1e-2)) if met.any() else STRENGTH[0]
+    return out
+
+
+# -------------------------------------------------------------------- the result
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelSetConsensus(Result):
+    """The set of each item, with the probability of every label. Frozen; saves to and loads from a plain folder.
+
+    Attributes
+    ----------
+    posterior
+        N x L: P(label l is in the set of item n); 0 where the label was not on offer.
+    member
+        N x L: whether it is taken to be (a probability over one half).
+    sets
+        The labels of each item, as a list of lists.
+    counts, spread
+        M x L x 2 x 2 expected answers (annotator, label, truth, answer), and their posterior variance.
+    strength
+        How many answers an annotator's habits on other labels are worth at most: on items without the label, and on
+        items with it; empty where nothing was shared.
+    """
+
+    NAMES: ClassVar[tuple[str, ...]] = ("item_names", "annotator_names", "labels")
+    TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "labels", "cells", "rates")
+
+    method: str
+    params: dict[str, Any]
+    item_names: npt.NDArray[Any]
+    annotator_names: npt.NDArray[Any]
+    labels: npt.NDArray[Any]
+    posterior: Floats
+    member: npt.NDArray[np.bool_]
+    counts: Floats
+    spread: Floats
+    answers_per_item: Ints
+    answers_per_annotator: Ints
+    labels_per_answer: Floats
+    agreement: Floats
+    """The share of each annotator's yes and no that the sets confirm."""
+    strength: Floats = field(default_factory=lambda: np.empty(0))
+    trace: Floats = field(default_factory=lambda: np.empty(0))
+    iterations: int = 0
+    converged: bool = True
+    seconds: float = 0.0
+    seed: int | None = None
+    n_votes: int = 0
+    kind: str = "polars"
+
+    def __repr__(self) -> str:
+        return (
+            f"LabelSetConsensus({self.method}: {len(self.item_names):,} items, {len(self.annotator_names):,} "
+            f"annotators, {len(self.labels)} labels; {self.member.sum(axis=1).mean():.2f} labels per item)"
+        )
+
+    @property
+    def sets(self) -> list[list[Any]]:
+        return [self.labels[row].tolist() for row in self.member]
+
+    def truth_table(self, truth: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """N x L booleans and for which items they are known, from a mapping of items to labels or such an array."""
+        return encode_sets(truth, self.item_names, self.labels)
+
+    def rate_interval(self, counts: Floats, spread: Floats, t: int, level: float) -> tuple[Floats, Floats, Floats]:
+        """A rate (1: sensitivity, 0: specificity) from counts[..., truth, answer], and the ends of its interval."""
+        right, total = counts[..., t, t], counts[..., t, :].sum(axis=-1)
+        p = (right + 0.5) / (total + 1.0)
+        unsure = (1.0 - p) ** 2 * spread[..., t, t] + p**2 * spread[..., t, 1 - t]
+        low, high = share_interval(right, total, unsure, level)
+        return p, np.minimum(low, p), np.maximum(high, p)
+
+    def _rates(self, counts: Floats, spread: Floats, level: float) -> dict[str, Floats]:
+        out: dict[str, Floats] = {}
+        for t, name in ((1, "sensitivity"), (0, "specificity")):
+            value, low, high = self.rate_interval(counts, spread, t, level)
+            out |= {name: value.ravel(), f"{name}_low": low.ravel(), f"{name}_high": high.ravel()}
+        return out
+
+    def _columns(self, table: str, level: float) -> dict[str, Any]:
+        q, (N, L) = self.posterior, self.posterior.shape
+        if table == "items":
+            sure = np.where(self.member, q, 1.0 - q)
+            both = np.stack([q, 1.0 - q], axis=2).reshape(-1, 2)
+            return {
+                "item": self.item_names,
+                "labels": np.array(["|".join(map(str, some)) for some in self.sets], dtype=object),
+                "size": self.member.sum(axis=1),
+                "probability": np.exp(np.log(np.maximum(sure, 1e-300)).sum(axis=1)),
+                "entropy": entropy(both).reshape(N, L).sum(axis=1),
+                "answers": self.answers_per_item,
+            }
+        if table == "labels":
+            return {
+                "label": self.labels, "items": self.member.sum(axis=0), "share": q.mean(axis=0),
+                **self._rates(self.counts.sum(axis=0), self.spread.sum(axis=0), level),
+            }  # fmt: skip
+        if table == "cells":
+            n, label = (a.ravel() for a in np.indices((N, L)))
+            return {
+                "item": self.item_names[n], "label": self.labels[label], "probability": q.ravel(),
+                "member": self.member.ravel(),
+            }  # fmt: skip
+        if table == "rates":
+            m, label = (a.ravel() for a in np.indices(self.counts.shape[:2]))
+            return {
+                "annotator": self.annotator_names[m], "label": self.labels[label],
+                **self._rates(self.counts, self.spread, level),
+            }  # fmt: skip
+        return {
+            "annotator": self.annotator_names, "answers": self.answers_per_annotator,
+            **self._rates(self.counts.sum(axis=1), self.spread.sum(axis=1), level),
+            "agreement": self.agreement, "labels_per_answer": self.labels_per_answer,
+        }  # fmt: skip
+
+
+# -------------------------------------------------------------------- the model
+
+
+@declared
+class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
+    """Each label by a method for classes, with annotators known from one label to the next.
+
+    Parameters
+    ----------
+    base, base_params
+        The method, a key of ``crowdwise methods``, and its parameters as a dict.
+    share
+        Let annotators' habits on other labels count as past performance: ``None``, where the method takes it
+        (its parameter ``history``); ``True``, or say why not; ``False``, never.
+    max_iter, tol
+        Stop after so many rounds of sharing, or when probabilities change by less than ``tol`` on average.
+    random_state
+        Handed to the method, where it has one.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.label_sets(100, n_labels=5, n_annotators=12, answers_per_item=4, random_state=0)
+    >>> found = cw.aggregate(crowd.answers, "binary-relevance")
+    >>> cw.metrics.hamming_loss(found, crowd.truth).value < 0.15
+    True
+    """
+
+    key: ClassVar[str] = "binary-relevance"
+    table: ClassVar[type] = LabelSets
+
+    base: str = registry.DEFAULT
+    base_params: dict[str, Any] | None = None
+    share: bool | None = None
+    max_iter: int = 20
+    tol: float = 1e-3
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not (self.base_params is None or isinstance(self.base_params, dict)):
+            raise ParameterError(f"base_params={self.base_params!r}: expected a dict of parameters of {self.base}.")
+        method = registry.find(self.base).load()
+        if method.needs_truth:
+            raise ParameterError(f"base={self.base!r} needs known truth, which label sets have no place for.")
+        registry.create(self.base, **(self.base_params or {}))
+        if self.share not in (None, True, False):
+            raise ParameterError(f"share={self.share!r}: expected True, False or None.")
+        if self.share and "history" not in method.parameters():
+            raise ParameterError(
+                f"share=True: {self.base} takes no past performance. Use a method with a parameter history, such as "
+                f"{registry.DEFAULT} or dawid-skene, or share=False."
+            )
+        if (self.base_params or {}).get("history") is not None and self.share is not False:
+            raise ParameterError("base_params has a history of its own: give share=False, so that it is not replaced.")
+        check_count(self, "max_iter")
+        check_number(self, "tol", least=0.0, what="a number of at least 0")
+
+    def _fit(self, answers: LabelSets, callback: Callback | None, began: float) -> LabelSetConsensus:
+        if answers.n_labels < 1:
+            raise InputError("There are no labels.")
+        shares = self._shares() and answers.n_labels > 1
+        q, counts, spread = self._round(answers, None)
+        strength, converged, step = np.empty(0), not shares, 1
+        while shares and step < self.max_iter:
+            strength = learn_strength(decided(answers, q))
+            mean, n = habits(counts)
+            before = q
+            q, counts, spread = self._round(answers, worth(strength, n) * mean)
+            step += 1
+            change = float(np.abs(q - before).mean())
+            if callback is not None:
+                callback(Progress(step, self.max_iter, -change, change))
+            if change <= self.tol:
+                converged = True
+                break
+        return self._result(answers, q, counts, spread, strength, (step, converged), time.perf_counter() - began)
+
+    def _shares(self) -> bool:
+        takes = "history" in registry.find(self.base).load().parameters()
+        return takes if self.share is None else bool(self.share)
+
+    def _round(self, answers: LabelSets, history: Floats | None) -> tuple[Floats, Floats, Floats]:
+        """Every label once: probabilities, counts and their variance."""
+        N, M, L = len(answers), answers.n_annotators, answers.n_labels
+        q, counts, spread = np.zeros((N, L)), np.zeros((M, L, 2, 2)), np.zeros((M, L, 2, 2))
+        names = answers.annotators.tolist()
+        for k, label in enumerate(answers.labels.tolist()):
+            votes = answers.votes_of(label)
+            if votes.n_votes == 0:
+                continue
+            params = dict(self.base_params or {})
+            known = registry.find(self.base).load().parameters()
+            if self.random_state is not None and "random_state" in known:
+                params.setdefault("random_state", self.random_state)
+            if history is not None:
+                params["history"] = dict(zip(names, history[:, k], strict=True))
+                if isinstance(known.get("prior"), str):  # learned, it would take smooth histories for one mind
+                    params.setdefault("prior", EVEN)
+            found = registry.create(self.base, **params).fit(votes).consensus_
+            q[answers.offering(k), k] = found.posterior[:, 1]
+            counts[:, k], spread[:, k] = found.counts, found.spread
+        return q, counts, spread
+
+    def _result(
+        self, answers: LabelSets, q: Floats, counts: Floats, spread: Floats, strength: Floats,
+        rounds: tuple[int, bool], seconds: float,
+    ) -> LabelSetConsensus:  # fmt: skip
+        M, member = answers.n_annotators, q > 0.5
+        per_annotator = np.bincount(answers.annotator, minlength=M)
+        size = np.bincount(answers.annotator, weights=np.diff(answers.set_indptr), minlength=M)
+        asked = np.zeros(M)
+        agrees = np.zeros(M)
+        for k, label in enumerate(answers.labels.tolist()):
+            votes = answers.votes_of(label)
+            right = votes.label == np.repeat(member[answers.offering(k), k], np.diff(votes.indptr))
+            agrees += np.bincount(votes.annotator, weights=right, minlength=M)
+            asked += np.bincount(votes.annotator, minlength=M)
+        return LabelSetConsensus(
+            method=self.key, params={name: plain(value) for name, value in self.get_params().items()},
+            item_names=answers.items, annotator_names=answers.annotators, labels=answers.labels, posterior=q,
+            member=member, counts=counts, spread=spread, answers_per_item=np.diff(answers.indptr),
+            answers_per_annotator=per_annotator,
+            labels_per_answer=np.divide(size, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
+            agreement=np.divide(agrees, asked, out=np.full(M, np.nan), where=asked > 0), strength=strength,
+            iterations=rounds[0], converged=rounds[1], seconds=seconds, seed=self.random_state,
+            n_votes=answers.n_answers, kind=answers.kind,
+        )  # fmt: skip

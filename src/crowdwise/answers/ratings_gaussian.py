@@ -1,0 +1,328 @@
+"""Ratings with bias, scale and noise: a factor model of items and annotators, by variational EM.
+
+The true number z of an item is Normal; annotator m sees it shifted, stretched around the centre c, and with noise:
+
+    z[n] ~ N(mu, tau^2)          x = c + b[m] + a[m] (z[n] - c) + e,   e ~ N(0, 1 / (p[m] d[n]))
+    b[m] ~ N(0, s_b^2)           a[m] ~ N(1, s_a^2)                    p[m] ~ Gamma(alpha, beta)
+    d[n] ~ Gamma(kappa, kappa)
+
+with the numbers in capitals in the table learned as well (empirical Bayes), so that annotators are shrunk towards
+their crowd as far as the crowd is alike. d (with ``difficulty``, else 1) is the ease of an item: on easy ones (d
+large) everybody scatters little, and agreeing there is no proof of precision. With ``noise="student"`` e is
+t-distributed: each rating has its own weight l ~ Gamma(df / 2, df / 2), and outliers get little.
+
+**What is identified.** Adding a constant to all z and taking it off all b changes no rating, nor does stretching all z
+and shrinking all a. The priors decide: at the optimum the mean bias is 0 (E[a b] sums to 0, to be exact) and the mean
+scale 1, up to its shrinkage. A bias that all annotators share cannot be seen in ratings by anybody.
+
+=================  ================  =======  ====================================================================
+symbol             code              shape    equation (y = x - c, u = z - c; w the weight of a rating, times E d E l)
+=================  ================  =======  ====================================================================
+u[n], v[n]         ``u``, ``v``      N        1/v = 1/tau^2 + sum w p E[a^2];  u = v (mu/tau^2 + sum w p (a y - E[ab]))
+b, a, V            ``b``, ``a``...   M        V^-1 = diag(1/s_b^2, 1/s_a^2) + p sum w (1, u; u, u^2 + v)
+p[m]               ``p``             M        (alpha + n/2) / (beta + sum w E[(y - b - a u)^2] / 2)
+d[n]               ``ease``          N        (kappa + n/2) / (kappa + sum w p E[(y - b - a u)^2] / 2), n, w without d
+MU, TAU            ``mu, tau2``      1        mean u;  mean (u - mu)^2 + v
+S_B, S_A           ``sb2, sa2``      1        sum (b^2 + var b) / (M - 1);  the same of a - 1
+ALPHA, BETA        ``alpha, beta``   1        the best for the bound with q(p) at its best, by search in each
+KAPPA              ``kappa``         1        the best for the bound with q(d) at its best, by search in one dimension
+=================  ================  =======  ====================================================================
+
+The objective is the variational lower bound of the log evidence; no step lowers it, s_b and s_a apart, which are found
+between climbs from variances that do not take the items for known (the bound does, and would shrink differences away).
+The M - 1 is that of a prior proportional to s, which keeps s off zero: a crowd cannot be known to be all alike.
+Between passes the shift and the stretch that raise it most are taken out in one go (parameter expansion): left to
+the updates they would take hundreds.
+
+**Hedge.** Real ratings are bounded, rounded, and often zero. How far the model may be followed is asked of the ratings:
+each is predicted from the others on its item, by the model and by their mean, and the mix that predicts best is used
+(:func:`crowdwise.answers.ratings_averages.hedged`).
+
+**Intervals.** The factorised posterior thinks each item known given all annotators. The reported variances are those of
+the joint Normal posterior of items, biases, scales and mu (inverse of the joint precision matrix, by its Schur
+complement on the annotators), plus what not knowing p adds: sum (w p a r v)^2 / shape, r the residual. Degrees of
+freedom that items use up are taken off the shape of p: n becomes sum (1 - h)^2, h the leverage of a rating. Variances
+of biases and scales are enlarged for p and s_b being estimates.
+
+When it fails: truths far from Normal (shrinking towards mu is then wrong in the tails); biases that depend on the
+item; annotators who copy each other (``covariance`` sees that); two or three annotators, where one can be declared
+nearly perfect (the variance of nobody's noise is under a thousandth of that within items).
+
+V. C. Raykar et al., Learning from crowds, JMLR 11 (2010), section 5, for the precisions; F. Rodrigues, M. Lourenco,
+B. Ribeiro and F. Pereira, Learning supervised topic models for classification and regression from crowds, PAMI 39
+(2017), for biases; Y. Chung et al., A nondegenerate penalized likelihood estimator for variance parameters,
+Psychometrika 78 (2013), for the prior of s; C. Liu and D. B. Rubin, Parameter expansion for EM, Biometrika 85 (1998).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crowdwise.answers.ratings_averages import RatingModel, check_loop, counts, hedged, standardise
+from crowdwise.answers.ratings_gaussian_steps import (
+    LEAST,
+    Crowd,
+    Settings,
+    State,
+    annotators_given,
+    begin,
+    differences,
+    eases,
+    expand,
+    expected_squares,
+    items_given,
+    lower_bound,
+    own_variances,
+    precisions_given,
+    rating_weights,
+    squares,
+)
+from crowdwise.core.checks import check_flag
+from crowdwise.core.em import Callback, Progress
+from crowdwise.core.estimates import Estimates, build_estimates
+from crowdwise.core.numerics import Floats
+from crowdwise.core.parameters import declared
+from crowdwise.data.ratings import Ratings
+from crowdwise.errors import ParameterError
+
+ROUNDS, SETTLED = 50, 0.01
+"""How often s_b and s_a are found anew at most, and the relative change under which they have settled."""
+DENSE = 2_000
+"""Up to so many unknowns of annotators their joint covariance is inverted; above, each annotator by itself."""
+WORK = 1.5e9
+"""Ratings times unknowns up to which that is done."""
+
+
+# -------------------------------------------------------------------- the climb
+
+
+def _reweigh(
+    crowd: Crowd, each: Floats, ease: Floats, lent: Floats, s: State, settings: Settings
+) -> tuple[State, Floats, Floats, float]:
+    """Eases of items and weights of ratings, one after the other, and what both add to the bound."""
+    extra = 0.0
+    if settings.difficulty:
+        s, ease, extra = eases(crowd, crowd.weight * lent, each, s)
+    if settings.student:
+        s, lent, more = rating_weights(crowd, ease[crowd.item] * each, s, settings)
+        extra += more
+    return s, ease, lent, extra
+
+
+def climb(
+    crowd: Crowd, settings: Settings, max_iter: int, tol: float, callback: Callback | None
+) -> tuple[State, Floats, Floats, list[float], int, bool]:
+    """Passes until the bound gains less than ``tol`` per rating, with s_b and s_a found anew until they settle.
+
+    What comes back: the state, eases, the weights of ratings, the trace under the last s_b and s_a, passes,
+    convergence.
+    """
+    weight, n, y = crowd.weight, counts(crowd.annotator, crowd.weight, crowd.M), crowd.y
+    total, s, done = float(weight.sum()), begin(crowd, settings), 0
+    W, Y = crowd.matrix(weight), crowd.matrix(weight * y)
+    Z = counts(crowd.annotator, weight * y * y, crowd.M)
+    ease, lent = np.ones(crowd.N), np.ones(len(y))
+    for _ in range(ROUNDS):
+        trace, converged = list[float](), False
+        while done < max_iter and not converged:
+            s = expand(annotators_given(W, Y, items_given(W, Y, s), settings), settings)
+            if settings.difficulty or settings.student:
+                each = expected_squares(crowd, s)
+                s, ease, lent, extra = _reweigh(crowd, each, ease, lent, s, settings)
+                weight = crowd.weight * ease[crowd.item] * lent
+                W, Y = crowd.matrix(weight), crowd.matrix(weight * y)
+                square = counts(crowd.annotator, weight * each, crowd.M)
+            else:
+                square, extra = squares(W, Y, Z, s, crowd.floor), 0.0
+            s = precisions_given(n, square, s)
+            done += 1
+            trace.append(lower_bound(s, n, square, settings, extra))
+            gain = (trace[-1] - trace[-2]) / total if len(trace) > 1 else np.inf
+            converged = bool(gain < tol)
+            if callback is not None:
+                callback(Progress(done, max_iter, trace[-1], float(gain)))
+        new = differences(W, s, settings)
+        moved = max(
+            abs(x - y) / (y + 1e-3) for x, y in ((new.sb2, s.sb2), (new.sa2, s.sa2))
+        )  # fmt: skip
+        if moved < SETTLED or done >= max_iter:
+            break
+        s = new
+    return s, ease, weight, trace, done, converged and moved < SETTLED
+
+
+def left_out(crowd: Crowd, weight: Floats, s: State) -> Floats:
+    """S: the mean of each rating's item without that rating, annotators as they are."""
+    m, n, p = crowd.annotator, crowd.item, s.p
+    told = weight * p[m] * s.a[m] ** 2
+    said = weight * p[m] * s.a[m] * (crowd.y - s.b[m])
+    h = 1.0 / s.tau2 + counts(n, told, crowd.N)
+    top = s.mu / s.tau2 + counts(n, said, crowd.N)
+    return np.asarray((top[n] - said) / np.maximum(h[n] - told, LEAST))
+
+
+# -------------------------------------------------------------------- how sure it is
+
+
+def variances(crowd: Crowd, weight: Floats, s: State, settings: Settings) -> tuple[Floats, Floats, Floats, Floats]:
+    """Of u (N), b and a (M) in the joint posterior, and the shape of p's Gamma distribution (see the module)."""
+    from scipy.sparse import diags
+
+    p, N, M = s.p, crowd.N, crowd.M
+    W = crowd.matrix(weight)
+    h = 1.0 / s.tau2 + W @ (p * s.a**2)
+    G = W @ diags(p * s.a)  # d^2 / du db
+    n, su, suu = W.T @ np.ones(N), W.T @ s.u, W.T @ s.u**2
+    blocks = ([G] if settings.bias else []) + ([diags(s.u) @ G] if settings.scale else [])
+    size = len(blocks) * M + 1
+    if size <= DENSE and len(crowd.y) * size <= WORK:
+        var_u, var = _joint(blocks, h, p, n, su, suu, s, settings)
+    else:
+        var_u, var = _separate(W, h, s, settings)
+    zero = np.zeros(M)
+    vbb = var[:M] if settings.bias else zero
+    vaa = var[-M:] if settings.scale else zero
+    m, at = crowd.annotator, crowd.item
+    r = crowd.y - s.b[m] - s.a[m] * s.u[at]
+    told = counts(at, (weight * p[m] * s.a[m] * r / h[at]) ** 2 / s.shape[m], N)
+    known = 1.0 / (1.0 / s.sb2 + p * n) if settings.bias else zero
+    leverage = np.clip(p[m] * (s.a[m] ** 2 / h[at] + known[m]), 0.0, 1.0)
+    free = counts(m, crowd.weight * (1.0 - leverage) ** 2, M) / 2.0
+    # The crowd's mean precision is itself an estimate, and those who rated little lean on it.
+    crowd_mean = 1.0 / max(float((s.alpha * free / (s.alpha + free)).sum()), 1e-9)
+    shape = s.alpha + free
+    shape = 1.0 / (1.0 / shape + (s.alpha / shape) ** 2 * crowd_mean)
+    # The noise of an annotator is known as a Gamma distribution (E[1 / p] = shape / (shape - 1) times 1 / E[p]), the
+    # spread of the crowd by M - 1 differences ((M - 1) / (M - 3) likewise, in the mean that all share).
+    noise, common = 1.0 + 1.0 / np.maximum(shape - 1.0, 1.0), 2.0 / max(M - 3.0, 1.0) / M
+    return var_u + told, vbb * noise + common * s.sb2, vaa * noise + common * s.sa2, shape
+
+
+def _joint(
+    blocks: list[Any], h: Floats, p: Floats, n: Floats, su: Floats, suu: Floats, s: State, settings: Settings
+) -> tuple[Floats, Floats]:
+    """The inverse of the joint precision of (items, annotators, mu): Schur complement on annotators and mu."""
+    from scipy.sparse import csr_matrix, diags, hstack
+
+    N, M = len(h), len(p)
+    G = hstack([*blocks, csr_matrix(np.full((N, 1), -1.0 / s.tau2))]).tocsr()
+    size = G.shape[1]
+    S = -np.asarray((G.T @ diags(1.0 / h) @ G).todense())
+    at = np.arange(M)
+    if settings.bias:
+        S[at, at] += 1.0 / s.sb2 + p * n
+    if settings.scale:
+        own = at + M * settings.bias
+        S[own, own] += 1.0 / s.sa2 + p * suu
+        if settings.bias:
+            S[at, own] += p * su
+            S[own, at] += p * su
+    S[-1, -1] += N / s.tau2
+    cov = np.linalg.pinv(S, hermitian=True) if size == 1 else np.linalg.inv(S)
+    extra = np.empty(N)
+    step = max(1, int(2e7 // size))
+    for lo in range(0, N, step):
+        some = G[lo : lo + step]
+        extra[lo : lo + step] = np.asarray(some.multiply(some @ cov).sum(axis=1)).ravel()
+    return 1.0 / h + np.maximum(extra, 0.0) / h**2, np.maximum(np.diag(cov)[:-1], 0.0)
+
+
+def _separate(W: Any, h: Floats, s: State, settings: Settings) -> tuple[Floats, Floats]:
+    """As ``_joint``, each annotator's bias and scale apart from all others': what they share is at most s^2 / M."""
+    vbb, vaa = own_variances(W, s)
+    square = W.multiply(W).tocsr()
+    parts, extra = [], np.zeros(len(h))
+    if settings.bias:
+        parts.append(vbb)
+        extra += square @ ((s.p * s.a) ** 2 * vbb)
+    if settings.scale:
+        parts.append(vaa)
+        extra += s.u**2 * (square @ ((s.p * s.a) ** 2 * vaa))
+    return 1.0 / h + extra / h**2, np.concatenate(parts) if parts else np.empty(0)
+
+
+# -------------------------------------------------------------------- the class
+
+
+@declared
+class GaussianRatings(RatingModel):
+    """Bias, scale and precision of each annotator, and the items' numbers, by variational EM.
+
+    Parameters
+    ----------
+    bias, scale
+        Whether annotators have a bias, and a scale, of their own. How much they differ is learned, so that either
+        costs little where they do not.
+    difficulty
+        Whether ratings scatter more on some items than on others. Not where many answers are equal (zero, say): items
+        on which a few agree exactly then seem so easy that nobody else is listened to.
+    noise
+        ``"gaussian"``, or ``"student"``: t-distributed, which outliers hardly move.
+    df
+        Degrees of freedom of ``"student"``: a number, or ``"learned"``.
+    hedge
+        Mix in the plain mean as far as ratings that were left out ask for it (``share`` of the result).
+    max_iter, tol
+        Stop after so many passes over the ratings, or when a pass gains less than ``tol`` per rating.
+    random_state
+        Not used: nothing is random.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.ratings(300, n_annotators=10, votes_per_item=5, random_state=0)
+    >>> found = cw.aggregate(crowd.ratings, "gaussian")
+    >>> found.score(crowd.truth)["rmse"] < 0.9 * cw.aggregate(crowd.ratings, "mean").score(crowd.truth)["rmse"]
+    True
+    """
+
+    key = "gaussian"
+
+    bias: bool = True
+    scale: bool = True
+    difficulty: bool = False
+    noise: str = "gaussian"
+    df: Any = 4.0
+    hedge: bool = True
+    max_iter: int = 500
+    tol: float = 1e-6
+
+    def _fit(self, answers: Ratings, callback: Callback | None, began: float) -> Estimates:
+        self._check_several(answers)
+        y, centre, unit = standardise(answers)
+        crowd, settings = (
+            Crowd.of(answers, y),
+            Settings(self.bias, self.scale, self.difficulty, self.noise == "student", self.df),
+        )
+        s, ease, weight, trace, done, converged = climb(crowd, settings, self.max_iter, self.tol, callback)
+        total = float(crowd.weight.sum())
+        var_u, vbb, vaa, shape = variances(crowd, weight, s, settings)
+        u, share = s.u, 1.0
+        if self.hedge:
+            u, var_u, share = hedged(answers, y, s.u, var_u, left_out(crowd, weight, s))
+        found: dict[str, Any] = {"item_columns": {"ease": ease}} if self.difficulty else {}
+        if self.bias:
+            found |= {"bias": s.b * unit, "bias_sd": np.sqrt(vbb) * unit}
+        if self.scale:
+            found |= {"scale": s.a, "scale_sd": np.sqrt(vaa)}
+        return build_estimates(
+            self.key, self.get_params(), answers, began=began, seed=self.random_state,
+            values=centre + unit * u, share=share, deviations=unit * np.sqrt(var_u), precision=s.p / unit**2,
+            precision_shape=shape, mean=centre + unit * s.mu, spread=unit * float(np.sqrt(s.tau2)), centre=centre,
+            trace=np.array(trace) - total * np.log(unit), iterations=done, converged=converged, **found,
+        )  # fmt: skip
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_flag(self, "bias")
+        check_flag(self, "scale")
+        check_flag(self, "difficulty")
+        check_flag(self, "hedge")
+        check_loop(self)
+        if self.noise not in ("gaussian", "student"):
+            raise ParameterError(f"noise={self.noise!r}: expected 'gaussian' or 'student'.")
+        fine = isinstance(self.df, (int, float)) and not isinstance(self.df, bool) and 0.0 < self.df < np.inf
+        if not fine and not (isinstance(self.df, str) and self.df == "learned"):
+            raise ParameterError(f"df={self.df!r}: expected a number above 0, or 'learned'.")

@@ -1,0 +1,298 @@
+"""The pieces of :mod:`crowdwise.answers.ratings_gaussian`: its state, the update of each part, and the bound they
+raise.
+
+Letters and equations are those of the table there. All numbers are in standard units: the ratings have mean 0 and
+deviation 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from crowdwise.answers.ratings_averages import counts, ease_prior, nearby
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.ratings import Ratings
+
+LEAST = 1e-8
+"""The least variance, in units of that of all ratings."""
+EXACT = 1e-3
+"""The least variance of an annotator's noise, in units of that within items: else one of a few could become perfect."""
+ALPHA = (1.0, 1e3)
+"""The range of alpha: at least two ratings' worth of belief that annotators are alike; nobody becomes perfect."""
+DF = (1.0, 200.0)
+"""The range in which degrees of freedom are looked for."""
+
+LOG2PI = float(np.log(2.0 * np.pi))
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Standardised ratings as sparse items x annotators matrices: ``w`` of weights, ``wy`` of weights times numbers."""
+
+    item: Ints
+    annotator: Ints
+    y: Floats
+    weight: Floats
+    indptr: Ints
+    N: int
+    M: int
+    floor: float = LEAST
+    """Added to every squared residual: nobody is taken to be more exact than that."""
+
+    @classmethod
+    def of(cls, ratings: Ratings, y: Floats) -> Crowd:
+        N, M = len(ratings), ratings.n_annotators
+        item, w = ratings.item, ratings.weights
+        total = counts(item, w, N)
+        mean = np.divide(counts(item, w * y, N), total, out=np.zeros(N), where=total > 0)
+        free = float(w.sum() - (total > 0).sum())
+        within = float((w * (y - mean[item]) ** 2).sum()) / free if free > 0 else 1.0
+        return cls(item, ratings.annotator, y, w, ratings.indptr, N, M, max(EXACT * within, LEAST))
+
+    def matrix(self, data: Floats) -> Any:
+        from scipy.sparse import csr_matrix
+
+        return csr_matrix((data, self.annotator, self.indptr), shape=(self.N, self.M))
+
+
+@dataclass(frozen=True)
+class State:
+    """The posteriors and the hyperparameters, after a pass."""
+
+    u: Floats
+    v: Floats
+    b: Floats
+    a: Floats
+    vbb: Floats
+    vab: Floats
+    vaa: Floats
+    shape: Floats
+    rate: Floats
+    mu: float
+    tau2: float
+    sb2: float
+    sa2: float
+    alpha: float
+    beta: float
+    kappa: float = np.inf
+    df: float = np.inf
+
+    @property
+    def p(self) -> Floats:
+        return self.shape / self.rate
+
+    @property
+    def log_p(self) -> Floats:
+        from scipy.special import digamma
+
+        return np.asarray(digamma(self.shape) - np.log(self.rate))
+
+
+@dataclass(frozen=True)
+class Settings:
+    bias: bool
+    scale: bool
+    difficulty: bool
+    student: bool
+    df: Any
+
+
+# -------------------------------------------------------------------- the maths
+
+
+def begin(crowd: Crowd, settings: Settings) -> State:
+    """Item means, half-way to the grand mean; annotators all alike."""
+    N, M = crowd.N, crowd.M
+    total, weight = counts(crowd.item, crowd.weight * crowd.y, N), counts(crowd.item, crowd.weight, N)
+    u = total / (weight + 1.0)
+    within = float((crowd.weight * (crowd.y - u[crowd.item]) ** 2).sum() / crowd.weight.sum()) + LEAST
+    zero, n = np.zeros(M), counts(crowd.annotator, crowd.weight, M)
+    shape = 2.0 + n / 2.0
+    df = 4.0 if settings.df == "learned" else float(settings.df)
+    return State(
+        u, np.full(N, within / 4.0), zero, np.ones(M), zero, zero, zero, shape, shape * within, float(u.mean()),
+        float(u.var()) + LEAST, 0.25 * within if settings.bias else 0.0, 0.05 if settings.scale else 0.0, 2.0,
+        2.0 * within, 2.0 if settings.difficulty else np.inf, df if settings.student else np.inf,
+    )  # fmt: skip
+
+
+def items_given(W: Any, Y: Any, s: State) -> State:
+    """u, v; then mu and tau."""
+    p = s.p
+    h = 1.0 / s.tau2 + W @ (p * (s.a**2 + s.vaa))
+    u = (s.mu / s.tau2 + Y @ (p * s.a) - W @ (p * (s.a * s.b + s.vab))) / h
+    mu = float(u.mean())
+    return replace(s, u=u, v=1.0 / h, mu=mu, tau2=max(float(((u - mu) ** 2 + 1.0 / h).mean()), LEAST))
+
+
+def annotators_given(W: Any, Y: Any, s: State, settings: Settings) -> State:
+    """b, a and their covariance; then s_b and s_a."""
+    p = s.p
+    n, su, suu = W.T @ np.ones(len(s.u)), W.T @ s.u, W.T @ (s.u**2 + s.v)
+    sy, syu = Y.T @ np.ones(len(s.u)), Y.T @ s.u
+    if settings.bias and settings.scale:
+        A, B, C = 1.0 / s.sb2 + p * n, p * su, 1.0 / s.sa2 + p * suu
+        f, g = p * sy, 1.0 / s.sa2 + p * syu
+        det = A * C - B * B
+        s = replace(
+            s, b=(C * f - B * g) / det, a=(A * g - B * f) / det, vbb=C / det, vab=-B / det, vaa=A / det,
+        )  # fmt: skip
+    elif settings.bias:
+        vbb = 1.0 / (1.0 / s.sb2 + p * n)
+        s = replace(s, b=vbb * p * (sy - su), vbb=vbb)
+    elif settings.scale:
+        vaa = 1.0 / (1.0 / s.sa2 + p * suu)
+        s = replace(s, a=vaa * (1.0 / s.sa2 + p * syu), vaa=vaa)
+    return s
+
+
+def expand(s: State, settings: Settings) -> State:
+    """Take out the shift of all items (against biases) and their stretch (against scales) that the priors like best."""
+    if settings.bias:
+        shift = float((s.a * s.b + s.vab).sum() / (s.a**2 + s.vaa).sum())
+        s = replace(
+            s, u=s.u + shift, mu=s.mu + shift, b=s.b - shift * s.a, vab=s.vab - shift * s.vaa,
+            vbb=s.vbb - 2.0 * shift * s.vab + shift**2 * s.vaa,
+        )  # fmt: skip
+    if settings.scale:
+        # c solves c^2 sum E[a^2] - c sum E[a] - M s_a^2 = 0: what M log c - sum E[(c a - 1)^2] / 2 s_a^2 is largest at
+        square, total = float((s.a**2 + s.vaa).sum()), float(s.a.sum())
+        c = (total + np.sqrt(total**2 + 4.0 * square * len(s.a) * s.sa2)) / (2.0 * square)
+        s = replace(
+            s, u=s.u / c, v=s.v / c**2, mu=s.mu / c, tau2=max(s.tau2 / c**2, LEAST), a=s.a * c, vaa=s.vaa * c**2,
+            vab=s.vab * c,
+        )  # fmt: skip
+    return s
+
+
+def differences(W: Any, s: State, settings: Settings) -> State:
+    """s_b and s_a anew: (M - 1) s^2 = sum (b^2 + var b), with the items not taken for known in var b.
+
+    Where the ratings tell enough of the biases it is solved for s^2 as far as it goes, s^2 = sum b^2 / (sum (1 - var
+    b / s^2) - 1), which takes a few rounds where the other takes hundreds.
+    """
+    vbb, vaa = own_variances(W, s)
+    out: dict[str, Any] = {}
+    for name, on, gap, var, old in (
+        ("sb2", settings.bias, s.b, vbb, s.sb2),
+        ("sa2", settings.scale, s.a - 1.0, vaa, s.sa2),
+    ):
+        if on:
+            square, told = float((gap * gap).sum()), float((1.0 - var / old).sum()) - 1.0
+            new = square / told if told > 0.5 else (square + float(var.sum())) / max(len(gap) - 1.0, 1.0)
+            out[name] = float(np.clip(new, max(old / 10.0, LEAST), 10.0 * old))
+    return replace(s, **out)
+
+
+def own_variances(W: Any, s: State) -> tuple[Floats, Floats]:
+    """Of b and a, each apart from all other annotators', the items having a posterior: p sum w (1 - w p a^2 v)..."""
+    p = s.p
+    h = 1.0 / s.tau2 + W @ (p * s.a**2)
+    part = p * s.a**2 * (W.multiply(W).T @ (1.0 / h)), p * s.a**2 * (W.multiply(W).T @ (s.u**2 / h))
+    tell_b = np.maximum(p * (W.T @ np.ones(len(h)) - part[0]), 0.0)
+    tell_a = np.maximum(p * (W.T @ s.u**2 - part[1]), 0.0)
+    return 1.0 / (1.0 / max(s.sb2, LEAST) + tell_b), 1.0 / (1.0 / max(s.sa2, LEAST) + tell_a)
+
+
+def squares(W: Any, Y: Any, Z: Floats, s: State, floor: float) -> Floats:
+    """sum over each annotator's ratings of w E[(y - b - a u)^2]; ``Z`` is sum w y^2."""
+    one = np.ones(len(s.u))
+    n, su, suu = W.T @ one, W.T @ s.u, W.T @ (s.u**2 + s.v)
+    total = Z - 2.0 * s.b * (Y.T @ one) - 2.0 * s.a * (Y.T @ s.u)
+    total += (s.b**2 + s.vbb) * n + 2.0 * (s.a * s.b + s.vab) * su + (s.a**2 + s.vaa) * suu
+    return np.asarray(np.maximum(total, 0.0) + floor * n)
+
+
+def precisions_given(n: Floats, square: Floats, s: State) -> State:
+    """alpha and beta, a step nearer to the best with p integrated out; then the Gamma posteriors of p."""
+    from scipy.special import gammaln
+
+    def evidence(alpha: float, beta: float) -> float:
+        each = gammaln(alpha + n / 2.0) - (alpha + n / 2.0) * np.log(beta + square / 2.0)
+        return float(each.sum() + len(n) * (alpha * np.log(beta) - gammaln(alpha)))
+
+    typical = s.beta / s.alpha  # a variance
+    alpha = nearby(lambda t: evidence(np.exp(t), np.exp(t) * typical), s.alpha, *ALPHA)
+    typical = nearby(lambda t: evidence(alpha, alpha * np.exp(t)), typical, LEAST, 1e8)
+    beta = alpha * typical
+    return replace(s, alpha=alpha, beta=beta, shape=alpha + n / 2.0, rate=beta + square / 2.0)
+
+
+def expected_squares(crowd: Crowd, s: State) -> Floats:
+    """S: E[(y - b - a u)^2] of every rating."""
+    m, n = crowd.annotator, crowd.item
+    u, v = s.u[n], s.v[n]
+    gap = crowd.y - s.b[m] - s.a[m] * u
+    return np.asarray(
+        gap * gap + s.vbb[m] + 2.0 * s.vab[m] * u + s.vaa[m] * (u * u + v) + s.a[m] ** 2 * v + crowd.floor
+    )  # fmt: skip
+
+
+def lower_bound(s: State, n: Floats, square: Floats, settings: Settings, extra: float) -> float:
+    """The bound; ``square`` are the (E l weighted) sums of squares, ``extra`` what the weights of ratings add."""
+    from scipy.special import digamma, gammaln
+
+    log_p, p = s.log_p, s.p
+    total = 0.5 * float((n * (log_p - LOG2PI)).sum() - (p * square).sum()) + extra
+    gap = (s.u - s.mu) ** 2 + s.v
+    total += 0.5 * float((np.log(s.v / s.tau2) + 1.0 - gap / s.tau2).sum())
+    if settings.bias:
+        total -= 0.5 * float((np.log(s.sb2) + (s.b**2 + s.vbb) / s.sb2 - 1.0).sum())
+    if settings.scale:
+        total -= 0.5 * float((np.log(s.sa2) + ((s.a - 1.0) ** 2 + s.vaa) / s.sa2 - 1.0).sum())
+    if settings.bias and settings.scale:
+        total += 0.5 * float(np.log(s.vbb * s.vaa - s.vab**2).sum())
+    elif settings.bias or settings.scale:
+        total += 0.5 * float(np.log(s.vbb if settings.bias else s.vaa).sum())
+    prior = s.alpha * np.log(s.beta) - gammaln(s.alpha) + (s.alpha - 1.0) * log_p - s.beta * p
+    entropy = s.shape - np.log(s.rate) + gammaln(s.shape) + (1.0 - s.shape) * digamma(s.shape)
+    return total + float((prior + entropy).sum())
+
+
+def eases(
+    crowd: Crowd, weight: Floats, square: Floats, s: State
+) -> tuple[State, Floats, float]:  # fmt: skip
+    """E[d] of every item, kappa, and what they add to the bound.
+
+    q(d) = Gamma(kappa + n / 2, kappa + Q / 2), n the ratings (their weight) of the item and Q the sum of w p E[r^2].
+    """
+    from scipy.special import digamma, gammaln
+
+    n = counts(crowd.item, crowd.weight, crowd.N) / 2.0
+    Q = counts(crowd.item, weight * s.p[crowd.annotator] * square, crowd.N) / 2.0
+    kappa = ease_prior(n, Q, s.kappa)
+    shape, rate = kappa + n, kappa + Q
+    mean, log = shape / rate, digamma(shape) - np.log(rate)
+    own = kappa * np.log(kappa) - gammaln(kappa) + (kappa - 1.0) * log - kappa * mean
+    entropy = shape - np.log(rate) + gammaln(shape) + (1.0 - shape) * digamma(shape)
+    return replace(s, kappa=kappa), np.asarray(mean), float((n * log + own + entropy).sum())
+
+
+def rating_weights(
+    crowd: Crowd, square: Floats, s: State, settings: Settings
+) -> tuple[State, Floats, float]:  # fmt: skip
+    """E[l] of every rating under t noise, df where it is learned, and what they add to the bound.
+
+    q(l) = Gamma((df + 1) / 2, (df + p d E[r^2]) / 2); ``square`` holds d E[r^2].
+    """
+    from scipy.special import digamma, gammaln
+
+    pr = s.p[crowd.annotator] * square
+    w, df = crowd.weight, s.df
+
+    def best(t: float) -> float:
+        """The bound's part in df, at the best q(l): the log density of t."""
+        d = np.exp(t)
+        each = gammaln((d + 1.0) / 2.0) - gammaln(d / 2.0) - 0.5 * np.log(d)
+        return float(each * w.sum() - (d + 1.0) / 2.0 * (w * np.log1p(pr / d)).sum())
+
+    if settings.df == "learned":
+        df = nearby(best, df, *DF)
+    k, rate, half = (df + 1.0) / 2.0, (df + pr) / 2.0, df / 2.0
+    mean, log = k / rate, digamma(k) - np.log(rate)
+    own = half * np.log(half) - gammaln(half) + (half - 1.0) * log - half * mean
+    entropy = k - np.log(rate) + gammaln(k) + (1.0 - k) * digamma(k)
+    return replace(s, df=df), np.asarray(mean), float((w * (0.5 * log + own + entropy)).sum())

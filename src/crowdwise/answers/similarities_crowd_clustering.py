@@ -1,0 +1,395 @@
+"""Crowd clustering: kinds of items from answers of whether two of them are the same, by annotators who err.
+
+Every item is of one of K kinds. Asked about items i and j, annotator m says "the same" with probability alpha[m] if
+they are of the same kind, and with probability 1 - beta[m] if they are not:
+
+    z[i] ~ pi        P(same | z[i] = z[j]) = alpha[m]        P(same | z[i] != z[j]) = 1 - beta[m]
+
+A stochastic block model with two rates for each annotator, which is fitted by variational Bayes: q(z) = prod phi[i],
+Beta posteriors of the rates, a Dirichlet posterior of pi.
+
+===============  =============  ========  ==================================================================
+symbol           code           shape     equation
+===============  =============  ========  ==================================================================
+phi[i, k]        ``q``          N x K     softmax_k( E log pi[k] + sum_j U[i, j] phi[j, k] )
+r[p]             ``together``   P         sum_k phi[i, k] phi[j, k] for the pair p = (i, j)
+U[p]             ``pull``       P         sum over answers on p of  E log alpha - E log(1 - beta)   (same)
+                                                               or  E log(1 - alpha) - E log beta   (different)
+c[m, t, s]       ``counts``     M x 2 x 2 expected answers s of m on pairs that are (t = 1) or are not the same
+a, b             ``hyper``      2 x 2     Beta prior of the rates of all annotators, learned with them
+===============  =============  ========  ==================================================================
+
+    J = sum_m log B(a + c[m,1,1], b + c[m,1,0]) / B(a, b)  +  the same for beta
+      + log B(1 + sum_i phi[i]) / B(1)  +  H(phi)  +  log p(a, b)
+
+is a lower bound of the log probability of the answers. Items are updated in colours: no two items of a colour share a
+pair, so a whole colour moves at once and J still never falls. With the number of kinds left open, that with the
+largest J + log(number of ways to number its clusters) is taken.
+
+When it fails: items in different connected parts of the graph of pairs cannot be told to be of one kind or two;
+mean field makes the probabilities of items with few pairs too sure; below some density of pairs (about one informative
+pair per item) no method recovers the clusters.
+
+Reference: R. Gomes, P. Welinder, A. Krause and P. Perona, Crowdclustering, NIPS 2011, for the problem; J.-J. Daudin,
+F. Picard and S. Robin, A mixture model for random graphs, Statistics and Computing 18 (2008), for the inference.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from crowdwise.answers.answer_model import AnswerModel
+from crowdwise.answers.similarities_clusters import Clustering, agreements, canonical
+from crowdwise.core.checks import check_flag, check_number
+from crowdwise.core.em import Callback, Progress
+from crowdwise.core.numerics import Floats, Ints, softmax
+from crowdwise.core.parameters import declared
+from crowdwise.data.similarities import Similarities
+from crowdwise.errors import InputError, ParameterError
+
+__all__ = ["CrowdClustering"]
+
+RIGHT, WRONG = 2.0, 1.0
+"""The Beta prior of a rate before the crowd is looked at: as if one answer in three had been wrong."""
+HYPER_STEPS = 5
+DENSE = 0.25
+"""The share of all pairs from which items are simply updated one by one."""
+SOFT = 0.1
+"""How much of a start is spread over all clusters."""
+GLANCES = 2
+"""Restarts at each number of clusters while the number is looked for."""
+TRUSTING = 10
+"""Passes before the rates of annotators are looked at."""
+
+
+# -------------------------------------------------------------------- the maths
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Answers as arrays: pairs with those who judged them, and the rows of the pair matrix by colour."""
+
+    N: int
+    M: int
+    pairs: Ints
+    pair: Ints
+    cell: Ints
+    """annotator * 2 + said the same, for every answer."""
+    weight: Floats
+    blocks: list[tuple[Ints, Any, Ints]]
+    """For each colour: its items, their rows of the pair matrix (to be filled), and the pairs of its entries."""
+
+    @classmethod
+    def of(cls, answers: Similarities) -> Graph:
+        from scipy.sparse import csr_array
+
+        N, P, pairs = len(answers), answers.n_pairs, answers.pairs.astype(np.int64)
+        ends = np.concatenate([pairs, pairs[:, ::-1]])
+        # The entries of the matrix are numbers of pairs (from 1 on, as 0 would not be stored).
+        number = csr_array((np.tile(np.arange(1, P + 1), 2), (ends[:, 0], ends[:, 1])), shape=(N, N))
+        blocks = []
+        for rows in colours(pairs, N):
+            part = number[rows]
+            entry = part.data - 1
+            blocks.append((rows, part.astype(np.float64), entry))
+        cell = answers.annotator.astype(np.int64) * 2 + answers.same
+        return cls(N, answers.n_annotators, pairs, answers.pair, cell, answers.weights, blocks)
+
+    def together(self, q: Floats) -> Floats:
+        """r[p]: the probability that the two items of a pair are of one kind."""
+        return np.asarray((q[self.pairs[:, 0]] * q[self.pairs[:, 1]]).sum(axis=1))
+
+    def counts(self, r: Floats) -> Floats:
+        """c[m, t, s]: expected answers by whether the pair is the same (t), and was said to be (s)."""
+        p = r[self.pair]
+        out = np.empty((self.M, 2, 2))
+        for t, share in enumerate((1.0 - p, p)):
+            out[:, t] = np.bincount(self.cell, weights=self.weight * share, minlength=2 * self.M).reshape(-1, 2)
+        return out
+
+
+def colours(pairs: Ints, N: int) -> list[Ints]:
+    """The items in sets without a pair inside, by random priorities (Jones and Plassmann 1993), seeded."""
+    if len(pairs) > DENSE * N * (N - 1) / 2:
+        return [np.array([i]) for i in range(N)]
+    priority = np.random.default_rng(0).permutation(N)
+    left, edge, found = np.ones(N, dtype=bool), pairs, []
+    while left.any():
+        rival = np.full(N, -1)
+        np.maximum.at(rival, edge[:, 0], priority[edge[:, 1]])
+        np.maximum.at(rival, edge[:, 1], priority[edge[:, 0]])
+        chosen = left & (priority > rival)
+        found.append(np.flatnonzero(chosen))
+        left &= ~chosen
+        edge = edge[left[edge].all(axis=1)]
+    return found
+
+
+def rates(counts: Floats, hyper: Floats) -> Floats:
+    """E log P(answer s | truth t) for each annotator, under the Beta posterior: M x 2 x 2."""
+    from scipy.special import digamma
+
+    post = counts + hyper
+    return np.asarray(digamma(post) - digamma(post.sum(axis=2, keepdims=True)))
+
+
+def sweep(graph: Graph, q: Floats, log_rate: Floats) -> None:
+    """One coordinate ascent over all items, in place."""
+    from scipy.special import digamma
+
+    pull = (log_rate[:, 1] - log_rate[:, 0]).ravel()[graph.cell] * graph.weight
+    U = np.bincount(graph.pair, weights=pull, minlength=len(graph.pairs))
+    mass = 1.0 + q.sum(axis=0)
+    log_pi = digamma(mass) - digamma(mass.sum())
+    for rows, matrix, entry in graph.blocks:
+        matrix.data[:] = U[entry]
+        q[rows] = softmax(log_pi + matrix @ q)
+
+
+def learn_hyper(counts: Floats, hyper: Floats) -> Floats:
+    """A few steps up the probability of the counts under a common Beta prior, which has a Gamma prior itself.
+
+    a <- (a sum_m [psi(a + c_m) - psi(a)] + 1) / (sum_m [psi(a + b + n_m) - psi(a + b)] + 1 / a0): a fixed point that
+    never falls (Minka 2000); the Gamma prior has its mode at a0 and is worth one observation.
+    """
+    from scipy.special import digamma
+
+    first = first_hyper()
+    for _ in range(HYPER_STEPS):
+        total, n = hyper.sum(axis=1, keepdims=True), counts.sum(axis=2, keepdims=True)
+        gain = hyper * (digamma(hyper + counts) - digamma(hyper)).sum(axis=0) + 1.0
+        cost = (digamma(total + n) - digamma(total)).sum(axis=0) + 1.0 / first
+        hyper = gain / cost
+    return np.asarray(hyper)
+
+
+def first_hyper() -> Floats:
+    """[t, s]: RIGHT for answers that are right, WRONG for others."""
+    return np.array([[RIGHT, WRONG], [WRONG, RIGHT]])
+
+
+def bound(q: Floats, counts: Floats, hyper: Floats, pool: bool) -> float:
+    """J: the lower bound, with the posteriors of rates and shares at their best for these counts."""
+    from scipy.special import betaln, gammaln, xlogy
+
+    N, K = q.shape
+    fit = float((betaln(*np.moveaxis(counts + hyper, 2, 0)) - betaln(*hyper.T)).sum())
+    shares = float(gammaln(K) - gammaln(K + N) + gammaln(1.0 + q.sum(axis=0)).sum())
+    held = float((np.log(hyper) - hyper / first_hyper()).sum()) if pool else 0.0
+    return fit + shares - float(xlogy(q, q).sum()) + held
+
+
+# -------------------------------------------------------------------- where to begin
+
+
+def embed(answers: Similarities, dimensions: int) -> Floats:
+    """N x D: leading eigenvectors of the pair matrix, answers counted from their mean and degrees evened out."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.linalg import eigsh
+
+    N, weight = len(answers), answers.weights
+    mean = float((weight @ answers.same + 1.0) / (weight.sum() + 2.0))
+    value = np.bincount(answers.pair, weights=weight * (answers.same - mean), minlength=answers.n_pairs)
+    size = np.bincount(answers.pair, weights=weight * np.abs(answers.same - mean), minlength=answers.n_pairs)
+    a, b = answers.pairs.T.astype(np.int64)
+    degree = np.bincount(np.concatenate([a, b]), weights=np.tile(size, 2), minlength=N).astype(np.float64)
+    degree = degree + (degree[degree > 0].mean() if (degree > 0).any() else 1.0)  # or rare items would lead
+    value = value / np.sqrt(degree[a] * degree[b])
+    matrix = csr_array((np.tile(value, 2), (np.concatenate([a, b]), np.concatenate([b, a]))), shape=(N, N))
+    D = min(dimensions, N)
+    if N <= max(200, 2 * D + 1):
+        values, vectors = np.linalg.eigh(matrix.toarray())
+    else:
+        v0 = np.random.default_rng(0).normal(size=N)
+        values, vectors = eigsh(matrix, k=D, which="LA", v0=v0)
+    top = np.argsort(-values)[:D]
+    return np.asarray(vectors[:, top] * np.maximum(values[top], 0.0))
+
+
+def kmeans(x: Floats, K: int, rng: np.random.Generator | None = None, steps: int = 30) -> Ints:
+    """Groups of rows: centres far from each other first (drawn by squared distance where there is a generator)."""
+    at = [int(np.argmax((x * x).sum(axis=1))) if rng is None else int(rng.integers(len(x)))]
+    gap = ((x - x[at[0]]) ** 2).sum(axis=1)
+    while len(at) < K:
+        total = gap.sum()
+        new = int(gap.argmax()) if rng is None or total <= 0 else int(rng.choice(len(x), p=gap / total))
+        at.append(new)
+        gap = np.minimum(gap, ((x - x[new]) ** 2).sum(axis=1))
+    centres = x[at].copy()
+    code = np.zeros(len(x), dtype=np.int64)
+    for _ in range(steps):
+        away = (centres * centres).sum(axis=1) - 2.0 * x @ centres.T
+        code = away.argmin(axis=1)
+        count = np.bincount(code, minlength=K)
+        for k in np.flatnonzero(count):
+            centres[k] = x[code == k].mean(axis=0)
+    return code
+
+
+def soft(code: Ints, K: int) -> Floats:
+    """N x K: nearly all on the given cluster."""
+    q = np.full((len(code), K), SOFT / K)
+    q[np.arange(len(code)), code] += 1.0 - SOFT
+    return q
+
+
+# -------------------------------------------------------------------- the model
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Where one climb ended."""
+
+    q: Floats
+    counts: Floats
+    hyper: Floats
+    trace: Floats
+    iterations: int
+    converged: bool
+
+    @property
+    def objective(self) -> float:
+        return float(self.trace[-1])
+
+    @property
+    def evidence(self) -> float:
+        """J, for all the ways in which the clusters in use could be numbered."""
+        from scipy.special import gammaln
+
+        K = self.q.shape[1]
+        used = len(np.unique(self.q.argmax(axis=1)[self.q.max(axis=1) > 0.5]))  # none where all items are undecided
+        return self.objective + float(gammaln(K + 1) - gammaln(K - used + 1))
+
+
+@declared
+class CrowdClustering(AnswerModel[Similarities, Clustering]):
+    """Clusters of items from same-or-different answers, with a sensitivity and a specificity for each annotator.
+
+    Parameters
+    ----------
+    n_clusters
+        K; ``None``: the number that the answers speak for most.
+    max_clusters
+        The most that are tried where the number is left open.
+    pool
+        Learn what annotators are like on the whole, and shrink each one's rates towards it; otherwise every rate has
+        the prior Beta(2, 1).
+    restarts
+        Further starts, drawn from the same spectral picture of the pairs; the best one is kept.
+    max_iter, tol
+        Stop after so many passes, or when one gains less than ``tol`` per answer.
+    random_state
+        Seed of the further starts.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.same_or_different(60, n_clusters=3, n_annotators=8, random_state=0)
+    >>> found = cw.aggregate(crowd.answers, "crowd-clustering")
+    >>> len(set(found.clusters.tolist())), cw.metrics.adjusted_rand(found, crowd.truth).value
+    (3, 1.0)
+    """
+
+    key: ClassVar[str] = "crowd-clustering"
+    table: ClassVar[type] = Similarities
+
+    n_clusters: int | None = None
+    max_clusters: int = 20
+    pool: bool = True
+    restarts: int = 9
+    max_iter: int = 200
+    tol: float = 1e-6
+    random_state: int | None = 0
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for name, low in (("n_clusters", 1), ("max_clusters", 1), ("restarts", 0), ("max_iter", 1)):
+            value = getattr(self, name)
+            if name == "n_clusters" and value is None:
+                continue
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
+                raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
+        check_flag(self, "pool")
+        check_number(self, "tol", least=0.0, what="a number of at least 0, the gain per answer to stop at")
+
+    def _fit(self, answers: Similarities, callback: Callback | None, began: float) -> Clustering:
+        if self.n_clusters is not None and self.n_clusters > len(answers):
+            raise InputError(f"n_clusters={self.n_clusters} is more than the {len(answers)} items.")
+        graph = Graph.of(answers)
+        if self.n_clusters is not None:
+            best = self._best(graph, answers, int(self.n_clusters), callback, self.restarts)
+            tried: dict[int, float] = {}
+        else:
+            best, tried = self._search(graph, answers, callback)
+        q = best.q[:, canonical(best.q)]
+        post = best.counts + best.hyper
+        rate = post / post.sum(axis=2, keepdims=True)
+        return Clustering(
+            method=self.key, params=self.get_params(), item_names=answers.items, annotator_names=answers.annotators,
+            posterior=q, cluster_codes=q.argmax(axis=1).astype(np.int32),
+            prior=(1.0 + q.sum(axis=0)) / (q.shape[1] + len(q)),
+            sensitivity=rate[:, 1, 1].copy(), specificity=rate[:, 0, 0].copy(), **agreements(answers, q),
+            tried=np.array(list(tried), dtype=np.int64), evidence=np.array(list(tried.values()), dtype=np.float64),
+            trace=best.trace, iterations=best.iterations, converged=best.converged,
+            seconds=time.perf_counter() - began, seed=self.random_state, n_votes=answers.n_answers, kind=answers.kind,
+        )  # fmt: skip
+
+    def _search(self, graph: Graph, answers: Similarities, callback: Callback | None) -> tuple[Fit, dict[int, float]]:
+        """1, 2, 4, 8... clusters up to the most allowed, then ever closer around the best of them."""
+        most = min(self.max_clusters, len(answers))
+        fits: dict[int, Fit] = {}
+
+        def evidence(K: int) -> float:
+            if K not in fits:
+                fits[K] = self._best(graph, answers, K, callback, min(self.restarts, GLANCES))
+            return fits[K].evidence
+
+        ladder = sorted({1, most, *(2**n for n in range(1, most.bit_length()) if 2**n <= most)})
+        best = max(ladder, key=evidence)
+        step = best
+        while step > 1:
+            step = (step + 1) // 2
+            best = max([K for K in (best, best - step, best + step) if 1 <= K <= most], key=evidence)
+        again = self._best(graph, answers, best, callback, self.restarts)
+        if again.objective > fits[best].objective:
+            fits[best] = again
+        return fits[best], {K: fits[K].evidence for K in sorted(fits)}
+
+    def _best(self, graph: Graph, answers: Similarities, K: int, callback: Callback | None, restarts: int) -> Fit:
+        x = embed(answers, K)
+        best = self._climb(graph, kmeans(x, K), K, callback, 0)
+        rng = np.random.default_rng(self.random_state)
+        for restart in range(1, (restarts if K > 1 else 0) + 1):
+            again = self._climb(graph, kmeans(x, K, rng), K, callback, restart)
+            if again.objective > best.objective:
+                best = again
+        return best
+
+    def _climb(self, graph: Graph, code: Ints, K: int, callback: Callback | None, restart: int) -> Fit:
+        hyper, trace = first_hyper(), list[float]()
+        # A rough start makes everybody look unreliable, and all items would drift together: at first the annotators
+        # are taken to be what their prior says.
+        trusting = rates(np.zeros((graph.M, 2, 2)), hyper)
+        q = soft(code, K)
+        for _ in range(TRUSTING if K > 1 else 0):
+            sweep(graph, q, trusting)
+        q = soft(q.argmax(axis=1), K)
+        total, converged = float(graph.weight.sum()), False
+        counts = graph.counts(graph.together(q))
+        for step in range(1, self.max_iter + 1):
+            sweep(graph, q, rates(counts, hyper))
+            counts = graph.counts(graph.together(q))
+            if self.pool:
+                hyper = learn_hyper(counts, hyper)
+            trace.append(bound(q, counts, hyper, bool(self.pool)))
+            gain = (trace[-1] - trace[-2]) / total if len(trace) > 1 else np.inf
+            if callback is not None:
+                callback(Progress(step, self.max_iter, trace[-1], float(gain), restart))
+            if gain < self.tol:
+                converged = True
+                break
+        return Fit(q, counts, hyper, np.array(trace), len(trace), converged)

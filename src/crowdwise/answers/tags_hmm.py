@@ -1,0 +1,327 @@
+"""Tags of sequences: a hidden Markov chain of true tags, seen through annotators with confusion matrices.
+
+``hmm-crowd``: the true tags of a sequence are a Markov chain, and annotator m, who said h of the token before, turns a
+true tag k into l with probability theta[m, h, k, l], independently of everybody else:
+
+    P(votes, y) = first[y_1] prod_t A[y_{t-1}, y_t] prod over votes on token t of theta[m, h, y_t, l]
+
+Without ``memory`` theta does not depend on h (see :mod:`crowdwise.answers.tags_memory`); by default the votes decide.
+
+In BIO, transitions that spell out nothing (``O`` to ``I-x``) have probability zero, in the fit and in the decoding.
+``token-dawid-skene``: Dawid and Skene's model on tokens as if they were unrelated, and then the valid tagging with the
+largest product of the tokens' probabilities.
+
+==============  ===================  ===========  ==============================================================
+symbol          code                 shape        equation
+==============  ===================  ===========  ==============================================================
+first, A        ``log_prior``        (1 + K) x K  (expected counts + a) normalised; zero where not allowed
+q[t, k]         posterior            T x K        P(y_t = k, given all votes on the sequence), forward-backward
+c[m', l, k]     ``counts``           M' x K x K   sum over the votes for l of m' = (m, h) of q[t, k]
+theta           ``log_score``        M' x K x K   (c + b) / sum_l (c + b), as in Dawid-Skene
+a, b            ``chain_pseudo``,    as A, theta  pseudo-counts of the priors
+                ``pseudo``
+objective                                         sum over sequences of log P(votes) + sum b log theta + sum a log A
+==============  ===================  ===========  ==============================================================
+
+The loop is that of :mod:`crowdwise.core.em`; only the expectation runs along the chains. Where all rows of A are
+alike and equal to ``first``, and annotators do not remember, this is Dawid and Skene's model.
+
+When it fails: errors that hang together over more than a token (a span taken for another type, all of it) count as more
+than one, so that probabilities of whole spans are too sure; long-range rules are not seen by a chain.
+
+References: A. T. Nguyen, B. C. Wallace, J. J. Li, A. Nenkova and M. Lease, Aggregating and predicting sequence labels
+from crowd annotations, ACL 2017. E. Simpson and I. Gurevych, A Bayesian approach for sequence tagging with crowds,
+EMNLP 2019. P. A. Traganitis and G. B. Giannakis, Unsupervised ensemble classification with sequential and networked
+data, IEEE TKDE 2022.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.answers import tags_memory as memory
+from crowdwise.answers.tags_result import TagModel, check_decode, decode, token_decode
+from crowdwise.core import em, priors, starts
+from crowdwise.core.checks import check_count, check_number
+from crowdwise.core.em import Callback, Params, Part, Stats
+from crowdwise.core.model import Outcome, check_memory
+from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.parameters import declared
+from crowdwise.data.tags import Tags
+from crowdwise.errors import ParameterError
+from crowdwise.kernels import chains
+from crowdwise.methods.ds_dawid_skene import DawidSkene, full
+
+DECODE = ("sequence", "tokens")
+
+
+# -------------------------------------------------------------------- the maths
+
+
+def chain_statistics(part: Part, q: Floats, cuts: Ints, allowed: npt.NDArray[np.bool_]) -> Stats:
+    """The statistics that go with tokens whose tags are independent with probabilities q (a start)."""
+    K = part.n_classes
+    chain = np.empty((K + 1, K))
+    chain[0] = q[cuts[:-1]].sum(axis=0)
+    follows = np.ones(len(q), dtype=bool)
+    follows[cuts[:-1]] = False
+    at = np.flatnonzero(follows)
+    chain[1:] = q[at - 1].T @ q[at]
+    return Stats(em.statistics(part, q).counts, np.where(allowed, chain, 0.0))
+
+
+def chain_expect(part: Part, params: Params, cuts: Ints, posterior: bool = False) -> tuple[Stats, Floats]:
+    """As :func:`crowdwise.core.em.expect`, with a Markov chain for a prior."""
+    counts, chain, evidence, q = chains.expect(
+        part.indptr, part.cell, part.weight, params.log_score, params.log_prior, part.truth, cuts, posterior=posterior
+    )
+    return Stats(counts, chain, evidence), q
+
+
+@dataclass(frozen=True)
+class ChainFamily:
+    """The maximisation step and the objective: confusions as in Dawid-Skene, and a chain (learned unless fixed)."""
+
+    pseudo: Floats
+    chain_pseudo: Floats
+    allowed: npt.NDArray[np.bool_]
+    fixed: Floats | None = None
+    hard: bool = False
+
+    def maximise(self, stats: Stats) -> Params:
+        log_score = safe_log(full(stats.table() + self.pseudo)).reshape(stats.counts.shape)
+        if self.fixed is not None:
+            return Params(log_score, self.fixed)
+        return Params(log_score, log_chain(stats.mass + self.chain_pseudo, self.allowed))
+
+    def objective(self, log_likelihood: float, params: Params) -> float:
+        K = params.log_score.shape[1]
+        value = log_likelihood + float((self.pseudo * params.log_score.reshape(-1, K, K)).sum())
+        if self.fixed is None:
+            value += float((self.chain_pseudo * np.where(self.allowed, params.log_prior, 0.0)).sum())
+        return value
+
+
+def log_chain(counts: Floats, allowed: npt.NDArray[np.bool_]) -> Floats:
+    """Logarithms of the rows' shares; -inf where not allowed, even where nothing was counted."""
+    row = np.where(counts.sum(axis=1, keepdims=True) > 0.0, counts, allowed)
+    return np.where(allowed, safe_log(normalise(row, axis=1)), -np.inf)
+
+
+# -------------------------------------------------------------------- the classes
+
+
+@declared
+class HMMCrowd(TagModel):
+    """A Markov chain of true tags and a confusion matrix for each annotator, by EM.
+
+    Parameters
+    ----------
+    memory
+        Whether what an annotator says of a token may depend on what they said of the one before; ``"auto"``: fit
+        without, and again with it where the votes are more probable so (their marginal likelihood, given the tagging
+        found).
+    prior
+        Pseudo-counts on the confusion matrices, as in :class:`DawidSkene`. The default shrinks every annotator towards
+        the crowd (with the same tag before), as far as the crowd is of one mind: tags are many, and an annotator who
+        saw a few sequences has met most of them a few times at best.
+    history
+        Past performance, which stays in force: annotator -> K x K counts (truth, label), or a Consensus.
+    transition
+        ``"learned"``, or the chain: (1 + K) x K probabilities of each first tag, and below, of each tag after each.
+    transition_prior
+        Pseudo-counts on each row of the chain, spread evenly over the tags that may stand there.
+    decode
+        ``"sequence"``: the most probable tagging of a sequence as a whole. ``"tokens"``: the valid tagging with the
+        largest product of the tokens' probabilities.
+    start
+        ``"votes"``, a method of moments, a T x K posterior, or an earlier consensus, as in :class:`DawidSkene`.
+    max_iter, tol
+        Stop after so many passes over the tags, or when a pass gains less than ``tol`` per tag.
+    accelerate
+        Take guarded SQUAREM leaps once the fit has settled (see :mod:`crowdwise.core.em`).
+    random_state
+        Seed of starts that draw.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.bio_tags(150, annotators_per_sequence=2, random_state=0)
+    >>> consensus = cw.aggregate(crowd.tags, "hmm-crowd")
+    >>> majority = cw.aggregate(crowd.tags.votes, "majority")
+    >>> f1 = [float(cw.metrics.span_scores(c, crowd.tags)["f1"]) for c in (consensus, majority)]
+    >>> f1[0] > f1[1] + 0.05
+    True
+    """
+
+    key = "hmm-crowd"
+
+    memory: bool | str = "auto"
+    prior: Any = "crowd"
+    history: Any = None
+    transition: Any = "learned"
+    transition_prior: float = 1.0
+    decode: str = "sequence"
+    start: Any = "votes"
+    max_iter: int = 500
+    tol: float = 1e-7
+    accelerate: bool = True
+
+    def _infer(
+        self, tags: Tags, gold: Ints | None, callback: Callback | None
+    ) -> tuple[Outcome, npt.NDArray[np.int32], Floats | None]:
+        q = starts.begin(self.start, Part.of(tags.votes, gold), tags.votes, gold, self.random_state)
+        self.memory_ = self.memory is True
+        found = self._run(tags, gold, q, callback)
+        if self.memory == "auto" and memory.evidence(tags, found[1]) > 0.0:
+            self.memory_ = True
+            found = self._run(tags, gold, q, callback)
+        return found
+
+    def _run(
+        self, tags: Tags, gold: Ints | None, q: Floats, callback: Callback | None
+    ) -> tuple[Outcome, npt.NDArray[np.int32], Floats | None]:
+        votes, allowed, K = tags.votes, tags.allowed(), tags.votes.n_classes
+        check_memory(votes, K + 1 if self.memory_ else 1)
+        part = Part.of(votes, gold)
+        if self.memory_:
+            part = memory.remembering(part, tags)
+            pseudo = memory.pseudo_counts(self.prior, self.history, tags, part, gold)
+        else:
+            pseudo = priors.pseudo_counts(self.prior, self.history, votes, gold)
+        share = allowed * (self.transition_prior / allowed.sum(axis=1, keepdims=True))
+        family = ChainFamily(pseudo, share, allowed, self._fixed(K, allowed))
+        climb = em.climb(
+            part, family, chain_statistics(part, q, tags.starts, allowed), max_iter=self.max_iter, tol=self.tol,
+            accelerate=self.accelerate, callback=callback,
+            expectation=lambda part, params: chain_expect(part, params, tags.starts)[0],
+        )  # fmt: skip
+        stats, q = chain_expect(part, climb.params, tags.starts, posterior=True)
+        self.params_, self.stats_ = climb.params, stats
+        theta = np.exp(climb.params.log_score.reshape(-1, K, K)).transpose(0, 2, 1)
+        if self.memory_:
+            theta = memory.confusion(stats.table(), votes.n_annotators)
+        outcome = Outcome(
+            posterior=q,
+            prior=normalise(q.sum(axis=0), axis=0),
+            confusion=theta / theta.sum(axis=2, keepdims=True),
+            log_likelihood=stats.log_likelihood,
+            trace=climb.trace,
+            iterations=climb.iterations,
+            converged=climb.converged,
+        )
+        labels = self._decode(tags, part, climb.params, q, outcome.prior)
+        return outcome, labels, np.exp(climb.params.log_prior)
+
+    def _decode(self, tags: Tags, part: Part, params: Params, q: Floats, prior: Floats) -> npt.NDArray[np.int32]:
+        if self.decode == "tokens":
+            return token_decode(q, tags, prior)
+        logit = chains.emissions(part.indptr, part.cell, part.weight, params.log_score, part.truth)
+        return decode(logit, params.log_prior, tags.starts, prior)
+
+    def _posterior(self, tags: Tags) -> tuple[Floats, npt.NDArray[np.int32]]:
+        K, part, score = tags.votes.n_classes, Part.of(tags.votes), self.params_.log_score
+        H = K + 1 if self.memory_ else 1
+        part = memory.remembering(part, tags) if self.memory_ else part
+        strangers = tags.votes.n_annotators - len(score) // (K * H)
+        if strangers:  # an annotator never seen answers like the crowd as a whole
+            pooled = self.stats_.table().reshape(-1, H, K, K).sum(axis=0) + 1.0 / K
+            own = np.log(pooled / pooled.sum(axis=1, keepdims=True)).reshape(H * K, K)
+            score = np.concatenate([score, np.tile(own, (strangers, 1))])
+        params = Params(score, self.params_.log_prior)
+        q = chain_expect(part, params, tags.starts, posterior=True)[1]
+        return q, self._decode(tags, part, params, q, self._fitted().prior)
+
+    def _fixed(self, K: int, allowed: npt.NDArray[np.bool_]) -> Floats | None:
+        if isinstance(self.transition, str) and self.transition == "learned":
+            return None
+        try:
+            p = np.asarray(self.transition, dtype=np.float64)
+        except (TypeError, ValueError):
+            p = np.empty(0)
+        fine = p.shape == (K + 1, K) and np.isfinite(p).all() and (p >= 0).all() and (p.sum(axis=1) > 0).all()
+        if not fine:
+            raise ParameterError(
+                f"transition: expected 'learned', or {K + 1} x {K} probabilities (of first tags, then of each after "
+                f"each); found {self.transition!r}."
+            )
+        if (p[~allowed] > 0).any():
+            raise ParameterError("transition: gives a probability to what BIO does not allow, such as I-x after O.")
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(p / p.sum(axis=1, keepdims=True)))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_decode(self.decode, DECODE)
+        if self.memory not in ("auto", True, False) or isinstance(self.memory, (int, float)) != isinstance(
+            self.memory, bool
+        ):
+            raise ParameterError(f"memory={self.memory!r}: expected 'auto', True or False.")
+        check_count(self, "max_iter")
+        check_number(self, "tol", least=0.0, what="a number of at least 0, the gain per vote under which it stops")
+        a = self.transition_prior
+        if not (isinstance(a, (int, float)) and not isinstance(a, bool) and 0.0 <= a < np.inf):
+            raise ParameterError(f"transition_prior={a!r}: expected a number of at least 0, in transitions per row.")
+
+
+@declared
+class TokenDawidSkene(TagModel):
+    """Dawid and Skene's model on tokens, then the best valid tagging.
+
+    Parameters
+    ----------
+    decode
+        ``"valid"``: the valid tagging with the largest product of the tokens' probabilities. ``"tokens"``: each token's
+        most probable tag, valid or not.
+    prior, history, class_prior, start, restarts, max_iter, tol, accelerate, random_state
+        As in :class:`DawidSkene`.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.bio_tags(100, random_state=0)
+    >>> consensus = cw.aggregate(crowd.tags, "token-dawid-skene")
+    >>> len(consensus.spans) == len(consensus.find_spans())
+    True
+    """
+
+    key = "token-dawid-skene"
+
+    decode: str = "valid"
+    prior: Any = 0.01
+    history: Any = None
+    class_prior: Any = "learned"
+    start: Any = "votes"
+    restarts: int = 0
+    max_iter: int = 500
+    tol: float = 1e-7
+    accelerate: bool = True
+
+    def _inner(self) -> DawidSkene:
+        return DawidSkene(**{name: value for name, value in self.get_params().items() if name != "decode"})
+
+    def _infer(
+        self, tags: Tags, gold: Ints | None, callback: Callback | None
+    ) -> tuple[Outcome, npt.NDArray[np.int32], Floats | None]:
+        self.inner_ = self._inner()
+        self.inner_._check_parameters()
+        outcome = self.inner_._fit(tags.votes, gold, None, callback)
+        return outcome, self._decode(outcome.posterior, tags, outcome.prior), None
+
+    def _decode(self, q: Floats, tags: Tags, prior: Floats) -> npt.NDArray[np.int32]:
+        if self.decode == "valid":
+            return token_decode(q, tags, prior)
+        return decode(safe_log(q), np.zeros((q.shape[1] + 1, q.shape[1])), tags.starts, prior)
+
+    def _posterior(self, tags: Tags) -> tuple[Floats, npt.NDArray[np.int32]]:
+        q = self.inner_._predict(tags.votes)
+        return q, self._decode(q, tags, self._fitted().prior)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_decode(self.decode, ("valid", "tokens"))
+        self._inner()._check_parameters()

@@ -1,0 +1,236 @@
+"""What methods for tag sequences share: their result, the decoding of valid taggings, and checks."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.answers.answer_model import AnswerModel
+from crowdwise.core.consensus import Consensus, build_consensus
+from crowdwise.core.em import Callback
+from crowdwise.core.model import Outcome, recode
+from crowdwise.core.numerics import Floats, Ints, safe_log
+from crowdwise.data import tag_schemes
+from crowdwise.data.frames import make_frame
+from crowdwise.data.tag_schemes import Spans
+from crowdwise.data.tags import Tags
+from crowdwise.errors import InputError, LabelError, ParameterError
+from crowdwise.kernels import chains
+
+__all__ = ["TagConsensus", "TagModel", "decode"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TagConsensus(Consensus):
+    """A :class:`~crowdwise.Consensus` over the tokens of sequences.
+
+    ``posterior`` holds the probability of each token's tags; ``labels`` are a tagging as a whole, so they need not be
+    each token's most probable tag.
+
+    Attributes
+    ----------
+    starts, sequence_names, position, words
+        Where each sequence begins among the tokens; its name; the tokens' positions and text (empty without).
+    scheme
+        ``"bio"`` or ``"plain"``.
+    transition
+        (1 + K) x K: the probability of each first tag, and below, of each tag after each; ``None`` without a chain.
+    """
+
+    NAMES: ClassVar[tuple[str, ...]] = (*Consensus.NAMES, "sequence_names", "words")
+    TABLES: ClassVar[tuple[str, ...]] = (*Consensus.TABLES, "spans")
+
+    starts: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    sequence_names: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=object))
+    position: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    words: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=object))
+    scheme: str = "plain"
+    transition: Floats | None = None
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("Consensus(", "TagConsensus(", 1).replace(" items", " tokens", 1)
+
+    @property
+    def sequence(self) -> Ints:
+        """The sequence code of every token."""
+        return np.repeat(np.arange(len(self.sequence_names)), np.diff(self.starts))
+
+    @property
+    def spans(self) -> Any:
+        """One row per span: sequence, start and end (exclusive) in tokens, type, text, and its least sure token."""
+        return self.to_frame("spans")
+
+    def tags(self) -> dict[Any, list[Any]]:
+        """Sequence -> its tags, in order."""
+        return {
+            name: self.labels[lo:hi].tolist()
+            for name, lo, hi in zip(self.sequence_names.tolist(), self.starts[:-1], self.starts[1:], strict=True)
+        }
+
+    def find_spans(self) -> Spans:
+        """The spans that the labels spell out."""
+        return tag_schemes.find_spans(self.label_codes, self.starts, self.classes, self.scheme)
+
+    def to_frame(
+        self, table: str = "items", *, kind: str | None = None, probabilities: bool = False, level: float = 0.95
+    ) -> Any:
+        """A table of the result: as of a :class:`~crowdwise.Consensus`, and ``"spans"``."""
+        if table == "spans":
+            return make_frame(self._span_table(), kind or self.kind)
+        return super().to_frame(table, kind=kind, probabilities=probabilities, level=level)
+
+    def _item_table(self, probabilities: bool) -> dict[str, Any]:
+        columns = super()._item_table(probabilities)
+        of = self.sequence
+        where: dict[str, Any] = {"sequence": self.sequence_names[of], "position": self.position}
+        if len(self.words):
+            where["word"] = self.words
+        return {"item": columns.pop("item"), **where, **columns}
+
+    def _span_table(self) -> dict[str, Any]:
+        spans = self.find_spans()
+        lo = self.starts[spans.sequence] + spans.start
+        hi = self.starts[spans.sequence] + spans.end
+        sure = self.posterior[np.arange(len(self.posterior)), self.label_codes]
+        least = (
+            np.minimum.reduceat(np.append(sure, 1.0), np.column_stack([lo, hi]).ravel())[::2] if len(lo) else sure[:0]
+        )
+        columns: dict[str, Any] = {
+            "sequence": self.sequence_names[spans.sequence],
+            "start": spans.start,
+            "end": spans.end,
+            "type": spans.type,
+        }
+        if len(self.words):
+            text = [" ".join(map(str, self.words[a:b].tolist())) for a, b in zip(lo, hi, strict=True)]
+            columns["text"] = np.array(text, dtype=object)
+        return {**columns, "probability": least}
+
+
+def decode(logit: Floats, log_prior: Floats, starts: Ints, preference: Floats) -> npt.NDArray[np.int32]:
+    """The tagging with the largest sum; among equal steps the class with the higher preference, then the first."""
+    order = np.argsort(-preference, kind="stable")
+    chain = np.vstack([log_prior[:1, order], log_prior[1:][np.ix_(order, order)]])
+    path = chains.viterbi(np.ascontiguousarray(logit[:, order]), np.ascontiguousarray(chain), starts)
+    return order[path].astype(np.int32)
+
+
+def valid_only(allowed: npt.NDArray[np.bool_]) -> Floats:
+    """A log prior that has no opinion but on what is impossible."""
+    return np.where(allowed, 0.0, -np.inf)
+
+
+def tag_consensus(consensus: Consensus, tags: Tags, transition: Floats | None = None) -> TagConsensus:
+    """The consensus over tokens with what is known of their sequences."""
+    return TagConsensus(
+        **{f.name: getattr(consensus, f.name) for f in fields(Consensus)},
+        starts=tags.starts, sequence_names=tags.sequences, position=tags.position,
+        words=np.empty(0, dtype=object) if tags.words is None else tags.words,
+        scheme=tags.scheme, transition=transition,
+    )  # fmt: skip
+
+
+class TagModel(AnswerModel[Tags, TagConsensus]):
+    """The base of models for :class:`~crowdwise.Tags`. A subclass gives ``_infer`` and ``_posterior``."""
+
+    table: ClassVar[type] = Tags
+
+    def fit(self, answers: Tags, truth: Any = None, *, callback: Callback | None = None) -> Self:
+        """Learn from tags.
+
+        Parameters
+        ----------
+        answers
+            The tags. Their own ``truth`` is not looked at.
+        truth
+            The tags of tokens where they are known, for the model to use: a mapping from sequence to its list of tags,
+            from token (``sequence:position``) to tag, or T codes with -1 for unknown.
+        callback
+            Called with a :class:`crowdwise.core.em.Progress` after every pass over the votes.
+        """
+        self._gold = None
+        if truth is not None and isinstance(answers, Tags):
+            self._gold = checked_truth(answers, answers.encode_truth(truth))
+        try:
+            return super().fit(answers, callback=callback)
+        finally:
+            del self._gold
+
+    def _fit(self, answers: Tags, callback: Callback | None, began: float) -> TagConsensus:
+        check_tags(answers, self._gold, self.key)
+        outcome, labels, transition = self._infer(answers, self._gold, callback)
+        consensus = build_consensus(
+            self.key, self.get_params(), answers.votes, outcome, labels=labels, seed=self.random_state,
+            seconds=time.perf_counter() - began,
+        )  # fmt: skip
+        return tag_consensus(consensus, answers, transition)
+
+    @abstractmethod
+    def _infer(
+        self, tags: Tags, gold: Ints | None, callback: Callback | None
+    ) -> tuple[Outcome, npt.NDArray[np.int32], Floats | None]:
+        """What was found out, the tagging, and the chain."""
+
+    @abstractmethod
+    def _posterior(self, tags: Tags) -> tuple[Floats, npt.NDArray[np.int32]]:
+        """T x K probabilities and the tagging, for tags in the codes of the fit (annotators may be new)."""
+
+    def predict_proba(self, tags: Tags) -> Floats:
+        """T x K probabilities of the tags of tokens, in the fit or not, from what was learned about annotators."""
+        return self._posterior(self._recoded(tags))[0]
+
+    def predict(self, tags: Tags) -> npt.NDArray[Any]:
+        """A tag for every token."""
+        return self._fitted().classes[self._posterior(self._recoded(tags))[1]]
+
+    def _recoded(self, tags: Tags) -> Tags:
+        fitted = self._fitted()
+        if not isinstance(tags, Tags):
+            raise InputError(f"{self.key} expects Tags and found {type(tags).__name__}.")
+        return Tags(recode(tags.votes, fitted), tags.starts, tags.sequences, tags.position, tags.words, fitted.scheme)
+
+
+def check_tags(tags: Tags, gold: Ints | None, key: str) -> None:
+    """Tags that something can be learned from."""
+    votes = tags.votes
+    if votes.n_classes < 2:
+        raise LabelError(
+            f"All tags are {votes.classes[0]!r}: with a single tag there is nothing to decide. "
+            "If there are others that nobody gave, declare them: classes=[...]."
+        )
+    if votes.n_annotators < 2 and (gold is None or not (gold >= 0).any()):
+        raise InputError(
+            f"There is a single annotator, {votes.annotators[0]!r}: {key} learns whom to believe from agreement, and "
+            "there is nobody to agree with. Give the truth of some tokens, or take the tags as they are."
+        )
+
+
+def checked_truth(tags: Tags, gold: Ints) -> Ints:
+    """Known tags, unless they contradict the scheme."""
+    opens = np.zeros(tags.n_tokens, dtype=bool)
+    opens[tags.starts[:-1]] = True
+    known = gold >= 0
+    follows = np.append(False, known[:-1]) & known & ~opens
+    bad = tag_schemes.invalid(np.where(known, gold, 0), opens & known, follows, tags.classes, tags.scheme)
+    if len(bad):
+        at = bad[0]
+        raise LabelError(
+            f"The truth gives token {tags.votes.items[at]!r} the tag {tags.classes[gold[at]]!r}, which goes on with a "
+            "span that is not there. Mend it, or make the tags with scheme='plain'."
+        )
+    return gold
+
+
+def check_decode(value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ParameterError(f"decode={value!r}: expected {' or '.join(map(repr, choices))}.")
+
+
+def token_decode(q: Floats, tags: Tags, prior: Floats) -> npt.NDArray[np.int32]:
+    """The valid tagging with the largest product of its tokens' probabilities."""
+    return decode(safe_log(q), valid_only(tags.allowed()), tags.starts, prior)

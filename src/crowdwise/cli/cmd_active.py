@@ -1,0 +1,378 @@
+"""The commands about active crowdsourcing: parse, call, draw. :mod:`crowdwise.cli.main` puts them beside the others."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crowdwise import registry
+from crowdwise.cli.cmd_campaign import read_annotators
+from crowdwise.cli.cmd_learn import inputs_of
+from crowdwise.cli.options import (
+    AS_USUAL,
+    EpochsOption,
+    FeaturesOption,
+    JsonOption,
+    PathArgument,
+    Reading,
+    SetOption,
+    StreamMethodOption,
+    assignments,
+    emit,
+    load,
+    reads,
+    say,
+)
+from crowdwise.errors import ExtraError, InputError, OutputError, ParameterError
+
+if TYPE_CHECKING:
+    from crowdwise.active.budget_plan import Inputs, Plan, Trial
+    from crowdwise.active.replay import Curve
+    from crowdwise.data.dataset import Dataset
+    from crowdwise.data.votes import Votes
+
+active = typer.Typer(help="What a way of asking would have given, and how to spend a budget.", no_args_is_help=True)
+
+OutOption = Annotated[
+    Path,
+    typer.Option("--out", "-o", help="The folder to write: table.csv, curves.svg, .html, .png, facts.json."),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, help="Processes at a time. [default: as many as cores]", show_default=False),
+]
+
+
+@active.command("replay")
+@reads
+def replay(
+    path: PathArgument,
+    out: OutOption,
+    strategies: Annotated[
+        str, typer.Option("--strategies", help="Ways of asking, comma-separated.")
+    ] = "random,entropy-random,tutorial,information,value",
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How often each is played.")] = 20,
+    method: StreamMethodOption = "dawid-skene",
+    set_: SetOption = None,
+    truth: Annotated[
+        Path | None,
+        typer.Option("--truth", help="True classes to measure against (item and label columns).", show_default=False),
+    ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option("--prices", help="A table with an annotator column and a price.", show_default=False),
+    ] = None,
+    batch: Annotated[float, typer.Option("--batch", help="The share of all votes that is asked for at once.")] = 0.02,
+    share: Annotated[float, typer.Option("--share", help="The share of all votes to spend.")] = 1.0,
+    workers: WorkersOption = None,
+    reading: Reading = AS_USUAL,
+    as_json: JsonOption = False,
+) -> None:
+    """Play votes back to several ways of asking: what each would have known after so many votes.
+
+    Only pairs that were voted on can be asked. The truth only measures.
+
+    Example: `crowdwise active replay crowd --strategies random,value --seeds 20 --out curves`
+    """
+    from crowdwise.active.replay import replay as play
+    from crowdwise.active.strategy import strategy
+    from crowdwise.data.files import read_truth
+    from crowdwise.data.folders import replacing
+
+    names = list(dict.fromkeys(name.strip() for name in strategies.split(",")))
+    for name in names:
+        strategy(name)
+    model = partial(registry.create, method, **assignments(set_))
+    check_out(out)
+    votes = load(path, reading).votes
+    votes = votes if truth is None else votes.with_truth(read_truth(truth))
+    if votes.truth is None:
+        raise InputError(f"{path} has no truth to measure with: give it, --truth FILE.")
+    price = prices_of(votes, prices)
+    tasks = [
+        partial(play, votes, votes.truth, model, name, price=price, batch=batch, share=share, random_state=seed)
+        for name in names
+        for seed in range(seeds)
+    ]
+    whole = float(model().fit(votes).consensus_.score(votes.truth))
+    curves = list(parallel(tasks, workers, path.name, [name for name in names for _ in range(seeds)]))
+    by_name = {name: curves[i * seeds : (i + 1) * seeds] for i, name in enumerate(names)}
+    facts = {
+        "data": path.name, "method": method, "votes": votes.n_votes, "seeds": seeds, "batch": batch, "share": share,
+        "batch_accuracy": whole,
+        "strategies": {name: summary(some, whole, votes.n_votes) for name, some in by_name.items()},
+    }  # fmt: skip
+    with replacing(out, "facts.json", "replay") as folder:
+        write_replay(folder, path.name, by_name, whole, facts, prices is not None)
+    if as_json:
+        emit(json.dumps(facts))
+    else:
+        from crowdwise.cli import show_active
+
+        show_active.show_replay(facts)
+        say(f"Written to {out}.")
+
+
+@active.command("plan")
+@reads
+def plan(
+    path: PathArgument,
+    budget: Annotated[int, typer.Option("--budget", help="How many votes can be paid for.", show_default=False)],
+    out: OutOption,
+    votes_per_item: Annotated[
+        str, typer.Option("--votes-per-item", help="What to try, comma-separated.")
+    ] = "1,2,3,5,9",
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Crowds for each.")] = 10,
+    method: Annotated[
+        str, typer.Option("--method", "-m", help="What turns votes into labels; it must have confusion matrices.")
+    ] = registry.DEFAULT,
+    set_: SetOption = None,
+    learner: Annotated[
+        str | None,
+        typer.Option(
+            "--learner", help="Also learn a classifier: one of `crowdwise methods --learners`.", show_default=False
+        ),
+    ] = None,
+    features: FeaturesOption = None,
+    epochs: EpochsOption = None,
+    workers: WorkersOption = None,
+    reading: Reading = AS_USUAL,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how to spend a budget on a crowd like this one: how many items, how many votes on each.
+
+    A fit of the votes gives the crowd; it then votes on new items, and what comes out is measured. With a learner, it
+    votes on the inputs at hand, and the classifier is tested on x_test and y_test, or else on a fifth of the inputs.
+
+    Example: `crowdwise active plan crowd --budget 1000 --votes-per-item 1,3,5 --out plan`
+    """
+    from crowdwise.active.budget_plan import Crowd, make_plan
+    from crowdwise.data.folders import replacing
+
+    check_out(out)
+    try:
+        choices = [int(text) for text in votes_per_item.split(",")]
+    except ValueError:
+        raise ParameterError(f"--votes-per-item {votes_per_item}: expected whole numbers, such as 1,3,5.") from None
+    if learner is None and (features is not None or epochs is not None):
+        raise ParameterError("--features and --epochs are for a learner: name one, --learner KEY.")
+    params = assignments(set_)
+    data = load(path, reading)
+    fit = registry.create(method, **params).fit(data.votes).consensus_
+    crowd = Crowd.of(data.votes, fit.confusion, fit.prior)
+    inputs = None if learner is None else known_inputs(data, features, path, fit.posterior.argmax(axis=1))
+    made = make_plan(
+        crowd,
+        budget,
+        partial(registry.create, method, **params),
+        votes_per_item=choices,
+        seeds=seeds,
+        learner=None if learner is None else partial(new_learner, learner, epochs),
+        inputs=inputs,
+        run=partial(run_trials, workers=workers, what=path.name),
+    )
+    measures = ["accuracy", "right", *(["test"] if learner else [])]
+    facts: dict[str, Any] = {
+        "data": path.name, "method": method, "learner": learner, "budget": budget, "seeds": seeds,
+        "votes_per_item": made.choices, "items": [made.items(c) for c in made.choices],
+        "best": {m: made.best(m) for m in measures},
+        **{m: [dict(zip(("mean", "low", "high"), row, strict=True)) for row in made.summary(m)] for m in measures},
+    }  # fmt: skip
+    with replacing(out, "facts.json", "plan") as folder:
+        write_plan(folder, path.name, made, measures, facts)
+    if as_json:
+        emit(json.dumps(facts))
+    else:
+        from crowdwise.cli import show_active
+
+        show_active.show_plan(facts)
+        say(f"Written to {out}.")
+
+
+# -------------------------------------------------------------------- in
+
+
+def prices_of(votes: Votes, path: Path | None) -> Any:
+    """The price of a vote of each annotator: 1 where no table is given."""
+    if path is None:
+        return 1.0
+    given = {str(name): price for name, price in read_annotators(path, 1.0).items()}
+    missing = [name for name in votes.annotators.tolist() if str(name) not in given]
+    if missing:
+        raise InputError(f"{path} has no price for {missing[0]!r} ({len(missing)} annotators have none).")
+    return [given[str(name)] for name in votes.annotators.tolist()]
+
+
+def known_inputs(data: Dataset, features: Path | None, path: Path, labels: Any) -> Inputs:
+    """Inputs with classes (the truth where it is known, else what the fit says); a fifth to test on, if need be."""
+    import numpy as np
+
+    from crowdwise.active.budget_plan import Inputs
+
+    X, test = inputs_of(data, features, path)
+    X, truth = np.asarray(X), data.votes.truth
+    codes = labels if truth is None else np.where(truth >= 0, truth, labels)
+    if test is not None:
+        return Inputs(X, codes, np.asarray(test[0]), np.asarray(test[1]))
+    order = np.random.default_rng(0).permutation(len(codes))
+    kept, rest = order[: len(codes) // 5], order[len(codes) // 5 :]
+    return Inputs(X[rest], codes[rest], X[kept], codes[kept])
+
+
+def new_learner(key: str, epochs: int | None, seed: int) -> Any:
+    return registry.create_learner(key, random_state=seed, **({} if epochs is None else {"epochs": epochs}))
+
+
+# -------------------------------------------------------------------- many at a time
+
+
+def run_trials(trials: Iterable[Trial], workers: int | None, what: str) -> Iterator[Any]:
+    some = list(trials)
+    return parallel(some, workers, what, [f"{trial.votes_per_item} votes per item" for trial in some])
+
+
+def parallel(tasks: Sequence[Callable[[], Any]], workers: int | None, what: str, names: list[str]) -> Iterator[Any]:
+    """Call each, several at a time in processes of their own, with a bar on a terminal; results in order."""
+    from crowdwise.cli import show
+
+    many = min(workers or os.cpu_count() or 1, len(tasks))
+    with show.steps(len(tasks)) as told:
+        if many == 1:
+            for task, name in zip(tasks, names, strict=True):
+                yield task()
+                told(what, name)
+            return
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        # Fresh processes: a fork of one in which other libraries have threads can hang.
+        with ProcessPoolExecutor(many, mp_context=get_context("spawn")) as pool:
+            waiting = [pool.submit(task) for task in tasks]
+            try:
+                for future, name in zip(waiting, names, strict=True):
+                    yield future.result()
+                    told(what, name)
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+
+# -------------------------------------------------------------------- out
+
+
+def check_out(out: Path) -> None:
+    """Before the work is done: can the results be written there?"""
+    fine = not out.exists() or (out.is_dir() and (not any(out.iterdir()) or (out / "facts.json").is_file()))
+    if not fine:
+        raise OutputError(f"{out} exists and holds something else than results. Choose another folder.")
+
+
+def summary(curves: list[Curve], whole: float, n_votes: int) -> dict[str, Any]:
+    """What several plays of a strategy came to."""
+    import numpy as np
+
+    first = [c.first_at(whole - 0.005) / n_votes for c in curves]
+    return {
+        "share": float(np.mean(np.minimum(first, 1.0))), "share_sd": float(np.std(np.minimum(first, 1.0))),
+        "never": int(np.isinf(first).sum()), "accuracy": float(np.mean([c.accuracy[-1] for c in curves])),
+        "cost": float(np.mean([c.cost[-1] for c in curves])),
+        "calibration": float(np.mean([np.abs(c.expected - c.accuracy).mean() for c in curves])),
+    }  # fmt: skip
+
+
+def write_replay(
+    folder: Path, name: str, curves: dict[str, list[Curve]], whole: float, facts: dict[str, Any], priced: bool
+) -> None:
+    import numpy as np
+    import polars as pl
+
+    from crowdwise.active.curve_drawing import Line, draw, page
+
+    columns = ("votes", "cost", "accuracy", "expected")
+    parts = [
+        pl.DataFrame({"strategy": key, "seed": seed} | {c: np.asarray(getattr(curve, c)) for c in columns})
+        for key, some in curves.items()
+        for seed, curve in enumerate(some)
+    ]
+    pl.concat(parts, how="vertical_relaxed").write_csv(folder / "table.csv")
+    by = "cost" if priced else "votes"
+    last = min(getattr(c, by)[-1] for some in curves.values() for c in some)
+    at = np.linspace(max(getattr(c, by)[0] for some in curves.values() for c in some), last, 50)
+    lines = []
+    for key, some in curves.items():
+        found = np.array([np.interp(at, getattr(c, by), c.accuracy) for c in some])
+        low, high = np.quantile(found, [0.1, 0.9], axis=0)
+        lines.append(Line(key, at.tolist(), found.mean(axis=0).tolist(), low.tolist(), high.tolist()))
+    title = f"{name}: accuracy by {'money' if priced else 'votes'} spent"
+    svg = draw(
+        lines, title=title, x_label="money" if priced else "votes", y_label="accuracy", at=whole,
+        at_label="all votes, batch fit",
+    )  # fmt: skip
+    rows = [
+        (key, f"{100 * row['share']:.0f} %", row["never"], f"{100 * row['accuracy']:.1f} %")
+        for key, row in facts["strategies"].items()
+    ]
+    text = (
+        f"{facts['method']}, {facts['seeds']} seeds. Lines are means; four of five seeds lie in the band. The table "
+        "says at which share of votes the accuracy of a batch fit of all votes, less half a point, is first reached."
+    )
+    html = page([svg], title=title, text=text, table=[("strategy", "share", "never", "at the end"), *rows])
+    write_pictures(folder, [svg], html, facts)
+
+
+def write_plan(folder: Path, name: str, made: Plan, measures: list[str], facts: dict[str, Any]) -> None:
+    import polars as pl
+
+    from crowdwise.active.curve_drawing import Line, draw, page
+
+    rows = [
+        vars(row) if "test" in measures else {k: v for k, v in vars(row).items() if k != "test"} for row in made.rows
+    ]
+    pl.DataFrame(rows).write_csv(folder / "table.csv")
+    words = {"accuracy": "labels that are right", "right": "right labels", "test": "test accuracy of the learner"}
+
+    def picture(some: list[str], title: str, y_label: str, percent: bool) -> str:
+        lines = []
+        for m in some:
+            mean, low, high = (list(column) for column in zip(*made.summary(m), strict=True))
+            lines.append(Line(words[m], [float(c) for c in made.choices], mean, low, high))
+        return draw(lines, title=title, x_label="votes per item", y_label=y_label, y_percent=percent)
+
+    title = f"{name}: {made.budget:,} votes, on many items or often on few"
+    shares = [m for m in measures if m != "right"]
+    pictures = [picture(shares, title, "share", True), picture(["right"], f"{name}: right labels", "labels", False)]
+    table = [
+        (c, made.items(c), *(f"{s[0]:,.0f}" if m == "right" else f"{100 * s[0]:.1f} %" for m, s in row))
+        for c, row in zip(
+            made.choices, zip(*([(m, s) for s in made.summary(m)] for m in measures), strict=True), strict=True
+        )
+    ]
+    text = (
+        f"{facts['method']}, {facts['seeds']} simulated crowds for each number of votes per item. Lines are means; "
+        "four of five crowds lie in the band."
+    )
+    html = page(
+        pictures, title=title, text=text, table=[("votes per item", "items", *map(words.get, measures)), *table]
+    )
+    write_pictures(folder, pictures, html, facts)
+
+
+def write_pictures(folder: Path, pictures: list[str], html: str, facts: dict[str, Any]) -> None:
+    """curves.svg (and curves-2.svg ...), the same as .png, curves.html, facts.json."""
+    from crowdwise.active.curve_drawing import to_png
+
+    for i, svg in enumerate(pictures):
+        stem = "curves" if i == 0 else f"curves-{i + 1}"
+        (folder / f"{stem}.svg").write_text(svg, encoding="utf-8")
+        try:
+            (folder / f"{stem}.png").write_bytes(to_png(svg))
+        except ExtraError as error:
+            if i == 0:
+                say(f"Note: no PNG was written. {error}")
+    (folder / "curves.html").write_text(html, encoding="utf-8")
+    (folder / "facts.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

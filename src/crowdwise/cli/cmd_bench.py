@@ -1,0 +1,189 @@
+"""The commands ``bench labels`` and ``bench learners``: measure methods on data sets whose truth is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crowdwise import registry
+from crowdwise.cli.options import TABLES, JsonOption, check_outputs, emit, write_table
+from crowdwise.data.folders import write_text
+from crowdwise.errors import ParameterError
+
+bench = typer.Typer(help="Measure methods on data sets whose truth is known.", no_args_is_help=True)
+
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="A folder of dataset folders. [default: CROWDWISE_DATA]", show_default=False),
+]
+SeedsOption = Annotated[int, typer.Option("--seeds", min=1, help="Seeds to average over.")]
+PageOption = Annotated[
+    Path | None,
+    typer.Option("--page", help="Write a page with all tables here: .md (Markdown).", show_default=False),
+]
+EarlierOption = Annotated[
+    Path | None,
+    typer.Option("--from", help="Measure nothing: take the .json of an earlier run.", show_default=False),
+]
+
+
+@bench.command("labels")
+def bench_labels(
+    data: DataOption = None,
+    sets: Annotated[
+        str | None, typer.Option("--sets", help="Which of them, comma-separated; else all.", show_default=False)
+    ] = None,
+    methods_: Annotated[
+        str | None, typer.Option("--methods", help="Which methods, comma-separated; else all.", show_default=False)
+    ] = None,
+    seeds: SeedsOption = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Write the table here: .csv, .jsonl or .parquet; or all facts of the run: .json.",
+            show_default=False,
+        ),
+    ] = None,
+    page: PageOption = None,
+    published: Annotated[
+        Path | None,
+        typer.Option(
+            "--published",
+            help="Figures of others to set beside, for the page: a CSV of data, method, accuracy, source, reason.",
+            show_default=False,
+        ),
+    ] = None,
+    earlier: EarlierOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Every label-only method on every data set: accuracy (ties split), log loss, seconds.
+
+    Methods see the votes alone; the truth only measures. Nothing is tuned.
+    """
+    import polars as pl
+
+    from crowdwise.bench import label_methods as runner
+    from crowdwise.cli import show_bench
+
+    check_outputs(out, endings=(*TABLES, ".json"))
+    check_page(page, published)
+    figures = [] if published is None else runner.read_published(published)
+    if earlier is not None:
+        given = {"--data": data, "--sets": sets, "--methods": methods_}
+        if any(given.values()) or seeds != 1:
+            raise ParameterError("--from takes an earlier run as it is: leave out --data, --sets, --methods, --seeds.")
+        facts = runner.read_facts(earlier)
+    else:
+        facts = measured(data, sets, methods_, seeds)
+    if out is not None and out.suffix.lower() == ".json":
+        write_text(json.dumps(facts, indent=1) + "\n", out)
+    elif out is not None:
+        write_table(pl.DataFrame(facts["cells"]), out)
+    if page is not None:
+        write_text(runner.page(facts, figures), page)
+    if as_json:
+        emit(json.dumps(facts))
+    else:
+        show_bench.show_bench(facts["data"], facts["methods"], [runner.Cell(**cell) for cell in facts["cells"]])
+
+
+def measured(data: Path | None, sets: str | None, methods_: str | None, seeds: int) -> dict[str, Any]:
+    """The facts of a run over the data sets and methods asked for, with progress."""
+    from crowdwise.bench import label_methods as runner
+    from crowdwise.cli import show
+
+    folder = data or runner.data_folder()
+    keys = [registry.find(key).key for key in names_in(methods_) or registry.METHODS]
+    names = runner.find_sets(folder, names_in(sets))
+    with show.steps(len(names) * len(keys)) as told:
+        return runner.measure_all(folder, names, keys, seeds=seeds, told=told)
+
+
+@bench.command("learners")
+def bench_learners(
+    data: DataOption = None,
+    sets: Annotated[
+        str | None,
+        typer.Option(
+            "--sets",
+            help="Which, comma-separated: folders with inputs or texts to test on, and digits. [default: labelme, "
+            "music_genre, sentiment_polarity where there are any, digits]",
+            show_default=False,
+        ),
+    ] = None,
+    methods_: Annotated[
+        str | None,
+        typer.Option(
+            "--methods",
+            help="Which learners, comma-separated; two-stage:KEY aggregates with that method. [default: all]",
+            show_default=False,
+        ),
+    ] = None,
+    seeds: SeedsOption = 5,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes, each with one thread.")] = 2,
+    epochs: Annotated[
+        int | None,
+        typer.Option("--epochs", min=1, help="Only so many epochs, to try it out.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Write all facts of the run here: .json.", show_default=False),
+    ] = None,
+    page: PageOption = None,
+    published: Annotated[
+        Path | None,
+        typer.Option(
+            "--published",
+            help="Figures of others to set beside, for the page: a CSV of method, data, value, source, reason.",
+            show_default=False,
+        ),
+    ] = None,
+    earlier: EarlierOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Every learner on data sets with clean test items: accuracy of the last epoch and of the one held-out votes chose.
+
+    Defaults everywhere; the truth only measures, and no epoch is chosen by it.
+    """
+    from crowdwise.bench import learner_page as pages
+    from crowdwise.bench import learner_runs as runner
+    from crowdwise.cli import show, show_bench
+
+    check_outputs(out, endings=(".json",))
+    check_page(page, published)
+    figures = [] if published is None else pages.read_published(published)
+    if earlier is not None:
+        if any((data, sets, methods_, epochs)) or (seeds, jobs) != (5, 2):
+            raise ParameterError(
+                "--from takes an earlier run as it is: leave out --data, --sets, --methods, --seeds, --jobs, --epochs."
+            )
+        facts = runner.read_facts(earlier)
+    else:
+        plan = runner.plan(data, names_in(sets), names_in(methods_), seeds=seeds, epochs=epochs)
+        with show.steps(len(plan.runs)) as told:
+            facts = runner.measure_all(plan, jobs=jobs, told=told)
+    if out is not None:
+        write_text(json.dumps(facts, indent=1) + "\n", out)
+    if page is not None:
+        write_text(pages.page(facts, figures), page)
+    if as_json:
+        emit(json.dumps(facts))
+    else:
+        show_bench.show_learner_bench(facts["data"], facts["methods"], runner.means(facts))
+
+
+def check_page(page: Path | None, published: Path | None) -> None:
+    """Before the work is done: can the page be written, and is there one for the figures of others?"""
+    check_outputs(page, endings=(".md",))
+    if published is not None and page is None:
+        raise ParameterError("--published has figures for the page: say where it goes, --page results.md.")
+
+
+def names_in(text: str | None) -> list[str] | None:
+    """Names that were given with commas between them; None where there are none."""
+    return [name.strip() for name in text.split(",")] if text else None

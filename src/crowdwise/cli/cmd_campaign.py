@@ -1,0 +1,319 @@
+"""The commands about campaigns: parse, call, print. :mod:`crowdwise.cli.main` puts them beside the others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crowdwise import registry
+from crowdwise.cli.options import (
+    FixedSeedOption,
+    JsonOption,
+    SetOption,
+    StreamMethodOption,
+    assignments,
+    check_outputs,
+    emit,
+    say,
+    write_table,
+)
+from crowdwise.errors import ColumnError, InputError, LabelError, ReadError, listing
+
+if TYPE_CHECKING:
+    from crowdwise.active.campaign import Campaign
+
+DEFAULT = "one-coin"
+
+campaign = typer.Typer(
+    help="Ask the right annotator about the right item, until labels are good enough.", no_args_is_help=True
+)
+
+FolderArgument = Annotated[Path, typer.Argument(help="The folder of the campaign.", show_default=False)]
+
+
+@campaign.command("init")
+def init(
+    folder: FolderArgument,
+    classes: Annotated[str, typer.Option("--classes", help="All classes, comma-separated.", show_default=False)],
+    items: Annotated[
+        Path | None,
+        typer.Option(
+            "--items", help="A table with an item column (and truth, group, where known).", show_default=False
+        ),
+    ] = None,
+    annotators: Annotated[
+        Path | None,
+        typer.Option("--annotators", help="A table with an annotator column (and price).", show_default=False),
+    ] = None,
+    method: StreamMethodOption = DEFAULT,
+    set_: SetOption = None,
+    strategy: Annotated[str, typer.Option("--strategy", help="How the next questions are chosen.")] = "value",
+    gold_rate: Annotated[
+        float, typer.Option("--gold-rate", help="The share of questions whose answer is known.")
+    ] = 0.0,
+    price: Annotated[float, typer.Option("--price", help="What a vote costs, where no price is given.")] = 1.0,
+    budget: Annotated[
+        float | None, typer.Option("--budget", help="Stop when so much is spent.", show_default=False)
+    ] = None,
+    target: Annotated[
+        float | None, typer.Option("--target", help="Stop when the labels are so accurate.", show_default=False)
+    ] = None,
+    probability: Annotated[
+        float, typer.Option("--probability", help="Leave an item in peace when its class is so probable.")
+    ] = 0.95,
+    most_votes: Annotated[
+        int | None, typer.Option("--most-votes", help="The most votes on an item.", show_default=False)
+    ] = None,
+    gap: Annotated[
+        float | None,
+        typer.Option("--gap", help="The largest gap in errors expected between groups of items.", show_default=False),
+    ] = None,
+    unknown: Annotated[
+        str, typer.Option("--unknown", help="Votes on items or by annotators not declared: error, or add.")
+    ] = "error",
+    patience: Annotated[
+        float, typer.Option("--patience", help="Seconds after which an unanswered question is asked again.")
+    ] = 3600.0,
+    seed: FixedSeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a campaign: what is to be labelled, by whom, at what price, until when.
+
+    Example: `crowdwise campaign init birds --classes wren,robin --items items.csv --annotators people.csv --budget 500`
+    """
+    from crowdwise.active.campaign import Campaign
+    from crowdwise.active.stopping import StopRule
+    from crowdwise.active.strategy import strategy as find_strategy
+
+    names, truth, groups = ([], {}, {}) if items is None else read_items(items)
+    people: Any = () if annotators is None else read_annotators(annotators, price)
+    kinds = [c.strip() for c in classes.split(",")]
+    odd = next((name for name, known in truth.items() if known not in kinds), None)
+    if odd is not None:  # before there is a folder
+        raise LabelError(
+            f"{items}: the truth of {odd!r} is {truth[odd]!r}, and the classes are {listing(kinds, 10)}. Mend the "
+            "table, or name every class: --classes."
+        )
+    how = replace(find_strategy(strategy), gold_rate=gold_rate)
+    rule = StopRule(budget=budget, target=target, probability=probability, most_votes=most_votes)
+    params = assignments(set_)
+    with Campaign.create(
+        folder, registry.create(method, **params), classes=kinds, items=names, annotators=people, price=price,
+        rule=rule, groups=groups, gap=gap, how=how, unknown=unknown, patience=patience, seed=seed,
+    ) as made:  # fmt: skip
+        with made.journal.writing():
+            made.journal.note(params=params)
+        if truth:
+            made.add_items([], truth)
+        status = made.status()
+    report(
+        status, as_json, f"{folder}: a campaign with {status['items']:,} items and {status['annotators']:,} annotators"
+    )
+
+
+@campaign.command("add")
+def add(
+    folder: FolderArgument,
+    votes: Annotated[Path, typer.Argument(help="A file of votes: item, annotator, label (and vote_id).")],
+    as_json: JsonOption = False,
+) -> None:
+    """Take in votes, all or none. A vote that is added twice counts once.
+
+    Example: `crowdwise campaign add birds today.csv`
+    """
+    rows, ids = read_rows(votes)
+    with opened(folder) as made:
+        rows = [(item, who, like(label, made.classes)) for item, who, label in rows]
+        receipt = made.add(rows, ids)
+    facts = {"added": receipt.added, "repeated": receipt.repeated}
+    report(facts, as_json, f"{receipt.added:,} votes added, {receipt.repeated:,} were there already")
+
+
+@campaign.command("next")
+def next_(
+    folder: FolderArgument,
+    n: Annotated[int, typer.Option("-n", "--questions", min=1, help="How many questions.")] = 10,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write them here: .csv, .jsonl or .parquet.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say who should be asked about what next, best first.
+
+    Example: `crowdwise campaign next birds -n 100 --out questions.csv`
+    """
+    import polars as pl
+
+    check_outputs(out)
+    with opened(folder) as made:
+        asked = made.propose(n)
+        why = made.status()["stop"] if not asked else None
+    columns = {name: [getattr(q, name) for q in asked] for name in ("item", "annotator", "price", "value")}
+    if out is not None:
+        write_table(pl.DataFrame(columns), out)
+    if as_json:
+        emit(json.dumps({"questions": [vars(q) for q in asked], "stop": why}))
+    elif out is None:
+        emit(pl.DataFrame(columns).write_csv(), end="")
+    if not as_json:
+        say(
+            f"{len(asked):,} questions."
+            if asked
+            else f"No questions: {why or 'no item needs a vote somebody can give'}."
+        )
+
+
+@campaign.command("status")
+def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
+    """Say how far it is: votes, money, how accurate the labels are believed to be, and whether to stop."""
+    from crowdwise.cli import show_campaign
+
+    with opened(folder) as made:
+        facts = made.status()
+    if as_json:
+        emit(json.dumps(facts))
+    else:
+        show_campaign.show_status(folder.name, facts)
+
+
+@campaign.command("export")
+def export(
+    folder: FolderArgument,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The labels so far, with probabilities.", show_default=False)
+    ] = None,
+    annotators: Annotated[
+        Path | None, typer.Option("--annotators", help="The table of annotators.", show_default=False)
+    ] = None,
+    votes: Annotated[Path | None, typer.Option("--votes", help="All votes.", show_default=False)] = None,
+    salvage: Annotated[
+        Path | None,
+        typer.Option(
+            "--salvage", help="Of a damaged campaign: the votes that can still be read, .csv.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Write labels, annotators or votes to files. Without any of these, the labels go to standard output as CSV."""
+    check_outputs(out, annotators, votes)
+    if salvage is not None:
+        check_outputs(salvage, endings=(".csv",))
+        save_rest(folder, salvage)
+        return
+    with opened(folder) as made:
+        consensus = made.consensus()
+        if out is not None:
+            write_table(consensus.to_frame("items", kind="polars", probabilities=True), out)
+        if annotators is not None:
+            write_table(consensus.to_frame("annotators", kind="polars"), annotators)
+        if votes is not None:
+            write_table(made.votes().to_frame("polars"), votes)
+    written = [str(p) for p in (out, annotators, votes) if p is not None]
+    if written:
+        say(f"Written: {', '.join(written)}.")
+    else:
+        emit(consensus.to_frame("items", kind="polars", probabilities=True).write_csv(), end="")
+
+
+# -------------------------------------------------------------------- in and out
+
+
+def opened(folder: Path) -> Campaign:
+    """A campaign with the model that it was made with."""
+    from crowdwise.active.campaign import Campaign
+    from crowdwise.active.journal import Journal
+
+    journal = Journal.open(folder / "campaign.db")
+    facts = journal.facts()
+    journal.close()
+    return Campaign.open(folder, registry.create(facts["method"], **facts.get("params", {})))
+
+
+def read_items(path: Path) -> tuple[list[Any], dict[Any, Any], dict[Any, Any]]:
+    """The items of a table, and their truth and group where there are columns of these."""
+    from crowdwise.data.columns import find, normal
+    from crowdwise.data.files import read_table
+
+    table, _ = read_table(path, {})
+    item, truth = find(table.columns, "item"), find(table.columns, "truth")
+    if item is None:
+        raise ColumnError(f"{path} has no item column: it has {', '.join(table.columns)}.")
+    names = table[item].to_list()
+    if any(name is None for name in names):
+        raise InputError(f"{path}: row {names.index(None)} (counted from 0) names no item.")
+    group = next((c for c in table.columns if normal(c) == "group"), None)
+    known, groups = (
+        {} if column is None else {n: x for n, x in zip(names, table[column].to_list(), strict=True) if x is not None}
+        for column in (truth, group)
+    )
+    return names, known, groups
+
+
+def read_annotators(path: Path, price: float) -> dict[Any, float]:
+    """Annotators and what a vote of theirs costs."""
+    from crowdwise.data.columns import find, normal
+    from crowdwise.data.files import read_table
+
+    table, _ = read_table(path, {})
+    who = find(table.columns, "annotator")
+    if who is None:
+        raise ColumnError(f"{path} has no annotator column: it has {', '.join(table.columns)}.")
+    costs = next((c for c in table.columns if normal(c) in ("price", "cost")), None)
+    out: dict[Any, float] = {}
+    for row, name in enumerate(table[who].to_list()):
+        if name is None:
+            raise InputError(f"{path}: row {row} (counted from 0) names no annotator.")
+        given = None if costs is None else table[costs][row]
+        try:
+            out[name] = price if given is None else float(given)
+        except ValueError:
+            raise InputError(
+                f"{path}: row {row} (counted from 0) has the price {given!r}: expected a number."
+            ) from None
+    return out
+
+
+def read_rows(path: Path) -> tuple[list[tuple[Any, Any, Any]], list[Any] | None]:
+    """Votes as they stand in a file, and their ids where it has a column of them."""
+    from crowdwise.data.columns import normal, require_long, resolve
+    from crowdwise.data.files import read_table
+
+    table, _ = read_table(path, {})
+    parts = resolve(table.columns, {"item": None, "annotator": None, "label": None})
+    require_long(table.columns, parts)
+    columns = [table[str(parts[p])].to_list() for p in ("item", "annotator", "label")]
+    vote = next((c for c in table.columns if normal(c) in ("vote", "answer") and c not in parts.values()), None)
+    return list(zip(*columns, strict=True)), None if vote is None else table[vote].to_list()
+
+
+def like(label: Any, classes: list[Any]) -> Any:
+    """A label as the classes have it: files hold text where classes may be numbers."""
+    return next((c for c in classes if c == label or str(c) == str(label)), label)
+
+
+def save_rest(folder: Path, out: Path) -> None:
+    """What can be read of a damaged book."""
+    import polars as pl
+
+    from crowdwise.active.journal import salvage
+
+    book = folder / "campaign.db"
+    if not book.is_file():
+        raise ReadError(f"There is no campaign in {folder}.")
+    rows, lost = salvage(book)
+    columns = {
+        "vote_id": [r[0] for r in rows],
+        **{name: [str(json.loads(r[i])) for r in rows] for i, name in ((1, "item"), (2, "annotator"), (3, "label"))},
+    }
+    write_table(pl.DataFrame(columns), out)
+    say(f"{len(rows):,} votes written to {out}; {lost:,} rows could not be read.")
+
+
+def report(facts: dict[str, Any], as_json: bool, line: str) -> None:
+    if as_json:
+        emit(json.dumps(facts))
+    else:
+        say(f"{line}.")

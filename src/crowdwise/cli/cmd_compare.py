@@ -1,0 +1,93 @@
+"""The commands about whom and what to believe: ``compare``. Parse, call, show; no maths."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdwise import registry
+from crowdwise.cli import answer_types
+from crowdwise.cli.options import (
+    AS_USUAL,
+    JsonOption,
+    PathArgument,
+    Reading,
+    check_apart,
+    check_outputs,
+    emit,
+    load,
+    reads,
+    write_table,
+)
+
+
+@reads
+def compare(
+    path: PathArgument,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            "--methods",
+            "-m",
+            help=f"Which methods, comma-separated, or all. [default: {','.join(registry.COMPARED)}]",
+            show_default=False,
+        ),
+    ] = None,
+    truth: Annotated[
+        Path | None,
+        typer.Option(
+            "--truth",
+            help="True classes (item and label columns), for a column of accuracies and nothing else.",
+            show_default=False,
+        ),
+    ] = None,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="How many times votes are left out.")] = 5,
+    share: Annotated[float, typer.Option("--share", help="The share of the (item, annotator) pairs left out.")] = 0.2,
+    replicates: Annotated[
+        int, typer.Option("--replicates", min=0, help="Sets of votes drawn for the checks; 0: no checks.")
+    ] = 99,
+    reading: Reading = AS_USUAL,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of splits, draws and methods.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Write the table here: .csv, .jsonl or .parquet.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare methods without any truth: how well each foretells votes that it was not shown.
+
+    The score is the mean log probability of a left-out vote, so nearer to 0 is better; the interval of how far a method
+    is behind the best is paired, over items. Truth, where given, adds a column.
+
+    Examples:
+
+    `crowdwise compare labels.csv`
+
+    `crowdwise compare labels.csv --methods auto,majority,dawid-skene,glad --truth truth.csv --json`
+    """
+    from crowdwise import api
+    from crowdwise.cli import show, show_compare
+    from crowdwise.data.files import read_truth
+
+    check_outputs(out)
+    check_apart([path, truth], [out])
+    asked = methods.strip() if methods else ""
+    keys = api.chosen(
+        "all" if asked == "all" else [k.strip() for k in asked.split(",")] if asked else registry.COMPARED
+    )
+    answer_types.check_classes(path, "compare", reading)
+    votes = load(path, reading).votes
+    known = None if truth is None else votes.encode_truth(read_truth(truth))
+    with show.steps(len(keys) * (repeats + 1)) as told:
+        found = api.compare(
+            votes, keys, truth=known, repeats=repeats, share=share, replicates=replicates, random_state=seed, told=told
+        )
+    if out is not None:
+        write_table(found.to_frame("methods", kind="polars"), out)
+    if as_json:
+        emit(json.dumps(found.to_dict()))
+    else:
+        show_compare.show_comparison(found)

@@ -1,0 +1,52 @@
+"""Tables of accuracies, a row for each method and a column for each data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from crowdwise.cli.show import console
+
+
+def show_bench(sets: list[str], methods: list[str], cells: Iterable[Any]) -> None:
+    """Accuracy in percent, a row for each method and a column for each data set, the best of a column in bold."""
+    from rich.table import Table
+
+    found = {(cell.data, cell.method): cell.accuracy for cell in cells}
+    best = {s: max((found[s, m] for m in methods if found[s, m] is not None), default=None) for s in sets}
+    table = Table(box=None, pad_edge=False)
+    table.add_column("accuracy %")
+    for name in [*sets, "mean"]:
+        table.add_column(name, justify="right", no_wrap=True)
+    for method in methods:
+        row = [found[s, method] for s in sets]
+        there = [x for x in row if x is not None]
+        shown = ["" if x is None else f"{100 * x:.1f}" for x in row]
+        marks = [
+            f"[bold]{text}[/bold]" if x is not None and x == best[s] else text
+            for x, s, text in zip(row, sets, shown, strict=True)
+        ]
+        table.add_row(method, *marks, f"{100 * float(np.mean(there)):.1f}" if len(there) == len(sets) else "")
+    console(stderr=False).print(table)
+
+
+def show_learner_bench(
+    sets: list[str], methods: list[str], cells: dict[tuple[str, str], dict[str, tuple[float, float]]]
+) -> None:
+    """Test accuracy in percent, last epoch and (after the slash) the epoch that held-out votes chose."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("last / selected")
+    for name in sets:
+        table.add_column(name, justify="right", no_wrap=True)
+    for method in methods:
+        row = []
+        for s in sets:
+            found = cells.get((s, method), {})
+            both = [found.get("accuracy_last"), found.get("accuracy_selected")]
+            row.append(" / ".join("–" if x is None else f"{100 * x[0]:.1f}" for x in both) if any(both) else "")
+        table.add_row(method, *row)
+    console(stderr=False).print(table)

@@ -1,0 +1,43 @@
+"""A campaign as people see it in a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crowdwise.cli.show import console
+
+WIDTH = 30
+
+
+def show_status(name: str, facts: dict[str, Any]) -> None:
+    """How far a campaign is, with bars for the items and the money."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column()
+    items = facts["items"]
+    table.add_row("items voted on", f"{facts['voted_on']:,} of {items:,}", bar(facts["voted_on"], items))
+    table.add_row("settled", f"{facts['settled'] + facts['closed']:,}", bar(facts["settled"] + facts["closed"], items))
+    table.add_row("votes", f"{facts['votes']:,}", f"by {facts['annotators']:,} annotators, {facts['asked']:,} awaited")
+    budget = facts["budget"]
+    table.add_row(
+        "spent",
+        f"{facts['spent']:,.2f}" + ("" if budget is None else f" of {budget:,.2f}"),
+        "" if budget is None else bar(facts["spent"], budget),
+    )
+    if facts["accuracy"] is not None:
+        low, high = facts["accuracy_low"], facts["accuracy_high"]
+        how = "estimated without truth" if facts["accuracy_known"] else "not known yet: few items have two votes"
+        table.add_row("accuracy", f"{100 * facts['accuracy']:.1f} %", f"{100 * low:.1f} to {100 * high:.1f} %, {how}")
+    screen = console(stderr=False)
+    screen.print(f"[bold]{name}[/bold], {facts['method']}")
+    screen.print(table)
+    screen.print("Go on." if facts["stop"] is None else f"Stop: {facts['stop']}.", markup=False)
+
+
+def bar(part: float, whole: float) -> str:
+    """A part of a whole, drawn."""
+    filled = round(WIDTH * min(max(part / whole if whole else 0.0, 0.0), 1.0))
+    return "█" * filled + "░" * (WIDTH - filled)

@@ -1,0 +1,64 @@
+"""Lists of what there is to choose from: methods, learners, scenarios."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from crowdwise.cli.show import console
+from crowdwise.registry import ANSWERS, DEFAULT_LEARNER, Entry
+
+
+def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = (), beyond: Iterable[Entry] = ()) -> None:
+    """The methods; family, then reference are left out where the terminal is too narrow for them."""
+    from rich.table import Table
+
+    screen = console(stderr=False)
+    endless = screen.options.update(max_width=1000)
+    header = ("method", "what it does", "reference", "family")
+    kinds: dict[str, list[Entry]] = {}
+    for entry in beyond:
+        kinds.setdefault(entry.family, []).append(entry)
+    groups: list[tuple[str, Iterable[Entry]]] = [
+        ("From votes alone: aggregate", entries),
+        ("From inputs and votes: learn", learners),
+        *(
+            (f"{kind.capitalize()}, {ANSWERS[kind][1]}: aggregate --answers {kind}", some)
+            for kind, some in kinds.items()
+        ),
+    ]
+    defaults = {DEFAULT_LEARNER, *(default for default, _ in ANSWERS.values())}
+    parts = [(title, [(e.key, e.summary, e.reference, e.family) for e in some]) for title, some in groups]
+    parts = [(title, rows) for title, rows in parts if rows]
+    for columns in (4, 3, 2):
+        tables = []
+        for title, rows in parts:
+            table = Table(
+                box=None, pad_edge=False, title=title if len(parts) > 1 else None, title_justify="left",
+                title_style="bold",
+            )  # fmt: skip
+            for name in header[:columns]:
+                table.add_column(name)
+            for row in rows:
+                table.add_row(*row[:columns], style="bold" if row[0] in defaults else None)
+            tables.append(table)
+        if all(screen.measure(table, options=endless).maximum <= screen.width for table in tables):
+            break
+    for n, table in enumerate(tables):
+        if n:
+            screen.print()
+        screen.print(table)
+
+
+def show_scenarios(scenarios: dict[str, Callable[..., Any]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("scenario")
+    table.add_column("what it makes, and its parameters (--set)")
+    for name, function in scenarios.items():
+        parameters = [p for p in inspect.signature(function).parameters if p != "random_state"]
+        first = (inspect.getdoc(function) or "").partition("\n")[0].replace("``", "")
+        table.add_row(name, f"{first}\n[dim]{', '.join(parameters)}[/dim]")
+    console(stderr=False).print(table)

@@ -1,0 +1,244 @@
+"""A folder of files about one crowd, read as one thing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from crowdwise.data import columns, encoding
+from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.features import IMAGES, class_codes, from_arrays, read_arrays
+from crowdwise.data.files import FORMATS, PathLike, read_table, read_truth, read_votes
+from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError, ReadError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TABLES = {
+    "votes": ("labels", "votes", "answers"),
+    "truth": ("truth", "gold"),
+    "annotators": ("annotators", "workers"),
+    "items": ("items", "texts"),
+}
+MOST_VALUES = 12
+"""Different values up to which a column of the table of items groups them."""
+SPLITS = ("split", "fold", "set", "subset")
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Votes and whatever lies beside them.
+
+    Attributes
+    ----------
+    name
+        The folder's name.
+    votes
+        The votes, with truth where the folder has it.
+    features
+        The arrays of ``features.npz`` by name (``x_train``, ``x_test``, ...); empty without the file.
+    items, annotators
+        Tables about items (texts) and annotators (demographics); ``None`` without the file.
+    images
+        Item -> file, for the pictures in a folder ``images`` that are named after an item (``scan-7.png``).
+    meta
+        ``meta.json`` as a dict.
+    """
+
+    name: str
+    votes: Votes
+    features: dict[str, npt.NDArray[Any]] = field(default_factory=dict, repr=False)
+    items: pl.DataFrame | None = field(default=None, repr=False)
+    annotators: pl.DataFrame | None = field(default=None, repr=False)
+    meta: dict[str, Any] = field(default_factory=dict, repr=False)
+    images: dict[Any, Path] = field(default_factory=dict, repr=False)
+
+    @property
+    def texts(self) -> dict[Any, str]:
+        """Item -> its text: the columns of the table of items that hold a text of their own for most items, joined."""
+        prose = [c for c in self._about if self._is_text(c)]
+        return self._by_item(lambda row: " · ".join(str(row[c]) for c in prose if row[c] is not None), prose)
+
+    @property
+    def attributes(self) -> dict[str, dict[Any, Any]]:
+        """Name -> item -> value, for the columns of the table of items that group them.
+
+        That is, with 2 to ``MOST_VALUES`` different values, each with two items or more on average. Columns of names,
+        labels, truths and of a split for training are none.
+        """
+        out = {}
+        for column in self._about:
+            given = [] if self.items is None else self.items[column].drop_nulls().to_list()
+            words = columns.normal(column).split(" ")
+            plays = words[-1] in columns.ALIASES["label"] + columns.ALIASES["truth"]
+            groups = 2 <= len(set(given)) <= min(MOST_VALUES, len(given) // 2)
+            if groups and not plays and words[-1] not in SPLITS and not _is_name(column):
+                out[column] = self._by_item(lambda row, column=column: row[column], [column])
+        return out
+
+    @property
+    def _about(self) -> list[str]:
+        """The columns of the table of items, without that of their names."""
+        key = None if self.items is None else columns.find(self.items.columns, "item")
+        return [] if self.items is None or key is None else [c for c in self.items.columns if c != key]
+
+    def _is_text(self, column: str) -> bool:
+        import polars as pl
+
+        values = self.items[column].drop_nulls() if self.items is not None else pl.Series([])
+        own = values.dtype == pl.String and len(values) > 0 and 2 * values.n_unique() > len(values)
+        return own and not _is_name(column)
+
+    def _by_item(self, value: Any, wanted: list[str]) -> dict[Any, Any]:
+        """Item -> a function of its row, for the items of the votes (whose names may be numbers in one file only)."""
+        key = None if self.items is None else columns.find(self.items.columns, "item")
+        if self.items is None or key is None or not wanted:
+            return {}
+        place = {str(name): name for name in self.votes.items.tolist()}
+        rows = self.items.select([key, *wanted]).iter_rows(named=True)
+        return {place[str(row[key])]: value(row) for row in rows if str(row[key]) in place}
+
+    @property
+    def inputs(self) -> npt.NDArray[Any]:
+        """The inputs of the items that have votes, in the order of ``votes.items``: what a learner is fitted with.
+
+        Rows of ``x_train`` are found by the names in ``id_train``. Without these, items that are whole numbers are
+        row numbers, counted from 0; other items must be named by a table ``items`` with as many rows as ``x_train``,
+        in the same order.
+        """
+        if not self.features:
+            raise InputError(
+                f"The data set {self.name} has no features.npz to learn from: add one with x_train, or hand over "
+                "inputs of your own (crowdwise learn --features FILE)."
+            )
+        found = from_arrays(self.features, f"features.npz of {self.name}")
+        if found.names is None and self.votes.items.dtype.kind != "i":
+            found = replace(found, names=self._listed(found.x.shape[0]))
+        rows: npt.NDArray[Any] = found.rows_of(self.votes.items)
+        return rows
+
+    @property
+    def test(self) -> tuple[npt.NDArray[Any], Codes] | None:
+        """Inputs that nobody voted on and the codes of their true classes: ``x_test`` and ``y_test``, or ``None``."""
+        if "x_test" not in self.features or "y_test" not in self.features:
+            return None
+        x, y = self.features["x_test"], self.features["y_test"]
+        if len(x) != len(y):
+            raise InputError(f"features.npz of {self.name} has {len(x)} rows in x_test and {len(y)} in y_test.")
+        return x, class_codes(y, self.votes.classes, self.legend)
+
+    @property
+    def legend(self) -> list[Any] | None:
+        """The names of the classes that ``meta.json`` lists, where it does."""
+        listed = self.meta.get("classes")
+        return listed if isinstance(listed, list) else None
+
+    def _listed(self, n_rows: int) -> Vocabulary | None:
+        """The names of the items in the table of items, where it has one for each of so many rows."""
+        item = None if self.items is None else columns.find(self.items.columns, "item")
+        if self.items is None or item is None or self.items.height != n_rows:
+            return None
+        return encoding.to_vocabulary(self.items[item].to_list())
+
+
+def _is_name(column: str) -> bool:
+    """Whether a column holds names of things elsewhere."""
+    return column.lower() in ("id", "url") or column.lower().endswith(("_id", "-id", " id", "url"))
+
+
+def read_dataset(path: PathLike, **options: Any) -> Dataset:
+    """A dataset folder: a table of votes and, where there are any, of truth, items and annotators.
+
+    It holds the tables ``labels`` (needed), ``truth``, ``items``/``texts`` and ``annotators``/``workers``, further
+    ``features.npz``, a folder ``images`` with pictures named after items, and ``meta.json``,
+    whose ``classes`` declare the classes where they are the labels' own names.
+    Tables may be CSV, JSON lines, Parquet or Arrow. The options are those of :func:`read_votes`.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise ReadError(
+            f"There is no folder {folder}."
+            if not folder.exists()
+            else f"{folder} is a file: use read_votes for a single file."
+        )
+    labels = find_table(folder, "votes")
+    if labels is None:
+        found = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"
+        raise ReadError(
+            f"{folder} has no table of votes: expected labels.csv (or .parquet, .jsonl, ...) and found {found}."
+        )
+    meta = _read_meta(folder)
+    votes = read_votes(labels, **options)
+    if options.get("classes") is None:
+        votes = _declare(votes, meta.get("classes"))
+    truth = find_table(folder, "truth")
+    if truth is not None and votes.truth is None:
+        votes = votes.with_truth(read_truth(truth))
+    return Dataset(
+        name=folder.resolve().name,
+        votes=votes,
+        features=read_arrays(folder / "features.npz") if (folder / "features.npz").is_file() else {},
+        items=_read_optional(folder, "items"),
+        annotators=_read_optional(folder, "annotators"),
+        meta=meta,
+        images=_named_images(folder / "images", votes),
+    )
+
+
+def _named_images(folder: Path, votes: Votes) -> dict[Any, Path]:
+    """The pictures in a folder that are named after an item, with or without their ending."""
+    if not folder.is_dir():
+        return {}
+    place = {str(name): name for name in votes.items.tolist()}
+    found: dict[Any, Path] = {}
+    for file in sorted(folder.rglob("*")):
+        if file.suffix.lower() in IMAGES:
+            name = next((n for n in (file.name, file.stem) if n in place), None)
+            if name is not None:
+                found.setdefault(place[name], file)
+    return found
+
+
+def _declare(votes: Votes, listed: Any) -> Votes:
+    """The classes ``meta.json`` lists, in its order, where they are the labels' own names (not a legend to codes)."""
+    if not isinstance(listed, list):
+        return votes
+    classes = encoding.to_vocabulary(listed)
+    place = encoding.locate(votes.classes, classes)
+    if len(set(listed)) < len(listed) or classes.dtype != votes.classes.dtype or (place < 0).any():
+        return votes
+    return replace(votes, label=encoding.recode(votes.label, place), classes=classes)
+
+
+def find_table(folder: Path, part: str) -> Path | None:
+    """The file in a folder that plays a part, e.g. ``labels.csv.gz`` for the votes."""
+    for stem in TABLES[part]:
+        for ending in FORMATS:
+            for compression in ("", ".gz", ".zst"):
+                file = folder / f"{stem}{ending}{compression}"
+                if file.is_file():
+                    return file
+    return None
+
+
+def _read_optional(folder: Path, part: str) -> pl.DataFrame | None:
+    file = find_table(folder, part)
+    return None if file is None else read_table(file, {})[0]
+
+
+def _read_meta(folder: Path) -> dict[str, Any]:
+    file = folder / "meta.json"
+    if not file.is_file():
+        return {}
+    try:
+        meta = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ReadError(f"{file} is not valid JSON: {error}.") from error
+    if not isinstance(meta, dict):
+        raise ReadError(f"{file} holds a {type(meta).__name__}: expected a JSON object with names and values.")
+    return meta

@@ -1,0 +1,193 @@
+"""What kind of answers a table holds, going by its columns and first rows, and which function reads it.
+
+A guess is only made where it is clear; all else is taken for classes.
+
+============  ======================================================================================================
+kind          taken for it when there is
+============  ======================================================================================================
+``similar``   two item columns, and a column ``same`` (or one whose words are same/different)
+``pairs``     two item columns and a column that says which won, or the columns ``chosen`` and ``rejected``
+``rankings``  item, annotator and a column ``rank``, or a column ``ranking``
+``tags``      a sequence, a position in it and a column ``tag``; or labels like O, B-PER, I-PER
+``sets``      item, annotator and a column ``labels``, or labels that are lists
+``numbers``   item, annotator and numbers with fractions, and nothing else, where labels would be; whole numbers are
+              taken for classes, with a word of doubt where they are many and have gaps
+``grades``    never guessed: that classes have an order is not written in a file
+============  ======================================================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crowdwise.data.columns import ALIASES, normal
+from crowdwise.data.files import NULLS, _first_line, _separator, _starts, format_of
+from crowdwise.data.readers_similar import DIFFERENT, SAME
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["READERS", "Guess", "glance", "guess", "reader"]
+
+READERS = {
+    "classes": "crowdwise.data.files:read_votes",
+    "numbers": "crowdwise.data.readers_numbers:read_ratings",
+    "grades": "crowdwise.data.files:read_votes",
+    "pairs": "crowdwise.data.readers_pairs:read_comparisons",
+    "rankings": "crowdwise.data.readers_pairs:read_rankings",
+    "similar": "crowdwise.data.readers_similar:read_similarities",
+    "sets": "crowdwise.data.readers_sets:read_label_sets",
+    "tags": "crowdwise.data.readers_tags:read_tags",
+}
+"""Kind of answers -> the function that reads a file of them."""
+
+ROWS = 200
+"""How many rows are looked at."""
+MANY = 10
+"""More different whole numbers than this, with gaps between them (codes of classes are mostly without), may be numbers
+rather than classes: that is then said."""
+
+FIRST = {*ALIASES["item_a"], "model a", "option a", "response a", "answer a", "model 1"}
+SECOND = {*ALIASES["item_b"], "model b", "option b", "response b", "answer b", "model 2"}
+WON = {"winner", "preferred", "preference", "outcome", "verdict", "better"}
+SIDES = {"left", "right", "a", "b", "model_a", "model_b", "model a", "model b", "tie", "first", "second"}
+SEQUENCE = {"sequence", "sentence", "sent", "document", "doc", "paragraph", "utterance"}
+POSITION = {"position", "token", "index", "token index", "token position", "offset"}
+CLEAR = {w for w in (*SAME, *DIFFERENT) if re.fullmatch(r"[a-z][a-z -]{2,}", w)} - {"yes", "true", "false"}
+"""Words for same and different that stand for nothing else."""
+NUMBERS = ("label", "value", "rating", "score", "number", "estimate", "measurement", "answer", "response")
+BIO = re.compile(r"^(O|[BIESLU]-\S+)$")
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A kind of answers, and why; ``doubt`` names another that it may be, where nothing in the file can tell."""
+
+    kind: str
+    reason: str
+    doubt: str = ""
+
+
+def guess(columns: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> Guess:
+    """The kind of answers in a table with such columns, whose first values are ``rows[column]``.
+
+    >>> guess(["item_a", "item_b", "worker", "same"], {}).kind
+    'similar'
+    >>> guess(["task", "worker", "label"], {"label": ["cat", "dog"]})
+    Guess(kind='classes', reason='nothing speaks for another kind', doubt='')
+    """
+    names = {normal(c): c for c in columns}
+    first, second = ([names[n] for n in names if n in words] for words in (FIRST, SECOND))
+    who = _any(names, ALIASES["annotator"])
+    if first and second:
+        both = f"{first[0]!r} and {second[0]!r} are two items"
+        same = _any(names, ALIASES["same"])
+        if same:
+            return Guess("similar", f"{both}, and {same!r} says whether they are the same")
+        won = _any(names, WON)
+        if won:
+            return Guess("pairs", f"{both}, and {won!r} says which is better")
+        label = _any(names, ALIASES["label"])
+        said = _words(rows, label)
+        if said and said <= {*SAME, *DIFFERENT} and said & CLEAR:
+            return Guess("similar", f"{both}, and {label!r} says same or different")
+        if said and said <= SIDES:
+            return Guess("pairs", f"{both}, and {label!r} says which")
+    if "chosen" in names and "rejected" in names:
+        return Guess("pairs", f"{names['chosen']!r} was preferred to {names['rejected']!r}")
+    item = _any(names, ALIASES["item"])
+    if "ranking" in names or (who and item and ("rank" in names)):
+        return Guess("rankings", f"{names.get('ranking', names.get('rank'))!r} puts items in order")
+    sequence, position = _any(names, SEQUENCE), _any(names, POSITION)
+    label = _any(names, ALIASES["label"])
+    if sequence and position and "tag" in names:
+        return Guess("tags", f"{names['tag']!r} is given for every {position!r} of a {sequence!r}")
+    if sequence and position and label and _is_bio(rows, label):
+        return Guess("tags", f"{label!r} holds tags such as O, B-... and I-...")
+    if who and item:
+        several = _any(names, ALIASES["labels"])
+        if several and several != label:
+            return Guess("sets", f"{several!r} holds any number of labels")
+        if label and any(isinstance(value, (list, tuple)) for value in rows.get(label, ())):
+            return Guess("sets", f"{label!r} holds lists of labels")
+        value = _any(names, NUMBERS)
+        if value and _has_fractions(rows.get(value, ())):
+            return Guess("numbers", f"{value!r} holds numbers with fractions")
+        different = _whole_numbers(rows.get(value or "", ()))
+        if len(different) > MANY and max(different) - min(different) >= len(different):
+            reason = (
+                f"{value!r} holds {len(different)} different whole numbers from {min(different)} to {max(different)}"
+            )
+            return Guess("classes", reason, "numbers")
+    return Guess("classes", "nothing speaks for another kind")
+
+
+def glance(path: Path) -> pl.DataFrame | None:
+    """The first rows of a file as they are; ``None`` where it cannot be read (whoever reads all of it will say why)."""
+    import polars as pl
+
+    try:
+        kind = format_of(path)
+        if kind == "parquet":
+            return pl.scan_parquet(path).head(ROWS).collect()
+        if kind == "arrow":
+            return (pl.read_ipc(path, n_rows=ROWS) if _starts(path, b"ARROW1") else pl.read_ipc_stream(path)).head(ROWS)
+        if kind == "jsonl":
+            return pl.read_ndjson(path, n_rows=ROWS)
+        if path.suffix.lower() == ".zst":
+            return pl.read_csv(path, infer_schema=False, null_values=NULLS).head(ROWS)
+        separator = _separator(path, _first_line(path))
+        return pl.read_csv(path, n_rows=ROWS, infer_schema=False, separator=separator, null_values=NULLS)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, EOFError, ValueError):
+        return None
+
+
+def reader(kind: str) -> Callable[..., Any]:
+    """The function that reads a file of such answers."""
+    module, _, name = READERS[kind].partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), name)
+    return found
+
+
+# -------------------------------------------------------------------- the pieces
+
+
+def _any(names: Mapping[str, str], words: Any) -> str | None:
+    """The column that has one of these names."""
+    return next((column for name, column in names.items() if name in words), None)
+
+
+def _words(rows: Mapping[str, Sequence[Any]], column: str | None) -> set[str]:
+    return {str(v).strip().lower() for v in rows.get(column or "", ()) if v is not None}
+
+
+def _is_bio(rows: Mapping[str, Sequence[Any]], column: str) -> bool:
+    said = {str(v) for v in rows.get(column, ()) if v is not None}
+    return "O" in said and len(said) > 1 and all(BIO.match(word) for word in said)
+
+
+def _whole_numbers(values: Sequence[Any]) -> set[int]:
+    """The different values, if all are whole numbers; else none."""
+    try:
+        numbers = {float(value) for value in values if value is not None}
+    except (TypeError, ValueError):
+        return set()
+    return {int(number) for number in numbers} if all(number.is_integer() for number in numbers) else set()
+
+
+def _has_fractions(values: Sequence[Any]) -> bool:
+    """Whether all values are numbers, and some not whole."""
+    numbers = []
+    for value in values:
+        if value is None:
+            continue
+        try:
+            numbers.append(float(value))
+        except (TypeError, ValueError):
+            return False
+    return any(number != round(number) for number in numbers if number == number and abs(number) < 1e300)

@@ -1,0 +1,234 @@
+"""deepBP: belief propagation between items and annotators, with a network as the items' prior.
+
+As in :mod:`crowdwise.learners.alternating_em`, the network is trained on a posterior over the classes of the items,
+which is inferred anew before every epoch. Here it comes from messages over the graph of votes, with the annotators'
+confusion
+matrices integrated out instead of estimated:
+
+    q[n, k] ~ f^(x_n)[k] prod over the edges e of n of mu_e(k)
+
+=================  ===========  =========  ====================================================================
+symbol             code         shape      equation
+=================  ===========  =========  ====================================================================
+q[n, k]            ``target``   N x K      above; one-hot where the truth is known
+f^(x)              ``held``     N x K      f(x) held between (1 - trust) / (K - 1) and trust, normalised
+mu_e(k)            ``log_mu``   E x K      message from an annotator to an item (:mod:`crowdwise.methods.messages_bp`)
+theta[m, k, l]     ``counted``  M x K x K  E[ theta | messages ]
+=================  ===========  =========  ====================================================================
+
+Before the first epoch, when the network knows nothing, messages are sent between the votes alone until they settle;
+each later epoch sends a few more, from where the last one stopped. After training they are sent afresh.
+
+When it fails: where annotators err together, and where items have so many votes that cycles are short; a prior that is
+far from the crowd hurts, though less than in mean field where every item has few votes.
+
+Reference: H. Kim, S. Cho, D. Kim and J. Ok, Robust deep learning from crowds with belief propagation, AISTATS 2022.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdwise.core import starts
+from crowdwise.core.checks import check_choice, check_count, check_number
+from crowdwise.core.model import check_memory, recode
+from crowdwise.core.numerics import Floats, safe_log
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ParameterError
+from crowdwise.learners.alternating_em import Alternating, DeepMF, check_trust, held, numbers
+from crowdwise.learners.head import Head, Predict
+from crowdwise.learners.trainer import Trainer
+from crowdwise.learners.vote_edges import Edges
+from crowdwise.methods import messages_bp
+from crowdwise.methods.messages_bp import BeliefPropagation, gather, hold, same_items, softmax
+from crowdwise.methods.messages_integrals import Graph
+
+COLD = 100
+"""Messages that start from nothing, before and after training, are sent so many times at most."""
+
+
+class Messages(Alternating):
+    """Beliefs from messages between items and annotators, whose confusion matrices are integrated out."""
+
+    log_mu: Tensor
+    incoming: Tensor
+
+    def __init__(self, n_annotators: int, n_classes: int, trust: float, model: BeliefPropagation) -> None:
+        super().__init__(n_annotators, n_classes, trust)
+        self.model = model
+        for name in ("log_mu", "incoming"):
+            self.register_buffer(name, torch.empty(0, n_classes))
+        for name in ("seen_indptr", "seen_annotator", "seen_label"):
+            self.register_buffer(name, torch.zeros(1, dtype=torch.int64))
+        self.register_buffer("seen_weight", torch.ones(1))
+
+    def start(self, votes: Votes) -> None:
+        super().start(votes)
+        self.problem = Beliefs(self.model, votes, self.gold)
+        self._keep("log_mu", np.zeros((len(self.problem.graph.item), votes.n_classes)))
+
+    def begin(self, epoch: int, predict: Predict) -> None:
+        log_f = numbers(predict()) if epoch > 0 else np.zeros((len(self.votes), self.n_classes))
+        log_mu, q, theta = self.problem.solve(
+            held(log_f, self.trust) if epoch > 0 else log_f, numbers(self.target), numbers(self.log_mu), cold=epoch == 0
+        )
+        for name, value in (("log_mu", log_mu), ("target", q), ("counted", theta)):
+            self._keep(name, value)
+
+    def settle(self, log_f: Tensor, edges: Edges) -> None:
+        """The annotators are known from the messages already."""
+        self._keep("score", safe_log(numbers(self.counted)))
+
+    def conclude(self, votes: Votes, log_f: Floats) -> Floats:
+        """Beliefs of the items of all votes, messages sent until they settle; what they say is kept for later."""
+        problem = Beliefs(self.model, votes, self.gold)
+        log_pi = held(log_f, self.trust)
+        log_mu, q, theta = problem.solve(
+            log_pi, starts.informed(votes, self.gold), np.zeros((len(problem.graph.item), self.n_classes)), cold=True
+        )
+        self._keep("counted", theta)
+        self._keep("score", safe_log(theta))
+        self._keep("incoming", gather(problem.graph, log_mu, np.zeros_like(log_pi)))
+        device = self.counted.device
+        for name in ("indptr", "annotator", "label"):
+            setattr(self, f"seen_{name}", torch.as_tensor(np.array(getattr(votes, name), dtype=np.int64)).to(device))
+        self._keep("seen_weight", votes.weights)
+        return q
+
+    def seen(self, like: Votes, items: Any) -> Votes:
+        """The votes of the fit, with the names of annotators and classes of votes that are in its codes."""
+        indptr, annotator, label, weight = (
+            getattr(self, f"seen_{name}").cpu().numpy() for name in ("indptr", "annotator", "label", "weight")
+        )
+        return Votes(
+            indptr, annotator.astype(np.int32), label.astype(np.int32), items, like.annotators, like.classes,
+            None if (weight == 1.0).all() else weight.astype(np.float64),
+        )  # fmt: skip
+
+
+class Beliefs:
+    """Votes as a graph, and messages over it."""
+
+    def __init__(self, model: BeliefPropagation, votes: Votes, gold: Any) -> None:
+        self.model, self.gold = model, gold
+        self.graph = Graph.of(votes)
+        self.source, _, self.adaptive = model.source(votes, self.graph)
+
+    def solve(self, log_pi: Floats, q: Floats, log_mu: Floats, cold: bool) -> tuple[Floats, Floats, Floats]:
+        """Messages (E x K), beliefs (N x K) and mean theta, from earlier messages and beliefs and the items' prior.
+
+        Where the integrals are taken by draws, these are made near the earlier beliefs; starting cold, they follow the
+        beliefs for some sweeps, and the first messages are the beliefs, as in ``methods.messages``.
+        """
+        graph, theta = self.graph, np.empty(0)
+        follows = self.adaptive and cold
+        integrator = self.source(q)
+        logit = gather(graph, log_mu, log_pi)
+        nu = q[graph.item] if follows else softmax(logit[graph.item] - log_mu)[0]
+        for sweep in range(max(self.model.max_iter, COLD) if cold else self.model.max_iter):
+            if follows and sweep:
+                integrator = self.source(q, integrator)
+            new, theta, *_ = integrator.sweep(hold(nu, graph, self.gold))
+            new = (1.0 - self.model.damping) * new + self.model.damping * log_mu if sweep or not cold else new
+            change = float(np.abs(softmax(new)[0] - softmax(log_mu)[0]).max(initial=0.0))
+            log_mu = new
+            logit = gather(graph, log_mu, log_pi)
+            q = starts.clamp(softmax(logit)[0], self.gold)
+            nu = softmax(logit[graph.item] - log_mu)[0]
+            follows = follows and sweep < messages_bp.FOLLOW and change > messages_bp.CALM
+            if change <= self.model.tol and not follows:
+                break
+        return log_mu, q, theta
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DeepBP(DeepMF):
+    """Belief propagation with a network as the items' prior; confusion matrices are integrated out.
+
+    Parameters
+    ----------
+    prior
+        What annotators are like, as in :class:`DeepMF`; or a function ``prior(rng, size)`` that draws ``size`` x K x K
+        confusion matrices from any other prior.
+    trust
+        The most that the network is believed to be sure: its probabilities are held below it in inference.
+    coins
+        ``"full"``: a confusion matrix with independent rows. ``"one"``: one accuracy per annotator, whose prior is then
+        Beta(right, wrong) from the pair.
+    sweeps, tol
+        Messages are sent so many times an epoch at most, until none moves by more than ``tol``; the next epoch goes
+        on from there. After training they are sent afresh, up to a hundred times.
+    samples
+        Draws per annotator where the integral is not exact (more than two classes and full matrices).
+    damping
+        The part of the old message (its logarithm) that stays.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> import numpy as np
+    >>> crowd = cw.simulate.regular(300, l=3, r=4, a=1.0, b=0.5, random_state=0)
+    >>> x = crowd.truth[:, None] + np.random.default_rng(0).normal(size=(300, 1))
+    >>> learner = DeepBP(coins="one", prior=(1.0, 0.5), epochs=10, random_state=0).fit(x, crowd.votes)
+    >>> learner.consensus_.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
+    True
+    """
+
+    key: ClassVar[str] = "deep-bp"
+    coins: str = "full"
+    sweeps: int = 10
+    tol: float = 1e-3
+    samples: int = 400
+    damping: float = 0.0
+
+    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+        check_memory(votes)
+        check_trust(self, votes.n_classes)
+        return Messages(votes.n_annotators, votes.n_classes, float(self.trust), self._model())
+
+    def _model(self) -> BeliefPropagation:
+        return BeliefPropagation(
+            coins=self.coins, prior=self.prior, samples=int(self.samples), damping=float(self.damping),
+            max_iter=int(self.sweeps), tol=float(self.tol), random_state=self.seed_,
+        )  # fmt: skip
+
+    def _posterior(self, trainer: Trainer, votes: Votes) -> tuple[Floats, Floats]:
+        log_f = numbers(trainer.log_probs())
+        head = trainer.head
+        assert isinstance(head, Messages)
+        return head.conclude(votes, log_f), np.exp(log_f)
+
+    def predict_proba(self, X: Any, votes: Votes | None = None) -> Floats:
+        """N x K class probabilities from the inputs; with ``votes``, from inputs and votes together.
+
+        Items of the fit, with the votes they had there, get the messages of the fit; others are judged by the mean
+        confusion of their annotators.
+        """
+        q = super().predict_proba(X, votes)
+        if votes is None:
+            return q
+        head = self._trainer.head
+        assert isinstance(head, Messages)
+        coded = recode(votes, self.consensus_)
+        here, there = same_items(coded, head.seen(coded, self.consensus_.item_names))
+        if len(here):
+            log_f = safe_log(super().predict_proba(X)[here])
+            q[here] = softmax(held(log_f, head.trust) + numbers(head.incoming)[there])[0]
+        return q
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice(self, "coins", ("full", "one"))
+        check_count(self, "sweeps")
+        check_count(self, "samples")
+        check_number(self, "tol", least=0.0)
+        check_number(self, "damping", least=0.0)
+        if self.damping >= 1.0:
+            raise ParameterError(f"damping={self.damping!r}: expected a number from 0 to less than 1.")
+        if callable(self.prior) and self.coins == "one":
+            raise ParameterError("A prior given as a function draws whole confusion matrices: leave coins='full'.")

@@ -1,0 +1,139 @@
+"""Learning from crowds: a data model and a confusion matrix for each annotator, by expectation and maximisation.
+
+The class of an item depends on its features through a data model f (softmax regression), annotator m says l of an item
+of class k with probability theta[m, k, l]:
+
+    P(votes of n | x_n) = sum_k f(x_n)[k] prod over the votes (m, l) of theta[m, k, l]^weight
+
+=================  ===========  =========  =================================================================
+symbol             code         shape      equation
+=================  ===========  =========  =================================================================
+q[n, k]            ``q``        N x K      proportional to f(x_n)[k] prod over votes of theta[m, k, l]
+c[m, l, k]         ``stats``    (MK) x K   sum over m's votes for l of weight q[n, k]
+theta[m, k, l]     ``theta_``   M x K x K  (c[m, l, k] + b[m, l, k]) / its sum over l
+f                  ``model_``              argmax of sum_n sum_k q[n, k] log f(x_n)[k] + log prior of its weights
+=================  ===========  =========  =================================================================
+
+It starts from the vote shares and climbs
+
+    sum_n log P(votes of n | x_n) + sum b log theta + log prior of the weights of f,
+
+which never falls. Pseudo-counts b are those of a Dirichlet prior with parameters 1 + b. Items without votes (and of
+unknown truth) take no part in learning; a known truth is taken for granted.
+
+When it fails: features that let f fit whatever q says (more features than items and a wide prior; a full-grown tree):
+then f confirms the start, and nothing is learned that the votes did not say. Where most annotators are wrong, classes
+swap their meaning.
+
+Reference: V. Raykar et al., Learning from crowds, Journal of Machine Learning Research 11 (2010).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from crowdwise.core import em, priors, starts
+from crowdwise.core.checks import check_count, check_number
+from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.model import Outcome, check_memory
+from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ConvergenceWarning
+from crowdwise.learners.tabular import Tabular, score_table
+from crowdwise.learners.tabular_models import Softmax
+
+
+def confusions(stats: Stats, extra: Floats) -> Floats:
+    """theta[m, k, l] from counts and pseudo-counts b[m, l, k]."""
+    return normalise((stats.table() + extra).transpose(0, 2, 1), axis=2)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Raykar(Tabular):
+    """Softmax regression (or any classifier) and confusion matrices learned together, by EM.
+
+    Parameters
+    ----------
+    classifier, spread, scale, random_state
+        As in :class:`crowdwise.learners.tabular.Tabular`.
+    prior
+        Pseudo-counts of the confusion matrices: a number of votes per row, spread evenly over labels;
+        ``"crowd"``, ``"hierarchical"``; or an array, K x K or M x K x K (truth, label).
+    max_iter, tol
+        Stop after so many rounds, or when the objective gains less than ``tol`` per vote.
+
+    Attributes
+    ----------
+    model_
+        The fitted data model; ``model_.coef`` are the weights of softmax regression, ``model_.fitted`` is the
+        classifier that was handed over, trained.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.machine(n_annotators=6, n_items=400, votes_per_item=3, random_state=0)
+    >>> learner = Raykar(random_state=0).fit(crowd.features["x_train"], crowd.votes)
+    >>> bool(learner.consensus_.score(crowd.truth) > 0.9)
+    True
+    """
+
+    key: ClassVar[str] = "raykar"
+
+    prior: Any = 1.0
+    max_iter: int = 100
+    tol: float = 1e-4
+
+    def _learn(self, x: Any, votes: Votes, gold: Ints | None, tell: Callable[[int, int, float], bool]) -> Outcome:
+        check_memory(votes)
+        K = votes.n_classes
+        extra = priors.pseudo_counts(self.prior, None, votes, gold)
+        part = Part.of(votes, gold)
+        used = np.diff(votes.indptr) > 0
+        if gold is not None:
+            used |= gold >= 0
+        total = max(float(votes.weights.sum()), 1.0)
+        model = self.model_ = self._data_model(x.shape[1], K)
+        q, trace, gain = starts.informed(votes, gold), list[float](), np.inf
+        stats = em.statistics(part, q)
+        for done in range(1, self.max_iter + 1):
+            model.fit(x, q * used[:, None])
+            theta = confusions(stats, extra)
+            log_f = model.log_probs(x)
+            stats, q = em.expect(
+                Part.of(votes, gold, log_f), Params(score_table(theta), np.zeros((1, K))), posterior=True
+            )
+            prior = float((extra * safe_log(theta.transpose(0, 2, 1))).sum()) + model.log_prior()
+            trace.append(stats.log_likelihood + prior)
+            gain = (trace[-1] - trace[-2]) / total if done > 1 else np.inf
+            if tell(done, self.max_iter, -trace[-1] / total) or abs(gain) < self.tol:
+                break
+        self.theta_ = theta
+        # A classifier with a mind of its own (a tree, say) maximises no likelihood, and need not settle.
+        converged = abs(gain) < self.tol or not isinstance(model, Softmax)
+        if not converged:
+            warnings.warn(
+                f"{self.key} stopped after {len(trace)} rounds, still gaining {gain:.1e} per vote: "
+                "raise max_iter, or tol if that is close enough.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return Outcome(
+            posterior=q,
+            prior=np.exp(log_f).mean(axis=0),
+            confusion=theta,
+            log_likelihood=stats.log_likelihood,
+            trace=np.array(trace),
+            iterations=len(trace),
+            converged=converged,
+            item_prior=log_f,
+        )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_count(self, "max_iter")
+        check_number(self, "tol", least=0.0)

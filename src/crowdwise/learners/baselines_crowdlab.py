@@ -1,0 +1,226 @@
+"""CROWDLAB: any classifier and the votes as one weighted ensemble, the weights from who agrees with whom.
+
+A classifier is trained on majority votes and asked about items it has not seen (cross-validation). Its answer and those
+of an item's annotators are averaged:
+
+    q[n] = ( w_0 f(x_n) + sum over votes of w_m g(l) ) / ( w_0 + sum over votes of w_m )
+    g(l)[k] = P where k = l, (1 - P) / (K - 1) elsewhere
+
+Everything is estimated from the items with more than one vote. With y the majority labels (ties go to the class that
+the classifier finds more probable):
+
+==============  ============  =======  =========================================================================
+symbol          code          shape    equation
+==============  ============  =======  =========================================================================
+f(x)            ``f``         N x K    out-of-sample class probabilities
+P               ``P``                  mean over items of the share of their votes that agree with y
+s_m             ``s``         M        share of the other votes on m's items that agree with m's
+A                                      share of items where the classifier's class is y
+B                                      share of items where the most frequent class is y: what one gets for nothing
+w_m             ``w``         M        1 - (1 - s_m) / (1 - B)
+w_0             ``w0``                 ( 1 - (1 - A) / (1 - B) ) sqrt( mean number of votes per item )
+==============  ============  =======  =========================================================================
+
+The consensus label is the likeliest class under q, and the classifier that predicts new inputs is trained on those.
+With votes, ``predict_proba`` answers with the same ensemble; items of the fit (the same name and input) keep their
+out-of-sample answer in it, since the classifier has meanwhile learned from their votes.
+
+When it fails: weights are linear in agreement and never negative, so whoever is worse than guessing is left out but not
+turned around; annotators who err together agree with one another and win weight; and where hardly any item has
+two votes there is little to estimate the weights from.
+
+Reference: H. Goh, U. Tkachenko and J. Mueller, CROWDLAB: supervised learning to infer consensus labels and quality
+scores for data with multiple annotators, 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.checks import check_count
+from crowdwise.core.model import Outcome
+from crowdwise.core.numerics import Floats, Ints, decide, safe_log
+from crowdwise.core.starts import clamp
+from crowdwise.data import encoding
+from crowdwise.data.votes import Votes
+from crowdwise.learners.tabular import Tabular
+
+LEAST = 1e-6
+"""The least weight: whoever does no better than the most frequent class has it, and counts only where all have it."""
+
+
+class Weights(NamedTuple):
+    """What the ensemble is made with."""
+
+    annotators: Floats
+    classifier: float
+    agreement: float
+    """P, the probability that a vote is right."""
+
+
+def weigh(f: Floats, votes: Votes, y: npt.NDArray[np.integer[Any]]) -> Weights:
+    """P, w_m and w_0 from out-of-sample probabilities, votes and majority labels.
+
+    Annotators who share no item with others are given the mean agreement of those who do. Where nobody shares any, the
+    classifier is the only one to agree with: all weigh the same, and P is their agreement with it.
+    """
+    M, K = votes.n_annotators, votes.n_classes
+    item, label, v = votes.item, votes.label, votes.weights
+    total = np.bincount(item, weights=v, minlength=len(votes))
+    several = np.diff(votes.indptr) > 1
+    best = f.argmax(axis=1)
+    if not several.any():
+        P = float((v * (best[item] == label)).sum() / max(v.sum(), LEAST))
+        return Weights(np.ones(M), 1.0, max(P, 1.0 / K))
+    counts = np.zeros((len(votes), K))
+    np.add.at(counts, (item, label), v)
+    P = float((counts[several, y[several]] / total[several]).mean())
+    agree = np.bincount(votes.annotator, weights=v * (counts[item, label] - v), minlength=M)
+    others = np.bincount(votes.annotator, weights=v * (total[item] - v), minlength=M)
+    s = np.divide(agree, others, out=np.full(M, agree.sum() / others.sum()), where=others > 0.0)
+    common = np.bincount(label, weights=v, minlength=K).argmax()
+    A, B = float((best == y)[several].mean()), float((y == common)[several].mean())
+    nothing = max(1.0 - B, LEAST)
+    w = np.maximum(1.0 - (1.0 - s) / nothing, LEAST)
+    w0 = max((1.0 - (1.0 - A) / nothing) * float(np.sqrt(total[several].mean())), LEAST)
+    return Weights(w, w0, P)
+
+
+def combine(f: Floats, votes: Votes, weights: Weights) -> Floats:
+    """q: N x K. Annotators with codes past the last weight have the mean weight."""
+    N, K = f.shape
+    w = np.append(weights.annotators, np.full(votes.n_annotators, weights.annotators.mean()))
+    v = votes.weights * w[votes.annotator]
+    P, other = weights.agreement, (1.0 - weights.agreement) / (K - 1)
+    q = weights.classifier * f
+    np.add.at(q, (votes.item, votes.label), v * (P - other))
+    q += other * np.bincount(votes.item, weights=v, minlength=N)[:, None]
+    return np.asarray(q / q.sum(axis=1, keepdims=True))
+
+
+def deal(y: npt.NDArray[np.integer[Any]], used: npt.NDArray[np.bool_], folds: int, rng: np.random.Generator) -> Ints:
+    """N: the fold of each item, with every class spread evenly over the folds."""
+    order = rng.permutation(len(y))
+    order = order[np.lexsort((y[order], ~used[order]))]
+    fold = np.empty(len(y), dtype=np.int64)
+    fold[order] = np.arange(len(y)) % folds
+    return fold
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Crowdlab(Tabular):
+    """A classifier's out-of-sample answers and the votes, averaged with weights from agreement.
+
+    Parameters
+    ----------
+    folds
+        Of the cross-validation: each item is answered by a classifier that has not seen its fold.
+    classifier
+        ``"logistic"`` (softmax regression), or any classifier of scikit-learn's make with ``predict_proba``.
+    spread
+        Of ``"logistic"``: the deviation of its logits before anything is learned (a larger one fits more freely).
+    scale
+        Bring inputs to mean 0 and deviation 1 first.
+    random_state
+        Seed of everything random; a fresh one by default, kept as ``seed_``.
+
+    Attributes
+    ----------
+    weights_
+        M: of the annotators, in the ensemble.
+    classifier_weight_
+        The classifier's.
+    agreement_
+        P, what a vote is taken to be right with.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.machine(n_annotators=6, n_items=400, votes_per_item=2, random_state=0)
+    >>> learner = Crowdlab(random_state=0).fit(crowd.features["x_train"], crowd.votes)
+    >>> bool(learner.consensus_.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth))
+    True
+    """
+
+    key: ClassVar[str] = "crowdlab"
+    folds: int = 5
+
+    def _learn(self, x: Any, votes: Votes, gold: Ints | None, tell: Callable[[int, int, float], bool]) -> Outcome:
+        K = votes.n_classes
+        rng = np.random.default_rng(self.seed_)
+        shares = clamp(votes.shares(), gold)
+        used = np.diff(votes.indptr) > 0
+        if gold is not None:
+            used = used | (gold >= 0)
+        votes_for = np.bincount(votes.label, weights=votes.weights, minlength=K).astype(np.float64)
+        f = self._out_of_sample(x, decide(shares, votes_for), used, rng)
+        y = np.where(shares >= shares.max(axis=1, keepdims=True) - 1e-12, f, -1.0).argmax(axis=1)
+        self.weights_, self.classifier_weight_, self.agreement_ = weigh(f, votes, y)
+        q = clamp(combine(f, votes, self._weights()), gold)
+        label = decide(q, votes_for)
+        self.model_ = self._data_model(x.shape[1], K)
+        self.model_.fit(x, np.eye(K)[label] * used[:, None])
+        self._unseen, self._seen = f, self.model_.log_probs(x)
+        self.theta_ = count(q, votes)
+        loss = float(-np.log(np.maximum(f[used, label[used]], 1e-300)).mean())
+        tell(1, 1, loss)
+        return Outcome(
+            posterior=q, prior=q.mean(axis=0), confusion=self.theta_, trace=np.array([-loss]), iterations=1,
+            annotator_columns={"weight": self.weights_}, item_prior=safe_log(f),
+        )  # fmt: skip
+
+    def _out_of_sample(
+        self, x: Any, y: npt.NDArray[np.integer[Any]], used: npt.NDArray[np.bool_], rng: np.random.Generator
+    ) -> Floats:  # fmt: skip
+        """N x K: what a classifier trained on the other folds says of each item."""
+        K = len(self.classes_)
+        f = np.full((len(y), K), 1.0 / K)
+        folds = min(self.folds, int(used.sum()))
+        if folds < 2:  # nothing to learn from but the item itself
+            return f
+        fold = deal(y, used, folds, rng)
+        for k in range(folds):
+            model = self._data_model(x.shape[1], K)
+            model.fit(x, np.eye(K)[y] * (used & (fold != k))[:, None])
+            f[fold == k] = np.exp(model.log_probs(x[fold == k]))
+        return np.asarray(f / f.sum(axis=1, keepdims=True))
+
+    def _weights(self) -> Weights:
+        return Weights(self.weights_, self.classifier_weight_, self.agreement_)
+
+    def _forecast(self, log_f: Floats, votes: Votes) -> Floats:
+        # The classifier has learned from the votes on items of the fit: their answer stays the one given before that.
+        at = encoding.locate(votes.items, self.consensus_.item_names)
+        same = (at >= 0) & np.isclose(log_f, self._seen[at], rtol=1e-6, atol=1e-9).all(axis=1)
+        return combine(np.where(same[:, None], self._unseen[at], np.exp(log_f)), votes, self._weights())
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        ensemble = np.append(self.weights_, [self.classifier_weight_, self.agreement_])
+        return super()._arrays() | {"ensemble": ensemble, "seen": self._seen, "unseen": self._unseen}
+
+    def _restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        ensemble = arrays.pop("ensemble")
+        self.weights_ = ensemble[:-2]
+        self.classifier_weight_, self.agreement_ = float(ensemble[-2]), float(ensemble[-1])
+        self._seen, self._unseen = arrays.pop("seen"), arrays.pop("unseen")
+        super()._restore(arrays)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_count(self, "folds", least=2)
+
+
+def count(q: Floats, votes: Votes) -> Floats:
+    """M x K x K confusion matrices against a posterior, each row with one vote that falls like the crowd's."""
+    M, K = votes.n_annotators, votes.n_classes
+    cells = np.zeros((M * K, K))
+    np.add.at(cells, votes.annotator.astype(np.int64) * K + votes.label, q[votes.item] * votes.weights[:, None])
+    table = cells.reshape(M, K, K).transpose(0, 2, 1)
+    crowd = table.sum(axis=0) + 1.0 / K
+    table = table + crowd / crowd.sum(axis=1, keepdims=True)
+    return np.asarray(table / table.sum(axis=2, keepdims=True))

@@ -1,0 +1,145 @@
+"""Any learner by its key, and learners from where they were saved."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Self
+
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from crowdwise import registry
+from crowdwise.core.consensus import Consensus
+from crowdwise.core.numerics import Floats
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ParameterError, ReadError
+from crowdwise.learners.learner import UnfittedError, learner_tags
+from crowdwise.learners.training import Callback, Epoch
+
+
+class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier from inputs and votes, by whichever method is named.
+
+    Parameters
+    ----------
+    method
+        A key of ``crowdwise methods --learners``: ``"max-mig"``, ``"geocrowdnet-f"``, ``"two-stage"``...
+    **settings
+        Parameters of the method's own class (``network``, ``epochs``, ``lr``, ``random_state``...); what is not given
+        has its default there.
+
+    Attributes
+    ----------
+    model_
+        The fitted learner of the method's own class.
+    classes_, annotators_, confusion_, consensus_, history_
+        As there.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.machine(n_annotators=6, n_items=400, votes_per_item=3, random_state=0)
+    >>> learner = CrowdClassifier(method="ccem", epochs=10, random_state=0)
+    >>> learner.fit(crowd.features["x_train"], crowd.votes).predict(crowd.features["x_train"]).shape
+    (400,)
+    """
+
+    def __init__(self, method: str = registry.DEFAULT_LEARNER, **settings: Any) -> None:
+        self.method = method
+        self._settings = settings
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and "_settings" in self.__dict__:
+            if name in self._settings:
+                return self._settings[name]
+            if name.endswith("_") and "model_" in self.__dict__:
+                return getattr(self.model_, name)
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The method, and the settings that were given."""
+        return {"method": self.method, **self._settings}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change the method or its settings; the next fit uses them."""
+        if "method" in params:
+            self.method = params.pop("method")
+        known = registry.find_learner(self.method).load().parameters()
+        for name in params:
+            if name not in known:
+                raise ParameterError(f"{self.method} has no parameter {name!r}: it has {', '.join(known)}.")
+        self._settings.update(params)
+        return self
+
+    def fit(self, X: Any, y: Any, truth: Any = None, *, callback: Callback | None = None) -> Self:
+        """Learn from inputs and votes, as :meth:`crowdwise.learners.learner.Learner.fit` does."""
+        self.model_ = registry.create_learner(self.method, **self._settings).fit(X, y, truth, callback=callback)
+        return self
+
+    def predict_proba(self, X: Any, votes: Votes | None = None) -> Floats:
+        """N x K class probabilities from the inputs; with ``votes``, from inputs and votes together."""
+        found: Floats = self._fitted().predict_proba(X, votes)
+        return found
+
+    def predict(self, X: Any, votes: Votes | None = None) -> npt.NDArray[Any]:
+        """The most probable class of each input."""
+        found: npt.NDArray[Any] = self._fitted().predict(X, votes)
+        return found
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The accuracy, for true labels; for votes their mean log likelihood."""
+        return float(self._fitted().score(X, y, sample_weight))
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the fitted learner to a folder; :func:`crowdwise.load_learner` reads it."""
+        written: Path = self._fitted().save(folder)
+        return written
+
+    @property
+    def history_(self) -> list[Epoch]:
+        history: list[Epoch] = self._fitted().history_
+        return history
+
+    @property
+    def consensus_(self) -> Consensus:
+        consensus: Consensus = self._fitted().consensus_
+        return consensus
+
+    def _fitted(self) -> Any:
+        if not hasattr(self, "model_"):
+            raise UnfittedError("This CrowdClassifier has not been fitted: call fit(X, votes) first.")
+        return self.model_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self) -> Any:
+        return learner_tags(super().__sklearn_tags__())
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({given})"[:N_CHAR_MAX]
+
+
+def load_learner(folder: str | os.PathLike[str], *, network: Any = None, device: str = "auto") -> Any:
+    """A learner of whatever method, from the folder it was saved to.
+
+    ``network`` must be given where the learner was fitted with a module or a function instead of a name.
+    """
+    file = Path(folder) / "learner.json"
+    try:
+        method = json.loads(file.read_text(encoding="utf-8"))["method"]
+    except FileNotFoundError:
+        raise ReadError(
+            f"There is no learner in {folder}: expected what learner.save, or crowdwise learn --out, has written."
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        lacks = "learner.json lacks " if isinstance(error, KeyError) else ""
+        raise ReadError(f"{folder} does not hold a readable learner: {lacks}{error}.") from error
+    entry = registry.BEYOND.get(method) or registry.find_learner(method)
+    try:
+        return entry.load().load(folder, network=network, device=device)
+    except KeyError as error:  # somebody was at the files
+        raise ReadError(f"{folder} does not hold a readable learner: its files lack {error}.") from error

@@ -1,0 +1,268 @@
+"""What a learner looks at: arrays, sparse matrices, tensors, datasets and folders of images, read row by row.
+
+Everything is streamed in batches as float32; only what already lies in memory, or fits on the device with room to
+spare, is kept whole.
+
+===============================  =====================================================
+handed in                        one input, as the network sees it
+===============================  =====================================================
+N x D array, sparse or tensor    D numbers
+N x H x W array                  an image with one channel, 1 x H x W
+N x H x W x C array, C 1, 3, 4   an image, C x H x W
+N x C x H x W array              the same, as it is
+whole numbers of 8 bits          divided by 255
+a torch ``Dataset``              its items (the first part, where they are tuples)
+a folder                         its images (PNG, JPEG...), by name
+===============================  =====================================================
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from crowdwise.data.features import images_in
+from crowdwise.errors import InputError, listing
+from crowdwise.learners.sparse_inputs import SparseRows
+
+CHUNK = 4096
+"""Rows looked at together where the whole is passed over once."""
+
+Index = npt.NDArray[np.int64]
+
+
+class Inputs(Protocol):
+    """Rows that can be asked for."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one input."""
+
+    def __len__(self) -> int: ...
+
+    def rows(self, index: Index) -> Tensor:
+        """Some of them, as B x shape float32."""
+
+
+class ArrayInputs:
+    """A numpy array (in memory or mapped from a file) or a scipy sparse matrix."""
+
+    def __init__(self, array: Any, sparse: bool = False) -> None:
+        self.array, self.sparse = array, sparse
+        self.byte = array.dtype == np.uint8
+        self.last = array.ndim == 4 and array.shape[3] in (1, 3, 4) and array.shape[1] not in (1, 3, 4)
+        size = tuple(int(s) for s in array.shape[1:])
+        self._shape = (size[2], size[0], size[1]) if self.last else (1, *size) if len(size) == 2 else size
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    def __len__(self) -> int:
+        return int(self.array.shape[0])
+
+    def rows(self, index: Index) -> Tensor:
+        some = self.array[index]
+        some = some.toarray() if self.sparse else np.asarray(some)
+        x = torch.from_numpy(np.array(some, dtype=np.float32))
+        if self.byte:
+            x = x / 255.0
+        if self.last:
+            x = x.permute(0, 3, 1, 2)
+        return _finite(x.reshape(len(index), *self._shape), index)
+
+    def sparse_rows(self, index: Index) -> SparseRows:
+        """Some rows of a sparse matrix, without their zeros."""
+        some = self.array[index]
+        if not np.isfinite(some.data).all():
+            self.rows(index)  # which names the row
+        if self.byte:
+            some = some.astype(np.float32) / np.float32(255.0)
+        return SparseRows.of(some)
+
+
+class DatasetInputs:
+    """A torch ``Dataset`` (or any sequence of inputs)."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        if len(dataset) == 0:
+            raise InputError("The dataset is empty: there is nothing to learn from.")
+        self._shape = tuple(self._one(0).shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def rows(self, index: Index) -> Tensor:
+        return _finite(torch.stack([self._one(int(n)) for n in index]), index)
+
+    def _one(self, n: int) -> Tensor:
+        item = self.dataset[n]
+        if isinstance(item, (tuple, list)):
+            item = item[0]
+        return torch.as_tensor(item).to(torch.float32)
+
+
+class FolderInputs:
+    """The images of a folder, all of one size, in the order of their names or of the names asked for."""
+
+    def __init__(self, folder: Path, names: npt.NDArray[Any] | None = None) -> None:
+        try:
+            from PIL import Image
+        except ImportError:
+            raise InputError("Reading images needs Pillow: pip install 'crowdwise[deep]'.") from None
+        self.image = Image
+        files = images_in(folder)
+        if names is not None:
+            by_name = {file.name: file for file in files} | {file.stem: file for file in files}
+            lost = [str(name) for name in names.tolist() if str(name) not in by_name]
+            if lost:
+                raise InputError(
+                    f"{folder} has no image for {len(lost)} of the {len(names)} items: {listing(lost)}. "
+                    "Name the files as the votes name the items."
+                )
+            files = [by_name[str(name)] for name in names.tolist()]
+        self.files = files
+        self._shape = self._one(0).shape
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._shape)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def rows(self, index: Index) -> Tensor:
+        images = [self._one(int(n)) for n in index]
+        odd = [(n, image) for n, image in zip(index, images, strict=True) if image.shape != self._shape]
+        if odd:
+            n, image = odd[0]
+            raise InputError(
+                f"{self.files[n].name} is an image of {tuple(image.shape)} and {self.files[0].name} of "
+                f"{tuple(self._shape)} (channels, height, width): bring all images to one size first."
+            )
+        return torch.stack(images)
+
+    def _one(self, n: int) -> Tensor:
+        try:
+            with self.image.open(self.files[n]) as image:
+                grey = image.mode in ("1", "L", "LA", "F") or image.mode.startswith("I")
+                deep = image.mode.startswith("I")  # 16 bits: converting would cut them off at 255
+                pixels = np.asarray(image if deep else image.convert("L" if grey else "RGB"), dtype=np.float32)
+        except OSError as error:
+            raise InputError(f"{self.files[n]} could not be read as an image: {error}.") from error
+        first = pixels[None] if grey else pixels.transpose(2, 0, 1)
+        return torch.from_numpy(first.copy()) / (65535.0 if deep else 255.0)
+
+
+def as_inputs(X: Any, names: npt.NDArray[Any] | None = None) -> Inputs:
+    """Rows of whatever was handed in; ``names`` are the items a folder's images are looked up by."""
+    if isinstance(X, (ArrayInputs, DatasetInputs, FolderInputs)):
+        return X
+    if isinstance(X, (str, Path)):
+        folder = Path(X)
+        if not folder.is_dir():
+            raise InputError(f"Expected a folder of images or an array, and there is no folder {folder}.")
+        return FolderInputs(folder, names)
+    if isinstance(X, Tensor):
+        X = X.detach().cpu().numpy()
+    if hasattr(X, "tocsr"):
+        return ArrayInputs(X.tocsr(), sparse=True)
+    if hasattr(X, "__getitem__") and hasattr(X, "__len__") and not hasattr(X, "__array__") and not _nested(X):
+        return DatasetInputs(X)
+    array = X if isinstance(X, np.ndarray) else np.asarray(X)
+    if array.dtype == object:
+        try:
+            array = array.astype(np.float32)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"X must hold numbers, and does not: {error}. Encode texts and categories first."
+            ) from None
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"X must hold numbers and is of type {array.dtype}. Encode texts and categories first.")
+    if array.ndim not in (2, 3, 4):
+        raise InputError(
+            f"Expected X with one row per item (2 dimensions) or one image per item (3 or 4), found {array.ndim}. "
+            "Reshape your data with X.reshape(-1, 1) if each item has a single number."
+        )
+    if array.ndim == 2 and array.shape[1] == 0:
+        raise InputError(f"X has 0 feature(s) (shape={array.shape}) while a minimum of 1 is required.")
+    return ArrayInputs(array)
+
+
+def _nested(X: Any) -> bool:
+    """Whether something without an array interface is a plain table of numbers, written as lists."""
+    return isinstance(X, (list, tuple))
+
+
+def _finite(x: Tensor, index: Index) -> Tensor:
+    bad = ~torch.isfinite(x).reshape(len(x), -1).all(dim=1)
+    if bool(bad.any()):
+        row = int(index[int(bad.nonzero()[0, 0])])
+        raise InputError(f"Row {row} of X holds NaN or infinity: fill in missing values first (SimpleImputer does).")
+    return x
+
+
+class Scale(nn.Module):
+    """Inputs brought to mean 0 and deviation 1: each feature, each channel of images; sparse data are only stretched.
+
+    What it has learned of the training data is saved with the network.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, mean: Tensor, deviation: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("deviation", deviation)
+
+    def forward(self, x: Tensor | SparseRows) -> Tensor | SparseRows:
+        if isinstance(x, SparseRows):
+            if not bool(self.mean.any()):
+                return x.over(self.deviation)
+            x = x.dense()  # the network was fitted with dense inputs, whose mean was taken out
+        return (x - self.mean) / self.deviation
+
+    @classmethod
+    def identity(cls, shape: tuple[int, ...]) -> Scale:
+        size = (shape[0], *(1 for _ in shape[1:]))
+        return cls(torch.zeros(size), torch.ones(size))
+
+    @classmethod
+    def of(cls, inputs: Inputs) -> Scale:
+        """From one pass over the inputs."""
+        if isinstance(inputs, ArrayInputs) and inputs.sparse:
+            return cls(*_stretch(inputs))
+        total, squares, count = torch.zeros(()), torch.zeros(()), 0
+        for lo in range(0, len(inputs), CHUNK):
+            x = inputs.rows(np.arange(lo, min(lo + CHUNK, len(inputs)))).double()
+            x = x.reshape(*x.shape[:2], -1)
+            total, squares = total + x.sum(dim=(0, 2)), squares + (x * x).sum(dim=(0, 2))
+            count += x.shape[0] * x.shape[2]
+        mean, square = total / count, squares / count
+        deviation = (square - mean * mean).clamp_min(0.0).sqrt()
+        deviation = torch.where(deviation > 1e-6 * (1.0 + mean.abs()), deviation, torch.ones_like(deviation))
+        size = (len(mean), *(1 for _ in inputs.shape[1:]))
+        return cls(mean.float().reshape(size), deviation.float().reshape(size))
+
+
+def _stretch(inputs: ArrayInputs) -> tuple[Tensor, Tensor]:
+    """Mean and deviation to scale sparse data by: no mean, which would fill in the zeros, and the root mean square of
+    all numbers together, or rare features would outgrow the others."""
+    N, D = inputs.array.shape
+    data = np.asarray(inputs.array.data, dtype=np.float64) / (255.0 if inputs.byte else 1.0)
+    if not np.isfinite(data).all():
+        bad = int(np.flatnonzero(~np.isfinite(data))[0])
+        inputs.rows(np.array([np.searchsorted(inputs.array.indptr, bad, side="right") - 1]))  # which names the row
+    size = float(np.sqrt((data * data).sum() / max(N * D, 1)))
+    return torch.zeros(D), torch.full((D,), size if size > 1e-6 else 1.0)

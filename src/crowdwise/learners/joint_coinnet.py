@@ -1,0 +1,181 @@
+"""COINNet: confusion matrices for most votes, and a term of their own for the few they cannot explain.
+
+Annotators confuse classes as their matrices say, but for some items (a photograph upside down, two objects in one)
+votes have nothing to do with the matrices. Every vote gets a vector of its own that is added to its distribution, and
+a penalty that is only paid by items where the vectors are needed:
+
+    q = sum_k f(x_n)[k] theta[m, k, :] + e[n, m, :],   clipped to probabilities
+    loss = - mean over votes of log q[l]  +  outliers * mean over items of ( s[n] + 1e-10 )^(power / 2)
+           - weight * log det F'F,            s[n] = sum over votes of the item of |e[n, m, :]|^2
+
+==================  ===========  ===========  ======================================================================
+symbol              code         shape        equation
+==================  ===========  ===========  ======================================================================
+f(x)                ``log_f``    B x K        softmax of the network
+theta[m, k, l]      ``rho``      M x K x K    row-softmax of rho, which starts at the identity
+e[n, m, :]          ``e``        S x K        a row for every *observed* vote, taken minus its mean: sums to zero
+s[n]                ``scores``   N            the item's outlier score
+F'F                              K x K        mean over items of f f', as in ``geocrowdnet-f``
+==================  ===========  ===========  ======================================================================
+
+When it fails: where most votes on most items are outliers (then they are the rule), and where the network is large
+enough to learn the outliers by heart before their terms do.
+
+Reference: T. Nguyen, S. Ibrahim and X. Fu, Noisy label learning with instance-dependent outliers: identifiability via
+crowd wisdom, NeurIPS 2024.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from crowdwise.core.checks import check_number
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ParameterError
+from crowdwise.learners import losses
+from crowdwise.learners.head import FLOOR, Head
+from crowdwise.learners.joint_confusions import GeoCrowdNetF, Volume
+from crowdwise.learners.trainer import Trainer
+from crowdwise.learners.vote_edges import Batch, log_softmax
+
+
+class Outliers(Volume):
+    """Confusion matrices, a volume, and a vector of its own for every vote that is trained on.
+
+    Like dropout, the vectors are there in training only: of a vote that was not trained on nothing but the matrices is
+    known, so that held-out votes and forecasts are judged by these.
+    """
+
+    indptr: Tensor
+
+    def __init__(
+        self, votes: Votes, weight: float, guard: bool, outliers: float, power: float
+    ) -> None:  # fmt: skip
+        super().__init__(votes.n_annotators, votes.n_classes, weight, "network", guard)
+        self.outliers, self.power = outliers, power
+        self.e = nn.Parameter(torch.zeros(votes.n_votes, votes.n_classes))
+        self.register_buffer("indptr", torch.as_tensor(np.array(votes.indptr), dtype=torch.int64))
+
+    def slow_parameters(self) -> list[nn.Parameter]:
+        return [self.e]  # vectors that are faster than the network explain the votes before it does
+
+    def places(self, batch: Batch) -> Tensor:
+        """E: which of all votes trained on those of a training batch are."""
+        first = self.indptr[batch.index]
+        count = self.indptr[batch.index + 1] - first
+        skip = torch.cumsum(count, 0) - count
+        return torch.arange(len(batch.row), device=first.device) + (first - skip)[batch.row]
+
+    def vectors(self, at: Tensor | slice = slice(None)) -> Tensor:
+        """The vectors of some votes, each of which sums to zero."""
+        e = self.e[at]
+        return e - e.mean(dim=1, keepdim=True)
+
+    def vote_log_probs(self, batch: Batch) -> Tensor:
+        if not self.training:
+            return super().vote_log_probs(batch)
+        theta = self.log_theta(self.rho.index_select(0, batch.annotator)).exp()
+        q = torch.einsum("ek,ekl->el", batch.log_f.exp()[batch.row], theta) + self.vectors(self.places(batch))
+        q = q.clamp(FLOOR, 1.0 - FLOOR)
+        said = q.gather(1, batch.label[:, None])[:, 0]
+        return said.log() - q.sum(dim=1).log()
+
+    def fit(self, batch: Batch, keep: bool) -> OutlyingFit:
+        at = self.places(batch)
+        with torch.no_grad():
+            e = self.vectors(at)
+        return outlying(batch, at, e, self.rho.detach(), self.norm(batch), self.outliers, self.power)
+
+    def total(self, fit: losses.Mixture, *gradients: tuple[Tensor, Tensor | losses.Rows]) -> Tensor:
+        assert isinstance(fit, OutlyingFit)
+        e = torch.zeros_like(self.e, requires_grad=False).index_copy_(0, fit.at, fit.e)
+        return losses.known(fit.value, *gradients, (self.e, e))
+
+    def scores(self, weight: Tensor) -> Tensor:
+        """N: the sum over each item's votes of the squared length of their vectors, each times the vote's weight."""
+        e = self.vectors().detach()
+        count = self.indptr[1:] - self.indptr[:-1]
+        item = torch.repeat_interleave(torch.arange(len(count), device=count.device), count)
+        return e.new_zeros(len(count)).index_add(0, item, weight * (e * e).sum(dim=1))
+
+
+@dataclass(eq=False)
+class OutlyingFit(losses.Mixture):
+    """The gradient at the vectors of the batch's votes, and where among all votes these are."""
+
+    at: Tensor = field(default_factory=lambda: torch.empty(0))
+    e: Tensor = field(default_factory=lambda: torch.empty(0))
+
+
+def outlying(
+    batch: Batch, at: Tensor, e: Tensor, rho: Tensor, norm: Tensor | float, outliers: float, power: float
+) -> OutlyingFit:  # fmt: skip
+    """Likelihood and penalty of a batch, with their gradients, worked out as in :mod:`crowdwise.learners.losses`.
+
+    With g the gradient at q (nothing where q was clipped), that at f[k] is theta[k] . g, that at rho[k, l] is
+    f[k] theta[k, l] ( g[l] - theta[k] . g ), and that at a vector is g and the penalty's share, less their mean.
+    """
+    theta = losses.softmax_rows(rho.index_select(0, batch.annotator))
+    f = log_softmax(batch.logits.detach(), dim=1).exp_()
+    mine = f.index_select(0, batch.row)
+    free = losses.mix(mine, theta) + e
+    q = free.clamp(FLOOR, 1.0 - FLOOR)
+    vote = torch.arange(len(batch.row), device=q.device)
+    said, sums, c = q[vote, batch.label], q.sum(dim=1), batch.weight / -norm
+    g = (-c / sums)[:, None].repeat(1, q.shape[1])
+    g[vote, batch.label] += c / said
+    g *= q == free
+    back = losses.unmix(theta, g)
+    squares = batch.weight * (e * e).sum(dim=1)
+    scores = squares.new_zeros(len(batch)).index_add_(0, batch.row, squares) + FLOOR
+    value = (c * (said / sums).log()).sum() + outliers * (scores ** (0.5 * power)).mean()
+    slope = outliers * power / len(batch) * scores ** (0.5 * power - 1.0)
+    own = g + (slope[batch.row] * batch.weight)[:, None] * e
+    rows = theta * mine[:, :, None] * (g[:, None, :] - back[:, :, None])
+    logits = losses.through_softmax(f, batch.total(back))
+    return OutlyingFit(value, logits, rows, f, at=at, e=own - own.mean(dim=1, keepdim=True))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class COINNet(GeoCrowdNetF):
+    """Confusion matrices, and a sparse term for votes that no matrix explains; tells which items those are on.
+
+    The consensus has the item column ``outlier``, s[n]: sort by it, largest first, to see what is wrong with the data.
+
+    Parameters
+    ----------
+    outliers
+        What an outlier costs: the weight of the penalty on the votes' own vectors.
+    power
+        Below 2, how sparse outliers are: an item's penalty is the length of its vectors to this power.
+    weight, guard
+        Of the log-volume, as in :class:`~crowdwise.learners.joint_confusions.GeoCrowdNetF`.
+    weight_decay
+        Of the network and of the votes' own vectors, as in other learners.
+    """
+
+    key: ClassVar[str] = "coinnet"
+    weight_decay: float = 1e-4
+    outliers: float = 0.01
+    power: float = 0.4
+
+    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+        return Outliers(votes, self.weight, self.guard, self.outliers, self.power)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number(self, "outliers", least=0.0)
+        check_number(self, "power", above=0.0)
+        if self.power > 2.0:
+            raise ParameterError(f"power={self.power!r}: expected a number above 0 and of at most 2.")
+
+    def _columns(self, trainer: Trainer) -> dict[str, Any]:
+        head = trainer.head
+        assert isinstance(head, Outliers)
+        scores = head.scores(trainer.edges.weight.to(head.e.dtype))
+        return {"item_columns": {"outlier": scores.double().cpu().numpy()}}

@@ -1,0 +1,323 @@
+"""Losses and their gradients in one pass: what a step of a small network can afford.
+
+A loss that is put together from tensors costs an operation forward and one or two backward for every sign in its
+formula, and with a few hundred votes in a batch each of these is all overhead. Here values and gradients are worked
+out together, without a graph, for the votes of the batch alone; :func:`known` then hands them to autograd as one node.
+The heads keep their formulas as they are written in the papers (``vote_log_probs``), and the tests hold the two
+against each other.
+
+    mixture    P(m says l | x) = sum_k f(x)[k] t[m, k, l] / s[m, k],   s[m, k] = sum_l t[m, k, l]
+    layer      P(m says l | x) = softmax_l( sum_k f(x)[k] W[m, k, l] )
+
+=============  ===========  ===========  =============================================================================
+symbol         code         shape        equation
+=============  ===========  ===========  =============================================================================
+f(x)           ``f``        B x K        softmax of the logits
+t[m, k, l]     ``t``        E x K x K    exp or softplus of rho, for the annotator of each vote
+c              ``c``        E            d loss / d log P of each vote: minus its weight, over a sum of weights
+r[k]           ``r``        E x K        c times P(truth k | x, m says l)
+d / d logits                B x K        sum over the item's votes of r - c f
+d / d rho                   E x K x K    exp: r[k] ( 1(l) - t[k, l] / s[k] )
+=============  ===========  ===========  =============================================================================
+
+Probabilities, not their logarithms, are summed: while rho is within some thirty of zero no sum here can vanish or
+overflow in single precision. Where one does, the mixture takes the long way round, in logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from crowdwise.learners.vote_edges import Batch, log_softmax
+
+RANGE = 30.0
+"""exp(30) is 1e13: ten orders of magnitude from where the product of two such numbers leaves single precision."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A gradient with one row per vote, to be summed by annotator once it is asked for."""
+
+    rows: Tensor
+    annotator: Tensor
+    size: torch.Size
+
+    def dense(self) -> Tensor:
+        return self.rows.new_zeros(self.size).index_add_(0, self.annotator, self.rows)
+
+
+class _Known(torch.autograd.Function):
+    """A value whose gradients have been worked out already."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, grads: tuple[Tensor | Rows, ...], *at: Tensor) -> Tensor:
+        ctx.grads = grads
+        return value.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> Any:
+        grads = [grad.dense() if isinstance(grad, Rows) else grad for grad in ctx.grads]
+        # The loss itself is what training goes back from; multiplying a large table by one would be half the cost.
+        if upstream.device.type == "cpu" and float(upstream) == 1.0:
+            return None, None, *grads
+        return None, None, *(upstream * grad for grad in grads)
+
+
+def known(value: Tensor, *gradients: tuple[Tensor, Tensor | Rows]) -> Tensor:
+    """``value``, a number, with the gradient of each (tensor, gradient) pair.
+
+    >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> known((x.detach() ** 2).sum(), (x, 2.0 * x.detach())).backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+    out: Tensor = _Known.apply(value, tuple(grad for _, grad in gradients), *(at for at, _ in gradients))  # type: ignore[no-untyped-call]
+    return out
+
+
+def mix(mine: Tensor, rows: Tensor) -> Tensor:
+    """E x K: mine[e] . rows[e]. A product of small matrices by its definition: faster here than ``bmm``."""
+    return (mine[:, :, None] * rows).sum(dim=1)
+
+
+def unmix(rows: Tensor, g: Tensor) -> Tensor:
+    """E x K: rows[e] . g[e]."""
+    return (rows * g[:, None, :]).sum(dim=2)
+
+
+def through_softmax(f: Tensor, grad: Tensor) -> Tensor:
+    """The gradient at the logits from that at their softmax."""
+    inner = f * grad
+    return inner - f * inner.sum(dim=1, keepdim=True)
+
+
+@dataclass(eq=False)
+class Fit:
+    """A loss of votes: its value, and its gradients at the logits and at each vote's matrix of free numbers."""
+
+    value: Tensor
+    logits: Tensor
+    """B x K."""
+    rows: Tensor
+    """E x K x K."""
+    f: Tensor
+    """B x K: the network's probabilities."""
+
+
+# -------------------------------------------------------------------- confusion matrices
+
+
+@dataclass(eq=False)
+class Mixture(Fit):
+    """What else is known of a mixture, for penalties to start from."""
+
+    theta: Tensor | None = None
+    """E x K x K: each vote's confusion matrix, where it was asked for."""
+
+
+def mixture(
+    batch: Batch, rho: Tensor, norm: Tensor | float, *, softplus: bool = False, trace: Tensor | None = None,
+    keep: bool = False,
+) -> Mixture:  # fmt: skip
+    """Minus the log-likelihood of a batch's votes over ``norm``, under confusion matrices from rows of rho.
+
+    Parameters
+    ----------
+    rho
+        M x K x K, of all annotators.
+    norm
+        What the sum over votes is divided by.
+    softplus
+        Whether t is the softplus of rho, else its exponential.
+    trace
+        E, a penalty: so many times the trace of each vote's confusion matrix is added to the loss.
+    keep
+        Whether the matrices are wanted, too.
+    """
+    return mixture_of(batch, rho.detach().index_select(0, batch.annotator), norm, softplus, trace, keep)
+
+
+def mixture_of(
+    batch: Batch, rows: Tensor, norm: Tensor | float, softplus: bool = False, trace: Tensor | None = None,
+    keep: bool = False,
+) -> Mixture:  # fmt: skip
+    """The same with the free numbers of each vote, E x K x K."""
+    E, K, _ = rows.shape
+    f = torch.softmax(batch.logits.detach(), dim=1)
+    c = batch.weight[:, None] / -norm
+    # Where, among the E K K numbers, those of the label are that was given.
+    cell = torch.arange(0, E * K * K, K * K, device=rows.device).add_(batch.label)[:, None]
+    cell = cell + torch.arange(0, K * K, K, device=rows.device)
+    if softplus and not _near(rows):
+        return _in_logarithms(batch, rows, c, f, cell, softplus, trace, keep)
+    t = functional.softplus(rows) if softplus else rows.exp()
+    s = t.sum(dim=2)
+    said = t.take(cell)
+    share = f.index_select(0, batch.row) * said / s
+    p = share.sum(dim=1, keepdim=True)
+    value = (c * p.log()).sum()
+    if not math.isfinite(value.item()):  # a sum has vanished or overflowed
+        return _in_logarithms(batch, rows, c, f, cell, softplus, trace, keep)
+    r = share * (c / p)
+    theta = t / s[:, :, None] if keep else None
+    # d / d t[k, l'] = r[k] / t[k, l] 1(l' = l) - down[k], and d t / d rho is t itself, or a sigmoid.
+    slope = torch.sigmoid(rows) if softplus else t
+    up = r / said * slope.take(cell) if softplus else r
+    down = r / s
+    if trace is not None:
+        right = t.diagonal(dim1=1, dim2=2) / s
+        value = value + (trace[:, None] * right).sum()
+        down = down + trace[:, None] * right / s
+        corner = trace[:, None] / s * slope.diagonal(dim1=1, dim2=2)
+    grad = slope * -down[:, :, None]
+    grad.put_(cell, up, accumulate=True)
+    if trace is not None:
+        grad.diagonal(dim1=1, dim2=2).add_(corner)
+    return Mixture(value, _at_logits(batch, f, r), grad, f, theta)
+
+
+def _at_logits(batch: Batch, f: Tensor, r: Tensor) -> Tensor:
+    """B x K: the sum over each item's votes of r - c f, where c is the sum of r over classes."""
+    total = batch.total(r)
+    return total - f * total.sum(dim=1, keepdim=True)
+
+
+def _in_logarithms(
+    batch: Batch, rows: Tensor, c: Tensor, f: Tensor, cell: Tensor, softplus: bool, trace: Tensor | None, keep: bool
+) -> Mixture:  # fmt: skip
+    """The same for numbers of any size."""
+    log_t, gain = rows, torch.ones((), dtype=rows.dtype, device=rows.device)
+    if softplus:  # from -15 down it is the exponential, to seven digits
+        near = rows.clamp_min(-15.0)
+        t = functional.softplus(near)
+        log_t, gain = torch.where(rows > -15.0, t.log(), rows), torch.sigmoid(near) / t
+    log_t = log_t - torch.logsumexp(log_t, dim=2, keepdim=True)
+    theta = log_t.exp()
+    log_f = torch.log_softmax(batch.logits.detach(), dim=1).index_select(0, batch.row)
+    log_share = log_f + log_t.take(cell)
+    log_p = torch.logsumexp(log_share, dim=1, keepdim=True)
+    r = c * (log_share - log_p).exp()
+    value = (c * log_p).sum()
+    down = r
+    if trace is not None:
+        right = trace[:, None] * theta.diagonal(dim1=1, dim2=2)
+        value, down = value + right.sum(), down + right
+    grad = -down[:, :, None] * theta
+    grad.put_(cell, r, accumulate=True)
+    if trace is not None:
+        grad.diagonal(dim1=1, dim2=2).add_(right)
+    return Mixture(value, _at_logits(batch, f, r), grad * gain, f, theta if keep else None)
+
+
+# -------------------------------------------------------------------- free weights
+
+
+@dataclass(eq=False)
+class Answers:
+    """What free weights answer for each vote, and all that is needed to go back from there."""
+
+    batch: Batch
+    f: Tensor
+    mine: Tensor
+    """E x K: f of the vote's item."""
+    rows: Tensor
+    z: Tensor
+    """E x K: sum_k f[k] W[m, k, :]."""
+
+    @classmethod
+    def of(cls, batch: Batch, W: Tensor) -> Answers:
+        rows = W.detach().index_select(0, batch.annotator)
+        f = torch.softmax(batch.logits.detach(), dim=1)
+        mine = f.index_select(0, batch.row)
+        return cls(batch, f, mine, rows, mix(mine, rows))
+
+    def fit(self, value: Tensor, g: Tensor, more: Tensor | None = None) -> Fit:
+        """A loss with the gradient g at z (and at f, item by item, more)."""
+        back = self.batch.total(unmix(self.rows, g))
+        back = back if more is None else back + more
+        return Fit(value, through_softmax(self.f, back), self.mine[:, :, None] * g[:, None, :], self.f)
+
+
+def log_probs(z: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    """E: log of the softmax of z at the label; E x K: the softmax."""
+    z = z - z.amax(dim=1, keepdim=True)
+    said = z.gather(1, label[:, None])[:, 0]
+    p = z.exp_()
+    s = p.sum(dim=1)
+    return said - s.log(), p / s[:, None]
+
+
+def layer(batch: Batch, W: Tensor, norm: Tensor | float) -> Fit:
+    """Minus the log-likelihood of a batch's votes over ``norm``, under a softmax of free weights after the network."""
+    found = Answers.of(batch, W)
+    said, p = log_probs(found.z, batch.label)
+    c = batch.weight / -norm
+    return found.fit((c * said).sum(), less(c, p, batch.label))
+
+
+def less(c: Tensor, p: Tensor, label: Tensor) -> Tensor:
+    """E x K: c ( 1(l) - p ), the gradient of c log softmax at a label."""
+    return (p * -c[:, None]).scatter_add_(1, label[:, None], c[:, None])
+
+
+class _Mixed(torch.autograd.Function):
+    """sum_k p[row, k] W[annotator, k, :] for every vote, gathered once."""
+
+    @staticmethod
+    def forward(ctx: Any, p: Tensor, W: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
+        mine, rows = p.index_select(0, row), W.index_select(0, annotator)
+        ctx.save_for_backward(mine, rows, row, annotator)
+        ctx.sizes = p.shape, W.shape
+        return mix(mine, rows)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Any:
+        mine, rows, row, annotator = ctx.saved_tensors
+        p = W = None
+        if ctx.needs_input_grad[0]:
+            p = g.new_zeros(ctx.sizes[0]).index_add_(0, row, unmix(rows, g))
+        if ctx.needs_input_grad[1]:
+            W = g.new_zeros(ctx.sizes[1]).index_add_(0, annotator, mine[:, :, None] * g[:, None, :])
+        return p, W, None, None
+
+
+def mixed(p: Tensor, W: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
+    """E x K: the weights of each vote's annotator, mixed as the network believes in the classes."""
+    out: Tensor = _Mixed.apply(p, W, row, annotator)  # type: ignore[no-untyped-call]
+    return out
+
+
+# -------------------------------------------------------------------- volume
+
+
+def log_volume(vectors: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """log det( V'V + ridge I ) of n x K vectors, and its gradient at them, 2 V (V'V + ridge I)^-1."""
+    K = vectors.shape[1]
+    matrix = vectors.T @ vectors + ridge * torch.eye(K, dtype=vectors.dtype, device=vectors.device)
+    root = torch.linalg.cholesky(matrix)
+    return 2.0 * root.diagonal().log().sum(), 2.0 * vectors @ torch.cholesky_inverse(root)
+
+
+def softmax_rows(rows: Tensor) -> Tensor:
+    """The softmax over the last of three dimensions, for rows as short as there are classes."""
+    if not _near(rows):
+        return log_softmax(rows, dim=2).exp_()
+    t = rows.exp()
+    return t / t.sum(dim=2, keepdim=True)
+
+
+def _near(rows: Tensor) -> bool:
+    """Whether all numbers are within the range in which nothing vanishes or overflows."""
+    if rows.numel() == 0:
+        return True
+    low, high = torch.aminmax(rows)
+    return low.item() >= -RANGE and high.item() <= RANGE

@@ -1,0 +1,83 @@
+"""GLAD: ability times ease, errors spread evenly. The model and its fit are in :mod:`crowdwise.methods.ability_fit`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.parameters import declared
+from crowdwise.methods.ability_fit import AbilityModel
+from crowdwise.methods.ability_regression import Gaussian, Rows, softplus
+
+EASIEST = 10.0
+"""The greatest log of ease: sigmoid(exp(10)) is 1 to ten thousand digits, and sums of such x still have decimals."""
+
+
+def product(a: Floats, b: Floats, annotator: Ints, item: Ints) -> tuple[Floats, Floats, Floats]:
+    """x = a exp(b), dx/da = exp(b), dx/db = x. Ease beyond ``EASIEST`` makes no difference."""
+    ease = np.exp(np.minimum(b, EASIEST))[item]
+    x = a[annotator] * ease
+    return x, ease, np.where(b < EASIEST, 1.0, 0.0)[item] * x
+
+
+def even_errors(x: Floats, K: int) -> tuple[Floats, Floats]:
+    """``glad``: z_s = x_s + log(K - 1), and log P(l_s | another truth) = log(1 - p_s) - log(K - 1)."""
+    others = np.log(K - 1.0)
+    return x + others, -softplus(x) - others
+
+
+@declared
+class GLAD(AbilityModel):
+    """Ability times ease: an annotator is right with probability sigmoid(ability * exp(log ease)), errors uniform.
+
+    Adds ``ability`` (under 0: more often wrong than right) and ``right``, the mean probability of being right, to the
+    table of annotators, and ``difficulty`` = exp(-log ease) to that of items. Confusion matrices are averages over the
+    items that an annotator answered.
+
+    Parameters
+    ----------
+    ability_mean, ability_sd, ease_mean, ease_sd
+        The Normal priors of abilities and of the log of ease.
+    class_prior
+        ``"uniform"``, ``"learned"``, or the probability of each class.
+    start, max_iter, tol, ties, random_state
+        As in :class:`AbilityModel`.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.difficulty(500, n_annotators=30, votes_per_item=9, random_state=0)
+    >>> consensus = cw.GLAD().fit(crowd.votes).consensus_
+    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
+    True
+    """
+
+    key = "glad"
+    _link = staticmethod(product)
+    _chance = "right"
+
+    ability_mean: float = 1.0
+    ability_sd: float = 1.0
+    ease_mean: float = 1.0
+    ease_sd: float = 1.0
+    class_prior: Any = "uniform"
+    start: Any = "votes"
+    max_iter: int = 200
+
+    def _gaussians(self) -> tuple[Gaussian, Gaussian]:
+        return (self.ability_mean, self.ability_sd), (self.ease_mean, self.ease_sd)
+
+    def _evidence(self, rows: Rows, x: Floats, guess: Floats) -> tuple[Floats, Floats]:
+        return even_errors(x, rows.K)
+
+    def _credit(self, rows: Rows, x: Floats, guess: Floats, q: Floats) -> Floats:
+        return rows.voted(q)
+
+    def _difficulty(self, b: Floats) -> Floats:
+        return np.asarray(np.exp(-b))
+
+    def _mean_confusion(self, p: Floats, guess: Floats, K: int) -> Floats:
+        wrong = ((1.0 - p) / (K - 1.0))[:, None, None]
+        return np.asarray(wrong + (p[:, None, None] - wrong) * np.eye(K))

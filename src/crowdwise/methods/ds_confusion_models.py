@@ -1,0 +1,365 @@
+"""Shapes of confusion matrices, from one number per annotator to all of them, each with a prior learned from the votes.
+
+What ``auto`` chooses among. The shapes differ in what two annotators may differ in:
+
+=============  ==================================================  ==================  ================================
+shape          theta[m, k, l] = P(m says l, truth k)               own numbers         wrong answers
+=============  ==================================================  ==================  ================================
+``Coin``       w[m] if l = k, else (1 - w[m]) / (K - 1)            1                   spread evenly
+``Vector``     w[m, k] if l = k, else (1 - w[m, k]) / (K - 1)      K                   spread evenly
+``Habit``      t[m] [l = k] + (1 - t[m]) x[m, l]                   K                   the annotator's favourite labels
+``Full``       anything                                            K (K - 1)           which class is taken for which
+=============  ==================================================  ==================  ================================
+
+All are fitted as ``anchored`` is (see :mod:`crowdwise.methods.ds_anchored`): a share ``anchor`` of the counts is that
+of vote shares, so that no class drifts from what its label means, and a last step without it lets the matrices be what
+the votes support. Here the shares are weighted by how much a vote tells. Where a few careful annotators stand against
+many lenient or careless ones, plain shares would themselves say that a label means something else (a grade up, say).
+
+==============  ==============  ============  ====================================================================
+symbol          code            shape         equation
+==============  ==============  ============  ====================================================================
+q[n, k]         posterior       N x K         softmax_k( log pi_k + sum_votes log theta[m, k, l] )
+t[m]            ``telling``     M             (K w[m] - 1) / (K - 1), at least 0: agreement beyond chance
+v[n, k]         ``meaning()``   N x K         shares of the votes on n, each weighted by t[m]^2
+c[m, l, k]      ``counts``      M x L x K     (1 - a) sum q[n, k] + a sum v[n, k], over m's votes for l
+b               ``pseudo``      as the shape  strength * base: the crowd's own averages, so many votes strong
+theta           ``table()``     M x L x K     the shape's numbers from c + b
+t[m], x[m, l]   ``habits()``    M, M x L      fixed point of: knew[m, l] = c[m, l, l] t / (t + (1 - t) x[l]),
+                                              t ~ sum_l knew + b, (1 - t) x[l] ~ sum_k c[m, l, k] - knew[m, l] + b
+==============  ==============  ============  ====================================================================
+
+A vote of somebody right with probability w, wrong evenly, carries information of order t^2 (the first term of its
+mutual information with the truth, for a class prior that is not too uneven), hence the weights.
+
+The strength of a prior is the one under which counts are most probable (Dirichlet-multinomial). ``anchored`` learns it
+once, from counts against the majority's labels; where the majority is poor, its mistakes look like everybody's, good
+annotators and bad ones look alike, and the prior holds them together. So here priors and vote weights are learned
+``ROUNDS`` times, each time from the labels the fit before ended with: empirical Bayes, by alternation. Strengths are
+taken from a grid of steps of 10^(1/4), so that rounding cannot move them.
+
+When it fails: see the methods page under ``auto``; whatever breaks independence given the truth (copiers, hard items)
+breaks all four.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, Self
+
+import numpy as np
+
+from crowdwise.core import em, starts
+from crowdwise.core.em import Callback, Params, Part, Stats
+from crowdwise.core.numerics import Floats, Ints, dirichlet_multinomial, normalise, safe_log, winners
+from crowdwise.core.priors import one_coin_table, own_accuracy
+from crowdwise.data.votes import Votes
+
+ROUNDS = 3
+"""How often priors are learned, each time from the labels of the fit before."""
+STRENGTHS: Floats = np.logspace(-2.0, 4.0, 25)
+"""The pseudo-votes a prior can be worth."""
+FAINT = 1e-3
+"""The least t of anybody: where all who voted on an item tell nothing, their votes count alike."""
+INNER = 15
+"""Passes of the fixed point for habits, from a start that is right where counts are many."""
+
+
+# -------------------------------------------------------------------- priors
+
+
+def best_strength(counts: Floats, base: Floats, used: Ints) -> float:
+    """The strength on the grid under which counts (rows on the last axis) are most probable; the largest without any.
+
+    The likelihood has one peak in practice: every fourth strength is tried, then the neighbours of the best.
+    """
+    if not used.any():
+        return float(STRENGTHS[-1])
+    c, b = counts[used], np.broadcast_to(base, counts.shape)[used]
+    found: dict[int, float] = {}
+
+    def value(i: int) -> float:
+        if i not in found:
+            found[i] = dirichlet_multinomial(c, STRENGTHS[i] * b)
+        return found[i]
+
+    best = max(range(0, len(STRENGTHS), 4), key=value)
+    for step in (2, 1):
+        best = max((i for i in (best, best - step, best + step) if 0 <= i < len(STRENGTHS)), key=value)
+    return float(STRENGTHS[best])
+
+
+def several(counts: Floats) -> Ints:
+    """Who has more than one vote: the others say nothing about how much annotators differ."""
+    return np.asarray(counts.sum(axis=(1, 2)) > 1.0 + 1e-9)
+
+
+# -------------------------------------------------------------------- the shapes
+
+
+class Shape(Protocol):
+    """A way of making theta[m, l, k] from counts, with a prior learned from hard counts."""
+
+    name: ClassVar[str]
+    words: ClassVar[str]
+
+    @classmethod
+    def learned(cls, counts: Floats) -> Self: ...
+
+    def table(self, counts: Floats) -> Floats: ...
+
+    def log_prior(self, table: Floats) -> float: ...
+
+
+@dataclass(frozen=True)
+class Coin:
+    """One accuracy per annotator."""
+
+    pseudo: Floats
+    """Right and wrong votes of the prior: 2."""
+    name: ClassVar[str] = "coin"
+    words: ClassVar[str] = "one accuracy per annotator"
+
+    @staticmethod
+    def right_and_wrong(counts: Floats) -> Floats:
+        right = np.einsum("mkk->m", counts)
+        return np.stack([right, counts.sum(axis=(1, 2)) - right], axis=1)
+
+    @classmethod
+    def learned(cls, counts: Floats) -> Self:
+        seen = cls.right_and_wrong(counts)
+        base = normalise(seen.sum(axis=0) + 0.01, axis=0)
+        return cls(best_strength(seen, base, several(counts)) * base)
+
+    def table(self, counts: Floats) -> Floats:
+        return one_coin_table(normalise(self.right_and_wrong(counts) + self.pseudo, axis=1)[:, 0], counts.shape[1])
+
+    def log_prior(self, table: Floats) -> float:
+        return float(self.pseudo @ safe_log(np.stack([table[:, 0, 0], table[:, 1, 0]])).sum(axis=1))
+
+
+@dataclass(frozen=True)
+class Vector:
+    """One accuracy per annotator and class."""
+
+    pseudo: Floats
+    """Right and wrong votes of the prior, by class: K x 2."""
+    name: ClassVar[str] = "vector"
+    words: ClassVar[str] = "an accuracy per annotator and class"
+
+    @staticmethod
+    def right_and_wrong(counts: Floats) -> Floats:
+        right = np.einsum("mkk->mk", counts)
+        return np.stack([right, counts.sum(axis=1) - right], axis=2)
+
+    @classmethod
+    def learned(cls, counts: Floats) -> Self:
+        seen = cls.right_and_wrong(counts)
+        base = normalise(seen.sum(axis=0) + 0.01, axis=1)
+        return cls(best_strength(seen, base, several(counts)) * base)
+
+    def table(self, counts: Floats) -> Floats:
+        K = counts.shape[1]
+        w = normalise(self.right_and_wrong(counts) + self.pseudo, axis=2)[:, :, 0]
+        out = np.repeat(((1.0 - w) / (K - 1.0))[:, None, :], K, axis=1)
+        out[:, np.arange(K), np.arange(K)] = w
+        return out
+
+    def log_prior(self, table: Floats) -> float:
+        k = np.arange(table.shape[1])
+        both = safe_log(np.stack([table[:, k, k], table[:, (k + 1) % len(k), k]], axis=2)).sum(axis=0)
+        return float((self.pseudo * both).sum())
+
+
+@dataclass(frozen=True)
+class Habit:
+    """The truth, or a label drawn from the annotator's habit."""
+
+    trust: Floats
+    """Known and habitual answers of the prior: 2."""
+    strategy: Floats
+    """Habitual answers of the prior by label: L."""
+    name: ClassVar[str] = "habit"
+    words: ClassVar[str] = "annotators who know, or answer from habit"
+
+    @classmethod
+    def learned(cls, counts: Floats) -> Self:
+        K = counts.shape[1]
+        # Half a vote of each kind, to begin with: so that nobody with a single vote is certain of anything.
+        weak = cls(np.full(2, 0.5), np.full(K, 0.5 / K))
+        knew, spam = weak.habits(counts)[2:]
+        both = np.stack([knew, spam.sum(axis=1)], axis=1)
+        base, label = normalise(both.sum(axis=0) + 0.01, axis=0), normalise(spam.sum(axis=0) + 0.01, axis=0)
+        trust = best_strength(both, base, several(counts))
+        strategy = best_strength(spam, label, spam.sum(axis=1) > 1.0 + 1e-9)
+        return cls(trust * base, strategy * label)
+
+    def habits(self, counts: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """t[m], x[m, l], and the answers known (M) and from habit (M x L) that they come from."""
+        right, said, given = np.einsum("mll->ml", counts), counts.sum(axis=2), counts.sum(axis=1)
+        # (1 - t) x[l] is how often l is said where it is wrong.
+        wrong = (said - right + self.strategy) / (
+            given.sum(axis=1, keepdims=True) - given + self.strategy.sum() + 1e-12
+        )
+        u = np.clip(wrong.sum(axis=1), 0.05, 0.95)
+        t, x = 1.0 - u, normalise(wrong, axis=1)
+        for _ in range(INNER):
+            knew = right * (t[:, None] / (t[:, None] + (1.0 - t[:, None]) * x + 1e-300))
+            spam = np.maximum(said - knew, 0.0)
+            known = knew.sum(axis=1)
+            t = np.clip((known + self.trust[0]) / (known + spam.sum(axis=1) + self.trust.sum()), 1e-6, 1.0 - 1e-6)
+            x = normalise(spam + self.strategy, axis=1)
+        return t, x, known, spam
+
+    def table(self, counts: Floats) -> Floats:
+        t, x = self.habits(counts)[:2]
+        K = x.shape[1]
+        out = np.repeat(((1.0 - t)[:, None] * x)[:, :, None], K, axis=2)
+        out[:, np.arange(K), np.arange(K)] += t[:, None]
+        return out
+
+    def log_prior(self, table: Floats) -> float:
+        """From the table alone: what is said where it is wrong is (1 - t) x."""
+        k = np.arange(table.shape[1])
+        wrong = table[:, k, (k + 1) % len(k)]
+        u = wrong.sum(axis=1)
+        logs = safe_log(np.stack([1.0 - u, u])).sum(axis=1)
+        return float(self.trust @ logs + self.strategy @ safe_log(wrong / u[:, None]).sum(axis=0))
+
+
+@dataclass(frozen=True)
+class Full:
+    """Anything, shrunk towards half the crowd's matrix and half the annotator's own coin."""
+
+    pseudo: Floats
+    """M x L x K pseudo-votes."""
+    name: ClassVar[str] = "full"
+    words: ClassVar[str] = "a full confusion matrix per annotator"
+
+    @classmethod
+    def learned(cls, counts: Floats) -> Self:
+        K = counts.shape[1]
+        crowd = normalise(counts.sum(axis=0) + 0.01, axis=0)
+        base = 0.5 * crowd + 0.5 * one_coin_table(own_accuracy(counts), K)
+        rows, around = counts.transpose(0, 2, 1), base.transpose(0, 2, 1)
+        return cls(best_strength(rows, around, several(counts)) * base)
+
+    def table(self, counts: Floats) -> Floats:
+        return normalise(counts + self.pseudo, axis=1)
+
+    def log_prior(self, table: Floats) -> float:
+        return float(np.vdot(self.pseudo, safe_log(table)))
+
+
+SHAPES: tuple[type[Shape], ...] = (Coin, Vector, Habit, Full)
+"""From the simplest on."""
+
+
+# -------------------------------------------------------------------- what labels mean
+
+
+def telling(counts: Floats) -> Floats:
+    """t[m]: how far an annotator agrees with the labels beyond chance, shrunk like a coin's accuracy."""
+    K = counts.shape[1]
+    w = normalise(Coin.right_and_wrong(counts) + Coin.learned(counts).pseudo, axis=1)[:, 0]
+    return np.asarray(np.maximum((K * w - 1.0) / (K - 1.0), FAINT))
+
+
+def meaning(votes: Votes, gold: Ints | None, counts: Floats) -> Floats:
+    """v[n, k]: vote shares, each vote weighted by t[m]^2; the truth where it is known."""
+    N, K = len(votes), votes.n_classes
+    weight = votes.weights * telling(counts)[votes.annotator] ** 2
+    sums = np.bincount(votes.item * K + votes.label, weights=weight, minlength=N * K)
+    return starts.clamp(normalise(sums.reshape(N, K).astype(np.float64), axis=1), gold)
+
+
+# -------------------------------------------------------------------- fitting one
+
+
+@dataclass(frozen=True)
+class ShapedFamily:
+    """The maximisation step: anchored counts, then the shape."""
+
+    shape: Shape
+    anchor: float
+    held: Stats
+    class_prior: Floats | None
+    past: Floats | None = None
+    """M x L x K counts of earlier performance."""
+    hard: bool = False
+
+    def maximise(self, stats: Stats) -> Params:
+        a, K = self.anchor, len(stats.mass)
+        counts = (1.0 - a) * stats.counts + a * self.held.counts
+        mass = (1.0 - a) * stats.mass + a * self.held.mass
+        pi = normalise(mass, axis=0) if self.class_prior is None else self.class_prior
+        table = counts.reshape(-1, K, K)
+        table = self.shape.table(table if self.past is None else table + self.past)
+        return Params(safe_log(table).reshape(stats.counts.shape), safe_log(pi)[None])
+
+    def objective(self, log_likelihood: float, params: Params) -> float:
+        K = params.log_score.shape[1]
+        held = float(np.vdot(self.held.counts, params.log_score)) + float(self.held.mass @ params.log_prior[0])
+        prior = self.shape.log_prior(np.exp(params.log_score.reshape(-1, K, K)))
+        if self.past is not None:
+            prior += float(np.vdot(self.past, params.log_score.reshape(-1, K, K)))
+        return (1.0 - self.anchor) * log_likelihood + self.anchor * held + prior
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """One shape, fitted."""
+
+    shape: Shape
+    params: Params
+    stats: Stats
+    posterior: Floats
+    iterations: int
+    converged: bool
+
+
+def fit_shape(
+    shape: type[Shape],
+    votes: Votes,
+    gold: Ints | None = None,
+    item_prior: Floats | None = None,
+    *,
+    anchor: float,
+    class_prior: Floats | None = None,
+    past: Floats | None = None,
+    max_iter: int = 200,
+    tol: float = 1e-6,
+    callback: Callback | None = None,
+    restart: int = 0,
+) -> Fitted:
+    """A shape with its prior and its anchor learned ``ROUNDS`` times, then one step without the anchor.
+
+    ``past`` (M x L x K counts) is evidence like the votes: it counts for the prior, the anchor and every step.
+    """
+    part = Part.of(votes, gold, item_prior)
+    q = starts.informed(votes, gold)
+    stats, passes, converged = em.statistics(part, q), 0, True
+    for _ in range(ROUNDS):
+        labels = em.statistics(part, winners(q)).table()
+        labels = labels if past is None else labels + past
+        learned, held = shape.learned(labels), em.statistics(part, meaning(votes, gold, labels))
+        family = ShapedFamily(learned, anchor, held, class_prior, past)
+        climb = em.climb(
+            part, family, stats, max_iter=max_iter, tol=tol, accelerate=True, callback=callback, restart=restart
+        )
+        stats, q = em.expect(part, climb.params, posterior=True)
+        passes, converged = passes + climb.iterations, climb.converged
+    params = ShapedFamily(learned, 0.0, held, class_prior, past).maximise(stats)
+    stats, q = em.expect(part, params, posterior=True)
+    return Fitted(learned, params, stats, q, passes, converged)
+
+
+def with_strangers(fitted: Fitted, n_annotators: int) -> Floats:
+    """log s[m * K + l, k], with the crowd as a whole in place of annotators the fit did not see."""
+    score = fitted.params.log_score
+    K = score.shape[1]
+    strangers = n_annotators - len(score) // K
+    if not strangers:
+        return score
+    pooled = fitted.stats.table().sum(axis=0) + 1.0 / K
+    return np.concatenate([score, np.tile(np.log(pooled / pooled.sum(axis=0)), (strangers, 1))])

@@ -1,0 +1,348 @@
+"""Annotators who depend on each other: groups with a hidden opinion between the truth and the answers.
+
+Dawid and Skene's annotators answer independently once the truth is known. Here this holds for *groups* of annotators:
+group j forms one opinion z[n, j] on item n, and its members answer from that.
+
+    y_n ~ pi,    z[n, j] ~ xi[j, y_n],    label of m on n ~ theta[m, z[n, g(m)]]
+
+A hundred copies of one annotator then count as one opinion. An annotator on their own is a group with z = y, and if
+all are, this is ``dawid-skene``. Groups are given, or found by :mod:`crowdwise.core.annotator_groups`.
+
+===============  ==============  ============  ========================================================================
+symbol           code            shape         equation
+===============  ==============  ============  ========================================================================
+f[n, j, z]       ``f``           cells x K     sum over the votes of group j on n of log theta[m, z, l]
+g[n, j, k]       ``g``           cells x K     logsumexp_z( log xi[j, k, z] + f[n, j, z] ); f itself for one member
+q[n, k]          ``q``           N x K         softmax_k( log pi_k + sum_j g[n, j, k] )
+P(k, z | n, j)   ``joint``       cells x K x K q[n, k] exp( log xi[j, k, z] + f[n, j, z] - g[n, j, k] )
+c[m, l, z]       ``counts``      M x L x K     sum over m's votes for l of sum_k P(k, z | n, g(m))
+x[j, k, z]       ``opinions``    J x K x K     sum_n P(k, z | n, j)
+theta, xi, pi                                  c + b, x + d and sum_n q, normalised (b, d: pseudo-counts)
+objective                                      sum_n log sum_k pi_k prod_j exp g + sum b log theta + sum d log xi
+===============  ==============  ============  ========================================================================
+
+A cell is an item and a group that labelled it; the steps are in :mod:`crowdwise.methods.groups_em`.
+
+``grouped-majority`` is the vote of groups: one vote each, for what most of its members say.
+
+When it fails: with two groups only nothing says which of the two is nearer to the truth; groups that are wrong (or not
+found for want of common items) do harm or no good; opinions of small groups on few items are guesswork.
+
+P. A. Traganitis and G. B. Giannakis, Identifying dependent annotators in crowdsourcing, Asilomar 2022.
+A. Jaffe et al., Unsupervised ensemble learning with dependent classifiers, AISTATS 2016, for two classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core import priors, starts
+from crowdwise.core.annotator_groups import LEAST, Dependence, cut, dependence, renumbered, spectral_groups, tree
+from crowdwise.core.checks import check_count
+from crowdwise.core.em import Callback, Part
+from crowdwise.core.model import Model, Outcome, check_memory
+from crowdwise.core.numerics import Floats, Ints, safe_log, winners
+from crowdwise.core.parameters import declared, leading
+from crowdwise.core.starts import clamp
+from crowdwise.data import encoding
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ParameterError, listing
+from crowdwise.kernels import reference
+from crowdwise.methods.groups_em import Cells, Levels, climb, expect, first_opinions, one_vote_each
+
+WORK = 2e7
+"""Votes looked at in all trials: with many votes there are fewer trials, or none, and the test decides."""
+LADDER = 6
+"""How many numbers of groups at most are tried over the whole range, and again around the best of them."""
+CHOICES = ("evidence", "test")
+SHORT = 30
+"""Passes over the votes in each of these trials."""
+
+
+# -------------------------------------------------------------------- the groups
+
+
+def given_groups(groups: Any, votes: Votes) -> Ints:
+    """The group of each annotator, from a mapping or one group for each annotator."""
+    M = votes.n_annotators
+    if isinstance(groups, Mapping):
+        place = encoding.locate(encoding.to_vocabulary(list(groups)), votes.annotators)
+        if (place < 0).any():
+            unknown = [name for name, p in zip(groups, place.tolist(), strict=True) if p < 0]
+            raise ParameterError(f"groups names {listing(unknown)}: the votes have {listing(votes.annotators)}.")
+        names = {name: code for code, name in enumerate(dict.fromkeys(groups.values()))}
+        code = np.arange(M) + len(names)  # those not named are on their own
+        code[place] = [names[g] for g in groups.values()]
+        return renumbered(code)
+    given = np.asarray(groups)
+    if given.shape != (M,):
+        raise ParameterError(
+            f"groups has shape {given.shape}: expected 'evidence', 'test', a number of groups, one group for each of "
+            f"the {M} annotators, or a mapping from annotator to group."
+        )
+    return renumbered(np.unique(given, return_inverse=True)[1])
+
+
+def likeliest_groups(votes: Votes, found: Dependence) -> Ints:
+    """Of the groups that the pairs suggest, those under which the two-level model fits best.
+
+    Tried are what the test found, and for numbers of groups up to that both the tree of joins cut there and spectral
+    clusters. What is compared is the log-likelihood of a short fit less half of log N for every number in the groups'
+    matrices (the Bayesian information criterion; members' matrices are as many whatever the groups).
+    """
+    M = votes.n_annotators
+    most = int(found.group.max()) + 1
+    rungs = min(int(WORK / (4 * SHORT * max(votes.n_votes, 1))), LADDER)
+    if most == M or rungs < 2:  # the test found nobody, or has so many votes that it misses nobody either
+        return found.group
+    merges = tree(found.pairs, found.surprise)
+    tried: dict[bytes, float] = {}
+    best = found.group
+
+    def score(group: Ints) -> float:
+        nonlocal best
+        key = group.tobytes()
+        if key not in tried:
+            tried[key] = _score(votes, group)
+            if tried[key] > tried.get(best.tobytes(), -np.inf):
+                best = group
+        return tried[key]
+
+    def either(J: int) -> float:
+        return max(score(cut(merges, M, J)), score(spectral_groups(found, J)))
+
+    score(found.group)
+    ladder = np.unique(np.round(np.geomspace(2, most, rungs)).astype(int))
+    at = int(np.argmax([either(J) for J in ladder.tolist()]))
+    low, high = ladder[max(at - 1, 0)], ladder[min(at + 1, len(ladder) - 1)]
+    for J in np.unique(np.round(np.linspace(low, high, rungs)).astype(int)).tolist():
+        either(J)
+    return best
+
+
+def _score(votes: Votes, group: Ints) -> float:
+    K = votes.n_classes
+    fit = climb(votes, group, b=np.full((1, K, K), 0.01 / K), d=np.eye(K), max_iter=SHORT, tol=1e-5)
+    shared = float((np.bincount(group) > 1).sum())
+    return float(fit.log_likelihood - 0.5 * np.log(len(votes)) * K * (K - 1.0) * shared)
+
+
+@declared
+class Grouped(Model):
+    """What both methods share: which annotators belong together.
+
+    Parameters
+    ----------
+    groups
+        Found in the votes (:mod:`crowdwise.core.annotator_groups`): ``"test"``, those that a test is sure of;
+        ``"evidence"``, if it is sure of any, as many as the two-level model fits best with; or a number of groups.
+        Else given: a group for each annotator, or a mapping from annotator to group (those not named are on their own).
+    level
+        Of the test: the probability of finding any group where all annotators are independent.
+    least
+        The fewest common items of two annotators that are looked at for dependence.
+    """
+
+    takes_item_prior = False
+    groups: Any = leading(default="evidence")
+    level: float = leading(default=0.05)
+    least: int = leading(default=LEAST)
+    group_: Ints = field(init=False)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        whole = isinstance(self.groups, (int, np.integer)) and not isinstance(self.groups, bool)
+        if (isinstance(self.groups, str) and self.groups not in CHOICES) or (whole and self.groups < 1):
+            raise ParameterError(
+                f"groups={self.groups!r}: expected 'evidence', 'test', a number of groups of at least 1, one group for "
+                "each annotator, or a mapping from annotator to group."
+            )
+        if not (isinstance(self.level, (int, float)) and 0.0 < self.level < 1.0):
+            raise ParameterError(f"level={self.level!r}: expected a number between 0 and 1, such as 0.05.")
+        if not isinstance(self.least, (int, np.integer)) or isinstance(self.least, bool) or self.least < 2:
+            raise ParameterError(f"least={self.least!r}: expected a whole number of at least 2 common items.")
+
+    def _groups(self, votes: Votes) -> Ints:
+        """The groups, given or found in the votes."""
+        if isinstance(self.groups, str):
+            found = dependence(votes, level=self.level, least=self.least)
+            return likeliest_groups(votes, found) if self.groups == "evidence" else found.group
+        if isinstance(self.groups, (int, np.integer)) and not isinstance(self.groups, bool):
+            found = dependence(votes, level=self.level, least=self.least)
+            return spectral_groups(found, int(self.groups))
+        return given_groups(self.groups, votes)
+
+    def _groups_with_strangers(self, M: int) -> Ints:
+        """Annotators not met in the fit are on their own."""
+        return np.append(self.group_, self.group_.max() + 1 + np.arange(M - len(self.group_)))
+
+
+def _columns(group: Ints) -> dict[str, Any]:
+    return {"group": group, "group_size": np.bincount(group)[group]}
+
+
+class GroupedMajority(Grouped):
+    """One vote per group of dependent annotators, for what most of its members say.
+
+    Parameters
+    ----------
+    groups, level, least
+        As in :class:`Grouped`.
+    ties, random_state
+        As in :class:`MajorityVote`.
+
+    Notes
+    -----
+    The table of annotators has ``group`` (0 is the largest) and ``group_size``. A vote's weight counts within the
+    group; the group's vote has the mean weight of the members who labelled the item.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> votes = cw.Votes.from_dense([[0, 0, 0, 1, 1], [1, 1, 1, 0, 0], [0, 0, 0, 0, 1]])
+    >>> cw.GroupedMajority(groups=[0, 0, 0, 1, 2]).fit(votes).consensus_.labels.tolist()
+    [1, 0, 0]
+    """
+
+    key = "grouped-majority"
+    lone_annotator = True
+
+    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        group = self.group_ = self._groups(votes)
+        voted = one_vote_each(votes, group)
+        said = np.diff(votes.indptr) > 0
+        q = clamp(voted, gold)
+        known = said if gold is None else said | (gold >= 0)
+        prior = q[known].mean(axis=0) if known.any() else np.full(votes.n_classes, 1.0 / votes.n_classes)
+        return Outcome(posterior=q, prior=prior, annotator_columns=_columns(group))
+
+    def _predict(self, votes: Votes) -> Floats:
+        return one_vote_each(votes, self._groups_with_strangers(votes.n_annotators))
+
+
+@declared
+class GroupedDawidSkene(Grouped):
+    """Groups of annotators with one hidden opinion each, between the truth and what their members say, by EM.
+
+    Parameters
+    ----------
+    groups, level, least
+        As in :class:`Grouped`.
+    prior
+        Pseudo-counts on the members' matrices: as in :class:`DawidSkene`. The default did best on simulated groups.
+    group_prior
+        Pseudo-items, in each row of a group's matrix, on which its opinion is right.
+    start
+        ``"groups"``: one vote per group. Else ``"votes"``, a method of moments, an N x K posterior or a Consensus, as
+        in :class:`DawidSkene`.
+    max_iter, tol
+        Stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
+    ties, random_state
+        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+
+    Notes
+    -----
+    The table of annotators has ``group`` (0 is the largest) and ``group_size``; the confusion matrix of a
+    consensus is ``group_confusion_[group] @ member_confusion_``, how an annotator answers given the truth.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.groups(1000, n_annotators=24, n_groups=4, random_state=0)
+    >>> found = cw.aggregate(crowd.votes, "grouped-dawid-skene")
+    >>> found.score(crowd.truth) > cw.aggregate(crowd.votes, "dawid-skene").score(crowd.truth)
+    True
+    """
+
+    key = "grouped-dawid-skene"
+    takes_item_prior = True
+
+    prior: Any = "hierarchical"
+    group_prior: float = 1.0
+    start: Any = "groups"
+    max_iter: int = 1000
+    tol: float = 1e-7
+    levels_: Levels = field(init=False)
+    group_confusion_: Floats = field(init=False)
+    member_confusion_: Floats = field(init=False)
+    crowd_: Floats = field(init=False)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_count(self, "max_iter")
+        for name in ("tol", "group_prior"):
+            value = getattr(self, name)
+            if not (isinstance(value, (int, float)) and 0.0 <= value < np.inf):
+                raise ParameterError(f"{name}={value!r}: expected a number of at least 0.")
+
+    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        check_memory(votes)
+        K = votes.n_classes
+        group = self.group_ = self._groups(votes)
+        start = self._begin(votes, gold, group)
+        fit = climb(
+            votes,
+            group,
+            b=self._pseudo_counts(votes, gold, group, start),
+            d=float(self.group_prior) * np.eye(K),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            start=start,
+            gold=gold,
+            log_prior=item_prior,
+            callback=callback,
+        )
+        self.levels_ = fit.levels
+        self.member_confusion_ = np.exp(fit.levels.log_theta).reshape(-1, K, K).transpose(0, 2, 1)
+        self.group_confusion_ = np.exp(fit.levels.log_xi)
+        pooled = fit.counts.reshape(-1, K, K).sum(axis=0) + 1.0 / K
+        self.crowd_ = np.log(pooled / pooled.sum(axis=0))
+        theta = self.group_confusion_[group] @ self.member_confusion_
+        return Outcome(
+            posterior=fit.q,
+            prior=np.exp(fit.levels.log_pi),
+            confusion=theta / theta.sum(axis=2, keepdims=True),
+            log_likelihood=fit.log_likelihood,
+            trace=np.array(fit.trace),
+            iterations=len(fit.trace),
+            converged=fit.converged,
+            annotator_columns=_columns(group),
+        )
+
+    def _pseudo_counts(self, votes: Votes, gold: Ints | None, group: Ints, start: Floats) -> Floats:
+        """b[m, l, z]; a learned prior goes by what most of the group say, not by what most of the crowd say.
+
+        Otherwise those who copy would be taken for competent before the first step.
+        """
+        if not isinstance(self.prior, str) or self.prior not in priors.NAMED:
+            return priors.pseudo_counts(self.prior, None, votes, gold)
+        K, cells = votes.n_classes, Cells.of(votes, group)
+        r = first_opinions(cells, group, winners(start), K)
+        counts = reference.scatter(cells.indptr, cells.vote, cells.weight, winners(r), votes.n_annotators * K)
+        return priors.learned(counts.reshape(-1, K, K), hierarchical=self.prior == "hierarchical")
+
+    def _begin(self, votes: Votes, gold: Ints | None, group: Ints) -> Floats:
+        """The posterior of the truths to begin with."""
+        by_groups = isinstance(self.start, str) and self.start == "groups"
+        if by_groups and (gold is None or not (gold >= 0).any()):
+            return one_vote_each(votes, group)
+        # Known truths say more about whom to believe than the number of groups does.
+        start = "votes" if by_groups else self.start
+        return starts.begin(start, Part.of(votes, gold), votes, gold, self.random_state)
+
+    def _predict(self, votes: Votes) -> Floats:
+        K, M = votes.n_classes, votes.n_annotators
+        group = self._groups_with_strangers(M)
+        strangers = M - len(self.group_)
+        theta, xi = self.levels_.log_theta, self.levels_.log_xi
+        levels = Levels(
+            np.concatenate([theta, np.tile(self.crowd_, (strangers, 1))]),
+            np.concatenate([xi, np.tile(safe_log(np.eye(K)), (strangers, 1, 1))]),
+            self.levels_.log_pi,
+        )
+        alone = np.append(np.bincount(self.group_) == 1, np.ones(strangers, dtype=bool))
+        return expect(Cells.of(votes, group), levels, alone, None, None, counting=False)[2]

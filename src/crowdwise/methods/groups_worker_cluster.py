@@ -1,0 +1,227 @@
+"""A few confusion matrices for a whole crowd: every annotator answers from one of J that are shared.
+
+Annotators with few votes cannot have a matrix each. Here they belong to clusters, and all members of a cluster have
+the same one; which cluster it is, and how many there are, is inferred.
+
+    c_m ~ lam,   theta[j, k] ~ Dir(b0[k]),   pi ~ Dir(a0),   y_n ~ pi,   label of m on n ~ theta[c_m, y_n]
+
+lam is Dir(1) over J clusters, or a Dirichlet process: lam[j] = v_j prod_{i<j} (1 - v_i), v_j ~ Beta(1, concentration),
+broken off after J. All are inferred by variational Bayes.
+
+==============  ==============  ==============  =======================================================================
+symbol          code            shape           equation
+==============  ==============  ==============  =======================================================================
+C[m, l, k]      ``counts``      M x L x K       sum over m's votes for l of q[n, k]
+B[j, l, k]      ``centre``      J x L x K       b0 + sum_m r[m, j] C[m, l, k]
+r[m, j]         ``member``      M x J           softmax_j( E log lam_j + sum C[m] E log theta[j] )
+E log theta     ``expected``    J x L x K       psi(B) - psi(sum_l B)
+s[m, l, k]      ``log_score``   (M L) x K       sum_j r[m, j] E log theta[j, l, k]
+q[n, k]         posterior       N x K           softmax_k( E log pi_k + sum_votes s[m, l, k] )
+objective                                       sum_n log Z_n - KL(pi) - KL(theta) - KL(c) - KL(lam), the ELBO
+==============  ==============  ==============  =======================================================================
+
+How many clusters there are is chosen by the ELBO, a lower bound of the evidence, to which log J! is added: the clusters
+could have been numbered in so many ways. The Dirichlet process leaves those that are not needed empty.
+
+``cbcc`` is the same with members who scatter around their cluster, each with a matrix of their own.
+
+When it fails: annotators who differ by degrees are forced into steps; with many votes each, a matrix per
+annotator (``dawid-skene``, ``ibcc``) is better. A cluster is people who answer *alike*, not who copy:
+for dependence see ``grouped-dawid-skene``.
+
+H. Imamura, I. Sato and M. Sugiyama, Analysis of minimax error rate for crowdsourcing and its application to worker
+clustering model, ICML 2018. P. G. Moreno, A. Artes-Rodriguez, Y. W. Teh and F. Perez-Cruz, Bayesian nonparametric
+crowdsourcing, JMLR 16 (2015), for the Dirichlet process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core.checks import check_number
+from crowdwise.core.em import Climb, Params, Part, Stats
+from crowdwise.core.numerics import TINY, Floats, Ints, normalise, softmax
+from crowdwise.core.parameters import declared
+from crowdwise.core.priors import own_accuracy
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ParameterError
+from crowdwise.methods.bayes_ibcc import class_dirichlet, divergence, expected_log
+from crowdwise.methods.groups_mixture import KindsModel, by_accuracy
+
+INNER = 3
+"""Steps on clusters and memberships in each pass: they cost no look at the votes."""
+
+
+# -------------------------------------------------------------------- the maths
+
+
+def stick_parameters(member: Floats, concentration: float) -> Floats:
+    """J x 2: the Beta of each stick v_j, given the memberships; the last one is 1 and has none."""
+    mass = member.sum(axis=0)
+    after = mass[::-1].cumsum()[::-1] - mass
+    return np.stack([1.0 + mass, concentration + after], axis=1)[:-1]
+
+
+def stick_log_shares(sticks: Floats) -> Floats:
+    """E log lam_j = E log v_j + sum over i < j of E log (1 - v_i)."""
+    log_v = expected_log(sticks, axis=1)
+    before = np.concatenate([[0.0], np.cumsum(log_v[:, 1])])
+    return np.asarray(np.append(log_v[:, 0], 0.0) + before)
+
+
+def memberships(counts: Floats, expected: Floats, log_share: Floats) -> Floats:
+    """r[m, j]: the probability that m belongs to cluster j."""
+    J = len(expected)
+    return softmax(log_share + counts.reshape(len(counts), -1) @ expected.reshape(J, -1).T)
+
+
+@dataclass(frozen=True)
+class Clusters(Params):
+    """The state of a fit."""
+
+    centre: Floats
+    member: Floats
+    log_share: Floats
+    mixing: Floats
+    """Parameters of the Dirichlet of the shares, or of the Betas of the sticks (J - 1 x 2)."""
+    classes: Floats
+
+
+@dataclass
+class ClusterFamily:
+    """The step and its objective.
+
+    Memberships start from where they were, so the family remembers them: each climb has one of its own, and is not
+    accelerated (a leap that is undone would leave the wrong memory).
+    """
+
+    prior: Floats
+    classes: Floats
+    member: Floats
+    concentration: float | None
+    hard: bool = field(default=False, init=False)
+
+    def mixing(self) -> tuple[Floats, Floats]:
+        """What is believed of the shares of the clusters, and E log lam."""
+        if self.concentration is None:
+            alpha = 1.0 + self.member.sum(axis=0)
+            return alpha, expected_log(alpha, axis=0)
+        order = np.argsort(-self.member.sum(axis=0), kind="stable")  # the longest stick first
+        self.member = self.member[:, order]
+        sticks = stick_parameters(self.member, self.concentration)
+        return sticks, stick_log_shares(sticks)
+
+    def maximise(self, stats: Stats) -> Clusters:
+        counts = stats.table()
+        for _ in range(INNER):
+            mixing, log_share = self.mixing()
+            centre = self.prior + np.einsum("mj,mlk->jlk", self.member, counts)
+            expected = expected_log(centre, axis=1)
+            self.member = memberships(counts, expected, log_share)
+        classes = stats.mass + self.classes
+        score = np.einsum("mj,jlk->mlk", self.member, expected).reshape(stats.counts.shape)
+        log_prior = expected_log(classes, axis=0)[None]
+        return Clusters(score, log_prior, centre, self.member, log_share, mixing, classes)
+
+    def objective(self, log_likelihood: float, params: Params) -> float:
+        assert isinstance(params, Clusters)
+        r = params.member
+        value = log_likelihood - divergence(params.classes, self.classes, params.log_prior[0], axis=0)
+        for b in params.centre:
+            value -= divergence(b, self.prior, expected_log(b, axis=0), axis=0)
+        value += float((r * (params.log_share - np.log(np.maximum(r, TINY)))).sum())
+        if self.concentration is None:
+            one = np.ones_like(params.mixing)
+            return value - divergence(params.mixing, one, expected_log(params.mixing, axis=0), axis=0)
+        before = np.tile([1.0, self.concentration], (len(params.mixing), 1))
+        return value - divergence(params.mixing, before, expected_log(params.mixing, axis=1), axis=1)
+
+
+# -------------------------------------------------------------------- the class
+
+
+@declared
+class WorkerCluster(KindsModel):
+    """Annotators as a mixture of a few shared confusion matrices, by variational Bayes.
+
+    Parameters
+    ----------
+    clusters
+        How many clusters there are, or ``"evidence"``: as many, up to ``most``, as the evidence favours. With
+        ``mixing="process"``: the most there may be (``"evidence"``: ``most``).
+    most
+        The most clusters tried with ``"evidence"``.
+    mixing
+        How large clusters are: ``"dirichlet"``, any shares, or ``"process"``, a Dirichlet process that opens as many
+        clusters as it needs.
+    concentration
+        Of the Dirichlet process: the larger, the more clusters.
+    prior
+        Parameters of the Dirichlets of the clusters' matrices: a number for the diagonal, with 1 beside it; two,
+        (diagonal, off-diagonal); or an array, K x K (truth, label).
+    class_alpha, start, max_iter, tol, ties, random_state
+        As in :class:`KindsModel`.
+
+    Notes
+    -----
+    The table of annotators has ``cluster`` (0 is the most accurate one) and ``cluster_probability``. The fitted model
+    has ``cluster_confusion_`` (J x K x K) and ``cluster_share_``; clusters without members are left out. In
+    the callback, ``restart`` counts the numbers of clusters tried.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.hammer_spammer(300, n_annotators=100, n_classes=3, votes_per_item=5, random_state=0)
+    >>> model = cw.WorkerCluster().fit(crowd.votes)
+    >>> model.cluster_confusion_.shape
+    (2, 3, 3)
+    >>> model.consensus_.score(crowd.truth) > cw.aggregate(crowd.votes, "dawid-skene").score(crowd.truth)
+    True
+    """
+
+    key = "worker-cluster"
+
+    clusters: Any = "evidence"
+    most: int = 6
+    mixing: str = "dirichlet"
+    concentration: float = 1.0
+    cluster_confusion_: Floats = field(init=False)
+    cluster_share_: Floats = field(init=False)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_kinds("clusters")
+        if self.mixing not in ("dirichlet", "process"):
+            raise ParameterError(f"mixing={self.mixing!r}: expected 'dirichlet' or 'process' (a Dirichlet process).")
+        check_number(self, "concentration", above=0.0, what="a number above 0")
+
+    def _tried(self, M: int) -> Iterable[int]:
+        wanted = int(self.most if isinstance(self.clusters, str) else self.clusters)
+        alone = self.mixing == "process" or not isinstance(self.clusters, str)
+        return [wanted] if alone else range(1, min(wanted, M) + 1)
+
+    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None, J: int = 1) -> ClusterFamily:
+        prior = self._common_prior(votes, "clusters")
+        member = by_accuracy(own_accuracy(start.table()), J)
+        process = float(self.concentration) if self.mixing == "process" else None
+        return ClusterFamily(prior[0], class_dirichlet(self.class_alpha, votes), member, process)
+
+    def _score(self, climb: Climb, J: int, votes: Votes) -> float:
+        from scipy.special import gammaln
+
+        return climb.objective + float(gammaln(J + 1.0))
+
+    def _found(self, params: Params) -> tuple[Floats, dict[str, Any]]:
+        assert isinstance(params, Clusters)
+        centre = normalise(params.centre, axis=1).transpose(0, 2, 1)
+        used = np.flatnonzero(params.member.sum(axis=0) > 0.5)
+        order = used[np.argsort(-np.einsum("jkk->j", centre[used]), kind="stable")]
+        member = params.member[:, order]
+        self.cluster_confusion_, self.cluster_share_ = centre[order], normalise(member.sum(axis=0), axis=0)
+        theta = np.einsum("mj,jkl->mkl", params.member, centre)
+        columns = {"cluster": member.argmax(axis=1), "cluster_probability": member.max(axis=1)}
+        return theta / theta.sum(axis=2, keepdims=True), columns

@@ -1,0 +1,342 @@
+"""Belief propagation on the graph of annotators and items, the annotators integrated out.
+
+The truths z have a fixed class prior pi, annotator m a confusion matrix theta_m drawn from a prior p(theta), and a
+vote of m for l on an item of class k has probability theta_m[k, l]. Dawid-Skene finds the best theta; here theta is
+integrated out. What is left is a distribution over the truths alone, with one factor per annotator.
+
+``bp`` sends messages along the edges e = (item n, annotator m), one for each pair that has votes:
+
+=================  ==============  =======  =================================================================
+symbol             code            shape    equation
+=================  ==============  =======  =================================================================
+t_e(k; theta)                               prod_l theta[k, l]^(weight of m's votes for l on n)
+nu_e(k)            ``nu``          E x K    pi[n, k] prod over the other edges d of n of mu_d(k); one-hot if known
+mu_e(k)            ``log_mu``      E x K    E_theta[ t_e(k; theta) prod over the other edges d of m of f_d(theta) ]
+f_d(theta)                                  sum_k nu_d(k) t_d(k; theta)
+q[n, k]            posterior       N x K    proportional to pi[n, k] prod over the edges e of n of mu_e(k)
+theta              confusion       MxKxK    E[ theta | all messages to m ]
+log evidence       log_likelihood           sum_m log Z_m + sum_n log Z_n - sum_e log Z_e (Bethe)
+=================  ==============  =======  =================================================================
+
+The expectations are in :mod:`crowdwise.methods.messages_integrals`: exact with one coin per annotator or with two
+classes, drawn otherwise. Posterior and evidence are exact where the graph is a tree.
+
+When it fails: the class distribution is taken for uniform unless given, so on lopsided data the confusion matrices
+bend to make up for it, and many items change to the rare class; a prior far from the crowd hurts as well. It is
+excellent where votes are sparse and cycles long, and may oscillate on small dense graphs (``damping`` helps).
+
+Q. Liu, J. Peng and A. Ihler, Variational inference for crowdsourcing, NIPS 2012. H. Kim, S. Cho, D. Kim and J. Ok,
+Robust deep learning from crowds with belief propagation, AISTATS 2022, for the sampled messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core import em, priors, starts
+from crowdwise.core.checks import check_count, check_number
+from crowdwise.core.em import Callback, Params, Part, Progress
+from crowdwise.core.model import Model, Outcome
+from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.parameters import declared
+from crowdwise.data import encoding
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ParameterError
+from crowdwise.methods.messages_integrals import Dice, Graph, Integrator, Nodes, exact_jobs, sampled_jobs
+
+FOLLOW = 20
+"""For so many sweeps at most draws follow the beliefs; then they stay, so that the messages can settle."""
+CALM = 1e-3
+"""They stay earlier where no message has moved by more than this."""
+
+
+# -------------------------------------------------------------------- priors on annotators
+
+
+def dirichlet_parameters(prior: Any, history: Any, votes: Votes) -> Floats:
+    """alpha[m, k, l] (or one for all), from the forms of a prior, plus the past."""
+    M, K = votes.n_annotators, votes.n_classes
+    try:
+        p = np.asarray(prior, dtype=np.float64)
+    except (TypeError, ValueError):
+        p = np.empty(0)
+    if p.shape in ((), (2,)):
+        p = right_wrong(p)
+        p = np.where(np.eye(K, dtype=bool), p[0], p[1])
+    if p.shape not in ((K, K), (M, K, K)) or not (np.isfinite(p).all() and (p > 0).all()):
+        raise ParameterError(
+            f"prior={prior!r}: expected positive Dirichlet parameters: a number (on the truth; "
+            f"one on each other label), a pair (on the truth, on each other label), {K} x {K} (truth, label), "
+            f"or {M} x {K} x {K} (annotator, truth, label)."
+        )
+    alpha = p.reshape(-1, K, K)
+    if history is not None:
+        alpha = alpha + priors.pseudo_counts(0.0, history, votes).transpose(0, 2, 1)
+    return alpha
+
+
+def right_wrong(p: Floats) -> Floats:
+    """A pair as it is; a number as what is on the truth, with one on the rest."""
+    return p if p.shape == (2,) else np.array([float(p), 1.0])
+
+
+def one_coin_parameters(prior: Any, history: Any, votes: Votes) -> Floats:
+    """Beta (right, wrong) of one accuracy: the pair itself; of matrices, the sums on and off the diagonal."""
+    alpha = dirichlet_parameters(prior, None, votes)
+    right = np.einsum("mkk->m", alpha)
+    out = np.stack([right, alpha.sum(axis=(1, 2)) - right], axis=1)
+    if np.ndim(prior) < 2:
+        out = right_wrong(np.asarray(prior, dtype=np.float64))[None]
+    if history is not None:
+        past = priors.pseudo_counts(0.0, history, votes)
+        right = np.einsum("mkk->m", past)
+        out = out + np.stack([right, past.sum(axis=(1, 2)) - right], axis=1)
+    return out
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ParameterError(f"{name}={value!r}: expected {' or '.join(map(repr, choices))}.")
+
+
+# -------------------------------------------------------------------- belief propagation
+
+
+def softmax(x: Floats) -> tuple[Floats, Floats]:
+    """Rows normalised, and the log of what they summed to."""
+    top = x.max(axis=1, keepdims=True)
+    q = np.exp(x - top)
+    total = q.sum(axis=1, keepdims=True)
+    return q / total, (top + np.log(total))[:, 0]
+
+
+def gather(graph: Graph, log_mu: Floats, log_pi: Floats) -> Floats:
+    """log pi[n, k] + sum over the edges e of n of log mu_e(k), N x K."""
+    N, K = log_pi.shape
+    return log_pi + np.stack([np.bincount(graph.item, weights=log_mu[:, k], minlength=N) for k in range(K)], axis=1)
+
+
+def hold(nu: Floats, graph: Graph, gold: Ints | None) -> Floats:
+    """Messages of items with known truth say just that."""
+    return nu if gold is None else starts.clamp(nu, gold[graph.item])
+
+
+def bethe(log_z: float, nu: Floats, log_mu: Floats, logit: Floats, log_z_item: Floats, gold: Ints | None) -> float:
+    """sum_m log Z_m + sum_n log Z_n - sum_e log Z_e; a known item contributes the logit of its class."""
+    if gold is not None:
+        known = np.flatnonzero(gold >= 0)
+        log_z_item = log_z_item.copy()
+        log_z_item[known] = logit[known, gold[known]]
+    return log_z + float(log_z_item.sum()) - float(softmax(safe_log(nu) + log_mu)[1].sum())
+
+
+@declared
+class BeliefPropagation(Model):
+    """Belief propagation between items and annotators, whose confusion matrices are integrated out.
+
+    Parameters
+    ----------
+    coins
+        ``"full"``: a confusion matrix with independent rows (two classes: the two-coin model). ``"one"``: one
+        accuracy per annotator, wrong answers spread evenly.
+    prior
+        What annotators are like, as Dirichlet parameters: a pair (on the truth, on each other label), which with one
+        coin is that of Beta(right, wrong); a number a, short for (a, 1); K x K (truth, label); or M x K x K. Or a
+        function ``prior(rng, size)`` that draws ``size`` x K x K confusion matrices from any other prior.
+    history
+        Past performance, which adds to the prior: annotator -> K x K counts (truth, label), or a Consensus.
+    class_prior
+        ``"uniform"``, the probability of each class, or ``"learned"``: the mean of the beliefs after every sweep.
+    integral
+        ``"exact"`` (one coin, or two classes), ``"sampled"``, or ``"auto"``: exact where that exists.
+    samples
+        How many confusion matrices are drawn per annotator, where they are. The column ``effective_samples`` of the
+        annotators' table says how many of them carry the result: under ten or so, draw more.
+    damping
+        The part of the old message (its logarithm) that stays: 0 to less than 1.
+    max_iter, tol
+        Stop after so many sweeps, or when no message of an annotator, as a probability, moves by more than ``tol``.
+    ties, random_state
+        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded. The
+        seed also draws the samples; ``None`` counts as 0, so that a fit can be repeated.
+
+    Items of the fit, with the votes they had there, are predicted as they were in the fit; others from the
+    annotators' posterior mean confusion.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.regular(600, l=5, r=6, a=1.0, b=0.5, random_state=0)
+    >>> found = cw.aggregate(crowd.votes, "bp", coins="one", prior=(1.0, 0.5)).score(crowd.truth)
+    >>> found > cw.aggregate(crowd.votes, "majority").score(crowd.truth) + 0.05
+    True
+    """
+
+    key = "bp"
+    lone_annotator = True
+    takes_item_prior = True
+
+    coins: str = "full"
+    prior: Any = 2.0
+    history: Any = None
+    class_prior: Any = "uniform"
+    integral: str = "auto"
+    samples: int = 400
+    damping: float = 0.0
+    max_iter: int = 100
+    tol: float = 1e-5
+    theta_: Floats = field(init=False)
+    belief_: Floats = field(init=False)
+    """The posterior before known truths are put in."""
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("coins", self.coins, ("one", "full"))
+        check_choice("integral", self.integral, ("auto", "exact", "sampled"))
+        check_count(self, "max_iter")
+        check_count(self, "samples")
+        if not (isinstance(self.damping, (int, float)) and 0.0 <= self.damping < 1.0):
+            raise ParameterError(f"damping={self.damping!r}: expected a number from 0 to less than 1.")
+        check_number(self, "tol", least=0.0, what="a number of at least 0, the largest change of a message")
+        if callable(self.prior) and (self.coins == "one" or self.integral == "exact" or self.history is not None):
+            raise ParameterError(
+                "A prior given as a function draws whole confusion matrices: "
+                "leave coins='full' and integral='auto', and give no history."
+            )
+        if self.coins == "one" and self.integral == "sampled":
+            raise ParameterError("integral='sampled': with coins='one' the integral is exact, and nothing is drawn.")
+
+    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        N, K = len(votes), votes.n_classes
+        graph = Graph.of(votes)
+        fixed = priors.class_prior_counts(self.class_prior, votes)
+        pi = np.full(K, 1.0 / K) if fixed is None else fixed
+        source, sampled, adaptive = self.source(votes, graph)
+
+        def prior_rows() -> Floats:
+            return np.broadcast_to(safe_log(pi), (N, K)) + (0.0 if item_prior is None else item_prior)
+
+        q = starts.clamp(normalise(votes.shares() + 1.0 / K, axis=1), gold) if adaptive else None
+        log_mu = np.zeros((len(graph.item), K))
+        # Draws near the posterior stand for the prior badly: there the first messages are the vote shares, not uniform.
+        nu = hold(softmax(prior_rows()[graph.item])[0] if q is None else q[graph.item], graph, gold)
+        passes, change, value = 0, np.inf, np.nan
+        theta, size = np.empty(0), np.empty(0)
+        integrator, follows = source(q), adaptive
+        while passes < self.max_iter:
+            if follows and passes:  # draws near where the beliefs now are
+                integrator = source(q, integrator)
+                follows = passes < FOLLOW and change > CALM
+            new, theta, log_z, size = integrator.sweep(nu)
+            new = (1.0 - self.damping) * new + self.damping * log_mu if passes else new
+            change = float(np.abs(softmax(new)[0] - softmax(log_mu)[0]).max(initial=0.0))
+            log_mu = new
+            logit = gather(graph, log_mu, prior_rows())
+            belief, log_z_item = softmax(logit)
+            value = bethe(log_z, nu, log_mu, logit, log_z_item, gold)
+            q = starts.clamp(belief, gold)
+            if fixed is None:
+                pi = normalise(q.sum(axis=0), axis=0)
+                logit = gather(graph, log_mu, prior_rows())
+            nu = hold(softmax(logit[graph.item] - log_mu)[0], graph, gold)
+            passes += 1
+            if callback is not None:
+                callback(Progress(passes, self.max_iter, value, change))
+            if change <= self.tol and not follows:
+                break
+        self.theta_, self._log_pi, self._votes = theta, safe_log(pi), votes
+        self.belief_ = softmax(logit)[0]
+        return Outcome(
+            posterior=starts.clamp(self.belief_, gold),
+            prior=pi,
+            confusion=theta,
+            log_likelihood=value,
+            iterations=passes,
+            converged=change <= self.tol and not follows,
+            annotator_columns={"effective_samples": size} if sampled else {},
+        )
+
+    def source(self, votes: Votes, graph: Graph) -> tuple[Callable[..., Integrator], bool, bool]:
+        """How integrals are taken, given the beliefs so far and how they were taken before; whether by draws; whether
+        these follow the beliefs."""
+        K = votes.n_classes
+        rng = np.random.default_rng(0 if self.random_state is None else self.random_state)
+        if callable(self.prior):
+            nodes = drawn_nodes(self.prior, int(self.samples), K, rng)
+            self._stranger = np.exp(nodes.log_theta).mean(axis=0)
+            shared = Integrator(graph)
+            shared.add(np.arange(votes.n_annotators), nodes)
+            return lambda q, earlier=None: shared, True, False
+        bare = dirichlet_parameters(self.prior, None, votes)
+        self._stranger = (bare / bare.sum(axis=2, keepdims=True)).mean(axis=0)
+        alpha = dirichlet_parameters(self.prior, self.history, votes)
+        if self.coins == "one":
+            right, wrong = one_coin_parameters(self.prior, None, votes).mean(axis=0)
+            self._stranger = priors.one_coin_table(np.array([right / (right + wrong)]), K)[0]
+            exact = exact_jobs(graph, one_coin_parameters(self.prior, self.history, votes)[:, None, :], K)
+            return lambda q, earlier=None: exact, False, False
+        if self.integral == "sampled" or (K > 2 and self.integral == "auto"):
+            part = Part.of(votes)
+            names = [str(name) for name in votes.classes.tolist()]
+            often = np.bincount(votes.label, weights=votes.weights, minlength=K)
+            order = sorted(range(K), key=lambda k: (-often[k], names[k]))
+            dice = Dice.roll(int(self.samples), np.argsort(order), rng)
+
+            def near(q: Floats | None, earlier: Integrator | None = None) -> Integrator:
+                assert q is not None
+                return sampled_jobs(graph, alpha, em.statistics(part, q).table().transpose(0, 2, 1), dice, earlier)
+
+            return near, True, True
+        if K > 2:
+            raise ParameterError(
+                f"integral='exact' with coins='full' is for two classes, and there are {K}: "
+                "use coins='one' or integral='sampled'."
+            )
+        two = exact_jobs(graph, np.stack([alpha[:, 0, :], alpha[:, 1, ::-1]], axis=1), K)
+        return lambda q, earlier=None: two, False, False
+
+    def _predict(self, votes: Votes) -> Floats:
+        theta = np.concatenate([self.theta_, np.tile(self._stranger, (votes.n_annotators - len(self.theta_), 1, 1))])
+        log_score = safe_log(theta.transpose(0, 2, 1)).reshape(-1, votes.n_classes)
+        _, q = em.expect(Part.of(votes), Params(log_score, self._log_pi[None]), posterior=True)
+        here, there = same_items(votes, self._votes)
+        q = q.copy()
+        q[here] = self.belief_[there]
+        return q
+
+
+def same_items(votes: Votes, others: Votes) -> tuple[Ints, Ints]:
+    """The items that both tables have under one name and with the same votes: their places in each."""
+    place = encoding.locate(votes.items, others.items)
+    size = np.diff(votes.indptr)
+    here = np.flatnonzero((place >= 0) & (size == np.diff(others.indptr)[place]))
+    there = place[here]
+
+    def rows(table: Votes, which: Ints) -> Floats:
+        """The votes of some items, in one order whatever theirs was."""
+        n = size[here]
+        at = np.repeat(table.indptr[which] - np.append(0, np.cumsum(n))[:-1], n) + np.arange(n.sum())
+        owner = np.repeat(np.arange(len(which)), n)
+        found = np.stack([owner, table.annotator[at], table.label[at], table.weights[at]], axis=1).astype(np.float64)
+        return found[np.lexsort(found.T[::-1])]
+
+    ours, theirs = rows(votes, here), rows(others, there)
+    differs = ours[(ours != theirs).any(axis=1), 0].astype(np.int64)
+    keep = np.ones(len(here), dtype=bool)
+    keep[differs] = False
+    return here[keep], there[keep]
+
+
+def drawn_nodes(prior: Callable[[np.random.Generator, int], Any], D: int, K: int, rng: np.random.Generator) -> Nodes:
+    """D draws from a prior given as a function, each with the same weight."""
+    theta = np.asarray(prior(rng, D), dtype=np.float64)
+    if theta.shape != (D, K, K) or not ((theta >= 0).all() and np.allclose(theta.sum(axis=2), 1.0, atol=1e-6)):
+        raise ParameterError(
+            f"prior(rng, {D}) gave an array of shape {theta.shape}: "
+            f"expected {D} x {K} x {K} confusion matrices (truth, label) whose rows sum to one."
+        )
+    return Nodes(safe_log(theta), np.full(D, -np.log(D)))

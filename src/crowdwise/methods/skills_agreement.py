@@ -1,0 +1,319 @@
+"""One skill per annotator, from how often each pair agrees.
+
+Annotator m is right with probability p_m and errs evenly over the other classes. With the skill
+s_m = (K p_m - 1) / (K - 1), 1 for the perfect and 0 for those at chance, the agreement of two annotators on their
+common items, corrected for chance, is in expectation c[i, j] = s_i s_j for i != j, whatever the shares of the
+classes. The methods differ in how they take a rank-one matrix apart that is noisy, full of holes and without a
+diagonal. Once skills are there, a vote weighs its log-odds, log( p (K - 1) / (1 - p) ), and q is the softmax
+(``eigenratio``: K s, the first-order log-odds, as its rule is linear).
+
+==============  ==================================================================================================
+method          s
+==============  ==================================================================================================
+``eigenratio``  v1 / v2 * sqrt(l1 / l2): top eigenpairs of c and of the 0/1 graph of common items, ones on diagonals
+``pgd``         argmin of sum over i < j of n_ij (c_ij - s_i s_j)^2 within bounds, by projected gradient steps
+``m-msr``       trimmed means of |c_ij| / s_i: see :mod:`crowdwise.methods.skills_mmsr`
+``triangular``  s_k^2 = |c_ik c_jk / c_ij|: see :mod:`crowdwise.methods.skills_triangular`
+==============  ==================================================================================================
+
+=========  ===============  ======  ==================================================================================
+symbol     code             shape   equation
+=========  ===============  ======  ==================================================================================
+n, c       ``pairs``        M x M   sparse: common items; agreement above chance
+s          ``skill``        M       within [-1/(K-1) + e, 1 - e], e = 1/sqrt(N): no weight is infinite
+p          accuracy         M       (1 + (K - 1) s) / K
+=========  ===============  ======  ==================================================================================
+
+Known truths are one more annotator, whose skill is 1.
+
+When they fail: annotators with errors that lean to one class agree beyond their skill (all methods here drop on data
+such as bluebird, where full confusion matrices do not), and pairs with few common items are mostly noise.
+
+References: Dalvi, Dasgupta, Kumar and Rastogi 2013 (eigenratio); Ma, Olshevsky, Saligrama and Szepesvari 2018 (pgd).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core.checks import check_count, check_number
+from crowdwise.core.em import Callback
+from crowdwise.core.intervals import around, with_interval
+from crowdwise.core.model import Model, Outcome
+from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.parameters import declared
+from crowdwise.core.starts import TRUST, clamp, log_odds, tested_and_right
+from crowdwise.data.votes import Votes
+from crowdwise.methods.skills_graph import (
+    Pairs,
+    by_group,
+    contradicted,
+    groups_of,
+    leading,
+    like,
+    pairs,
+    used_classes,
+    weighted,
+    with_strangers,
+)
+from crowdwise.methods.skills_precision import pair_variance
+
+# -------------------------------------------------------------------- ratio of eigenvectors
+
+
+def ratio_weights(found: Pairs) -> tuple[Floats, Floats]:
+    """v1 / v2 and the skills it stands for, group by group (up to sign).
+
+    c = s s^T on the graph G of common items (both with ones on the diagonal); if G is about l2 v2 v2^T, then
+    v1 = s v2 sqrt(l2 / l1).
+    """
+    linked = like(found.n, np.ones(found.n.nnz))
+    scale = np.ones(found.n.shape[0])
+
+    def solve(members: Ints) -> Floats:
+        c, g = found.c[members][:, members], linked[members][:, members]
+        l1, v1 = leading(lambda x: c @ x + x, len(members))
+        l2, v2 = leading(lambda x: g @ x + x, len(members))
+        scale[members] = np.sqrt(abs(l1) / l2)
+        return v1 / np.abs(v2)
+
+    weight = by_group(groups_of(linked), solve)
+    return weight, weight * scale
+
+
+def pair_scale(found: Pairs, skill: Floats) -> Floats:
+    """The factor, one for each group, by which skills fit the agreement of pairs best.
+
+    The ones on the diagonal, in the place of s^2, make skills too large as a whole.
+    """
+    group = groups_of(found.n)
+    agreed = np.bincount(group, weights=skill * (like(found.n, found.n.data * found.c.data) @ skill))
+    squared = np.bincount(group, weights=skill**2 * (found.n @ skill**2))
+    return np.asarray(np.sqrt(np.clip(agreed / np.maximum(squared, 1e-300), 0.0, 1.0))[group])
+
+
+@declared
+class EigenRatio(Model):
+    """Weights v1 / v2: the top eigenvector of agreement rates over that of the graph of common items.
+
+    Dividing by v2 takes out how busy and well connected an annotator is. Agreement is corrected for chance, so any
+    number of classes will do; with two it is the authors' product of +-1 votes. A vote weighs K times the skill,
+    the first-order log-odds, so that labels are those of the linear rule. Known truths are one more annotator.
+
+    Parameters
+    ----------
+    ties, random_state
+        As in :class:`MajorityVote`.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.one_coin(400, n_annotators=30, n_classes=4, votes_per_item=6, random_state=0)
+    >>> cw.aggregate(crowd.votes, "eigenratio").score(crowd.truth) > 0.85
+    True
+    """
+
+    key = "eigenratio"
+
+    skill_: Floats = field(init=False)
+
+    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        M, K = votes.n_annotators, votes.n_classes
+        found = pairs(votes, gold)
+        weight, skill = ratio_weights(found)
+        group = groups_of(found.n)
+        sign = np.where(np.bincount(group, weights=_vote_support(votes, weight))[group] >= 0.0, 1.0, -1.0)
+        self.used_, self.skill_ = used_classes(votes, gold), (sign * skill)[:M]
+        if contradicted(self._predict(votes), gold):
+            sign[group == group[-1]] *= -1.0  # the group in which the truth is an annotator, the last
+            self.skill_ = (sign * skill)[:M]
+        q = clamp(self._predict(votes), gold)
+        ends = -1.0 / (K - 1.0), 1.0
+        turned = sign * skill
+        variance = pair_variance(votes, gold, np.where(np.arange(len(turned)) < M, np.clip(turned, *ends), 1.0))[:M]
+        per_skill = np.divide(weight, skill, out=np.ones_like(skill), where=skill != 0.0)[:M]
+        columns = with_interval("weight", (sign * weight)[:M], *around((sign * weight)[:M], per_skill**2 * variance))
+        at = np.clip(self.skill_, *ends)
+        columns |= with_interval("skill", at, *around(at * pair_scale(found, turned)[:M], variance, *ends))
+        return Outcome(posterior=q, prior=normalise(q.sum(axis=0), axis=0), annotator_columns=columns)
+
+    def _predict(self, votes: Votes) -> Floats:
+        skill = with_strangers(self.skill_, votes.n_annotators)
+        return weighted(votes, votes.n_classes * skill, self.used_)
+
+
+def _vote_support(votes: Votes, weight: Floats) -> Floats:
+    """How far the weighted votes of each item go with the plain ones, handed to one annotator per item."""
+    N, K = len(votes), votes.n_classes
+    cell = votes.item * K + votes.label
+    plain = np.bincount(cell, weights=votes.weights, minlength=N * K).reshape(N, K)
+    score = np.bincount(cell, weights=votes.weights * weight[votes.annotator], minlength=N * K).reshape(N, K)
+    along = ((score - score.mean(axis=1, keepdims=True)) * plain).sum(axis=1)
+    some = np.diff(votes.indptr) > 0
+    first = votes.annotator[votes.indptr[:-1][some]]
+    return np.bincount(first, weights=along[some], minlength=len(weight)).astype(np.float64)
+
+
+# -------------------------------------------------------------------- skills within bounds
+
+
+@dataclass(frozen=True)
+class Found:
+    """Skills, and how the search for them went."""
+
+    skill: Floats
+    iterations: int = 0
+    converged: bool = True
+    trace: Floats = field(default_factory=lambda: np.empty(0))
+
+
+def bounds(N: int, K: int) -> tuple[float, float]:
+    """The least and the greatest skill, 1/sqrt(N) away from the ends (but never beyond 0.45 of the range)."""
+    edge = min(1.0 / np.sqrt(max(N, 1)), 0.45 * K / (K - 1.0))
+    return -1.0 / (K - 1.0) + edge, 1.0 - edge
+
+
+@declared
+class PairSkills(Model, ABC):
+    """Skills from pairs, votes weighted by their log-odds. A subclass gives ``_skills``."""
+
+    skill_: Floats = field(init=False)
+    used_: Ints = field(init=False)
+
+    @abstractmethod
+    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float) -> Found:
+        """The skills of the annotators (and of the truth, where it is one of them)."""
+
+    def _variance(self, found: Pairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
+        """The variance of the skills (and of the truth's, where it is one of the annotators)."""
+        return pair_variance(votes, gold, skill)
+
+    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        M, K = votes.n_annotators, votes.n_classes
+        low, high = bounds(int((np.diff(votes.indptr) > 0).sum()), K)
+        found = pairs(votes, gold)
+        result = self._skills(found, votes, gold, low, high)
+        size = np.bincount(votes.annotator, weights=votes.weights, minlength=M)
+        skill, alone = result.skill[:M], np.diff(found.n.indptr)[:M] == 0
+        if alone.any():  # nobody to compare them with: taken for average
+            skill = skill.copy()
+            skill[alone] = np.average(skill[~alone], weights=size[~alone]) if size[~alone].sum() > 0 else 0.5
+        self.used_, self.skill_ = used_classes(votes, gold), np.clip(skill, low, high)
+        if contradicted(self._predict(votes), gold):
+            group = groups_of(found.n)
+            turn = np.where((group == group[-1])[:M], -1.0, 1.0)
+            self.skill_ = np.clip(turn * skill, low, high)
+        q = clamp(self._predict(votes), gold)
+        known = np.append(self.skill_, np.ones(found.n.shape[0] - M))
+        skills = with_interval(
+            "skill", self.skill_, *around(self.skill_, self._variance(found, votes, gold, known)[:M], low, high)
+        )
+        weights = (log_odds((1.0 + (K - 1.0) * s) / K, K) for s in skills.values())
+        return Outcome(
+            posterior=q,
+            prior=normalise(q.sum(axis=0), axis=0),
+            trace=result.trace,
+            iterations=result.iterations,
+            converged=result.converged,
+            annotator_columns=skills | with_interval("weight", *weights),
+        )
+
+    def _predict(self, votes: Votes) -> Floats:
+        K, skill = votes.n_classes, with_strangers(self.skill_, votes.n_annotators)
+        return weighted(votes, log_odds((1.0 + (K - 1.0) * skill) / K, K), self.used_)
+
+    def _check_search(self) -> None:
+        """``max_iter`` and ``tol`` of those that search."""
+        check_count(self, "max_iter")
+        check_number(self, "tol", least=0.0, what="a number of at least 0, the change of a skill that is none")
+
+
+# -------------------------------------------------------------------- projected gradient
+
+
+def misfit(x: Floats, n: Any, nc: Any, ncc: float) -> tuple[float, Floats]:
+    """f = sum over i < j of n_ij (c_ij - x_i x_j)^2 / 2, and its gradient. ncc = sum of n c^2 over all i, j."""
+    across, square = nc @ x, n @ x**2
+    return float(ncc - 2.0 * (x @ across) + x**2 @ square) / 4.0, x * square - across
+
+
+def descend(found: Pairs, x: Floats, low: Floats, high: Floats, max_iter: int, tol: float) -> Found:
+    """Projected gradient steps, each coordinate on the scale of its annotator's common items.
+
+    A step that does not lower f enough is halved, so f never rises; the next one begins twice as long.
+    """
+    n = like(found.n, found.n.data / max(float(found.n.data.mean()), 1e-300)) if found.n.nnz else found.n
+    nc = like(n, n.data * found.c.data)
+    ncc = float((n.data * found.c.data**2).sum())
+    degree = np.maximum(np.asarray(n.sum(axis=1)).ravel(), 1e-12)
+    f, gradient = misfit(x, n, nc, ncc)
+    trace: list[float] = []
+    step, done = 1.0, False
+    for _ in range(max_iter):
+        while True:
+            new = np.clip(x - step * gradient / degree, low, high)
+            move = new - x
+            f_new, gradient_new = misfit(new, n, nc, ncc)
+            if f_new <= f - 0.1 * float((degree * move**2).sum()) / step or step < 1e-12:
+                break
+            step /= 2.0
+        if f_new > f:  # rounding is all that is left
+            done = True
+            break
+        x, f, gradient = new, f_new, gradient_new
+        trace.append(-f)
+        if np.abs(move).max() <= tol * min(step, 1.0):
+            done = True
+            break
+        step = min(2.0 * step, 1e3)
+    return Found(x, max(len(trace), 1), done, np.array(trace or [-f]))
+
+
+@declared
+class PGD(PairSkills):
+    """Skills by projected gradient descent on the agreement of pairs.
+
+    Every pair counts by its common items, and only pairs that have some: the diagonal and holes are left out.
+    Everybody starts with skill 0.5, so of the two mirrored solutions the one is found in which most are better
+    than chance. ``trace`` is minus the weighted squared misfit.
+
+    Parameters
+    ----------
+    max_iter
+        At most this many steps.
+    tol
+        The largest change of a skill in a step under which the descent stops.
+    ties, random_state
+        As in :class:`MajorityVote`.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.one_coin(500, n_annotators=30, n_classes=4, votes_per_item=5, random_state=0)
+    >>> cw.aggregate(crowd.votes, "pgd").score(crowd.truth) > 0.85
+    True
+    """
+
+    key = "pgd"
+
+    max_iter: int = 2000
+    tol: float = 1e-6
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_search()
+
+    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float) -> Found:
+        M, K = votes.n_annotators, votes.n_classes
+        size = found.n.shape[0]
+        x, lows, highs = np.full(size, 0.5), np.full(size, low), np.full(size, high)
+        if size > M and gold is not None:  # the truth is the last annotator; tested ones start from their tests
+            tested, right = tested_and_right(votes, gold)
+            p = (right + TRUST * (1.0 + (K - 1.0) * 0.5) / K) / (tested + TRUST)
+            x[:M] = (K * p - 1.0) / (K - 1.0)
+            x[M], lows[M], highs[M] = 1.0, 1.0, 1.0
+        return descend(found, np.clip(x, lows, highs), lows, highs, self.max_iter, self.tol)

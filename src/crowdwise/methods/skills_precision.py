@@ -1,0 +1,118 @@
+"""How sure skills and competences are: variances, from which methods make the intervals in the table of annotators.
+
+Skills are made of agreements, and agreements of items. An estimate s_m moves with item n by an influence psi[n, m];
+items are independent of each other, so its variance is the sum of psi^2. The influences:
+
+==================  ==================================================================================================
+estimate            psi[n, m]
+==================  ==================================================================================================
+pairs, all          sum over partners j on n of s_j (e_mj - s_m s_j) / D_m, D_m the sum of s_j^2 over items and partners
+triangle (i, j)     of s^2: ( c_jm (e_im - c_im) / n_im + c_im (e_jm - c_jm) / n_jm - s^2 (e_ij - c_ij) / n_ij ) / c_ij
+==================  ==================================================================================================
+
+e_ij is the agreement of two annotators on the item, corrected for chance: 1, or -1 / (K - 1). The skills of the others
+are taken as they are, so with few annotators the intervals are a little narrow.
+
+Competences (``mace``) are estimated beside a strategy xi. With P_l = theta [l = k] + (1 - theta) xi_l and n_k the votes
+on items of class k, the Fisher information about logit theta when the truths are known is
+
+    I = sum_k n_k (theta (1 - theta))^2 ( (1 - xi_k)^2 / P_k + (1 - xi_k) / (1 - theta) )
+
+of which the strategy takes away what a change of it could mimic: the projection on the directions xi + t, sum t = 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core.intervals import Z
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.votes import Votes
+from crowdwise.methods.skills_graph import Pairs, told
+
+
+def pair_variance(votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
+    """The variance of skills fitted to all pairs by common items; infinite for those who share none.
+
+    ``skill`` has one entry more than there are annotators where truths are known.
+    """
+    K = votes.n_classes
+    item, who, label, w, M = told(votes, gold)
+    s, cell = skill[who], item * K + label
+    _, turn = np.unique(item * np.int64(M) + who, return_inverse=True)  # somebody may have answered an item twice
+    _, say = np.unique(cell * np.int64(M) + who, return_inverse=True)
+
+    def others(value: Floats, at: Ints, own: Ints) -> Floats:
+        """Sums over the votes at the same place that are not the annotator's own."""
+        return np.asarray(np.bincount(at, weights=value)[at] - np.bincount(own, weights=value)[own])
+
+    squares = others(w * s * s, item, turn)
+    gap = w * ((K * others(w * s, cell, say) - others(w * s, item, turn)) / (K - 1.0) - s * squares)
+    psi = np.bincount(turn, weights=gap)
+    owner = np.zeros(len(psi), dtype=np.int64)
+    owner[turn] = who
+    total = np.bincount(who, weights=w * squares, minlength=M)
+    top = np.bincount(owner, weights=psi * psi, minlength=M)
+    return np.asarray(np.divide(top, total**2, out=np.full(M, np.inf), where=total > 1e-12))
+
+
+def triangle_variance(votes: Votes, gold: Ints | None, found: Pairs, size: Floats, first: Ints, second: Ints) -> Floats:
+    """The variance of skills that each rest on one pair of partners (-1: on none, infinite).
+
+    What varies evenly is s^2, with variance V. For s it is V / 4 s^2, but near s = 0, where the interval of s^2 reaches
+    down to 0 and that of s is as wide as the root of its other end.
+    """
+    from scipy.sparse import csr_matrix
+
+    N, K = len(votes), votes.n_classes
+    item, who, label, w, M = told(votes, gold)
+    there = csr_matrix((w, (who, item)), shape=(M, N))
+    said = csr_matrix((w, (who, item * K + label)), shape=(M, N * K))
+    own = np.flatnonzero(first >= 0)
+    i, j = first[own], second[own]
+
+    def deviation(a: Ints, b: Ints) -> tuple[Floats, Any]:
+        """c_ab, and (e_ab - c_ab) / n_ab, triangles x items."""
+        common, same = there[a].multiply(there[b]).tocsr(), said[a].multiply(said[b]).tocsr()
+        agree = csr_matrix((same.data, same.indices // K, same.indptr), shape=common.shape)
+        n, c = (np.asarray(table[a, b]).ravel() for table in (found.n, found.c))
+        gap = (K * agree - common) / (K - 1.0) - common.multiply(c[:, None])
+        return c, gap.multiply((1.0 / n)[:, None]).tocsr()
+
+    out = np.full(M, np.inf)
+    if len(own):
+        (c_i, with_i), (c_j, with_j), (c, between) = deviation(i, own), deviation(j, own), deviation(i, j)
+        psi = with_i.multiply((c_j / c)[:, None]) + with_j.multiply((c_i / c)[:, None])
+        psi = psi - between.multiply((c_i * c_j / c**2)[:, None])
+        square = np.asarray(psi.power(2).sum(axis=1)).ravel()
+        flat = np.divide(square, 4.0 * size[own] ** 2, out=np.full(len(own), np.inf), where=size[own] > 0)
+        out[own] = np.where(square > 0, np.minimum(flat, np.sqrt(square) / Z), np.inf)
+    return out
+
+
+def knowing_information(theta: Floats, xi: Floats, truths: Floats, pseudo: Floats) -> Floats:
+    """The information about logit theta, xi being estimated too; M.
+
+    ``truths`` (M x K) is the weight of an annotator's votes on items of each class, ``pseudo`` (M x K) the pseudo-votes
+    on the labels of the strategy.
+    """
+    xi = np.maximum(xi, 1e-12)
+    slope, miss = (theta * (1.0 - theta))[:, None], (1.0 - theta)[:, None]
+    P = theta[:, None] + miss * xi
+    about = (truths * slope**2 * ((1.0 - xi) ** 2 / P + (1.0 - xi) / miss)).sum(axis=1)
+    total = truths.sum(axis=1, keepdims=True)
+    along = truths * slope * (1.0 - xi) * miss / P - (total - truths) * slope
+    own = truths * miss**2 / P + (total - truths) * miss / xi + pseudo / xi**2
+    return unmimicked(about, along, own)
+
+
+def unmimicked(about: Floats, along: Floats, own: Floats) -> Floats:
+    """The information about a parameter, less what K shares that sum to one could mimic.
+
+    ``about`` (M) is its information, ``own`` (M x K) that of the shares, which is diagonal, ``along`` (M x K) the
+    entries between them: the least of about - 2 t along + t^2 own over directions t whose sum is zero.
+    """
+    mimic = (along**2 / own).sum(axis=1) - (along / own).sum(axis=1) ** 2 / (1.0 / own).sum(axis=1)
+    return np.asarray(np.maximum(about - mimic, 0.0))

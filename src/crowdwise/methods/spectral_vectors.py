@@ -1,0 +1,303 @@
+"""Singular vectors: the leading direction of the matrix of votes.
+
+Two classes become +1 and -1, and the votes a sparse items x annotators matrix A (0: no vote; weights and repeated
+votes of one annotator on one item add up). If every annotator has one accuracy, A is a rank-one matrix y s^T, truth
+times skill, seen through noise and holes; each method takes a leading direction of it.
+
+===========  =========================================================================================================
+method       weights v of the annotators, and the score t[n] whose sign is the label
+===========  =========================================================================================================
+``ghosh``    v: top right singular vector of A; t = A v; the sign that goes with the vote totals
+``kos-svd``  the same of B = A minus its column means; t = B v; the sign in which v has most of its mass on v >= 0
+===========  =========================================================================================================
+
+=========  ==================  ======  ===============================================================================
+symbol     code                shape   equation
+=========  ==================  ======  ===============================================================================
+A[n, m]    ``signed``          N x M   sum of weights of m's votes on n, + for the class asked about, - for others
+z, g       ``evidence``        N       t / |A v|_2 and |A v|_1 / |A v|_2 over the votes of an item
+s          ``mean_log_odds``   1       root of sum(z^2 - 1) / sum(g^2 - 1): the mean skill
+log-odds   posterior           N       2 artanh(s) z g: g^2 effective votes, each worth as much
+=========  ==================  ======  ===============================================================================
+
+The methods give signs, not probabilities; the last three lines squash their scores, item by item, so that an item
+whose annotators all have tiny weights is not unsure for that reason. Labels are the methods' own.
+
+More than two classes: one question per class, "k or not k?", and q[n, k] proportional to the odds of k, which is the
+posterior given that exactly one answer is yes. Nothing is assumed about the order of classes. Known truths decide
+the sign of the vector where they contradict the method's rule clearly.
+
+``kos`` (:mod:`crowdwise.methods.spectral_kos`) comes to such a direction by messages, and to its posterior in the same
+way.
+
+When they fail: singular vectors of sparse matrices cling to the busiest annotators, so that all three fall to chance
+on data where a plain vote is right on 90 % (rte), and lopsided classes look like skill to ``ghosh`` and ``kos``.
+
+References: Zhang, Chen, Zhou and Jordan 2016 (kos-svd, as they ran it under the name of kos); Ghosh, Kale and McAfee
+2011 (ghosh).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core.em import Callback
+from crowdwise.core.intervals import around, with_interval
+from crowdwise.core.model import Model, Outcome
+from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.starts import clamp
+from crowdwise.data.votes import Votes
+from crowdwise.methods.skills_graph import (
+    CONTRADICTIONS,
+    by_group,
+    groups_through,
+    in_company,
+    leading,
+    signed,
+    softmax_used,
+    used_classes,
+    with_strangers,
+)
+
+
+def spread_of(A: Any, y: Floats) -> tuple[Floats, Floats]:
+    """Per item: sum |A y| and the root of sum (A y)^2 over its votes, y a weight per stored entry of A."""
+    from scipy.sparse import csr_matrix
+
+    part = csr_matrix((np.abs(A.data * y), A.indices, A.indptr), shape=A.shape)
+    length = np.asarray(part.sum(axis=1)).ravel()
+    part.data **= 2
+    return length, np.sqrt(np.asarray(part.sum(axis=1)).ravel())
+
+
+def evidence(A: Any, y: Floats, offset: Floats) -> tuple[Floats, Floats]:
+    """Scores made comparable between items: z = t / |Ay|_2 and g = |Ay|_1 / |Ay|_2, zero without votes.
+
+    g^2 is the effective number of votes (that many equal ones spread alike), so z g is a difference of votes.
+    """
+    from scipy.sparse import csr_matrix
+
+    t = np.asarray(csr_matrix((A.data * y, A.indices, A.indptr), shape=A.shape).sum(axis=1)).ravel() - offset
+    length, norm = spread_of(A, y)
+    some = norm > 0
+    z = np.divide(t, norm, out=np.zeros_like(t), where=some)
+    return z, np.divide(length, norm, out=np.zeros_like(t), where=some)
+
+
+def mean_log_odds(z: Floats, g: Floats) -> float:
+    """2 artanh(s): what one effective vote is worth. With skill s for all, E z^2 = 1 + s^2 (g^2 - 1)."""
+    excess, room = float((z**2 - (g > 0)).sum()), float(np.maximum(g**2 - 1.0, 0.0).sum())
+    return float(2.0 * np.arctanh(np.sqrt(np.clip(excess / room if room > 0 else 0.0, 0.01, 0.9))))
+
+
+@dataclass(frozen=True)
+class Question:
+    """What was learned from "class k or not?": weights and offsets of annotators, the worth of an effective vote."""
+
+    k: int
+    weight: Floats
+    offset: Floats
+    pull: Floats
+    """How far each vote moves the weight of its annotator, the other annotators held, less the mean of that."""
+    worth: float = 1.0
+    edge: Floats | None = None
+    sign: float = 1.0
+
+
+class OneVsRest(Model, ABC):
+    """Yes-or-no methods: one question for two classes, else one per class. A subclass gives ``_learn``."""
+
+    questions_: list[Question]
+    used_: Ints
+
+    @abstractmethod
+    def _learn(self, A: Any, k: int) -> Question:
+        """The weights of the annotators, with the sign that the method gives them."""
+
+    def _rounds(self) -> int:
+        return 0
+
+    def _edge_weight(self, A: Any, votes: Votes, question: Question) -> Floats:
+        return np.asarray(question.weight[A.indices])
+
+    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        K = votes.n_classes
+        self.used_, self.questions_, logits = used_classes(votes, gold), [], []
+        for k in [1] if K == 2 else range(K):
+            A = signed(votes, k)
+            question = self._learn(A, k)
+            z, g = evidence(A, self._first_edges(A, question), _item_offset(A, question.offset))
+            if gold is not None:
+                said, true = np.sign(z[gold >= 0]), np.where(gold[gold >= 0] == k, 1.0, -1.0)
+                if -(said * true).sum() >= CONTRADICTIONS:
+                    question, z = replace(question, sign=-question.sign), -z
+            question = replace(question, worth=mean_log_odds(z, g))
+            self.questions_.append(question)
+            logits.append(question.worth * z * g)
+        q = posterior(np.column_stack(logits), self.used_)
+        weight = np.mean([question.sign * question.weight for question in self.questions_], axis=0)
+        # A vote answers all questions at once: its pulls are summed before they are squared.
+        pull = np.mean([question.sign * question.pull for question in self.questions_], axis=0)
+        variance = np.bincount(A.indices, weights=pull**2, minlength=votes.n_annotators).astype(np.float64)
+        variance[~in_company(A) | (weight == 0.0)] = np.inf
+        return Outcome(
+            posterior=clamp(q, gold),
+            prior=normalise(clamp(q, gold).sum(axis=0), axis=0),
+            iterations=self._rounds(),
+            annotator_columns=with_interval("weight", weight, *around(weight, variance)),
+        )
+
+    def _first_edges(self, A: Any, question: Question) -> Floats:
+        return np.asarray(question.weight[A.indices]) if question.edge is None else question.edge
+
+    def _predict(self, votes: Votes) -> Floats:
+        logits = []
+        for question in self.questions_:
+            A = signed(votes, question.k)
+            whole = replace(
+                question,
+                weight=with_strangers(question.weight, votes.n_annotators),
+                offset=with_strangers(question.offset, votes.n_annotators),
+            )
+            z, g = evidence(A, self._edge_weight(A, votes, whole), _item_offset(A, whole.offset))
+            logits.append(question.sign * question.worth * z * g)
+        return posterior(np.column_stack(logits), self.used_)
+
+
+def _item_offset(A: Any, offset: Floats) -> Floats:
+    """The offset of each item: that of its annotators (who are all of one group, unless the item is new)."""
+    if not offset.any():
+        return np.zeros(A.shape[0])
+    size = abs(A)
+    total = np.asarray(size.sum(axis=1)).ravel()
+    return np.asarray(np.divide(size @ offset, total, out=np.zeros_like(total), where=total > 0))
+
+
+def posterior(logits: Floats, used: Ints) -> Floats:
+    """Probabilities from the log-odds of the questions; a class nobody ever named gets none."""
+    if logits.shape[1] == 1:
+        logits = np.column_stack([-logits[:, 0] / 2.0, logits[:, 0] / 2.0])
+    return softmax_used(logits, used)
+
+
+# -------------------------------------------------------------------- singular vectors
+
+
+def top_right(A: Any, centre: bool) -> tuple[Floats, Floats, Ints]:
+    """Top right singular vector of A (of A minus its column means over the group's items), group by group.
+
+    Also the column means times the vector, summed over the group: what t is short of A v.
+    """
+    M = A.shape[1]
+    by_annotator = A.tocsc()
+    group = groups_through(A)
+    offset = np.zeros(M)
+
+    def solve(members: Ints) -> Floats:
+        part = by_annotator[:, members]
+        part = part.tocsr()[np.flatnonzero(np.diff(part.tocsr().indptr))]
+        N = part.shape[0]
+        mean = np.asarray(part.mean(axis=0)).ravel() if centre else np.zeros(len(members))
+        _, v = leading(lambda x: part.T @ (part @ x) - N * mean * (mean @ x), len(members))
+        offset[members] = mean @ v
+        return v
+
+    return by_group(group, solve), offset, group
+
+
+def orient(v: Floats, offset: Floats, group: Ints, support: Floats) -> tuple[Floats, Floats]:
+    """Turn v (and the offset) in the groups where the support, summed over the group, is negative."""
+    sign = np.where(np.bincount(group, weights=support)[group] >= 0.0, 1.0, -1.0)
+    return v * sign, offset * sign
+
+
+def centred(A: Any, value: Floats) -> Floats:
+    """Values of stored entries of A, less the mean of their annotator's."""
+    n = np.maximum(np.bincount(A.indices, minlength=A.shape[1]), 1)
+    return np.asarray(value - (np.bincount(A.indices, weights=value, minlength=A.shape[1]) / n)[A.indices])
+
+
+def pulls(A: Any, v: Floats, offset: Floats, group: Ints) -> Floats:
+    """How far each vote moves v[m], less the mean of that: v[m] is a sum over m's items of A times what others say.
+
+    With t = A v and l the eigenvalue, l v[m] = sum_n A[n, m] t[n], of which sum_n A[n, m]^2 v[m] is m's own doing and
+    cannot vary; so v[m] = sum_n A[n, m] (t[n] - A[n, m] v[m]) / (l - sum_n A[n, m]^2).
+    """
+    row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    t = A @ v - _item_offset(A, offset)
+    some = np.diff(A.indptr) > 0
+    top = np.bincount(group[A.indices[A.indptr[:-1][some]]], weights=t[some] ** 2, minlength=int(group.max()) + 1)[
+        group
+    ]
+    own = np.bincount(A.indices, weights=A.data**2, minlength=A.shape[1])
+    term = A.data * (t[row] - A.data * v[A.indices])
+    return centred(A, term / np.maximum(top - own, 1e-12)[A.indices])
+
+
+class Ghosh(OneVsRest):
+    """Weights from the top singular vector of the +-1 matrix of votes.
+
+    Labels are the signs of the left singular vector, turned so that they agree with the vote totals. Probabilities
+    are the effective number of votes on each item times the mean log-odds of a vote, squashed: see
+    :func:`evidence`. Three or more classes: one question per class.
+
+    Parameters
+    ----------
+    ties, random_state
+        As in :class:`MajorityVote`.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.one_coin(300, n_annotators=12, votes_per_item=8, random_state=0)
+    >>> weighted, plain = (cw.aggregate(crowd.votes, key).score(crowd.truth) for key in ("ghosh", "majority"))
+    >>> weighted > plain + 0.1
+    True
+    """
+
+    key = "ghosh"
+
+    def _learn(self, A: Any, k: int) -> Question:
+        v, offset, group = top_right(A, centre=False)
+        support = np.sign(A @ v) * np.asarray(A.sum(axis=1)).ravel()
+        v, offset = orient(v, offset, group, _per_annotator(A, support))
+        return Question(k, v, offset, pulls(A, v, np.zeros(A.shape[1]), group))
+
+
+class KOSSVD(OneVsRest):
+    """Weights from the top singular vector of the column-centred +-1 matrix of votes.
+
+    What Zhang et al. ran under the name of Karger, Oh and Shah. Taking out each annotator's mean makes it blind to
+    how lopsided classes are; the vector is turned so that most of its mass is on annotators with v >= 0.
+    Probabilities as in :class:`Ghosh`.
+
+    Parameters
+    ----------
+    ties, random_state
+        As in :class:`MajorityVote`.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.two_coin(300, n_annotators=12, random_state=1)
+    >>> cw.aggregate(crowd.votes, "kos-svd").score(crowd.truth) > 0.9
+    True
+    """
+
+    key = "kos-svd"
+
+    def _learn(self, A: Any, k: int) -> Question:
+        v, offset, group = top_right(A, centre=True)
+        v, offset = orient(v, offset, group, np.where(v >= 0.0, v**2, -(v**2)))
+        return Question(k, v, offset, pulls(A, v, offset, group))
+
+
+def _per_annotator(A: Any, value: Floats) -> Floats:
+    """Values of items, each handed to one of its annotators: to be summed over groups."""
+    some = np.diff(A.indptr) > 0
+    first = A.indices[A.indptr[:-1][some]]
+    return np.bincount(first, weights=value[some], minlength=A.shape[1]).astype(np.float64)

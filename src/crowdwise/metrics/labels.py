@@ -1,0 +1,83 @@
+"""Accuracy of labels and of confusion matrices, where the truth is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core.consensus import Consensus
+from crowdwise.core.numerics import TIE, Floats, Ints
+from crowdwise.errors import InputError
+from crowdwise.metrics.bootstrap import Estimate, bootstrap_mean
+
+__all__ = ["accuracy", "accuracy_per_class", "confusion_error", "hits", "known_items"]
+
+
+def accuracy(result: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0) -> Estimate:
+    """The share of items whose most probable class is the true one.
+
+    An item with j tied classes counts 1/j if the truth is among them.
+    """
+    q, y = known_items(result, truth)
+    return bootstrap_mean(hits(q, y), level=level, resamples=resamples, random_state=random_state)
+
+
+def accuracy_per_class(
+    result: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0
+) -> dict[Any, Estimate]:
+    """The accuracy on the items of each true class (recall), by class name; classes without items are left out."""
+    q, y = known_items(result, truth)
+    names = result.classes.tolist() if isinstance(result, Consensus) else list(range(q.shape[1]))
+    right = hits(q, y)
+    return {
+        names[k]: bootstrap_mean(right[y == k], level=level, resamples=resamples, random_state=random_state)
+        for k in np.unique(y).tolist()
+    }
+
+
+def confusion_error(
+    estimated: Any, true: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0
+) -> Estimate:
+    """How far estimated confusion matrices are from the true ones: the mean over annotators of |A - A'|_F^2 / K.
+
+    Both are M x K x K (annotator, truth, label), or a Consensus that has them. Reference: Tanno et al. 2019.
+    """
+    tables = []
+    for given in (estimated, true):
+        table = given.confusion if isinstance(given, Consensus) else given
+        if table is None:
+            raise InputError(f"A {given.method} consensus has no confusion matrices to compare.")
+        tables.append(np.asarray(table, dtype=np.float64))
+    a, b = tables
+    if a.shape != b.shape or a.ndim != 3 or a.shape[1] != a.shape[2]:
+        raise InputError(f"Expected two M x K x K arrays of the same shape and found {a.shape} and {b.shape}.")
+    return bootstrap_mean(
+        ((a - b) ** 2).sum(axis=(1, 2)) / a.shape[1], level=level, resamples=resamples, random_state=random_state
+    )
+
+
+def hits(q: Floats, y: Ints) -> Floats:
+    """1 where the most probable class is the true one, 1/j where it is one of j tied ones, else 0."""
+    tied = q >= q.max(axis=1, keepdims=True) - TIE
+    return np.asarray(tied[np.arange(len(y)), y] / tied.sum(axis=1))
+
+
+def known_items(result: Any, truth: Any) -> tuple[Floats, Ints]:
+    """The probabilities and true classes of the items with known truth."""
+    if isinstance(result, Consensus):
+        q, y = result.posterior, result.truth_codes(truth)
+    else:
+        q, y = np.asarray(result, dtype=np.float64), np.asarray(truth)
+        if q.ndim != 2 or y.shape != (len(q),) or y.dtype.kind not in "iu":
+            raise InputError(
+                "Expected N x K probabilities with N integer class codes, "
+                f"and found shapes {q.shape} and {y.shape} ({y.dtype}). "
+                "To give class names, pass the Consensus and a mapping from item to class."
+            )
+        if len(y) and y.max() >= q.shape[1]:
+            raise InputError(f"The truth has class code {y.max()}, and there are {q.shape[1]} classes.")
+    known = y >= 0
+    if not known.any():
+        raise InputError("No item has a known truth: there is nothing to measure.")
+    return q[known], y[known]

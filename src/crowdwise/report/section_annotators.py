@@ -1,0 +1,124 @@
+"""The part of the report about annotators: a row for each, and confusion matrices of those worth a look.
+
+Rows are ordered by what has to be done: drop, look, unclear, keep; among these the most suspect, then the most votes
+first. A page holds ``MOST_ROWS`` of them, the dict all. Confusion matrices are the counts of
+``trust.evidence.read_evidence`` (every vote judged by the others), as shares of a row in percent, for the first rows as
+long as they have ``MOST_CELLS`` cells between them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.report.findings import VERDICTS, Diagnosis
+from crowdwise.report.json_values import number, plain_list
+
+MOST_ROWS = 300
+MOST_CELLS = 40_000
+"""Cells of confusion matrices in a page, all annotators together."""
+MOST_PICTURE = 30
+"""Classes up to which the crowd's matrix is drawn."""
+MEASURES = (
+    "votes", "accuracy", "skill", "agreement", "weight", "information", "capacity", "bias", "speed", "drift",
+    "suspicion",
+)  # fmt: skip
+
+
+def annotator_rows(found: Diagnosis, truth: Ints | None) -> list[dict[str, Any]]:
+    """A dict for each annotator, in the order described above."""
+    seen = found.inspection
+    votes, consensus = seen.votes, seen.consensus
+    columns = _columns(found)
+    measured = _measured(votes, truth)
+    names = votes.annotators.tolist()
+    # A captured consensus convicts the innocent, so its flags are not shown.
+    flags = seen.people.flags if seen.people is not None and not seen.captured else ((),) * len(names)
+    group = {name: g + 1 for g, (members, _) in enumerate(seen.groups) for name in members}
+    place = {verdict: i for i, verdict in enumerate(VERDICTS)}
+    rank = np.array([place[found.verdicts[name]] for name in names])
+    order = np.lexsort((-consensus.votes_per_annotator, -columns["suspicion"], rank))
+    kinds: dict[Any, list[str]] = {}
+    for finding in found.findings:
+        if finding.kind not in ("pair", "items", "captured"):
+            for name in finding.who:
+                kinds.setdefault(name, []).append(finding.kind)
+    rows = []
+    listed = {name: plain_list(values) for name, values in columns.items()}
+    for m in order.tolist():
+        row: dict[str, Any] = {"annotator": str(names[m]), "verdict": found.verdicts[names[m]]}
+        row |= {name: values[m] for name, values in listed.items()}
+        row["flags"] = list(flags[m])
+        row["kinds"] = kinds.get(names[m], [])
+        if names[m] in group:
+            row["group"] = group[names[m]]
+        if measured is not None:
+            row["measured"], row["measured_on"] = measured[0][m], measured[1][m]
+        rows.append(row)
+    return rows
+
+
+def _columns(found: Diagnosis) -> dict[str, Any]:
+    """The measures of all annotators; the consensus' own accuracies where nobody could be judged by the others."""
+    seen = found.inspection
+    M = seen.votes.n_annotators
+    if seen.people is None:
+        accuracy, low, high = seen.consensus.accuracy()
+        columns: dict[str, Any] = {
+            "votes": seen.consensus.votes_per_annotator, "accuracy": accuracy, "accuracy_low": low,
+            "accuracy_high": high, "suspicion": np.zeros(M),
+        }  # fmt: skip
+        return columns
+    wanted = [name for measure in MEASURES for name in (measure, f"{measure}_low", f"{measure}_high")]
+    columns = {name: seen.people.columns[name] for name in wanted if name in seen.people.columns}
+    if seen.bits is not None:
+        columns |= {name: seen.bits.columns[name] for name in ("capacity", "capacity_low", "capacity_high")}
+    columns.setdefault("capacity", np.full(M, np.nan))
+    columns["bias_class"] = np.array([str(c) for c in seen.people.columns["bias_class"].tolist()], dtype=object)
+    return columns
+
+
+def _measured(votes: Any, truth: Ints | None) -> tuple[list[Any], list[int]] | None:
+    """The share of votes that are right on items with known truth, and how many there are."""
+    if truth is None or not (truth >= 0).any():
+        return None
+    known = truth[votes.item] >= 0
+    m = votes.annotator[known]
+    n = np.bincount(m, minlength=votes.n_annotators)
+    right = np.bincount(m, weights=votes.label[known] == truth[votes.item][known], minlength=votes.n_annotators)
+    share = np.divide(right, n, out=np.full(len(n), np.nan), where=n > 0)
+    return plain_list(share), n.tolist()
+
+
+def confusions(found: Diagnosis, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The crowd's matrix and those of the first annotators, in whole percent of a row; with the expected counts."""
+    seen = found.inspection
+    classes = [str(c) for c in seen.votes.classes.tolist()]
+    if seen.counts is None:
+        return {"classes": classes, "crowd": None, "annotators": {}, "shown": 0}
+    K = len(classes)
+    crowd = seen.counts.sum(axis=0)
+    place = {str(name): m for m, name in enumerate(seen.votes.annotators.tolist())}
+    shown = min(len(rows), MOST_ROWS, MOST_CELLS // (K * K))
+    return {
+        "classes": classes,
+        "crowd": {"share": _percent(crowd), "votes": [number(x, 1) for x in crowd.sum(axis=1)]}
+        if K <= MOST_PICTURE
+        else None,
+        "annotators": {
+            row["annotator"]: {
+                "share": _percent(seen.counts[place[row["annotator"]]]),
+                "votes": [number(x, 1) for x in seen.counts[place[row["annotator"]]].sum(axis=1)],
+            }
+            for row in rows[:shown]
+        },
+        "shown": shown,
+    }
+
+
+def _percent(counts: Floats) -> list[list[int | None]]:
+    """Rows of shares in whole percent; ``None`` in rows with less than half an item."""
+    share = np.rint(100.0 * normalise(counts + 1e-12, axis=1)).astype(int).tolist()
+    return [row if total >= 0.5 else [None] * len(row) for row, total in zip(share, counts.sum(axis=1), strict=True)]

@@ -1,0 +1,124 @@
+"""The part of the report about items: those to look at first, with votes, probabilities, reasons, text and picture.
+
+A page shows ``SHOWN`` items in the order of review; the table of all items goes into the download.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from crowdwise.report.findings import Diagnosis
+from crowdwise.report.json_values import number, plain_list
+from crowdwise.report.thumbnails import thumbnail
+
+SHOWN = 40
+MOST_CLASSES = 4
+"""Classes of an item's posterior that are shown; the rest is summed up."""
+MOST_NAMES = 12
+"""Annotators named for each label of an item."""
+LONG = 600
+"""Characters of a text that are shown."""
+
+
+def review(
+    found: Diagnosis,
+    truth: Any = None,
+    texts: Mapping[Any, str] | None = None,
+    images: Mapping[Any, Any] | None = None,
+    shown: int = SHOWN,
+) -> list[dict[str, Any]]:
+    """The items to look at first, one dict each."""
+    seen = found.inspection
+    report, votes = seen.items, seen.votes
+    if report is None:
+        order = np.argsort(seen.consensus.posterior.max(axis=1), kind="stable")[:shown]
+        why = np.full(len(order), "", dtype=object)
+    else:
+        order = np.argsort(report.columns["rank"], kind="stable")
+        order = order[report.columns["suggested"][order]][:shown]
+        why = report.why(order)
+    classes, people = [str(c) for c in votes.classes.tolist()], votes.annotators
+    out = []
+    for n, reason in zip(order.tolist(), why.tolist(), strict=True):
+        name = votes.items[n].item() if hasattr(votes.items[n], "item") else votes.items[n]
+        row: dict[str, Any] = {"item": str(name), "label": classes[int(seen.consensus.label_codes[n])], "why": reason}
+        if report is not None:
+            row |= {c: number(report.columns[c][n]) for c in ("right", "flip", "gain", "against")}
+        row["posterior"] = _posterior(seen.consensus.posterior[n], classes)
+        row["votes"] = _votes(votes, n, classes, people)
+        if truth is not None and truth[n] >= 0:
+            row["truth"] = classes[int(truth[n])]
+        if texts and name in texts:
+            text = str(texts[name])
+            row["text"] = text if len(text) <= LONG else text[: LONG - 1].rstrip() + "…"
+        if images and name in images:
+            picture = thumbnail(images[name])
+            if picture is not None:
+                row["image"] = picture
+        out.append(row)
+    return out
+
+
+def _posterior(q: Any, classes: list[str]) -> list[dict[str, Any]]:
+    """The most probable classes, the others as one."""
+    order = np.argsort(-q, kind="stable")[:MOST_CLASSES]
+    shown = [{"class": classes[k], "p": number(q[k])} for k in order.tolist() if q[k] >= 0.001]
+    rest = float(1.0 - q[order].sum())
+    return [*shown, {"class": None, "p": number(rest)}] if rest >= 0.005 else shown
+
+
+def _votes(votes: Any, n: int, classes: list[str], people: Any) -> list[dict[str, Any]]:
+    """Label -> how many and who, the most votes first."""
+    rows = slice(int(votes.indptr[n]), int(votes.indptr[n + 1]))
+    labels, names = votes.label[rows], people[votes.annotator[rows]]
+    count = np.bincount(labels, minlength=len(classes))
+    return [
+        {
+            "label": classes[k],
+            "votes": int(count[k]),
+            "by": [str(name) for name in names[labels == k][:MOST_NAMES].tolist()],
+        }
+        for k in np.argsort(-count, kind="stable").tolist()
+        if count[k]
+    ]
+
+
+def item_table(found: Diagnosis) -> dict[str, list[Any]]:
+    """All items, in the order of the votes, as columns: what the download holds."""
+    seen = found.inspection
+    columns: dict[str, list[Any]] = {"item": [str(name) for name in seen.votes.items.tolist()]}
+    columns["label"] = [str(name) for name in seen.consensus.labels.tolist()]
+    if seen.items is None:
+        columns["probability"] = plain_list(seen.consensus.posterior.max(axis=1).round(3))
+        columns["votes"] = seen.consensus.votes_per_item.tolist()
+        return columns
+    given = seen.items.columns
+    for name in ("probability", "right"):
+        columns[name] = plain_list(np.round(given[name], 3))
+    columns["votes"] = given["votes"].tolist()
+    doubt = given["suggested"].tolist()
+    columns["suggested"] = ["yes" if x else "" for x in doubt]
+    columns["rank"] = [r if x else None for r, x in zip(given["rank"].tolist(), doubt, strict=True)]
+    some = np.flatnonzero(given["suggested"])
+    why = np.full(len(seen.votes), "", dtype=object)
+    why[some] = seen.items.why(some)
+    columns["why"] = why.tolist()
+    return columns
+
+
+def class_pairs(found: Diagnosis) -> list[dict[str, Any]]:
+    """Pairs of classes that are taken for each other beyond chance, the most confused first."""
+    seen = found.inspection
+    if seen.items is None:
+        return []
+    return [
+        {
+            "first": str(pair.classes[0]), "second": str(pair.classes[1]), "rate": number(pair.rate),
+            "low": number(pair.low), "high": number(pair.high), "share": number(pair.share),
+            "expected": number(pair.expected), "undecided": pair.items, "sentence": f"{pair}.",
+        }
+        for pair in seen.items.ambiguous()
+    ]  # fmt: skip

@@ -1,0 +1,63 @@
+"""Simulated crowds with known truth and known annotators, to measure methods with.
+
+Every scenario is a function ``f(n_items, *, ..., random_state)``; those that give votes are listed in
+:data:`SCENARIOS`, which the command line reads.
+
+>>> from crowdwise import simulate
+>>> crowd = simulate.one_coin(100, n_annotators=5, votes_per_item=3, random_state=0)
+>>> crowd.votes
+Votes(300 votes: 100 items x 5 annotators x 2 classes)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crowdwise.simulate.assignment import assign, regular_assignment
+from crowdwise.simulate.comparison_crowds import SimulatedPairs, SimulatedRankings, pairs, rankings
+from crowdwise.simulate.crowds import Simulated
+from crowdwise.simulate.graph_crowds import network
+from crowdwise.simulate.label_set_crowds import SimulatedSets, label_sets
+from crowdwise.simulate.machines import machine_annotators
+from crowdwise.simulate.rating_crowds import SimulatedRatings, grades, ratings
+from crowdwise.simulate.similarity_crowds import SimulatedSimilarities, same_or_different
+from crowdwise.simulate.tag_crowds import SimulatedTags, bio_tags, tag_chain
+from crowdwise.simulate.vote_crowds import (
+    colluders,
+    difficulty,
+    dirichlet,
+    groups,
+    hammer_spammer,
+    machine,
+    max_mig,
+    one_coin,
+    outliers,
+    pairwise_flipper,
+    regular,
+    two_coin,
+)
+
+__all__ = [
+    "SCENARIOS", "Simulated", "SimulatedPairs", "SimulatedRankings", "SimulatedRatings", "SimulatedSets",
+    "SimulatedSimilarities", "SimulatedTags", "assign", "bio_tags", "colluders", "difficulty", "dirichlet", "grades",
+    "groups", "hammer_spammer", "label_sets", "machine", "machine_annotators", "max_mig", "network", "one_coin",
+    "outliers", "pairs", "pairwise_flipper", "rankings", "ratings", "regular", "regular_assignment",
+    "same_or_different", "tag_chain", "two_coin",
+]  # fmt: skip
+
+SCENARIOS: dict[str, Callable[..., Simulated]] = {
+    "one-coin": one_coin,
+    "two-coin": two_coin,
+    "dirichlet": dirichlet,
+    "hammer-spammer": hammer_spammer,
+    "pairwise-flipper": pairwise_flipper,
+    "max-mig": max_mig,
+    "regular": regular,
+    "colluders": colluders,
+    "groups": groups,
+    "difficulty": difficulty,
+    "outliers": outliers,
+    "machine": machine,
+    "grades": grades,
+}
+"""Every scenario by name; the first line of its docstring says what it is."""

@@ -1,0 +1,261 @@
+"""What every simulated crowd shares: the crowd itself, its steps, and the checks of what was asked for.
+
+A scenario (:mod:`crowdwise.simulate`) checks its parameters, draws the truth, lets each annotator answer from a
+table of probabilities (:func:`answer`), and hands all of it to :func:`collect`. Letters as in the scenarios.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.data.encoding import Codes
+from crowdwise.data.frames import make_frame
+from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError, OutputError, ParameterError, suggestion
+
+Array = npt.NDArray[np.float64]
+RandomState = int | np.random.Generator | None
+VotesPerItem = int | float | None
+Prior = Sequence[float] | npt.NDArray[np.float64] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """A simulated crowd.
+
+    Attributes
+    ----------
+    name
+        The scenario.
+    votes
+        The votes, with the truth of every item.
+    parameters
+        What the votes were drawn from. Always ``prior`` (K), ``confusion`` (M, K, K: each annotator's
+        behaviour when looked at alone) and ``accuracy`` (M); the rest depends on the scenario.
+    features
+        Arrays about the items, where the scenario has any (``x_train``).
+    """
+
+    name: str
+    votes: Votes
+    parameters: dict[str, Any] = field(repr=False)
+    features: dict[str, npt.NDArray[Any]] = field(default_factory=dict, repr=False)
+
+    @property
+    def truth(self) -> Codes:
+        """The true class (code) of every item."""
+        truth = self.votes.truth
+        if truth is None:
+            raise InputError("These votes have no truth: a simulated crowd is made with the truth of every item.")
+        return truth
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write a dataset folder that :func:`crowdwise.data.dataset.read_dataset` reads: all of it, or nothing.
+
+        Numbers go to ``parameters.npz``, names to ``meta.json`` (rows of ``confusion`` follow its
+        ``annotators``, columns its ``classes``). A folder that holds anything is never touched.
+        """
+        target = Path(folder)
+        try:
+            if target.exists() and (not target.is_dir() or any(target.iterdir())):
+                raise OutputError(
+                    f"{target} exists already and is not an empty folder. Name a new one, or empty it first."
+                )
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
+                work = Path(scratch) / "dataset"
+                work.mkdir()
+                self._write(work)
+                if target.exists():
+                    target.rmdir()
+                work.rename(target)
+        except OutputError:
+            raise
+        except OSError as error:
+            raise OutputError(
+                f"The simulated crowd could not be written to {target}: {error}. Nothing was left there."
+            ) from error
+
+    def _write(self, folder: Path) -> None:
+        votes = self.votes
+        table = {
+            "item": votes.items[votes.item],
+            "annotator": votes.annotators[votes.annotator],
+            "label": votes.classes[votes.label],
+        }
+        make_frame(table, "polars").write_csv(folder / "labels.csv")
+        make_frame({"item": votes.items, "truth": votes.classes[self.truth]}, "polars").write_csv(folder / "truth.csv")
+        arrays = {name: np.asarray(value) for name, value in self.parameters.items()}
+        np.savez_compressed(
+            folder / "parameters.npz", allow_pickle=False, **{n: a for n, a in arrays.items() if a.dtype.kind in "biuf"}
+        )
+        if self.features:
+            np.savez_compressed(folder / "features.npz", allow_pickle=False, **self.features)
+        meta = {
+            "name": self.name, "source": "simulated by crowdwise", "items": len(votes), "votes": votes.n_votes,
+            "annotators": votes.annotators.tolist(), "classes": votes.classes.tolist(),
+            "parameters": {name: array.tolist() for name, array in arrays.items() if _is_short(array)},
+        }  # fmt: skip
+        (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+
+
+def _is_short(array: npt.NDArray[Any]) -> bool:
+    """Whether a parameter can be read in ``meta.json``: text or a single number."""
+    return array.dtype.kind == "U" or (array.ndim == 0 and array.dtype.kind in "biuf")
+
+
+# -------------------------------------------------------------------- the steps
+
+
+def begin(
+    n_items: int, n_annotators: int, n_classes: int, prior: Prior, random_state: RandomState
+) -> tuple[Array, np.random.Generator]:
+    """Check what all scenarios share: the class prior and a generator come back."""
+    check_counts(n_items=n_items, n_annotators=n_annotators)
+    if not is_integer(n_classes) or n_classes < 2:
+        raise ParameterError(f"n_classes={n_classes!r}: expected an integer of 2 or more.")
+    rng = as_generator(random_state)
+    if prior is None:
+        return np.full(n_classes, 1.0 / n_classes), rng
+    pi = np.asarray(prior, dtype=np.float64)
+    if pi.shape != (n_classes,) or not (pi >= 0).all() or not abs(pi.sum() - 1) < 1e-6:
+        raise ParameterError(f"prior={prior!r}: expected {n_classes} probabilities, one for each class, that sum to 1.")
+    return pi / pi.sum(), rng
+
+
+def draw_truth(n_items: int, pi: Array, rng: np.random.Generator) -> Codes:
+    return rng.choice(len(pi), size=n_items, p=pi).astype(np.int32)
+
+
+def answer(
+    theta: Array, annotator: npt.NDArray[Any], given: npt.NDArray[Any], rng: np.random.Generator, u: Array | None = None
+) -> Codes:
+    """One label per vote from ``theta[annotator, given]``, by inverting the cumulative distribution at ``u``."""
+    M, K, L = theta.shape
+    table = np.cumsum(theta, axis=2).reshape(M * K, L)
+    table /= table[:, -1:]
+    row = annotator.astype(np.int64) * K + given
+    u = rng.random(len(row)) if u is None else u
+    label = np.zeros(len(row), dtype=np.int32)
+    for edge in table.T[:-1]:
+        label += u >= edge[row]
+    return label
+
+
+def another(k: npt.NDArray[Any], K: int, rng: np.random.Generator) -> Codes:
+    """For each class, one of the others, uniformly."""
+    return ((k + rng.integers(1, K, size=np.shape(k))) % K).astype(np.int32)
+
+
+def collect(
+    name: str, pairs: tuple[Codes, Codes], label: Codes, truth: Codes, pi: Array, theta: Array,
+    classes: Sequence[Any] | None = None, **parameters: Any,
+) -> Simulated:  # fmt: skip
+    """The votes and what they were drawn from, with the accuracy that the prior and the confusion give."""
+    M, K, _ = theta.shape
+    names = [f"a{m}" for m in range(M)]
+    known = np.arange(K) if classes is None else classes
+    votes = Votes.from_codes(*pairs, label, items=np.arange(len(truth)), annotators=names, classes=known, truth=truth)
+    accuracy = np.einsum("k,mkk->m", pi, theta)
+    return Simulated(name, votes, {"prior": pi, "confusion": theta, "accuracy": accuracy, **parameters})
+
+
+def one_coin_confusion(accuracy: Array, K: int) -> Array:
+    """(M, K, K): ``accuracy[m]`` (or ``accuracy[m, k]``) on the diagonal, the rest spread evenly."""
+    w = np.broadcast_to(accuracy.reshape(len(accuracy), -1), (len(accuracy), K))[:, :, None]
+    return np.where(np.eye(K, dtype=bool), w, (1 - w) / (K - 1))
+
+
+def dirichlet_rows(alpha: npt.NDArray[Any], rng: np.random.Generator) -> Array:
+    """One draw per last axis.
+
+    In logs, with Gamma(a) = Gamma(a + 1) U^(1/a), so that tiny concentrations do not underflow.
+    """
+    logs = np.log(rng.standard_gamma(alpha + 1)) + np.log1p(-rng.random(alpha.shape)) / alpha
+    weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    out: Array = weights / weights.sum(axis=-1, keepdims=True)
+    return out
+
+
+def dirichlet_confusion(size: int, K: int, diagonal: float, rest: float, rng: np.random.Generator) -> Array:
+    return dirichlet_rows(np.broadcast_to(np.where(np.eye(K, dtype=bool), diagonal, rest), (size, K, K)), rng)
+
+
+def some(M: int, share: float, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """A mask with round(share * M) of M set, at random."""
+    return rng.permutation(np.arange(M) < round(share * M))
+
+
+def around(M: int, mean: float, spread: float, rng: np.random.Generator, name: str) -> Array:
+    """M probabilities scattered about a mean, which an error calls ``name``."""
+    check_shares(**{name: mean})
+    check_positive(spread=spread)
+    return np.clip(mean + spread * rng.standard_normal(M), 0, 1)
+
+
+# -------------------------------------------------------------------- checks
+
+
+def as_generator(random_state: RandomState) -> np.random.Generator:
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return np.random.default_rng(random_state)
+    if is_integer(random_state) and random_state >= 0:
+        return np.random.default_rng(random_state)
+    raise ParameterError(
+        f"random_state={random_state!r}: expected None, an integer of 0 or more, or a numpy.random.Generator."
+    )
+
+
+def is_integer(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Integral)
+
+
+def is_number(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Real) and bool(np.isfinite(float(value)))
+
+
+def check_counts(least: int = 1, **values: Any) -> None:
+    for name, value in values.items():
+        if not is_integer(value) or value < least:
+            raise ParameterError(f"{name}={value!r}: expected an integer of {least} or more.")
+
+
+def check_shares(**values: Any) -> None:
+    for name, value in values.items():
+        if not is_number(value) or not 0 <= value <= 1:
+            raise ParameterError(f"{name}={value!r}: expected a number from 0 to 1.")
+
+
+def check_positive(**values: Any) -> None:
+    for name, value in values.items():
+        if not is_number(value) or value <= 0:
+            raise ParameterError(f"{name}={value!r}: expected a positive number.")
+
+
+def check_positive_pairs(**values: Any) -> None:
+    for name, value in values.items():
+        if len(value) != 2 or not all(is_number(v) and v > 0 for v in value):
+            raise ParameterError(f"{name}={value!r}: expected (a, b), two positive numbers.")
+
+
+def check_mean_and_deviation(**values: Any) -> None:
+    for name, value in values.items():
+        if len(value) != 2 or not all(is_number(v) for v in value) or value[1] < 0:
+            raise ParameterError(f"{name}={value!r}: expected (mean, standard deviation).")
+
+
+def check_choice(name: str, value: Any, options: list[str]) -> None:
+    if value not in options:
+        raise ParameterError(
+            f"{name}={value!r}: expected one of {', '.join(map(repr, options))}.{suggestion(str(value), options)}"
+        )

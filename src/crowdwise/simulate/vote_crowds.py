@@ -1,0 +1,405 @@
+"""Simulated crowds with known truth and known annotators, to measure methods with.
+
+Every scenario is a function ``f(n_items, *, ..., votes_per_item, prior, random_state) -> Simulated``,
+listed in :data:`crowdwise.simulate.SCENARIOS`. They share three steps: draw the truth, assign annotators to items, and
+let each annotator answer from a table of probabilities.
+
+==================  ===========================  ======================================================
+symbol              code                         meaning
+==================  ===========================  ======================================================
+y_n                 ``truth[n]``                 true class, drawn from ``prior``
+theta_m[k, l]       ``confusion[m, k, l]``       P(m says l, given truth k), whatever else is going on
+S                   ``item``, ``annotator``      who labels what, sorted by item, then annotator
+==================  ===========================  ======================================================
+
+Memory grows with the votes: an items x annotators table is only made where half of its cells or more hold one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from crowdwise.errors import ParameterError
+from crowdwise.simulate.assignment import assign, regular_assignment
+from crowdwise.simulate.crowds import (
+    Array,
+    Prior,
+    RandomState,
+    Simulated,
+    VotesPerItem,
+    another,
+    answer,
+    around,
+    begin,
+    check_choice,
+    check_counts,
+    check_mean_and_deviation,
+    check_positive,
+    check_positive_pairs,
+    check_shares,
+    collect,
+    dirichlet_confusion,
+    dirichlet_rows,
+    draw_truth,
+    is_integer,
+    one_coin_confusion,
+    some,
+)
+from crowdwise.simulate.machines import machine_annotators
+
+# -------------------------------------------------------------------- independent annotators
+
+
+def _independent(
+    name: str, n_items: int, theta: Array, pi: Array, votes_per_item: VotesPerItem, rng: np.random.Generator,
+    **parameters: Any,
+) -> Simulated:  # fmt: skip
+    """The Dawid-Skene model: given the truth, everybody answers from their own confusion matrix."""
+    truth = draw_truth(n_items, pi, rng)
+    item, annotator = assign(n_items, len(theta), votes_per_item, random_state=rng)
+    return collect(name, (item, annotator), answer(theta, annotator, truth[item], rng), truth, pi, theta, **parameters)
+
+
+def one_coin(
+    n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 2, a: float = 4.0, b: float = 2.0,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+) -> Simulated:  # fmt: skip
+    """One number per annotator: right with probability w ~ Beta(a, b), errors uniform over the other classes.
+
+    Reference: Karger, Oh and Shah 2011; Liu, Peng and Ihler 2012.
+    """
+    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
+    check_positive(a=a, b=b)
+    theta = one_coin_confusion(rng.beta(a, b, size=n_annotators), n_classes)
+    return _independent("one-coin", n_items, theta, pi, votes_per_item, rng)
+
+
+def two_coin(
+    n_items: int = 1000, *, n_annotators: int = 20,
+    sensitivity: tuple[float, float] = (6.0, 2.0), specificity: tuple[float, float] = (4.0, 2.0),
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+) -> Simulated:  # fmt: skip
+    """Two classes: sensitivity (right on class 1) and specificity (right on class 0), each from its own Beta.
+
+    Parameters hold ``sensitivity`` and ``specificity`` (M). Reference: Raykar et al. 2010.
+    """
+    pi, rng = begin(n_items, n_annotators, 2, prior, random_state)
+    check_positive_pairs(sensitivity=sensitivity, specificity=specificity)
+    w = np.column_stack([rng.beta(*specificity, size=n_annotators), rng.beta(*sensitivity, size=n_annotators)])
+    theta = one_coin_confusion(w, 2)
+    known: dict[str, Any] = {"specificity": w[:, 0], "sensitivity": w[:, 1]}
+    return _independent("two-coin", n_items, theta, pi, votes_per_item, rng, **known)
+
+
+def dirichlet(
+    n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 3, diagonal: float = 5.0, rest: float = 1.0,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+) -> Simulated:  # fmt: skip
+    """A full confusion matrix per annotator, rows Dirichlet with ``diagonal`` on the truth and ``rest`` elsewhere.
+
+    Both are concentrations. Reference: Dawid and Skene 1979; Kim and Ghahramani 2012 for the prior.
+    """
+    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
+    check_positive(diagonal=diagonal, rest=rest)
+    theta = dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
+    return _independent("dirichlet", n_items, theta, pi, votes_per_item, rng)
+
+
+def hammer_spammer(
+    n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 2, share: float = 0.5, accuracy: float = 1.0,
+    skill: float | None = None, spread: float = 0.01,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+) -> Simulated:  # fmt: skip
+    """A share of hammers, who are right with probability ``accuracy``; all others answer uniformly at random.
+
+    With ``skill`` given it is Tanno's variant instead: *every* annotator is right with probability
+    ``skill + Normal(0, spread)`` and otherwise errs uniformly. Parameters hold ``spammers`` (M, mask).
+    Reference: Karger, Oh and Shah 2011; Tanno et al. 2019, section 3.1 and appendix B.
+    """
+    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
+    check_shares(share=share, accuracy=accuracy)
+    if skill is None:
+        spammers = ~some(n_annotators, share, rng)
+        w = np.where(spammers, 1 / n_classes, accuracy)
+    else:
+        spammers, w = np.zeros(n_annotators, dtype=bool), around(n_annotators, skill, spread, rng, "skill")
+    theta = one_coin_confusion(w, n_classes)
+    return _independent("hammer-spammer", n_items, theta, pi, votes_per_item, rng, spammers=spammers)
+
+
+def pairwise_flipper(
+    n_items: int = 1000, *, n_annotators: int = 5, n_classes: int = 10, p: float = 0.6, spread: float = 0.01,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+) -> Simulated:  # fmt: skip
+    """Right with probability p + Normal(0, ``spread``), otherwise class k becomes one fixed other class.
+
+    That other class is drawn for each annotator and class: parameters hold it as ``target`` (M, K). Reference:
+    Tanno et al. 2019, section 3.1 and appendix B (their Normal(p, 10^-2) is read as a standard deviation).
+    """
+    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
+    M, K = n_annotators, n_classes
+    w = around(M, p, spread, rng, "p")[:, None, None]
+    target = another(np.broadcast_to(np.arange(K), (M, K)), K, rng)
+    theta = w * np.eye(K) + (1 - w) * np.eye(K)[target]
+    return _independent("pairwise-flipper", n_items, theta, pi, votes_per_item, rng, target=target)
+
+
+# -------------------------------------------------------------------- Max-MIG's experts
+
+CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+MAMMALS = (("cat", "dog"), ("deer", "horse"))
+OTHERS = (("airplane", "bird"), ("automobile", "truck"), ("frog", "ship"))
+CLASSES = {"dogs": ("cat", "dog"), "cifar": CIFAR, "luna": ("benign", "malignant")}
+SENIORS = {  # P(right | first class), P(right | second class) of experts A to E
+    "dogs": ((0.8, 0.6), (0.6, 0.6), (0.6, 0.9), (0.7, 0.7), (0.7, 0.6)),
+    "luna": ((0.6, 0.9), (0.7, 0.7), (0.9, 0.6), (0.6, 0.7), (0.7, 0.6)),
+}
+LOW = {"dogs": 0.55, "cifar": 0.2, "luna": 0.6}
+NAIVE = {"high": 5, "low": 15}
+COPIED = {"high": (0, 0, 2, 2, 2), "low": (0, 2)}
+
+
+def max_mig(
+    n_items: int = 1000, *, dataset: Literal["dogs", "cifar", "luna"] = "dogs",
+    expertise: Literal["high", "low"] = "high", case: Literal["independent", "naive", "copied"] = "independent",
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+) -> Simulated:  # fmt: skip
+    """Max-MIG's experts: seniors, alone or with juniors who always say the first class or copy seniors A and C.
+
+    Five seniors with ``expertise="high"``, ten with ``"low"``; juniors: 5 / 15 (naive), 5 / 2 (copied).
+    A junior who copies says, label for label, what the senior says (or would say) on that item.
+    Parameters hold ``senior`` (M, mask) and ``copies`` (M: the copied senior, -1 for nobody).
+
+    Numbers are the paper's. Its released code differs: CIFAR low/naive has 10 + 5 annotators there
+    instead of 10 + 15, and the Dogs and LUNA seniors stand in another order (the copied ones are still
+    A and C). Where an expert gives a hard pair one and the same class, it is the first in class order,
+    as in the code. Reference: Cao, Xu, Kong and Wang 2019, appendix B.1.
+    """
+    check_choice("dataset", dataset, list(CLASSES))
+    check_choice("expertise", expertise, list(NAIVE))
+    check_choice("case", case, ["independent", "naive", "copied"])
+    K = len(CLASSES[dataset])
+    seniors = _senior_confusion(dataset, expertise)
+    M_s = len(seniors)
+    junior = {"independent": (), "naive": (-1,) * NAIVE[expertise], "copied": COPIED[expertise]}[case]
+    copies = np.array([-1] * M_s + list(junior), dtype=np.int64)
+    M = len(copies)
+    pi, rng = begin(n_items, M, K, prior, random_state)
+    first = np.broadcast_to(np.eye(K)[0], (M - M_s, K, K))
+    source = np.where(copies >= 0, copies, np.arange(M))
+    theta = np.concatenate([seniors, first])[source]
+    truth = draw_truth(n_items, pi, rng)
+    item, annotator = assign(n_items, M, votes_per_item, random_state=rng)
+    # One draw for a senior and the copies.
+    _, draw = np.unique(item * np.int64(M) + source[annotator], return_inverse=True)
+    label = answer(theta, annotator, truth[item], rng, u=rng.random(int(draw.max()) + 1)[draw])
+    known: dict[str, Any] = {"senior": np.arange(M) < M_s, "copies": copies}
+    known |= {"dataset": dataset, "expertise": expertise, "case": case}
+    return collect("max-mig", (item, annotator), label, truth, pi, theta, CLASSES[dataset], **known)
+
+
+def _senior_confusion(dataset: str, expertise: str) -> Array:
+    K = len(CLASSES[dataset])
+    if expertise == "low":
+        return one_coin_confusion(np.full(10, LOW[dataset]), K)
+    if dataset != "cifar":
+        return one_coin_confusion(np.array(SENIORS[dataset]), K)
+    same, coin, known, mostly = [[1, 0], [1, 0]], [[0.5, 0.5], [0.5, 0.5]], [[1, 0], [0, 1]], [[0.6, 0.4], [0.4, 0.6]]
+    # On mammals, on the other pairs.
+    experts = ((same, same), (coin, coin), (known, coin), (same, known), (mostly, mostly))
+    theta = np.zeros((len(experts), K, K))
+    for m, (on_mammals, on_others) in enumerate(experts):
+        for twos, block in ((MAMMALS, on_mammals), (OTHERS, on_others)):
+            for pair in twos:
+                at = [CIFAR.index(name) for name in pair]
+                theta[m][np.ix_(at, at)] = block
+    return theta
+
+
+# -------------------------------------------------------------------- sparse regular assignment, extreme spammers
+
+
+def regular(
+    n_items: int = 1000, *, l: int = 3, r: int = 4, n_classes: int = 2,  # noqa: E741
+    workers: Literal["one-coin", "dirichlet"] = "one-coin", a: float = 2.0, b: float = 1.0, extreme_spammers: int = 0,
+    prior: Prior = None, random_state: RandomState = None,
+) -> Simulated:  # fmt: skip
+    """Every item has exactly l labels and every annotator r items; extreme spammers may label everything at random.
+
+    ``workers="one-coin"``: accuracy ~ Beta(a, b). ``"dirichlet"``: each row of the confusion matrix ~
+    Dirichlet with a on the truth and b elsewhere (two classes: the two-coin model). The n_items * l / r regular
+    annotators come first. Parameters hold ``spammers`` (M, mask). Reference: Kim, Cho, Kim and Ok 2022, section 4.1.
+    """
+    check_counts(n_items=n_items, l=l, r=r)
+    if not is_integer(extreme_spammers) or extreme_spammers < 0:
+        raise ParameterError(f"extreme_spammers={extreme_spammers!r}: expected an integer of 0 or more.")
+    if n_items * l % r:
+        raise ParameterError(
+            f"n_items={n_items}, l={l}, r={r}: expected n_items x l = {n_items * l} votes to be a multiple of r."
+        )
+    M, K, S = n_items * l // r, n_classes, extreme_spammers
+    pi, rng = begin(n_items, M, K, prior, random_state)
+    check_positive(a=a, b=b)
+    check_choice("workers", workers, ["one-coin", "dirichlet"])
+    if workers == "one-coin":
+        theta = one_coin_confusion(rng.beta(a, b, size=M), K)
+    else:
+        theta = dirichlet_confusion(M, K, a, b, rng)
+    theta = np.concatenate([theta, np.full((S, K, K), 1 / K)])
+    _, annotator = regular_assignment(n_items, M, l, r, random_state=rng)
+    everywhere = np.broadcast_to(np.arange(M, M + S, dtype=np.int32), (n_items, S))
+    annotator = np.hstack([annotator.reshape(n_items, l), everywhere]).ravel()
+    item = np.repeat(np.arange(n_items, dtype=np.int32), l + S)
+    truth = draw_truth(n_items, pi, rng)
+    label = answer(theta, annotator, truth[item], rng)
+    return collect("regular", (item, annotator), label, truth, pi, theta, spammers=np.arange(M + S) >= M)
+
+
+# -------------------------------------------------------------------- dependent annotators
+
+
+def colluders(
+    n_items: int = 5000, *, n_annotators: int = 60, n_classes: int = 3, share: float = 0.3, p_corr: float = 0.9,
+    diagonal: float = 5.0, rest: float = 1.0,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+) -> Simulated:  # fmt: skip
+    """A share of the annotators is a ring: all give one wrong label with probability p_corr, otherwise the truth.
+
+    The tutorial says that colluding adversaries "provide wrong response w.p. p_corr, and ground-truth
+    label w.p. 1 - p_corr" and "cooperate to change labels of some data". We read this as one coin and
+    one wrong class (uniform) per *item* for the whole ring. Seen alone, a colluder is a bad one-coin
+    annotator; given the truth, two colluders are not independent. The honest ones have Dirichlet rows.
+    Parameters hold ``colluders`` (M, mask), ``attacked`` (N, mask) and ``ring_label`` (N, what the ring says).
+    Reference: Traganitis and Giannakis 2021 (ICDM).
+    """
+    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
+    check_shares(share=share, p_corr=p_corr)
+    check_positive(diagonal=diagonal, rest=rest)
+    ring = some(n_annotators, share, rng)
+    theta = dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
+    theta[ring] = one_coin_confusion(np.array([1 - p_corr]), n_classes)
+    truth = draw_truth(n_items, pi, rng)
+    attacked = rng.random(n_items) < p_corr
+    ring_label = np.where(attacked, another(truth, n_classes, rng), truth)
+    item, annotator = assign(n_items, n_annotators, votes_per_item, random_state=rng)
+    label = np.where(ring[annotator], ring_label[item], answer(theta, annotator, truth[item], rng))
+    known: dict[str, Any] = {"colluders": ring, "attacked": attacked, "ring_label": ring_label, "p_corr": p_corr}
+    return collect("colluders", (item, annotator), label, truth, pi, theta, **known)
+
+
+def groups(
+    n_items: int = 5000, *, n_annotators: int = 40, n_classes: int = 3, n_groups: int = 5,
+    group_diagonal: float = 5.0, member_diagonal: float = 10.0, rest: float = 1.0,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+) -> Simulated:  # fmt: skip
+    """Groups of annotators who share a hidden opinion: truth -> z of the group -> answer of the member.
+
+    Rows of both levels are Dirichlet; groups are as equal in size as can be. The confusion of an annotator is
+    the product ``group_confusion[j] @ member_confusion[m]``. Parameters hold ``group`` (M), ``group_confusion``
+    (J, K, K), ``member_confusion`` (M, K, K) and ``latent`` (N, J). Reference: Traganitis and Giannakis
+    2022 (Asilomar).
+    """
+    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
+    check_positive(group_diagonal=group_diagonal, member_diagonal=member_diagonal, rest=rest)
+    M, K, J = n_annotators, n_classes, n_groups
+    if not is_integer(J) or not 1 <= J <= M:
+        raise ParameterError(f"n_groups={J!r}: expected an integer from 1 to the {M} annotators.")
+    group = rng.permutation(np.arange(M) % J)
+    xi = dirichlet_confusion(J, K, group_diagonal, rest, rng)
+    member = dirichlet_confusion(M, K, member_diagonal, rest, rng)
+    truth = draw_truth(n_items, pi, rng)
+    z = answer(xi, np.tile(np.arange(J), n_items), np.repeat(truth, J), rng).reshape(n_items, J)
+    item, annotator = assign(n_items, M, votes_per_item, random_state=rng)
+    label = answer(member, annotator, z[item, group[annotator]], rng)
+    theta = xi[group] @ member
+    known: dict[str, Any] = {"group": group, "group_confusion": xi, "member_confusion": member, "latent": z}
+    return collect("groups", (item, annotator), label, truth, pi, theta, **known)
+
+
+# -------------------------------------------------------------------- items that differ
+
+
+def difficulty(
+    n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 2,
+    ability: tuple[float, float] = (1.5, 1.0), log_inverse_difficulty: tuple[float, float] = (0.5, 1.0),
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+) -> Simulated:  # fmt: skip
+    """Easy and hard items: right with probability sigmoid(ability_m * inverse difficulty_n), errors uniform.
+
+    ``ability`` and ``log_inverse_difficulty`` are the mean and standard deviation of two Normal
+    distributions. A negative ability is an adversary; on the hardest items everybody is right half of the
+    time, whatever the number of classes. Parameters hold ``ability`` (M) and ``log_inverse_difficulty`` (N);
+    ``confusion`` is the mean over the distribution of difficulty. Reference: Whitehill et al. 2009 (GLAD).
+    """
+    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
+    check_mean_and_deviation(ability=ability, log_inverse_difficulty=log_inverse_difficulty)
+    skill = rng.normal(*ability, size=n_annotators)
+    ease = rng.normal(*log_inverse_difficulty, size=n_items)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)  # E over Normal(0, 1)
+    typical = np.exp(log_inverse_difficulty[0] + log_inverse_difficulty[1] * nodes)
+    theta = one_coin_confusion(_sigmoid(skill[:, None] * typical) @ (weights / weights.sum()), n_classes)
+    truth = draw_truth(n_items, pi, rng)
+    item, annotator = assign(n_items, n_annotators, votes_per_item, random_state=rng)
+    right = rng.random(len(item)) < _sigmoid(skill[annotator] * np.exp(ease)[item])
+    label = np.where(right, truth[item], another(truth[item], n_classes, rng))
+    return collect("difficulty", (item, annotator), label, truth, pi, theta, ability=skill, log_inverse_difficulty=ease)
+
+
+def _sigmoid(x: Array) -> Array:
+    return 0.5 * (1 + np.tanh(0.5 * x))
+
+
+def outliers(
+    n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 3, share: float = 0.1,
+    diagonal: float = 8.0, rest: float = 1.0, concentration: float = 0.5, agreement: float = 10.0,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+) -> Simulated:  # fmt: skip
+    """Most items follow the annotators' confusion matrices; a share has its own label distribution per annotator.
+
+    An outlier n has a distribution p_n ~ Dirichlet(``concentration``) that knows nothing of the truth, and
+    annotator m answers it from p_nm ~ Dirichlet(``agreement`` * p_n): COINNet's confusion + perturbation.
+    Parameters hold ``outliers`` (N, mask), ``outlier_distribution`` (p_n of the outliers, in order),
+    ``nominal_confusion`` (on the other items); ``confusion`` is the mixture. Reference: Nguyen, Ibrahim and
+    Fu 2024 (COINNet).
+    """
+    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
+    check_shares(share=share)
+    check_positive(diagonal=diagonal, rest=rest, concentration=concentration, agreement=agreement)
+    nominal = dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
+    strange = some(n_items, share, rng)
+    own = dirichlet_rows(np.full((int(strange.sum()), n_classes), concentration), rng)
+    truth = draw_truth(n_items, pi, rng)
+    item, annotator = assign(n_items, n_annotators, votes_per_item, random_state=rng)
+    label = answer(nominal, annotator, truth[item], rng)
+    at = np.flatnonzero(strange[item])
+    if len(at):
+        p_nm = dirichlet_rows(np.maximum(agreement * own[(np.cumsum(strange) - 1)[item[at]]], 1e-12), rng)
+        label[at] = answer(p_nm[:, None, :], np.arange(len(at)), np.zeros(len(at), dtype=np.int64), rng)
+    theta = nominal + strange.mean() * (1 / n_classes - nominal)
+    known: dict[str, Any] = {"outliers": strange, "outlier_distribution": own, "nominal_confusion": nominal}
+    return collect("outliers", (item, annotator), label, truth, pi, theta, **known)
+
+
+# -------------------------------------------------------------------- machines
+
+
+def machine(
+    n_items: int | None = None, *, n_annotators: int = 15, train_share: float = 0.3, test_share: float = 0.0,
+    subset: tuple[int, int] = (100, 400), spammers: int = 0, copiers: int = 0, adversaries: int = 0, slip: float = 0.05,
+    votes_per_item: VotesPerItem = None, random_state: RandomState = None,
+) -> Simulated:  # fmt: skip
+    """Weak classifiers, really trained, label scikit-learn's handwritten digits (1797 images, 10 classes).
+
+    ``n_items`` of the images that annotators are not trained on (default: all, 1258). The other parameters are those
+    of :func:`crowdwise.simulate.machines.machine_annotators`, which does the same with any features and classes.
+    """
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    return machine_annotators(
+        X, y, n_items=n_items, n_annotators=n_annotators, train_share=train_share, test_share=test_share, subset=subset,
+        spammers=spammers, copiers=copiers, adversaries=adversaries, slip=slip, votes_per_item=votes_per_item,
+        random_state=random_state,
+    )  # fmt: skip

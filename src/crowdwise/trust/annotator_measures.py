@@ -1,0 +1,195 @@
+"""What is measured of one annotator, and the tests behind the flags: skill, bias, confusions, weight, information.
+
+Every measure reads the votes as :mod:`crowdwise.core.leave_one_out` does: r[s, k] is the probability of class k by the
+other votes on the item, x[m, k, l] the expected counts.
+
+===================  ==============================================================================================
+function             value
+===================  ==============================================================================================
+``skills``           g: slope of "said l" on r[s, l], pooled over labels; score tests of g >= 0 and g >= ``useful``
+``constant_p``       against P(says l | truth is not l) <= 1/2
+``class_bias``       (said l) - P(truth is l); a sign test between the two kinds of mistakes
+``confusion_p``      against P(l | truth k) <= max(least, the rate of all others)
+``agreement``        the mean share of an item's other votes that say the same
+``weights``          log theta[l, l] - log of the mean of theta[k, l] over other classes
+``information``      I(truth; label), bits
+===================  ==============================================================================================
+
+When it fails: where most of a crowd errs in the same way, the others are no witnesses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.intervals import with_interval
+from crowdwise.core.leave_one_out import Evidence
+from crowdwise.core.numerics import Floats, normalise
+from crowdwise.data.votes import Votes
+from crowdwise.trust.judged_votes import binomial_tail
+
+MOSTLY = 0.9
+"""The share of an annotator's votes from which a label may be called their only one."""
+
+
+@dataclass(frozen=True)
+class Skills:
+    """Skill, its standard error, and p-values of the two hypotheses about it; M each."""
+
+    value: Floats
+    error: Floats
+    p_worse: Floats
+    p_random: Floats
+
+
+def skills(evidence: Evidence, useful: float) -> Skills:
+    """The pooled regression of "said l" on r[s, l], the probability that l is true by the other votes.
+
+    If somebody knows the answer with probability g and else answers from habit h, P(says l) = g r_l + (1 - g) h_l, the
+    slope is g. Tests are score tests with the variance under that model at g = 0 and at g = ``useful``, h taken from
+    the labels they use; the interval's error is the usual robust one.
+    """
+    from scipy.special import ndtr
+
+    votes = evidence.votes
+    M, K, m = votes.n_annotators, votes.n_classes, votes.annotator
+    n = np.maximum(np.bincount(m, minlength=M), 1).astype(np.float64)
+    said = np.bincount(evidence.cell, minlength=M * K).reshape(M, K) / n[:, None]
+    mean = evidence.counts.sum(axis=2) / n[:, None]
+    square, both = np.zeros(M), evidence.per_annotator(evidence.right) / n
+    for k in range(K):
+        square += evidence.per_annotator(evidence.others(k) ** 2) / n
+    spread = square - (mean * mean).sum(axis=1)
+    shared = both - (said * mean).sum(axis=1)
+    known = spread > 1e-9
+    g = np.divide(shared, spread, out=np.zeros(M), where=known)
+    levels = (0.0, useful)
+    habits = [normalise(np.maximum(said - v * mean, 0.0) + 1e-12, axis=1) for v in levels]
+    moments = [[np.zeros(votes.n_votes) for _ in range(2)] for _ in levels]
+    robust = np.zeros(votes.n_votes)
+    for k in range(K):
+        r = evidence.others(k)
+        apart = r - mean[m, k]
+        for v, h, (first, second) in zip(levels, habits, moments, strict=True):
+            p = v * r + (1.0 - v) * h[m, k]
+            first += p * apart
+            second += p * apart * apart
+        robust += ((votes.label == k) - said[m, k] - g[m] * apart) * apart
+    p_values = []
+    for v, (first, second) in zip(levels, moments, strict=True):
+        variance = evidence.per_annotator(second - first * first)
+        z = np.divide((g - v) * spread * n, np.sqrt(variance), out=np.zeros(M), where=known & (variance > 1e-12))
+        p_values.append(np.where(known, ndtr(z), 1.0))
+    error = np.sqrt(evidence.per_annotator(robust * robust))
+    se = np.divide(error, spread * n, out=np.full(M, np.inf), where=known)
+    # No residual at all (somebody who always says the same) is not certainty: the error under g = 0 stands in.
+    null = np.sqrt(evidence.per_annotator(moments[1][1] - moments[1][0] ** 2))
+    se = np.where(
+        known,
+        np.maximum(se, np.where(error < 1e-9, np.divide(null, spread * n, out=np.ones(M), where=known), 0.0)),
+        np.inf,
+    )
+    return Skills(np.where(known, g, np.nan), np.where(known, se, np.nan), p_values[0], p_values[1])
+
+
+def constant_p(evidence: Evidence) -> Floats:
+    """M x K: p-values against P(says l | truth is not l) <= 1/2; 1 where l is under ``MOSTLY`` of the votes."""
+    x = evidence.counts
+    use, total = x.sum(axis=1), x.sum(axis=(1, 2))[:, None]
+    wrong = use - np.einsum("mkk->mk", x)  # said l, is not l
+    not_l = total - x.sum(axis=2)
+    return np.where(use >= MOSTLY * np.maximum(total, 1.0), binomial_tail(wrong, not_l, 0.5), 1.0)
+
+
+def class_bias(evidence: Evidence) -> tuple[Floats, Floats, Floats]:
+    """M x K: (said l) - P(truth is l) as a share of the votes, its standard error, and p-values.
+
+    Said l for another class, and another for l: a sign test between the two kinds of mistakes, against a half, or
+    against the share that the rest of the crowd has where that is more. The expected numbers under r vary less than
+    numbers do, so test and error are on the safe side.
+    """
+    x = evidence.counts
+    hit = np.einsum("mkk->mk", x)
+    over, under = x.sum(axis=1) - hit, x.sum(axis=2) - hit
+    n = np.maximum(x.sum(axis=(1, 2)), 1.0)[:, None]
+    rest, missed = over.sum(axis=0) - over, under.sum(axis=0) - under
+    usual = np.clip((rest + 0.5) / (rest + missed + 1.0), 0.5, 1.0 - 1e-9)
+    error = np.sqrt(np.maximum(over + under, 1.0)) / n
+    return (over - under) / n, error, binomial_tail(over, over + under, usual)
+
+
+def confusion_p(evidence: Evidence, least: float) -> Floats:
+    """M x K x K (annotator, truth, label): p-values against P(l | truth k) <= max(least, the rate of all others)."""
+    x = evidence.counts
+    M, K, _ = x.shape
+    rest = x.sum(axis=0)[None] - x
+    rate = normalise(rest + 1e-9, axis=2)
+    n = np.broadcast_to(x.sum(axis=2, keepdims=True), x.shape)
+    p = binomial_tail(x, n, np.clip(np.maximum(rate, least), 0.0, 1.0 - 1e-9))
+    p[:, np.arange(K), np.arange(K)] = 1.0
+    return p
+
+
+def agreement(votes: Votes, level: float) -> dict[str, npt.NDArray[Any]]:
+    """The mean share of an item's other votes that say the same, over items with any."""
+    from scipy.special import betaincinv
+
+    K, M = votes.n_classes, votes.n_annotators
+    item = votes.item
+    same = np.bincount(item * K + votes.label, minlength=len(votes) * K)[item * K + votes.label] - 1.0
+    others = np.diff(votes.indptr)[item] - 1.0
+    seen = others > 0
+    x, m = same[seen] / others[seen], votes.annotator[seen]
+    n, total, square = (np.bincount(m, weights=w, minlength=M).astype(np.float64) for w in (np.ones_like(x), x, x * x))
+    mean = np.divide(total, n, out=np.full(M, np.nan), where=n > 0)
+    gentle = (total + 0.5) / (n + 1.0)
+    # Shares vary less than yes and no do: as many votes as would vary as much.
+    variance = np.maximum(np.divide(square, n, out=np.zeros(M), where=n > 0) - np.nan_to_num(mean) ** 2, 1e-12)
+    worth = np.where(n > 1, n * np.clip(gentle * (1.0 - gentle) / variance, 1.0, 10.0), n)
+    a, b = np.nan_to_num(mean, nan=0.5) * worth + 0.5, (1.0 - np.nan_to_num(mean, nan=0.5)) * worth + 0.5
+    tail = (1.0 - level) / 2.0
+    return with_interval("agreement", mean, betaincinv(a, b, tail), betaincinv(a, b, 1.0 - tail))
+
+
+def weights(evidence: Evidence, reach: float) -> dict[str, npt.NDArray[Any]]:
+    """log theta[l, l] - log of the mean of theta[k, l] over the other classes k (by prior), averaged over their votes.
+
+    Var log theta = psi'(a) - psi'(A) for a Dirichlet; that of the mean by the delta method; rows are independent.
+    """
+    from scipy.special import polygamma
+
+    theta, pi = evidence.theta, evidence.prior
+    M, K, _ = theta.shape
+    alpha = evidence.counts + evidence.pseudo
+    total = alpha.sum(axis=2, keepdims=True)
+    own = np.einsum("mkk->mk", theta)
+    rest = np.maximum(np.einsum("k,mkl->ml", pi, theta) - pi * own, 1e-300) / np.maximum(1.0 - pi, 1e-12)
+    value = np.log(np.maximum(own, 1e-300)) - np.log(rest)
+    diagonal = np.einsum("mkk->mk", alpha)
+    variance = polygamma(1, np.maximum(diagonal, 1e-6)) - polygamma(1, np.maximum(total[:, :, 0], 1e-6))
+    spread = pi[None, :, None] ** 2 * theta * (1.0 - theta) / (total + 1.0)
+    spread[:, np.arange(K), np.arange(K)] = 0.0
+    variance = variance + spread.sum(axis=1) / ((1.0 - pi) * rest) ** 2
+    use = normalise(np.bincount(evidence.cell, minlength=M * K).reshape(M, K).astype(np.float64), axis=1)
+    mean, error = (use * value).sum(axis=1), np.sqrt((use * use * np.maximum(variance, 0.0)).sum(axis=1))
+    return with_interval("weight", mean, mean - reach * error, mean + reach * error)
+
+
+def information(evidence: Evidence, reach: float) -> dict[str, npt.NDArray[Any]]:
+    """I(truth; label) in bits, with the delta method's error, held between 0 and the entropy of the classes."""
+    theta, pi = evidence.theta, evidence.prior
+    label = np.einsum("k,mkl->ml", pi, theta)
+    ratio = np.log2(np.maximum(theta, 1e-300) / np.maximum(label, 1e-300)[:, None])
+    mean = (theta * ratio).sum(axis=2)
+    within = (theta * ratio * ratio).sum(axis=2) - mean * mean
+    total = (evidence.counts + evidence.pseudo).sum(axis=2)
+    value = np.maximum(mean @ pi, 0.0)
+    error = np.sqrt((pi * pi * np.maximum(within, 0.0) / (total + 1.0)).sum(axis=1))
+    most = float(-(pi * np.log2(np.maximum(pi, 1e-300))).sum())
+    return with_interval(
+        "information", value, np.clip(value - reach * error, 0.0, most), np.clip(value + reach * error, 0.0, most)
+    )

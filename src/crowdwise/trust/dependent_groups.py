@@ -1,0 +1,157 @@
+"""Groups of annotators who depend on each other, found in how often pairs agree; no consensus is needed.
+
+The mathematics is in :mod:`crowdwise.core.annotator_groups`: covariances of answers have a factor that all pairs share
+(the truth), and pairs of one group agree more than that. This is what ``grouped-dawid-skene`` groups by, with a
+verdict.
+
+==============  ============  =====  ================================================================================
+symbol          code          shape  equation
+==============  ============  =====  ================================================================================
+rho[i, j]       ``excess``    P      tr E_ij / (K - 1): correlation of the answers beyond the truth, with interval
+z[i, j]         ``surprise``  P      sqrt(n (K - 1)) rho, relative to the middle of all pairs
+score[m]        ``score``     M      max(rho, 0) (1 - min(P p, 1)) of the pair that stands out most
+==============  ============  =====  ================================================================================
+
+The verdict: there are groups if at least one pair inside them still stands out when all annotators may share one more
+factor beyond the truth (how hard items are). So where there are none, the probability of finding any is at most
+``level``, hard items or not.
+
+When it fails: with two groups nothing tells their opinions from the truth; pairs need at least 20 common items; members
+who answer the opposite of their group agree less, not more, and are not found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.annotator_groups import LEAST, Dependence, dependence, spectral_groups
+from crowdwise.core.intervals import Z
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.frames import make_frame
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ParameterError
+
+__all__ = ["DependentGroups", "find_groups"]
+
+
+@dataclass(frozen=True, eq=False)
+class DependentGroups:
+    """Who belongs together.
+
+    Attributes
+    ----------
+    names, group, score, flagged
+        Per annotator: the name, the group (0 is the largest; everybody has one, of one member if need be), from 0 to
+        1 how much they agree beyond the truth with the annotator where it stands out most, and whether they are in
+        a group with others.
+    left, right, items, excess, low, high, p_value
+        Per pair with enough common items: the annotators (positions in ``names``), common items, the correlation
+        beyond the truth with its 95 % interval, and the p-value (of one pair, not corrected for there being many).
+    """
+
+    names: npt.NDArray[Any]
+    group: Ints
+    score: Floats
+    flagged: npt.NDArray[np.bool_]
+    left: Ints
+    right: Ints
+    items: Ints
+    excess: Floats
+    low: Floats
+    high: Floats
+    p_value: Floats
+    level: float
+    kind: str = field(default="polars", repr=False)
+
+    @property
+    def n_groups(self) -> int:
+        """How many groups there are, annotators on their own counted."""
+        return int(self.group.max()) + 1
+
+    @property
+    def groups(self) -> list[list[Any]]:
+        """The names of the members of each group of two or more, the largest first."""
+        size = np.bincount(self.group)
+        return [list(self.names[self.group == g].tolist()) for g in np.flatnonzero(size > 1)]
+
+    @property
+    def edges(self) -> list[tuple[Any, Any, float]]:
+        """The pairs inside groups, as (annotator, annotator, excess): the graph to draw."""
+        names, inside = self.names.tolist(), np.flatnonzero(self.group[self.left] == self.group[self.right])
+        return [(names[self.left[e]], names[self.right[e]], float(self.excess[e])) for e in inside]
+
+    def to_frame(self, table: str = "annotators", *, kind: str | None = None) -> Any:
+        """``"annotators"``, or ``"pairs"``: those that stand out most first."""
+        if table == "annotators":
+            size = np.bincount(self.group)[self.group]
+            columns = {"annotator": self.names, "score": self.score, "flagged": self.flagged, "group": self.group}
+            return make_frame({**columns, "group_size": size}, kind or self.kind)
+        if table != "pairs":
+            raise ParameterError(f"Unknown table {table!r}: expected 'annotators' or 'pairs'.")
+        order = np.lexsort((-self.excess, self.p_value))
+        columns = {"annotator": self.names[self.left[order]], "other": self.names[self.right[order]]}
+        for name in ("items", "excess", "low", "high", "p_value"):
+            columns[name] = getattr(self, name)[order]
+        columns["same_group"] = self.group[self.left[order]] == self.group[self.right[order]]
+        return make_frame(columns, kind or self.kind)
+
+
+def find_groups(votes: Votes, *, groups: int | None = None, level: float = 0.05, least: int = LEAST) -> DependentGroups:
+    """Groups of dependent annotators, from second-order statistics of their votes.
+
+    Parameters
+    ----------
+    votes
+        The votes.
+    groups
+        How many groups there are (spectral clustering then finds them, whatever the test says); by default as many as
+        the data shows.
+    level
+        The probability of finding any group where there is none.
+    least
+        The fewest common items of two annotators that are looked at.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.groups(1000, n_annotators=20, n_groups=4, random_state=0)
+    >>> found = find_groups(crowd.votes)
+    >>> found.n_groups, [len(members) for members in found.groups]
+    (4, [5, 5, 5, 5])
+    """
+    from scipy.special import ndtr
+
+    if not (isinstance(level, (int, float)) and 0.0 < level < 1.0):
+        raise ParameterError(f"level={level!r}: expected a number between 0 and 1, such as 0.05.")
+    if groups is not None and (not isinstance(groups, (int, np.integer)) or isinstance(groups, bool) or groups < 1):
+        raise ParameterError(f"groups={groups!r}: expected a whole number of at least 1, or None.")
+    if not isinstance(least, (int, np.integer)) or isinstance(least, bool) or least < 2:
+        raise ParameterError(f"least={least!r}: expected a whole number of at least 2 common items.")
+    found = dependence(votes, level=level, least=least)
+    group = _confirmed(found, dependence(votes, level=level, least=least, beyond=1))
+    if groups is not None:
+        group = spectral_groups(found, int(groups))
+    pairs, M, K = found.pairs, votes.n_annotators, votes.n_classes
+    rho = np.einsum("pkk->p", found.rest) / (K - 1.0)
+    reach = Z / np.sqrt(pairs.common * (K - 1.0))
+    p = np.asarray(ndtr(-found.surprise))
+    worth = np.clip(rho, 0.0, 1.0) * (1.0 - np.minimum(len(p) * p, 1.0))
+    score = np.zeros(M)
+    for side in (pairs.i, pairs.j):
+        np.maximum.at(score, side, worth)
+    return DependentGroups(
+        votes.annotators, group, score, np.bincount(group)[group] > 1, pairs.i, pairs.j,
+        pairs.common.astype(np.int64), np.clip(rho, -1.0, 1.0), np.clip(rho - reach, -1.0, 1.0),
+        np.clip(rho + reach, -1.0, 1.0), p, float(level), votes.kind,
+    )  # fmt: skip
+
+
+def _confirmed(found: Dependence, beyond: Dependence) -> Ints:
+    """The groups, if any pair inside one stands out beyond one more shared factor; else everybody is on their own."""
+    i, j = found.pairs.i, found.pairs.j
+    sure = (found.group[i] == found.group[j]) & (beyond.surprise > beyond.threshold)
+    return found.group if sure.any() else np.arange(len(found.group))

@@ -1,0 +1,261 @@
+"""Cuts of the positive class' probability, one for each group of items, that keep the groups within a bound.
+
+With group z sorted by probability, taking its first j items as positive has the accuracy acc_z(j) and the rate
+rate_z(j): the share of positives (demographic parity), that among the truly positive (equal opportunity), or both that
+and the one among the others (equalised odds). All rates must lie in a window [a, a + gap]. Every window that begins at
+an attainable rate is tried, and in each the best cut of every group is found, so the optimum is exact (over cuts;
+nobody is decided by lot). For equalised odds there are two windows, of which 1,000 and, for each, 33 are tried.
+
+Without truth, accuracy and rates are expected ones under the posterior of the consensus.
+
+When it fails: cuts chosen by truths are best for those very items. A bound says nothing about individuals, and a
+posterior that shares the crowd's prejudice is cut by that prejudice. Where probabilities are all near 0 and 1 a cut
+moves items that are nearly certain, and loses much.
+
+M. Hardt, E. Price and N. Srebro, Equality of opportunity in supervised learning, NIPS (2016), for the idea of one
+threshold for each group, after the fact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.consensus import Consensus
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.frames import make_frame
+from crowdwise.errors import InputError, ParameterError, listing
+from crowdwise.metrics import Estimate
+from crowdwise.trust.judged_votes import check_level, positive_code, read_groups
+
+__all__ = ["Thresholds", "choose_thresholds"]
+
+STARTS, WITHIN = 1000, 33
+"""Windows tried for equalised odds."""
+CONSTRAINTS = ("demographic parity", "equal opportunity", "equalised odds")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Thresholds:
+    """Cuts of the positive probability, one for each group; see :func:`choose_thresholds`."""
+
+    groups: npt.NDArray[Any]
+    thresholds: dict[Any, float]
+    """Positive from this probability on; ``inf``: nobody."""
+    constraint: str
+    gap: float
+    """The largest difference between groups that the cuts have."""
+    gap_before: float
+    """The same with a cut at one half for all."""
+    accuracy: Estimate
+    accuracy_before: Estimate
+    basis: str
+    labels: npt.NDArray[Any]
+    """The classes of all items; those without a group are cut at one half."""
+
+    def __repr__(self) -> str:
+        cuts = ", ".join(f"{g}: {t:.3f}" for g, t in self.thresholds.items())
+        kind = "expected accuracy" if self.basis == "posterior" else "accuracy"
+        return (
+            f"Thresholds({cuts}; {self.constraint} gap {self.gap_before:.3f} -> {self.gap:.3f}, "
+            f"{kind} {self.accuracy_before.value:.3f} -> {self.accuracy.value:.3f})"
+        )
+
+    def to_frame(self, kind: str = "polars") -> Any:
+        """One row per group."""
+        names = np.array([str(g) for g in self.groups], dtype=object)
+        return make_frame({"group": names, "threshold": np.array(list(self.thresholds.values()))}, kind)
+
+
+def choose_thresholds(
+    consensus: Consensus,
+    groups: Any,
+    *,
+    constraint: str = "demographic parity",
+    gap: float = 0.05,
+    positive: Any = None,
+    truth: Any = None,
+    level: float = 0.95,
+) -> Thresholds:
+    """Cuts of the positive class' probability, one for each group: the least loss within a bound on the gap.
+
+    Parameters
+    ----------
+    consensus
+        A consensus over two classes.
+    groups
+        The group of every item: a mapping from item to group, or N values; items without one are left out.
+    constraint
+        ``"demographic parity"`` (shares of positives), ``"equal opportunity"`` (of those among the truly positive) or
+        ``"equalised odds"`` (of those among the truly positive and among the others).
+    gap
+        The largest difference between any two groups that is allowed.
+    positive
+        The positive class; the second by default.
+    truth
+        True classes to choose by (a validation set). Without, accuracy and rates are expected ones under the posterior.
+    level
+        Of the intervals of the two accuracies.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> from crowdwise.trust.fair_thresholds import choose_thresholds
+    >>> crowd = cw.simulate.one_coin(400, n_annotators=10, votes_per_item=5, random_state=0)
+    >>> chosen = choose_thresholds(cw.aggregate(crowd.votes, "one-coin"), ["a", "b"] * 200, gap=0.01)
+    >>> chosen.gap < 0.0101 and chosen.accuracy.value <= chosen.accuracy_before.value
+    True
+    """
+    check_level(level)
+    if len(consensus.classes) != 2:
+        raise ParameterError(
+            f"choose_thresholds is for two classes, and there are {len(consensus.classes)}: merge the others."
+        )
+    if constraint not in CONSTRAINTS:
+        raise ParameterError(f"constraint={constraint!r}: expected one of {', '.join(map(repr, CONSTRAINTS))}.")
+    if not (isinstance(gap, (int, float)) and 0.0 <= gap <= 1.0):
+        raise ParameterError(f"gap={gap!r}: expected a number from 0 to 1.")
+    by = read_groups(groups, consensus.item_names, "item")
+    k = positive_code(consensus.classes, positive)
+    gold = None if truth is None else consensus.truth_codes(truth)
+    score = consensus.posterior[:, k]
+    y = score if gold is None else (gold == k).astype(np.float64)
+    use = (by.code >= 0) if gold is None else (by.code >= 0) & (gold >= 0)
+    G = len(by.names)
+    curves = [cut_curve(score[use & (by.code == g)], y[use & (by.code == g)]) for g in range(G)]
+    if any(c.items == 0 for c in curves):
+        empty = [str(name) for name, c in zip(by.names, curves, strict=True) if c.items == 0]
+        raise InputError(f"No item to choose by in {listing(empty)}: leave the group out, or give truths there.")
+    if constraint == "equalised odds":
+        chosen = _two_windows(curves, gap)
+    else:
+        rates = [c.selection if constraint == "demographic parity" else c.true_positive for c in curves]
+        chosen = _one_window(curves, rates, gap)
+    cuts = {name: float(c.threshold[i]) for name, c, i in zip(by.names.tolist(), curves, chosen, strict=True)}
+    at = np.append(np.array(list(cuts.values())), 0.5)[by.code]
+    label = np.where(score >= at, k, 1 - k)
+    before = [c.half for c in curves]
+    n = sum(c.items for c in curves)
+    p_before, p_after = (float(sum(c.right[i] for c, i in zip(curves, at, strict=True)) / n) for at in (before, chosen))
+    return Thresholds(
+        by.names, cuts, constraint, _gap_of(curves, chosen, constraint), _gap_of(curves, before, constraint),
+        _share(p_after, n, level), _share(p_before, n, level), "posterior" if gold is None else "truth",
+        consensus.classes[label],
+    )  # fmt: skip
+
+
+def _share(p: float, n: int, level: float) -> Estimate:
+    from scipy.special import betaincinv
+
+    tail = (1.0 - level) / 2.0
+    low, high = (float(betaincinv(p * n + 0.5, (1.0 - p) * n + 0.5, t)) for t in (tail, 1.0 - tail))
+    return Estimate(p, min(low, p), max(high, p), n, level)
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """What every possible cut of one group gives; position 0 takes nobody as positive."""
+
+    items: int
+    threshold: Floats
+    selection: Floats
+    true_positive: Floats
+    false_positive: Floats
+    right: Floats
+    half: int
+    """The position of the cut at one half."""
+
+
+def cut_curve(score: Floats, y: Floats) -> Curve:
+    """The cuts of a group: between distinct scores only, since equal scores cannot be told apart."""
+    order = np.argsort(-score, kind="stable")
+    s, t = score[order], y[order]
+    n = len(s)
+    ends = np.flatnonzero(np.append(s[1:] != s[:-1], True)) + 1 if n else np.empty(0, np.int64)
+    j = np.concatenate([[0], ends])
+    positives = np.concatenate([[0.0], np.cumsum(t)])[j]
+    all_positive, all_else = float(t.sum()), float((1.0 - t).sum())
+    return Curve(
+        n,
+        np.concatenate([[np.inf], s[ends - 1]]),
+        j / max(n, 1),
+        positives / all_positive if all_positive > 0 else np.zeros(len(j)),
+        (j - positives) / all_else if all_else > 0 else np.zeros(len(j)),
+        positives + (all_else - (j - positives)),
+        int(np.searchsorted(j, np.count_nonzero(s >= 0.5))),
+    )
+
+
+def _one_window(curves: list[Curve], rates: list[Floats], gap: float) -> list[int]:
+    """The best cut of each group inside the best window of rates; windows begin where some group can be."""
+    starts = np.unique(np.concatenate(rates))
+    total, picks = np.zeros(len(starts)), []
+    for curve, rate in zip(curves, rates, strict=True):
+        best = range_argmax(curve.right, *_inside(rate, starts, gap))
+        total += np.where(best >= 0, curve.right[best], -np.inf)
+        picks.append(best)
+    window = int(total.argmax())
+    return [int(best[window]) for best in picks]
+
+
+def range_argmax(x: Floats, first: Ints, last: Ints) -> Ints:
+    """The position of the largest of x[first:last] (the first of equals) for many ranges; -1 for empty ones."""
+    n = len(x)
+    table = [np.arange(n)]
+    while 2 ** len(table) <= n:
+        half, before = 2 ** (len(table) - 1), table[-1]
+        a, b = before[:-half], before[half:]
+        table.append(np.where(x[a] >= x[b], a, b))
+    length = last - first
+    out = np.full(len(first), -1, dtype=np.int64)
+    level = np.floor(np.log2(np.maximum(length, 1))).astype(np.int64)
+    for step in np.unique(level[length > 0]).tolist():
+        rows = np.flatnonzero((level == step) & (length > 0))
+        a, b = table[step][first[rows]], table[step][last[rows] - 2**step]
+        out[rows] = np.where(x[a] >= x[b], a, b)
+    return out
+
+
+def _two_windows(curves: list[Curve], gap: float) -> list[int]:
+    """As :func:`_one_window`, with a window for the rate among the positive and one for that among the others.
+
+    Both rates grow with the cut, so the cuts of a group inside both windows are a range again. Up to ``STARTS`` windows
+    of the first kind are tried, and for each ``WITHIN`` of the second, spread over those that every group can meet.
+    """
+    starts = np.unique(np.concatenate([c.true_positive for c in curves]))
+    if len(starts) > STARTS:
+        starts = starts[np.unique(np.linspace(0, len(starts) - 1, STARTS).astype(np.int64))]
+    spans = [_inside(c.true_positive, starts, gap) for c in curves]
+    low, high = np.full(len(starts), -np.inf), np.full(len(starts), np.inf)
+    for c, (first, last) in zip(curves, spans, strict=True):
+        some = last > first
+        top = len(c.false_positive) - 1
+        low = np.maximum(low, np.where(some, c.false_positive[np.minimum(first, top)] - gap, np.inf))
+        high = np.minimum(high, np.where(some, c.false_positive[np.maximum(last - 1, 0)], -np.inf))
+    meet = low <= high + 1e-12
+    second = np.linspace(low[meet], np.maximum(low, high)[meet], WITHIN).T  # windows x WITHIN
+    total, picks = np.zeros(second.size), []
+    for curve, (first, last) in zip(curves, spans, strict=True):
+        begin, end = _inside(curve.false_positive, second.ravel(), gap)
+        begin = np.maximum(begin, np.repeat(first[meet], WITHIN))
+        end = np.minimum(end, np.repeat(last[meet], WITHIN))
+        best = range_argmax(curve.right, begin, end)
+        total += np.where(best >= 0, curve.right[best], -np.inf)
+        picks.append(best)
+    window = int(total.argmax())
+    return [int(best[window]) for best in picks]
+
+
+def _inside(rate: Floats, starts: Floats, gap: float) -> tuple[Ints, Ints]:
+    """The ranges of a rising rate that lie in the windows [start, start + gap]."""
+    return np.searchsorted(rate, starts - 1e-12, side="left"), np.searchsorted(rate, starts + gap + 1e-12, side="right")
+
+
+def _gap_of(curves: list[Curve], rows: list[int], constraint: str) -> float:
+    names = {"demographic parity": ("selection",), "equal opportunity": ("true_positive",)}
+    used = names.get(constraint, ("true_positive", "false_positive"))
+    values = [[getattr(c, name)[i] for c, i in zip(curves, rows, strict=True)] for name in used]
+    return float(max(max(v) - min(v) for v in values))

@@ -1,0 +1,378 @@
+"""Which items are in doubt, which are odd, and which classes are hard to tell apart.
+
+Annotators are known by their confusion matrices theta, the crowd by the matrix C of all of its votes, and q[n] is the
+posterior under those matrices (:mod:`crowdwise.trust.judged_votes`). So the shares of a majority vote, which are no
+probabilities, and the certainty of maximum likelihood do not enter.
+
+===================  ==============================================================================================
+column               meaning
+===================  ==============================================================================================
+label, probability   the consensus and how sure it is
+right                q[n, label]: the probability that the label is right
+entropy              of q[n], in bits
+against              the share of the item's votes that say something else
+excess               p-value of the disagreement: as many votes against the truth, or more, from these very annotators,
+                     sum_k q[k] P( sum_votes Bernoulli(1 - theta[m, k, k]) >= votes that are not k ), exactly
+excess_adjusted      the same, adjusted for the number of items (Benjamini and Hochberg)
+odd                  excess_adjusted <= ``level``
+flip                 the probability that one more vote, by somebody like the crowd, makes another class more probable
+                     than the label: sum_l P(l) 1[ max_k q_k C[k, l] is not the label's ],  P(l) = sum_k q_k C[k, l]
+gain                 by how much that vote raises the probability of the best class, on average:
+                     sum_l max_k q_k C[k, l] - max_k q_k
+difficulty           as the method has it, where it has it
+review, rank         0 to 1: 1 - right x excess_adjusted, and the place by it
+suggested            1 - right > ``level``, or odd
+why                  words
+===================  ==============================================================================================
+
+``excess`` compares the votes with the truth, not with each other (Gelman, Meng and Stern's realised discrepancy), and
+averages over what the truth may be. It is on the safe side: an item's own votes had a say in q. Items are called odd at
+a false discovery rate of ``level`` over all items.
+
+Pairs of classes: of the wrong votes on items of two classes A and B, the share that go to the other one of the two,
+against what would go there if nothing bound A to B (quasi-independence: wrong votes = a[truth] b[label] off the
+diagonal; with three classes, evenly spread mistakes; with two there is nothing to compare with). Each vote counts as
+much as its annotator has skill, so that those who always say the same, or the opposite, join no classes together. The
+error is over items, since the votes of one item go together.
+
+When it fails: a posterior that is too sure (annotators who copy each other) makes ``flip`` and ``gain`` too small. A
+class pair that most annotators cannot tell apart at all may be merged in the consensus itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.consensus import Consensus
+from crowdwise.core.leave_one_out import Evidence
+from crowdwise.core.numerics import Floats, Ints, entropy, normalise
+from crowdwise.data.frames import make_frame
+from crowdwise.data.votes import Votes
+from crowdwise.trust.annotator_measures import skills
+from crowdwise.trust.judged_votes import adjusted, check_level, read_evidence
+
+__all__ = ["ClassPair", "ItemReport", "assess_items"]
+
+NEGLIGIBLE = 1e-3
+"""Classes less probable than this are left out of an item's p-value (the rest is scaled up)."""
+EXACT = 256
+"""Items with more votes get the Normal approximation, with continuity correction."""
+MOST_PAIRS = 64
+"""The pairs of classes looked at closely, by the number of votes that take one for the other."""
+CHUNK = 2**22
+
+
+@dataclass(frozen=True)
+class ClassPair:
+    """Two classes that are taken for each other, and how often."""
+
+    classes: tuple[Any, Any]
+    rate: float
+    """Of the votes on items of the two that name either, the share that name the wrong one."""
+    low: float
+    high: float
+    share: float
+    """Of the wrong votes on items of the two, the share that go to the other."""
+    expected: float
+    """The same, if nothing bound the two together; NaN with two classes."""
+    p_value: float
+    """Adjusted for the number of pairs; NaN with two classes."""
+    items: int
+    """Items on which the two most probable classes are these and the second has a probability of 0.1 or more."""
+    ambiguous: bool
+
+    def __str__(self) -> str:
+        a, b = self.classes
+        words = f"{a} and {b} are taken for each other in {100 * self.rate:.0f} % of the votes that name either"
+        if np.isfinite(self.expected) and self.expected > 0:
+            words += f", {self.share / self.expected:.1f} times what unrelated mistakes would give"
+        return f"{words}; {self.items:,} item{'s' if self.items != 1 else ''} undecided between them"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ItemReport:
+    """One row per item, and the pairs of classes; see :func:`assess_items`."""
+
+    names: npt.NDArray[Any]
+    columns: dict[str, npt.NDArray[Any]]
+    pairs: tuple[ClassPair, ...]
+    """The most confused first."""
+    level: float
+    why_codes: Ints
+    """N: which of the reasons hold (bits)."""
+    runner_up: npt.NDArray[Any]
+    kind: str = field(default="polars")
+
+    def __repr__(self) -> str:
+        n, odd = int(self.columns["suggested"].sum()), int(self.columns["odd"].sum())
+        return f"ItemReport({len(self.names):,} items, {n:,} suggested for review, {odd:,} odd at level {self.level})"
+
+    def to_frame(self, kind: str | None = None, *, top: int | None = None) -> Any:
+        """The table in the order of review; ``top`` rows of it."""
+        order = np.argsort(self.columns["rank"], kind="stable")[:top]
+        columns = {"item": self.names[order], **{name: value[order] for name, value in self.columns.items()}}
+        return make_frame({**columns, "why": self.why(order)}, kind or self.kind)
+
+    def why(self, rows: Ints) -> npt.NDArray[Any]:
+        """Words about some items, by position."""
+        out = np.empty(len(rows), dtype=object)
+        label, other = self.columns["label"], self.runner_up
+        for i, n in enumerate(rows.tolist()):
+            code, words = int(self.why_codes[n]), []
+            if code & 1:
+                words.append("no votes")
+            if code & 2:
+                words.append("a single vote")
+            if code & 4:
+                words.append("more disagreement than its annotators explain")
+            if code & 8:
+                words.append(f"undecided between {label[n]} and {other[n]}")
+            if code & 32:
+                words.append(f"its annotators' record speaks for {other[n]}")
+            if code & 16:
+                words.append("one more vote may change it")
+            out[i] = "; ".join(words)
+        return out
+
+    def ambiguous(self) -> list[ClassPair]:
+        """The pairs of classes confused beyond chance, at the report's level."""
+        return [pair for pair in self.pairs if pair.ambiguous]
+
+    def pairs_frame(self, kind: str | None = None) -> Any:
+        """The pairs of classes as a table."""
+        names = ("rate", "low", "high", "share", "expected", "p_value", "items", "ambiguous")
+        columns: dict[str, Any] = {
+            "first": np.array([str(p.classes[0]) for p in self.pairs], dtype=object),
+            "second": np.array([str(p.classes[1]) for p in self.pairs], dtype=object),
+        }
+        columns |= {name: np.array([getattr(p, name) for p in self.pairs]) for name in names}
+        return make_frame(columns, kind or self.kind)
+
+
+def assess_items(votes: Votes, consensus: Consensus, *, truth: Any = None, level: float = 0.05) -> ItemReport:
+    """A table of the items, ranked for review, and the pairs of classes that are hard to tell apart.
+
+    Parameters
+    ----------
+    votes, consensus
+        The votes and a consensus of them, by whatever method.
+    truth
+        True classes to go by where they are known: a mapping from item to class, or N codes with -1 for unknown.
+    level
+        The false discovery rate at which items and pairs are called out, and the probability of being wrong from which
+        a label is suggested for review.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> from crowdwise.trust.item_review import assess_items
+    >>> crowd = cw.simulate.difficulty(300, n_annotators=20, votes_per_item=7, random_state=0)
+    >>> report = assess_items(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"))
+    >>> wrong = report.columns["label"] != crowd.votes.classes[crowd.truth]
+    >>> bool(report.columns["review"][wrong].mean() > 2 * report.columns["review"][~wrong].mean())
+    True
+    """
+    check_level(level)
+    evidence = read_evidence(votes, consensus, truth)
+    q = evidence.posterior()
+    N, K = q.shape
+    known = evidence.gold >= 0
+    label = np.where(known, evidence.gold, consensus.label_codes)
+    right = q[np.arange(N), label]
+    masked = q.copy()
+    masked[np.arange(N), label] = -1.0
+    runner = masked.argmax(axis=1)
+    second = masked[np.arange(N), runner]
+    size = np.diff(votes.indptr)
+    agree = np.bincount(votes.item, weights=votes.label == label[votes.item], minlength=N)
+    excess = disagreement(evidence, q)
+    corrected = np.ones(N)
+    corrected[size > 0] = adjusted(excess[size > 0])
+    flip, gain = one_more_vote(q, label, crowd_matrix(evidence))
+    odd = corrected <= level
+    review = 1.0 - right * corrected
+    columns: dict[str, npt.NDArray[Any]] = {
+        "label": votes.classes[label],
+        "probability": np.where(known, 1.0, consensus.posterior[np.arange(N), label]),
+        "right": right,
+        "entropy": entropy(q),
+        "votes": size,
+        "against": np.divide(size - agree, size, out=np.zeros(N), where=size > 0),
+        "excess": excess,
+        "excess_adjusted": corrected,
+        "odd": odd,
+        "flip": flip,
+        "gain": gain,
+        "review": review,
+        "rank": _rank(review, right, flip),
+        "suggested": odd | (1.0 - right > level),
+    }
+    for name in ("difficulty", "difficulty_low", "difficulty_high"):
+        if name in consensus.item_columns:
+            columns[name] = consensus.item_columns[name]
+    voted, beaten = size > 0, second > 2.0 * right
+    close = (1.0 - right > level) & (second >= 0.1) & voted & ~beaten
+    why = 1 * ~voted + 2 * (size == 1) + 4 * odd + 8 * close + 16 * ((flip > level) & voted & ~beaten) + 32 * beaten
+    pairs = class_pairs(evidence, q, label, runner, second, level)
+    return ItemReport(votes.items, columns, pairs, level, why, votes.classes[runner], votes.kind)
+
+
+# -------------------------------------------------------------------- the pieces
+
+
+def _rank(review: Floats, right: Floats, flip: Floats) -> Ints:
+    """1 for the first to look at; ties by doubt, then by what a vote may change, then as they come."""
+    order = np.lexsort((-flip, right, -review))
+    out = np.empty(len(review), dtype=np.int64)
+    out[order] = np.arange(1, len(review) + 1)
+    return out
+
+
+def crowd_matrix(evidence: Evidence) -> Floats:
+    """C[k, l]: how the crowd as a whole answers, by the others' judgement."""
+    K = evidence.votes.n_classes
+    return normalise(evidence.counts.sum(axis=0) + 1.0 / K, axis=1)
+
+
+def disagreement(evidence: Evidence, q: Floats) -> Floats:
+    """P(as many votes against the truth or more), averaged over the truth; 1 where there are no votes."""
+    votes = evidence.votes
+    size = np.diff(votes.indptr)
+    likely = np.where(q >= NEGLIGIBLE, q, 0.0)
+    likely /= likely.sum(axis=1, keepdims=True)
+    own = np.einsum("mkk->mk", evidence.theta)
+    out = np.where(size > 0, 0.0, 1.0)
+    item, klass = np.nonzero(likely * (size > 0)[:, None])
+    order = np.argsort(size[item], kind="stable")
+    item, klass = item[order], klass[order]
+    # Items of like size together, so that little is padded; as many as fit.
+    start = 0
+    while start < len(item):
+        r = int(size[item[start]])
+        stop = start + int(np.searchsorted(size[item[start:]], r, side="right"))
+        stop = min(stop, start + max(1, CHUNK // (r + 1)))
+        n, k = item[start:stop], klass[start:stop]
+        rows = votes.indptr[n][:, None] + np.arange(r)
+        wrong = 1.0 - own[votes.annotator[rows], k[:, None]]
+        seen = (votes.label[rows] != k[:, None]).sum(axis=1)
+        p = poisson_binomial_tail(wrong, seen) if r <= EXACT else _normal_tail(wrong, seen)
+        out += np.bincount(n, weights=likely[n, k] * p, minlength=len(out))
+        start = stop
+    return np.minimum(out, 1.0)
+
+
+def poisson_binomial_tail(p: Floats, x: Ints) -> Floats:
+    """P(X >= x), X the number of successes among independent trials with the probabilities of a row of p."""
+    B, r = p.shape
+    mass = np.zeros((r + 1, B))
+    mass[0] = 1.0
+    for j in range(r):
+        hit = p[:, j]
+        mass[1 : j + 2] = mass[1 : j + 2] * (1.0 - hit) + mass[: j + 1] * hit
+        mass[0] *= 1.0 - hit
+    return np.asarray(np.where(np.arange(r + 1)[:, None] >= x, mass, 0.0).sum(axis=0))
+
+
+def _normal_tail(p: Floats, x: Ints) -> Floats:
+    from scipy.special import ndtr
+
+    spread = np.sqrt(np.maximum((p * (1.0 - p)).sum(axis=1), 1e-12))
+    return np.asarray(ndtr(-(x - 0.5 - p.sum(axis=1)) / spread))
+
+
+def one_more_vote(q: Floats, label: Ints, crowd: Floats) -> tuple[Floats, Floats]:
+    """The probability that a vote by somebody like the crowd changes the label, and its expected gain; N each."""
+    N, K = q.shape
+    flip, gain = np.zeros(N), np.zeros(N)
+    # To overtake, the runner-up needs a vote that favours it by the ratio of the two; most items are out of reach.
+    favour = (crowd[None] / np.maximum(crowd[:, None], 1e-300)).max(axis=2)  # [k, j]: of j over k
+    at = np.arange(N)
+    rows = np.flatnonzero(((q * favour[label]) > q[at, label][:, None] * (1.0 + 1e-12)).any(axis=1))
+    if len(rows) == 0:
+        return flip, gain
+    some, best = q[rows], label[rows]
+    own, most = some[np.arange(len(rows)), best], np.zeros(len(rows))
+    changed = np.zeros(len(rows))
+    for said in range(K):
+        joint = some * crowd[:, said]
+        top = joint.max(axis=1)
+        most += top
+        changed += np.where(top > own * crowd[best, said] * (1.0 + 1e-12), joint.sum(axis=1), 0.0)
+    flip[rows], gain[rows] = changed, np.maximum(most - some.max(axis=1), 0.0)
+    return flip, gain
+
+
+def quasi_independent(counts: Floats, rounds: int = 200) -> Floats:
+    """a[k] b[l] off the diagonal with the row and column sums of the counts there (iterative proportional fitting)."""
+    K = len(counts)
+    wrong = np.where(np.eye(K, dtype=bool), 0.0, counts) + 1e-9 * (1.0 - np.eye(K))
+    fit = 1.0 - np.eye(K)
+    for _ in range(rounds):
+        fit *= (wrong.sum(axis=1) / fit.sum(axis=1))[:, None]
+        fit *= wrong.sum(axis=0) / fit.sum(axis=0)
+    return fit
+
+
+def class_pairs(
+    evidence: Evidence, q: Floats, label: Ints, runner: Ints, second: Floats, level: float
+) -> tuple[ClassPair, ...]:
+    """The pairs of classes, the most confused first (see the module)."""
+    from scipy.special import ndtr
+
+    votes = evidence.votes
+    N, K = q.shape
+    skill = np.clip(np.nan_to_num(skills(evidence, 0.2).value), 0.0, 1.0)
+    crowd = np.einsum("m,mkl->kl", skill, evidence.counts)
+    weight = skill[votes.annotator]
+    expected = quasi_independent(crowd) if K > 3 else 1.0 - np.eye(K)
+    if K <= 3:
+        expected *= ((crowd.sum(axis=1) - np.diag(crowd)) / max(K - 1, 1))[:, None]
+    first, other = np.triu_indices(K, 1)
+    taken = crowd[first, other] + crowd[other, first]
+    close = np.argsort(-taken, kind="stable")[:MOST_PAIRS]
+    size = np.bincount(votes.item, weights=weight, minlength=N)
+    p_values, found = np.ones(len(first)), []
+    for i in close.tolist():
+        a, b = int(first[i]), int(other[i])
+        va, vb = _named(votes, weight, a), _named(votes, weight, b)
+        x = q[:, a] * vb + q[:, b] * va
+        wrong = q[:, a] * (size - va) + q[:, b] * (size - vb)
+        either = q[:, a] * (va + vb) + q[:, b] * (va + vb)
+        rate, error = _ratio(x, either)
+        share, spread = _ratio(x, wrong)
+        out = expected[a].sum() + expected[b].sum()
+        usual = float((expected[a, b] + expected[b, a]) / out) if K > 2 and out > 0 else float("nan")
+        if K > 2 and spread > 0:
+            p_values[i] = float(ndtr(-(share - usual) / spread))
+        undecided = int((((label == a) & (runner == b)) | ((label == b) & (runner == a)))[second >= 0.1].sum())
+        found.append((i, (a, b), rate, error, share, usual, undecided))
+    corrected = adjusted(p_values)
+    pairs = [
+        ClassPair(
+            (votes.classes[a].item() if hasattr(votes.classes[a], "item") else votes.classes[a],
+             votes.classes[b].item() if hasattr(votes.classes[b], "item") else votes.classes[b]),
+            rate, max(rate - 1.96 * error, 0.0), min(rate + 1.96 * error, 1.0), share, usual,
+            float(corrected[i]) if K > 2 else float("nan"), undecided, bool(K > 2 and corrected[i] <= level),
+        )
+        for i, (a, b), rate, error, share, usual, undecided in found
+    ]  # fmt: skip
+    return tuple(sorted(pairs, key=lambda pair: (not pair.ambiguous, -pair.rate)))
+
+
+def _named(votes: Votes, weight: Floats, k: int) -> Floats:
+    """The weight of the votes of each item that name a class."""
+    mine = votes.label == k
+    return np.bincount(votes.item[mine], weights=weight[mine], minlength=len(votes)).astype(np.float64)
+
+
+def _ratio(x: Floats, total: Floats) -> tuple[float, float]:
+    """sum x / sum total with its standard error over items; 0 and 0 where there is nothing."""
+    whole = float(total.sum())
+    if whole <= 1e-9:
+        return 0.0, 0.0
+    ratio = float(x.sum()) / whole
+    return ratio, float(np.sqrt(((x - ratio * total) ** 2).sum())) / whole

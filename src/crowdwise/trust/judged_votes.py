@@ -1,0 +1,127 @@
+"""Votes with their consensus, as the judges of annotators and items read them, and the tests that they share.
+
+What is read is in :mod:`crowdwise.core.leave_one_out`: every vote is judged by the other votes on its item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core import leave_one_out
+from crowdwise.core.consensus import Consensus
+from crowdwise.core.leave_one_out import MOST_CELLS, Evidence
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.frames import is_missing
+from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError, LabelError, ParameterError, listing
+
+MOST_GROUPS = 200
+
+
+def read_evidence(votes: Votes, consensus: Consensus, truth: Any = None) -> Evidence:
+    """The evidence in votes and their consensus; ``truth`` (as in ``fit``) overrules the consensus where given."""
+    check_match(votes, consensus)
+    M, K = votes.n_annotators, votes.n_classes
+    if M * K * K > MOST_CELLS:
+        raise InputError(
+            f"{M:,} annotators x {K:,}² classes are too many confusion matrices to judge. "
+            "Merge rare classes, or look at fewer annotators: votes.only([...]) and its own consensus."
+        )
+    gold = consensus.gold
+    if truth is not None:
+        given = votes.encode_truth(truth)
+        gold = given if gold is None else np.where(given >= 0, given, gold)
+    return leave_one_out.read(votes, consensus.posterior, gold, consensus.item_prior)
+
+
+def check_match(votes: Votes, consensus: Consensus) -> None:
+    """The consensus is one of these votes."""
+    if not isinstance(votes, Votes) or not isinstance(consensus, Consensus):
+        raise InputError(
+            f"Expected Votes and a Consensus, and found {type(votes).__name__} and {type(consensus).__name__}."
+        )
+    for what, a, b in (
+        ("items", votes.items, consensus.item_names),
+        ("annotators", votes.annotators, consensus.annotator_names),
+        ("classes", votes.classes, consensus.classes),
+    ):
+        if not np.array_equal(a, b):
+            raise InputError(
+                f"The {what} of the votes are not those of the consensus ({len(a):,} and {len(b):,}): "
+                "give the votes that the consensus was made from."
+            )
+    if votes.n_classes < 2:
+        raise InputError("There is a single class: nothing can be said about anybody.")
+
+
+def check_level(level: float, name: str = "level") -> None:
+    """A probability strictly between 0 and 1."""
+    if not (isinstance(level, (int, float)) and 0.0 < level < 1.0):
+        raise ParameterError(f"{name}={level!r}: expected a number between 0 and 1.")
+
+
+def adjusted(p: Floats) -> Floats:
+    """Benjamini and Hochberg's adjusted p-values: those up to a level have a false discovery rate of that level."""
+    from scipy.stats import false_discovery_control
+
+    p = np.clip(np.asarray(p, dtype=np.float64), 0.0, 1.0)
+    return np.asarray(false_discovery_control(p.ravel()).reshape(p.shape)) if p.size else p
+
+
+def binomial_tail(x: Floats, n: Floats, p: Any) -> Floats:
+    """P(X >= x), X binomial(n, p), with x and n not necessarily whole: I_p(x, n - x + 1); 1 for x = 0."""
+    from scipy.special import betainc
+
+    x, n = np.asarray(x, dtype=np.float64), np.asarray(n, dtype=np.float64)
+    return np.where(x > 1e-12, betainc(np.maximum(x, 1e-12), np.maximum(n - x, 0.0) + 1.0, p), 1.0)
+
+
+# -------------------------------------------------------------------- groups
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """A group for each of some things: codes (-1: none given) and names."""
+
+    code: Ints
+    names: npt.NDArray[Any]
+
+
+def read_groups(groups: Any, owners: npt.NDArray[Any], what: str, least: int = 2) -> Groups:
+    """Groups from a mapping of owners to groups, or from one value for each owner."""
+    if isinstance(groups, Mapping):
+        values = [groups.get(name) for name in owners.tolist()]
+        if len(owners) and all(is_missing(v) for v in values):
+            raise InputError(f"groups names none of the {what}s: it has {listing(groups)}, they are {listing(owners)}.")
+    else:
+        if isinstance(groups, str) or not hasattr(groups, "__len__") or len(groups) != len(owners):
+            raise ParameterError(f"groups: expected a mapping from {what} to group, or one group for each {what}.")
+        values = list(groups.tolist() if hasattr(groups, "tolist") else groups)
+    names = sorted({v for v in values if not is_missing(v)}, key=lambda v: (str(type(v)), v))
+    if not least <= len(names) <= MOST_GROUPS:
+        raise InputError(
+            f"There are {len(names)} groups of {what}s: expected {least} to {MOST_GROUPS}. Merge or leave out some."
+        )
+    place = {name: i for i, name in enumerate(names)}
+    out = np.empty(len(names), dtype=object)
+    out[:] = names
+    return Groups(np.array([place.get(v, -1) for v in values], dtype=np.int64), out)
+
+
+def positive_code(classes: npt.NDArray[Any], positive: Any) -> int:
+    """The code of the positive class: the one named, or the second of two."""
+    if positive is None:
+        if len(classes) != 2:
+            raise ParameterError(
+                f"There are {len(classes)} classes: name the positive one, positive={classes[0]!r} say."
+            )
+        return 1
+    found = [k for k, name in enumerate(classes.tolist()) if name == positive]
+    if not found:
+        raise LabelError(f"positive={positive!r} is no class: they are {listing(classes, 10)}.")
+    return found[0]

@@ -1,0 +1,352 @@
+"""Which method to use when nobody knows the truth: all of them foretell the same left-out votes.
+
+A share of the (item, annotator) pairs is left out, several times over; every method is fitted to the rest, and asked
+what the left-out votes were. The posterior is what a user gets from a method, so it is the posterior that is measured,
+and in the same way for all: confusion matrices are read out of it by counting the votes that were left in, shrunk
+towards the crowd's (:func:`crowdwise.core.predictive.read_out`), whether or not a method has matrices of its own.
+
+    score = mean over left-out votes of log sum_k q[n, k] theta[m, k, l]
+
+==============  ==============  ===========  ========================================================================
+symbol          code            shape        equation
+==============  ==============  ===========  ========================================================================
+score[j]        ``score``       J            mean log probability of a left-out vote (per unit of weight)
+behind[j]       ``behind``      J            score of the best - score[j], and the ends of its 95 % interval
+error           ``calibration`` J            sum over bins of (votes / all) |mean probability - share that was right|
+agree[i, j]     ``agreement``   J x J        share of the items that two methods label alike
+==============  ==============  ===========  ========================================================================
+
+Intervals are paired, over items: the differences of an item's votes are summed and averaged over the splits, and items
+are the units (repeated splits are not independent, and are not counted as if they were). They are for new items
+labelled by the same annotators.
+
+When it misleads: votes are foretold well by any classes that explain them, also by ones that have drifted from what
+the labels mean, or that split what you call one class; a look at :attr:`Comparison.agreement` with ``majority`` shows
+how far. Sharper is not always better known: two methods that label alike can differ in score by how sure they are.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core import predictive
+from crowdwise.core.consensus import Consensus
+from crowdwise.core.intervals import Z
+from crowdwise.core.model import Model
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.frames import make_frame
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InputError, ParameterError
+from crowdwise.trust.predictive_checks import Check, predictive_checks
+
+__all__ = ["Comparison", "compare"]
+
+BINS = 10
+Told = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Methods side by side, without any truth; the best first.
+
+    Attributes
+    ----------
+    methods, score, seconds
+        Names, mean log probability of a left-out vote, and how long a fit to all votes took.
+    behind, low, high
+        How far each is behind the best, per vote, with the 95 % interval of the paired difference (0 for the best).
+    agreement
+        J x J: the share of items labelled alike.
+    reliability
+        J x 10 x 3: for left-out votes whose likeliest label had a probability in each tenth: how many, their mean
+        probability, the share that was that label.
+    calibration
+        The calibration error of each, from that table.
+    checks
+        For each method, the posterior predictive checks of :mod:`crowdwise.trust.predictive_checks`.
+    accuracy
+        The share of items with known truth that are labelled right, ties split; ``None`` without truth.
+    problems
+        Methods that could not be fitted, and why.
+    n_votes, n_left_out, repeats, share, seed
+        The votes, how many of them were left out on average, in how many splits, and what they were drawn from.
+    """
+
+    methods: tuple[str, ...]
+    score: Floats
+    behind: Floats
+    low: Floats
+    high: Floats
+    seconds: Floats
+    agreement: Floats
+    reliability: Floats
+    calibration: Floats
+    checks: tuple[tuple[Check, ...], ...]
+    accuracy: Floats | None
+    problems: dict[str, str]
+    n_votes: int
+    n_left_out: float
+    repeats: int
+    share: float
+    seed: int | None
+    kind: str = "polars"
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{name} {x:.4f}" for name, x in zip(self.methods[:3], self.score, strict=False))
+        more = f" and {len(self.methods) - 3} more" if len(self.methods) > 3 else ""
+        return f"Comparison({scores}{more}; {self.repeats} splits, {self.n_left_out:,.0f} votes left out in each)"
+
+    @property
+    def close(self) -> tuple[str, ...]:
+        """The best method and those whose interval of the difference to it holds 0."""
+        return tuple(name for name, low in zip(self.methods, self.low, strict=True) if low <= 0.0)
+
+    def to_frame(self, table: str = "methods", *, kind: str | None = None) -> Any:
+        """A table: ``"methods"``, ``"agreement"``, ``"reliability"`` or ``"checks"``."""
+        makers = {
+            "methods": self._methods,
+            "agreement": self._agreement,
+            "reliability": self._reliability,
+            "checks": self._checks,
+        }
+        if table not in makers:
+            raise ParameterError(f"Unknown table {table!r}: expected {', '.join(map(repr, makers))}.")
+        return make_frame(makers[table](), kind or self.kind)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON can hold it."""
+        return {
+            "votes": self.n_votes,
+            "left_out": self.n_left_out,
+            "repeats": self.repeats,
+            "share": self.share,
+            "seed": self.seed,
+            "best": self.methods[0],
+            "close": list(self.close),
+            "methods": _rows(self._methods()),
+            "agreement": _rows(self._agreement()),
+            "reliability": _rows(self._reliability()),
+            "checks": _rows(self._checks()),
+            "problems": self.problems,
+        }
+
+    def _methods(self) -> dict[str, Any]:
+        columns: dict[str, Any] = {
+            "method": np.array(self.methods),
+            "score": self.score,
+            "behind": self.behind,
+            "behind_low": self.low,
+            "behind_high": self.high,
+            "calibration_error": self.calibration,
+            "seconds": self.seconds,
+        }
+        return columns if self.accuracy is None else columns | {"accuracy": self.accuracy}
+
+    def _agreement(self) -> dict[str, Any]:
+        return {"method": np.array(self.methods)} | dict(zip(self.methods, self.agreement.T, strict=True))
+
+    def _reliability(self) -> dict[str, Any]:
+        J = len(self.methods)
+        edge = np.arange(BINS) / BINS
+        return {
+            "method": np.repeat(np.array(self.methods), BINS),
+            "low": np.tile(edge, J),
+            "high": np.tile(edge + 1.0 / BINS, J),
+            "votes": self.reliability[:, :, 0].ravel(),
+            "probability": self.reliability[:, :, 1].ravel(),
+            "right": self.reliability[:, :, 2].ravel(),
+        }
+
+    def _checks(self) -> dict[str, Any]:
+        flat = [(name, check) for name, some in zip(self.methods, self.checks, strict=True) for check in some]
+        return {
+            "method": np.array([name for name, _ in flat]),
+            "check": np.array([check.name for _, check in flat]),
+            "observed": np.array([check.observed for _, check in flat]),
+            "expected": np.array([check.expected for _, check in flat]),
+            "p_value": np.array([check.p_value for _, check in flat]),
+        }
+
+
+def compare(
+    votes: Votes,
+    models: Mapping[str, Model],
+    *,
+    truth: Any = None,
+    repeats: int = 5,
+    share: float = 0.2,
+    replicates: int = 99,
+    random_state: int | None = 0,
+    told: Told | None = None,
+) -> Comparison:
+    """Compare models by how well they foretell left-out votes.
+
+    Parameters
+    ----------
+    votes
+        The votes. Their own ``truth`` is not looked at.
+    models
+        Name -> model. They are not fitted themselves: copies are.
+    truth
+        Classes of items where they are known, for a column of accuracies and nothing else.
+    repeats, share
+        How many times which share of the (item, annotator) pairs is left out. Every item keeps a vote.
+    replicates
+        How many sets of votes are drawn for the posterior predictive checks; 0 leaves the checks out.
+    random_state
+        Seed of splits and draws.
+    told
+        Called with what is being done ("fit", "split 1", ...) and a model's name, before each fit.
+    """
+    _check(votes, models, repeats, share, replicates, random_state)
+    codes = None if truth is None else votes.encode_truth(truth)
+    if codes is not None and not (codes >= 0).any():
+        raise InputError("The truth names none of the items: there is nothing to score.")
+    rng = np.random.default_rng(random_state)
+    masks = [predictive.split_pairs(votes, share, rng) for _ in range(repeats)]
+    if not any(mask.any() for mask in masks):
+        raise InputError(
+            "No vote can be left out: no item has votes of two annotators. "
+            "Methods can only be compared where annotators label the same items."
+        )
+    seeds = rng.integers(2**32, size=len(models))
+    rows: list[_Row] = []
+    problems: dict[str, str] = {}
+    for (name, model), seed in zip(models.items(), seeds.tolist(), strict=True):
+        try:
+            rows.append(_row(name, model, votes, masks, replicates, seed, told or (lambda *_: None)))
+        except CrowdwiseError as problem:
+            problems[name] = str(problem)
+    if not rows:
+        raise InputError("None of the methods could be fitted: " + "; ".join(f"{k}: {v}" for k, v in problems.items()))
+    rows.sort(key=lambda row: -row.score)
+    pairs = [predictive.paired(rows[0].gain - row.gain, row.weight) for row in rows]
+    behind, error = (np.array(x) for x in zip(*pairs, strict=True))
+    error[0] = 0.0
+    labels = np.stack([row.consensus.label_codes for row in rows])
+    return Comparison(
+        methods=tuple(row.name for row in rows),
+        score=np.array([row.score for row in rows]),
+        behind=behind,
+        low=behind - Z * error,
+        high=behind + Z * error,
+        seconds=np.array([row.consensus.seconds for row in rows]),
+        agreement=np.stack([(labels == mine).mean(axis=1) for mine in labels]),
+        reliability=np.stack([row.reliability for row in rows]),
+        calibration=np.array([calibration_error(row.reliability) for row in rows]),
+        checks=tuple(row.checks for row in rows),
+        accuracy=None if codes is None else np.array([row.consensus.score(codes) for row in rows]),
+        problems=problems,
+        n_votes=votes.n_votes,
+        n_left_out=float(np.mean([mask.sum() for mask in masks])),
+        repeats=repeats,
+        share=share,
+        seed=random_state,
+        kind=votes.kind,
+    )
+
+
+# -------------------------------------------------------------------- one method
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What was found out about one method."""
+
+    name: str
+    consensus: Consensus
+    gain: Floats
+    weight: Floats
+    reliability: Floats
+    checks: tuple[Check, ...] = field(default=())
+
+    @property
+    def score(self) -> float:
+        return float(self.gain.sum() / self.weight.sum())
+
+
+def _row(name: str, model: Model, votes: Votes, masks: list[Ints], replicates: int, seed: int, told: Told) -> _Row:
+    told("fit", name)
+    consensus = _copy_fitted(model, votes)
+    gain, weight, table = np.zeros(len(votes)), np.zeros(len(votes)), np.zeros((BINS, 3))
+    for number, mask in enumerate(masks, start=1):
+        told(f"split {number}", name)
+        seen, hidden = votes.select(~mask), votes.select(mask)
+        q = _copy_fitted(model, seen).posterior
+        p = predictive.foretell(predictive.read_out(seen, q), q, hidden)
+        gain += np.bincount(
+            hidden.item, weights=hidden.weights * predictive.log_scores(p, hidden), minlength=len(votes)
+        )
+        weight += np.bincount(hidden.item, weights=hidden.weights, minlength=len(votes))
+        table += reliability_sums(p, hidden.label, hidden.weights)
+    checks: tuple[Check, ...] = ()
+    if replicates:
+        own = consensus.confusion
+        theta = predictive.read_out(votes, consensus.posterior) if own is None else own.transpose(0, 2, 1)
+        rng = np.random.default_rng(seed)
+        checks = predictive_checks(votes, consensus.posterior, theta, replicates=replicates, rng=rng)
+    return _Row(name, consensus, gain / len(masks), weight / len(masks), shares_of(table), checks)
+
+
+def _copy_fitted(model: Model, votes: Votes) -> Consensus:
+    """The consensus of an unfitted copy; half-settled fits are compared as they are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return type(model)(**model.get_params()).fit(votes).consensus_
+
+
+def reliability_sums(p: Floats, label: npt.NDArray[Any], weight: Floats) -> Floats:
+    """BINS x 3 sums over votes by the probability of the likeliest label: weight, probability, whether it was that."""
+    top = p.max(axis=1)
+    where = np.minimum((top * BINS).astype(np.int64), BINS - 1)
+    right = (p.argmax(axis=1) == label).astype(np.float64)
+    return np.stack(
+        [np.bincount(where, weights=weight * x, minlength=BINS) for x in (np.ones_like(top), top, right)], axis=1
+    )
+
+
+def shares_of(sums: Floats) -> Floats:
+    """Votes, mean probability and share right of each bin; NaN in empty ones."""
+    out = np.full_like(sums, np.nan)
+    out[:, 0] = sums[:, 0]
+    full = sums[:, 0] > 0
+    out[full, 1:] = sums[full, 1:] / sums[full, :1]
+    return out
+
+
+def calibration_error(table: Floats) -> float:
+    """sum over bins of (votes / all) |mean probability - share right|."""
+    full = table[:, 0] > 0
+    return float((table[full, 0] * np.abs(table[full, 1] - table[full, 2])).sum() / table[full, 0].sum())
+
+
+def _check(
+    votes: Votes, models: Mapping[str, Model], repeats: int, share: float, replicates: int, seed: int | None
+) -> None:
+    if not isinstance(votes, Votes):
+        raise InputError(f"Expected Votes and found {type(votes).__name__}. Make them with Votes.from_frame.")
+    if not models:
+        raise ParameterError("models is empty: name at least one method to compare.")
+    for name, value, low in (("repeats", repeats, 1), ("replicates", replicates, 0)):
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
+            raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
+    if not (isinstance(share, (int, float)) and 0.0 < share < 1.0):
+        raise ParameterError(f"share={share!r}: expected a number between 0 and 1, such as 0.2.")
+    if seed is not None and not (isinstance(seed, (int, np.integer)) and seed >= 0):
+        raise ParameterError(f"random_state={seed!r}: expected a non-negative integer or None.")
+
+
+def _rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """Columns as a list of rows; what is not a number is null."""
+    names = list(columns)
+    lists = [np.asarray(columns[name]).tolist() for name in names]
+    return [
+        {n: None if isinstance(x, float) and not np.isfinite(x) else x for n, x in zip(names, row, strict=True)}
+        for row in zip(*lists, strict=True)
+    ]

@@ -1,0 +1,281 @@
+"""Agreement of two annotators on the items both labelled, and of every pair.
+
+p[k, l] is the share of common items on which the first says k and the second l, r and c its margins, d[k, l] how far
+two labels differ.
+
+=======================  ============================================================================
+function                 value
+=======================  ============================================================================
+``cohen_kappa``          1 - sum d p / sum d r c'
+``scott_pi``             the same with both shares replaced by their mean
+``pairwise_agreement``   Cohen's kappa of all pairs with common items, intervals by the delta method
+=======================  ============================================================================
+
+When it fails: with few common items intervals are wide, and rough; kappa falls when one class dominates.
+
+References: Cohen 1960, 1968; Scott 1955; Fleiss, Cohen and Everitt 1969.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise import kernels
+from crowdwise.core.em import Part
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data import encoding
+from crowdwise.data.frames import make_frame
+from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError, ParameterError, listing
+from crowdwise.metrics import Estimate
+from crowdwise.trust.agreement_counts import check_unweighted, one_minus_ratio, weights_of
+from crowdwise.trust.item_bootstrap import CHUNK, Bootstrap, Options
+
+__all__ = ["PairwiseAgreement", "cohen_kappa", "pairwise_agreement", "scott_pi"]
+
+MOST_PAIRS = 3e8
+"""The most pairs of votes on common items that are listed."""
+
+# -------------------------------------------------------------------- the maths
+
+
+def kappa_of(tables: Floats, d: Floats, pooled: bool = False) -> Floats:
+    """1 - sum d p / sum d r c of B x K x K tables of counts; ``pooled``: Scott's pi."""
+    p = tables / tables.sum(axis=(1, 2), keepdims=True)
+    r, c = p.sum(axis=2), p.sum(axis=1)
+    if pooled:
+        r = c = (r + c) / 2.0
+    return one_minus_ratio(np.einsum("bkl,kl->b", p, d), np.einsum("bk,kl,bl->b", r, d, c))
+
+
+def _kappa_and_variance(tables: Floats, w: Floats) -> Floats:
+    """Agreement, kappa and its variance of B x K x K counts.
+
+    The variance is that of the table with one item more, spread as chance would have it: three items without a
+    disagreement are no proof that there never is one.
+    """
+    d = 1.0 - w
+    n = tables.sum(axis=(1, 2))
+    p = tables / n[:, None, None]
+    chance = p.sum(axis=2)[:, :, None] * p.sum(axis=1)[:, None, :]
+    return np.column_stack(
+        [1.0 - np.einsum("bkl,kl->b", p, d), kappa_of(tables, d), kappa_variance(tables + chance, d) * (n + 1.0) / n]
+    )
+
+
+def kappa_variance(tables: Floats, d: Floats) -> Floats:
+    """The delta method over the cells of B x K x K counts; nan where nothing could differ."""
+    n = tables.sum(axis=(1, 2))
+    p = tables / n[:, None, None]
+    r, c = p.sum(axis=2), p.sum(axis=1)
+    seen, chance = np.einsum("bkl,kl->b", p, d), np.einsum("bk,kl,bl->b", r, d, c)
+    ok = chance > 1e-12
+    safe = np.where(ok, chance, 1.0)[:, None, None]
+    pull = -d[None] / safe + seen[:, None, None] / safe**2 * ((c @ d.T)[:, :, None] + (r @ d)[:, None, :])
+    variance = ((p * pull**2).sum(axis=(1, 2)) - (p * pull).sum(axis=(1, 2)) ** 2) / n
+    return np.where(ok, variance, np.nan)
+
+
+# -------------------------------------------------------------------- two annotators
+
+
+def cohen_kappa(
+    votes: Votes,
+    first: Any = None,
+    second: Any = None,
+    *,
+    weights: str | None = None,
+    values: Any = None,
+    **how: Unpack[Options],
+) -> Estimate:
+    """Cohen's kappa of two annotators on the items both labelled.
+
+    Parameters
+    ----------
+    votes
+        The votes; weights of votes are refused.
+    first, second
+        The names of the two; may be left out where there are just two.
+    weights
+        ``None``, ``"linear"`` or ``"quadratic"``: how a disagreement counts by the distance of the classes.
+    values, level, resamples, random_state
+        As in :func:`percent_agreement`.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> from crowdwise.trust.agreement import cohen_kappa
+    >>> votes = cw.Votes.from_dense([[0, 0]] * 20 + [[0, 1]] * 5 + [[1, 0]] * 10 + [[1, 1]] * 15)
+    >>> round(cohen_kappa(votes).value, 3)
+    0.4
+    """
+    return _of_two(votes, first, second, weights, values, False, Bootstrap(**how))
+
+
+def scott_pi(
+    votes: Votes,
+    first: Any = None,
+    second: Any = None,
+    *,
+    weights: str | None = None,
+    values: Any = None,
+    **how: Unpack[Options],
+) -> Estimate:
+    """Scott's pi of two annotators: Cohen's kappa with one label distribution for both. Parameters as there.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> from crowdwise.trust.agreement import scott_pi
+    >>> votes = cw.Votes.from_dense([[0, 0]] * 20 + [[0, 1]] * 5 + [[1, 0]] * 10 + [[1, 1]] * 15)
+    >>> round(scott_pi(votes).value, 3)
+    0.394
+    """
+    return _of_two(votes, first, second, weights, values, True, Bootstrap(**how))
+
+
+def _of_two(
+    votes: Votes, first: Any, second: Any, weights: str | None, values: Any, pooled: bool, by: Bootstrap
+) -> Estimate:
+    d = 1.0 - weights_of(votes, weights, values)
+    K = votes.n_classes
+    a, b = _two_codes(votes, first, second)
+    item = votes.item
+    left, right = votes.annotator == a, votes.annotator == b
+    start = np.searchsorted(item[right], item[left], side="left")
+    length = np.searchsorted(item[right], item[left], side="right") - start
+    if length.sum() == 0:
+        raise InputError(
+            f"{votes.annotators[a]!r} and {votes.annotators[b]!r} have no item in common: there is nothing to compare."
+        )
+    ends = np.cumsum(length)
+    partner = np.arange(ends[-1]) + np.repeat(start - (ends - length), length)
+    cell = np.repeat(votes.label[left], length) * K + votes.label[right][partner]
+    times = np.bincount(cell, minlength=K * K)
+
+    def statistic(s: Floats) -> Floats:
+        return kappa_of(s.reshape(-1, K, K), d, pooled)
+
+    used = np.flatnonzero(times)
+    table = np.zeros((len(used), K * K))
+    table[np.arange(len(used)), used] = 1.0
+    return by.estimate(table, times[used], statistic, int(times.sum()))
+
+
+def _two_codes(votes: Votes, first: Any, second: Any) -> tuple[int, int]:
+    if first is None and second is None and votes.n_annotators == 2:
+        return 0, 1
+    if first is None or second is None:
+        raise ParameterError(
+            f"There are {votes.n_annotators} annotators: name two of them, or use fleiss_kappa or pairwise_agreement."
+        )
+    codes = encoding.locate(encoding.to_vocabulary([first, second]), votes.annotators)
+    if (codes < 0).any():
+        missing = [name for name, code in zip((first, second), codes.tolist(), strict=True) if code < 0]
+        raise InputError(f"No annotator named {listing(missing)}: the votes have {listing(votes.annotators)}.")
+    if codes[0] == codes[1]:
+        raise ParameterError(f"first and second are both {first!r}: expected two different annotators.")
+    return int(codes[0]), int(codes[1])
+
+
+# -------------------------------------------------------------------- every pair
+
+
+@dataclass(frozen=True)
+class PairwiseAgreement:
+    """All pairs of annotators with common items: who, how many items, agreement, kappa and its interval."""
+
+    first: npt.NDArray[Any]
+    second: npt.NDArray[Any]
+    common: Ints
+    agreement: Floats
+    kappa: Floats
+    low: Floats
+    high: Floats
+    level: float
+    kind: str = "polars"
+
+    def __len__(self) -> int:
+        return len(self.common)
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """One row per pair: first, second, common, agreement, kappa, kappa_low, kappa_high."""
+        columns = {
+            "first": self.first,
+            "second": self.second,
+            "common": self.common,
+            "agreement": self.agreement,
+            "kappa": self.kappa,
+            "kappa_low": self.low,
+            "kappa_high": self.high,
+        }
+        return make_frame(columns, kind or self.kind)
+
+
+def pairwise_agreement(
+    votes: Votes, *, weights: str | None = None, values: Any = None, least: int = 1, level: float = 0.95
+) -> PairwiseAgreement:
+    """Cohen's kappa of every pair of annotators with at least ``least`` common items.
+
+    Intervals are by the delta method (Fleiss, Cohen and Everitt 1969) with one item more that agrees as by chance, so
+    that a few items without a disagreement prove nothing, and held between -1 and 1; all of that range where kappa
+    does not exist (nan) or a pair has a single item in common.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> from crowdwise.trust.agreement import pairwise_agreement
+    >>> crowd = cw.simulate.one_coin(200, n_annotators=6, n_classes=3, votes_per_item=3, random_state=0)
+    >>> pairwise_agreement(crowd.votes).to_frame().shape
+    (15, 7)
+    """
+    from scipy.special import stdtrit
+
+    check_unweighted(votes)
+    Bootstrap(level=level)
+    if not isinstance(least, (int, np.integer)) or least < 1:
+        raise ParameterError(f"least={least!r}: expected a whole number of at least 1.")
+    K = votes.n_classes
+    w = weights_of(votes, weights, values)
+    size = np.diff(votes.indptr).astype(np.float64)
+    if (size**2).sum() > MOST_PAIRS:
+        raise InputError(
+            f"There are {(size**2).sum() / 2:,.0f} pairs of votes on common items, too many to list. "
+            "Look at some of the annotators or items: votes.only([...]), votes[:10000]."
+        )
+    rows, col, count = kernels.cooccurrence(votes.indptr, Part.of(votes).cell, np.empty(0), votes.n_annotators * K)
+    row = np.repeat(np.arange(votes.n_annotators * K), np.diff(rows))
+    one, two = row // K, col // K
+    keep = one < two
+    pair, place = np.unique(one[keep].astype(np.int64) * votes.n_annotators + two[keep], return_inverse=True)
+    cell = place * (K * K) + (row[keep] % K) * K + col[keep] % K
+    n = np.bincount(place, weights=count[keep], minlength=len(pair))
+    enough = np.flatnonzero(n >= least - 1e-9)
+    out = np.empty((len(pair), 3))
+    order = np.argsort(place, kind="stable")
+    edges = np.searchsorted(place[order], np.arange(len(pair) + 1))
+    step = max(1, CHUNK // (K * K))
+    for at in range(0, len(pair), step):
+        here = order[edges[at] : edges[min(at + step, len(pair))]]
+        size_of = min(step, len(pair) - at)
+        tables = np.bincount(cell[here] - at * K * K, weights=count[keep][here], minlength=size_of * K * K)
+        out[at : at + size_of] = _kappa_and_variance(tables.astype(np.float64).reshape(-1, K, K), w)
+    agree, kappa, variance = out[enough].T
+    z = stdtrit(np.maximum(n[enough] - 1.0, 1.0), (1.0 + level) / 2.0)
+    reach = np.where((n[enough] > 1.5) & np.isfinite(kappa), z * np.sqrt(np.maximum(variance, 0.0)), np.inf)
+    middle = np.where(np.isfinite(kappa), kappa, 0.0)
+    return PairwiseAgreement(
+        votes.annotators[pair[enough] // votes.n_annotators],
+        votes.annotators[pair[enough] % votes.n_annotators],
+        np.rint(n[enough]).astype(np.int64),
+        agree,
+        kappa,
+        np.clip(middle - reach, -1.0, 1.0),
+        np.clip(middle + reach, -1.0, 1.0),
+        level,
+        votes.kind,
+    )

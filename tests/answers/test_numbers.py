@@ -1,0 +1,471 @@
+"""Methods for ratings: against plain definitions, against brute force, and on crowds whose parameters are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+import crowdwise as cw
+from crowdwise import registry
+from crowdwise.answers import ratings_gaussian, ratings_gaussian_steps
+from crowdwise.answers.ratings_averages import counts, hedged, standardise, weighted_median
+from crowdwise.core.estimates import Estimates
+from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError, ReadError
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
+KEYS = [key for key, entry in registry.BEYOND.items() if entry.family == "numbers" and not entry.inputs]
+
+
+def crowd(seed=0, **given):
+    given = {"n_items": 200, "n_annotators": 15, "votes_per_item": 5} | given
+    return cw.simulate.ratings(random_state=seed, **given)
+
+
+def rmse(found, made):
+    return found.score(made.truth)["rmse"]
+
+
+def oracle(made):
+    """The posterior mean with all annotators known."""
+    r, known = made.ratings, made.parameters
+    a, b, p = known["scale"], known["bias"], known["precision"]
+    h = 1.0 + np.bincount(r.item, weights=(p * a * a)[r.annotator], minlength=len(r))
+    return np.bincount(r.item, weights=((p * a)[r.annotator] * (r.value - b[r.annotator])), minlength=len(r)) / h
+
+
+# -------------------------------------------------------------------- all of them
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_result_is_well_formed_and_close_to_the_truth(key):
+    made = crowd()
+    found = cw.aggregate(made.ratings, key)
+    assert isinstance(found, Estimates) and found.method == key
+    assert found.values.shape == found.deviations.shape == (200,)
+    assert np.isfinite(found.values).all() and (found.deviations > 0).all()
+    room = 1.15 if key == "median" else 1.02
+    assert rmse(found, made) < room * rmse(cw.aggregate(made.ratings, "mean"), made)
+    low, high = found.interval()
+    assert (low < found.values).all() and (found.values < high).all()
+    narrow = found.interval(0.5)
+    assert (narrow[0] > low).all() and (narrow[1] < high).all()
+    table = found.to_frame("annotators", kind="dict")
+    for name in ("bias", "scale", "precision", "noise"):
+        if name in table:
+            assert (table[f"{name}_low"] <= table[name]).all() and (table[name] <= table[f"{name}_high"]).all()
+    assert found.items.columns[:6] == ["item", "value", "deviation", "low", "high", "ratings"]
+    assert found.n_votes == made.ratings.n_ratings
+    with pytest.raises(ParameterError, match="level=2"):
+        found.interval(2)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_order_of_rows_and_names_do_not_matter_and_the_unit_does_not_either(key):
+    made = crowd(n_items=80)
+    base = cw.aggregate(made.ratings, key)
+    table = made.ratings.to_frame("dict")
+    order = np.random.default_rng(0).permutation(made.ratings.n_ratings)
+    shuffled = cw.Ratings.from_frame({
+        "item": [f"i{table['item'][s]}" for s in order], "annotator": [f"x{97 - table['annotator'][s]}" for s in order],
+        "value": table["value"][order],
+    })  # fmt: skip
+    other = cw.aggregate(shuffled, key)
+    at = [other.item_names.tolist().index(f"i{n}") for n in range(80)]
+    assert np.allclose(other.values[at], base.values, atol=1e-6)
+    assert np.allclose(other.deviations[at], base.deviations, atol=1e-6)
+    stretched = cw.Ratings.from_codes(
+        made.ratings.item,
+        made.ratings.annotator,
+        100.0 + 20.0 * made.ratings.value,
+        items=range(80),
+        annotators=range(15),
+    )
+    far = cw.aggregate(stretched, key)
+    assert np.allclose(far.values, 100.0 + 20.0 * base.values, atol=2e-3)
+    assert np.allclose(far.deviations, 20.0 * base.deviations, rtol=1e-3)
+    assert np.allclose(far.precision, base.precision / 400.0, rtol=1e-3)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_truth_is_not_looked_at_the_input_is_left_alone_and_a_second_fit_agrees(key):
+    made = crowd(n_items=60)
+    before = made.ratings.value.copy()
+    model = registry.create_beyond(key, "numbers")
+    first = model.fit(made.ratings).consensus_
+    second = model.fit(made.ratings.with_truth(None)).consensus_
+    assert np.array_equal(first.values, second.values)
+    assert np.array_equal(before, made.ratings.value)
+
+
+@pytest.mark.parametrize("key", [k for k in KEYS if k != "covariance"])
+def test_doubling_every_rating_equals_doubling_the_weights(key):
+    r = crowd(n_items=50).ratings
+    names = {"items": r.items, "annotators": r.annotators}
+    double = cw.Ratings.from_codes(
+        np.repeat(r.item, 2), np.repeat(r.annotator, 2), np.repeat(r.value, 2), on_duplicate="all", **names
+    )
+    weighted = cw.Ratings.from_codes(r.item, r.annotator, r.value, weight=np.full(r.n_ratings, 2.0), **names)
+    params = {"hedge": False} if "hedge" in registry.BEYOND[key].load().parameters() else {}
+    if key == "bayes-iterative":  # messages leave out a rating, of which there are two here
+        return
+    a, b = (cw.aggregate(t, key, **params).values for t in (double, weighted))
+    assert np.allclose(a, b, atol=1e-6)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_saved_and_loaded(key, tmp_path):
+    found = cw.aggregate(crowd(n_items=60).ratings, key)
+    found.save(tmp_path / "kept")
+    back = Estimates.load(tmp_path / "kept")
+    assert np.array_equal(back.values, found.values) and back.method == key
+    assert back.to_frame("annotators").equals(found.to_frame("annotators"))
+    with pytest.raises(ReadError, match="Estimates"):
+        cw.Consensus.load(tmp_path / "kept")
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_odd_tables(key):
+    """Items without ratings, one rating each, everybody the same, a lone annotator: defined, or a clear refusal."""
+    made = crowd(n_items=60)
+    r = made.ratings
+    extra = cw.Ratings.from_codes(r.item, r.annotator, r.value, items=range(61), annotators=r.annotators)
+    found = cw.aggregate(extra, key)
+    assert np.isfinite(found.values[60]) and np.isfinite(found.deviations[60])
+    assert found.deviations[60] >= found.deviations[:60].min()
+    same = cw.Ratings.from_dense(np.full((8, 4), 3.0))
+    assert np.allclose(cw.aggregate(same, key).values, 3.0)
+    exact = cw.Ratings.from_dense(np.repeat(np.arange(12.0)[:, None], 4, axis=1))
+    assert np.allclose(cw.aggregate(exact, key).values, np.arange(12.0), atol=0.2)
+    lone = cw.Ratings.from_records([(n, "ann", float(n)) for n in range(9)])
+    if key in ("gaussian", "bayes-iterative", "covariance"):
+        with pytest.raises(InputError, match=r"single annotator, 'ann'.*mean"):
+            cw.aggregate(lone, key)
+    else:
+        assert np.allclose(cw.aggregate(lone, key).values, np.arange(9.0))
+
+
+@pytest.mark.parametrize(
+    ("key", "params", "message"),
+    [
+        ("gaussian", {"noise": "cauchy"}, "noise='cauchy'"),
+        ("gaussian", {"df": -1}, "df=-1"),
+        ("gaussian", {"bias": 1}, "bias=1"),
+        ("gaussian", {"max_iter": 0}, "max_iter=0"),
+        ("gaussian", {"tol": -1.0}, "tol=-1.0"),
+        ("gaussian", {"random_state": -1}, "random_state=-1"),
+        ("gaussian", {"hedge": "yes"}, "hedge='yes'"),
+        ("bayes-iterative", {"variances": [1.0, -1.0]}, "variances="),
+        ("bayes-iterative", {"prior": [0.5, 0.5]}, "prior="),
+        ("bayes-iterative", {"prior": "flat"}, "prior='flat'"),
+        ("covariance", {"level": 0.0}, "level=0.0"),
+        ("covariance", {"least": 1}, "least=1"),
+        ("pm-numeric", {"loss": "cubic"}, "loss='cubic'"),
+        ("catd-numeric", {"alpha": 2.0}, "alpha=2.0"),
+    ],
+)
+def test_parameters_out_of_range_are_named(key, params, message):
+    with pytest.raises(ParameterError, match=message.replace("[", r"\[")):
+        cw.aggregate(crowd(n_items=20).ratings, key, **params)
+
+
+def test_other_tables_are_refused_and_nothing_is_told_before_a_fit():
+    with pytest.raises(InputError, match="expects Ratings and found Votes"):
+        cw.GaussianRatings().fit(cw.simulate.one_coin(20, random_state=0).votes)
+    with pytest.raises(NotFittedError):
+        cw.GaussianRatings()._fitted()
+    with pytest.raises(ParameterError, match=r"dawid-skene is for classes; for numbers there are mean"):
+        cw.aggregate(crowd(n_items=20).ratings, "dawid-skene")
+
+
+# -------------------------------------------------------------------- mean and median
+
+
+def test_weighted_median_by_definition():
+    rng = np.random.default_rng(0)
+    item = np.repeat(np.arange(30), rng.integers(1, 9, 30))
+    x = rng.integers(0, 6, len(item)).astype(float)
+    found = weighted_median(item, np.ones(len(item)), x, 30)
+    assert np.allclose(found, [np.median(x[item == n]) for n in range(30)])
+    w = rng.integers(1, 4, len(item))
+    again = weighted_median(item, w.astype(float), x, 30)
+    assert np.allclose(again, [np.median(np.repeat(x[item == n], w[item == n])) for n in range(30)])
+
+
+# -------------------------------------------------------------------- gaussian
+
+
+def fitted(ratings, **params):
+    y, _, _ = standardise(ratings)
+    settings = ratings_gaussian_steps.Settings(
+        params.get("bias", True), params.get("scale", True), params.get("difficulty", False),
+        params.get("student", False), params.get("df", 4.0),
+    )  # fmt: skip
+    c = ratings_gaussian_steps.Crowd.of(ratings, y)
+    return c, settings, ratings_gaussian.climb(c, settings, 20_000, 1e-10, None)
+
+
+def test_bias_only_posterior_is_that_of_the_joint_normal():
+    """With p and the hyperparameters given, means and variances are those of one big Normal distribution."""
+    rng = np.random.default_rng(3)
+    dense = rng.normal(size=(6, 1)) + rng.normal(0, 0.5, size=(1, 4)) + 0.5 * rng.normal(size=(6, 4))
+    ratings = cw.Ratings.from_dense(dense)
+    c, settings, (s, _, weight, _, _, converged) = fitted(ratings, scale=False)
+    assert converged
+    N, M = dense.shape
+    # unknowns: u (N), b (M), mu (flat); precision matrix and right side of the joint posterior
+    A, rhs, p = np.zeros((N + M + 1, N + M + 1)), np.zeros(N + M + 1), s.p
+    for n in range(N):
+        A[n, n] += 1 / s.tau2
+        A[n, -1] -= 1 / s.tau2
+        A[-1, n] -= 1 / s.tau2
+        A[-1, -1] += 1 / s.tau2
+    for m in range(M):
+        A[N + m, N + m] += 1 / s.sb2
+    for item, m, value in zip(c.item, c.annotator, c.y, strict=True):
+        for i in (item, N + m):
+            rhs[i] += p[m] * value
+            for j in (item, N + m):
+                A[i, j] += p[m]
+    mean, var = np.linalg.solve(A, rhs), np.diag(np.linalg.inv(A))
+    assert np.allclose(mean[:N], s.u, atol=1e-3) and np.allclose(mean[N:-1], s.b, atol=1e-3)
+    var_u, var_b, _, shape = ratings_gaussian.variances(c, weight, s, settings)
+    r = c.y - s.b[c.annotator] - s.u[c.item]
+    h = 1 / s.tau2 + p.sum()
+    told = counts(c.item, (p[c.annotator] * r / h) ** 2 / s.shape[c.annotator], N)
+    assert np.allclose(var_u - told, var[:N], rtol=1e-6) and (var_b > var[N:-1]).all()
+    known = var_b - 2.0 / M * s.sb2  # 2 / (M - 3) / M, M = 4
+    assert np.allclose(known / (1.0 + 1.0 / np.maximum(shape - 1.0, 1.0)), var[N:-1], rtol=1e-6)
+    assert ((shape > 1.0) & (shape < s.alpha + 3.0)).all()
+
+
+def test_the_bound_is_recomputed_and_stays_under_the_evidence():
+    rng = np.random.default_rng(1)
+    dense = rng.normal(size=(5, 1)) + rng.normal(0, 0.5, size=(1, 3)) + 0.6 * rng.normal(size=(5, 3))
+    ratings = cw.Ratings.from_dense(dense)
+    c, settings, (s, _, _, trace, _, _) = fitted(ratings, scale=False)
+    each = ratings_gaussian_steps.expected_squares(c, s)
+    again = ratings_gaussian_steps.lower_bound(s, np.full(3, 5.0), counts(c.annotator, each, 3), settings, 0.0)
+    assert np.isclose(again, trace[-1], rtol=1e-6)
+    # E_q[log p(x | p)] over q(p) is at least the bound less the divergence of q(p): with p integrated by sampling
+    draws = rng.gamma(s.alpha, 1.0 / s.beta, size=(4000, 3))
+    logs = []
+    table = c.y.reshape(5, 3)
+    base = s.tau2 * np.kron(np.eye(5), np.ones((3, 3))) + s.sb2 * np.kron(np.ones((5, 5)), np.eye(3))
+    for p in draws[:600]:
+        cov = base + np.kron(np.eye(5), np.diag(1.0 / np.maximum(p, 1e-9)))
+        logs.append(multivariate_normal(np.full(15, s.mu), cov, allow_singular=True).logpdf(table.ravel()))
+    evidence = np.logaddexp.reduce(logs) - np.log(len(logs))
+    assert trace[-1] < evidence + 0.5  # sampling error of the evidence
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {}, {"scale": False}, {"bias": False}, {"bias": False, "scale": False}, {"difficulty": True},
+        {"student": True}, {"student": True, "df": "learned"}, {"difficulty": True, "student": True},
+    ],
+)  # fmt: skip
+def test_no_pass_lowers_the_bound(params):
+    for seed in range(2):
+        made = crowd(seed, n_items=120, scale=0.2, outliers=0.05)
+        trace = np.array(fitted(made.ratings, **params)[2][3])
+        assert (np.diff(trace) > -1e-7 * made.ratings.n_ratings).all()
+
+
+def test_expansion_changes_no_prediction_and_centres_biases():
+    made = crowd(scale=0.3)
+    c, settings, (s, *_) = fitted(made.ratings)
+    moved = ratings_gaussian_steps.replace(s, u=s.u + 0.3, mu=s.mu + 0.3, b=s.b - 0.3 * s.a)
+    back = ratings_gaussian_steps.expand(moved, settings)
+    assert np.allclose(back.b[c.annotator] + back.a[c.annotator] * back.u[c.item],
+                       s.b[c.annotator] + s.a[c.annotator] * s.u[c.item], atol=1e-9)  # fmt: skip
+    assert abs((back.a * back.b + back.vab).sum()) < 1e-6
+    found = cw.aggregate(made.ratings, "gaussian")
+    assert abs(found.bias.mean()) < 0.05 and abs(found.scale.mean() - 1.0) < 0.1
+
+
+def test_gaussian_is_near_the_oracle_and_far_under_the_mean():
+    ratio, gain = [], []
+    for seed in range(5):
+        made = crowd(seed, n_items=300, n_annotators=20, scale=0.2)
+        best = np.sqrt(((oracle(made) - made.truth) ** 2).mean())
+        found = rmse(cw.aggregate(made.ratings, "gaussian"), made)
+        ratio.append(found / best)
+        gain.append(found / rmse(cw.aggregate(made.ratings, "mean"), made))
+    assert np.mean(ratio) < 1.1 and np.mean(gain) < 0.75
+
+
+def test_bayes_iterative_is_near_the_oracle_where_there_are_no_biases():
+    ratio, gain = [], []
+    for seed in range(5):
+        made = crowd(seed, n_items=300, n_annotators=20, bias=0.0)
+        best = np.sqrt(((oracle(made) - made.truth) ** 2).mean())
+        found = rmse(cw.aggregate(made.ratings, "bayes-iterative"), made)
+        ratio.append(found / best)
+        gain.append(found / rmse(cw.aggregate(made.ratings, "mean"), made))
+    assert np.mean(ratio) < 1.06 and np.mean(gain) < 0.75
+
+
+@pytest.mark.slow
+def test_intervals_cover():
+    """95 % intervals of items, biases, scales and precisions hold the truth 93 to 97 times in a hundred."""
+    held = {"items": [], "bias": [], "scale": [], "precision": [], "messages": []}
+    for seed in range(30):
+        made = crowd(seed, n_items=300, n_annotators=20, scale=0.2)
+        found = cw.aggregate(made.ratings, "gaussian")
+        low, high = found.interval()
+        held["items"].append((low <= made.truth) & (made.truth <= high))
+        table = found.to_frame("annotators", kind="dict")
+        for name in ("bias", "scale", "precision"):
+            value = made.parameters[name]
+            held[name].append((table[f"{name}_low"] <= value) & (value <= table[f"{name}_high"]))
+        plain = crowd(seed, n_items=300, n_annotators=20, bias=0.0)
+        low, high = cw.aggregate(plain.ratings, "bayes-iterative").interval()
+        held["messages"].append((low <= plain.truth) & (plain.truth <= high))
+    share = {name: float(np.mean(np.concatenate(rows))) for name, rows in held.items()}
+    assert all(0.93 <= value <= 0.97 for value in share.values()), share
+
+
+def test_outliers_hardly_move_student_noise():
+    gain = []
+    for seed in range(4):
+        made = crowd(seed, outliers=0.05)
+        found = {
+            noise: rmse(cw.aggregate(made.ratings, "gaussian", noise=noise), made) for noise in ("gaussian", "student")
+        }
+        gain.append(found["student"] / found["gaussian"])
+    assert np.mean(gain) < 0.85
+
+
+def test_large_crowds_take_each_annotator_apart(monkeypatch):
+    made = crowd(n_items=400, n_annotators=30)
+    joint = cw.aggregate(made.ratings, "gaussian")
+    monkeypatch.setattr(ratings_gaussian, "DENSE", 10)
+    apart = cw.aggregate(made.ratings, "gaussian")
+    assert np.array_equal(joint.values, apart.values)
+    assert np.allclose(joint.deviations, apart.deviations, rtol=0.15)
+    assert np.allclose(joint.bias_sd, apart.bias_sd, rtol=0.6)
+
+
+def test_hedge_leaves_a_right_model_alone_and_returns_to_the_mean_from_a_wrong_one():
+    made = crowd(n_items=400)
+    assert cw.aggregate(made.ratings, "gaussian").share > 0.85
+    r = made.ratings
+    y, _, _ = standardise(r)
+    z = -2.0 * made.truth
+    values, var, share = hedged(r, y, z, np.ones(len(r)), z[r.item])
+    plain = counts(r.item, y, len(r)) / counts(r.item, np.ones(r.n_ratings), len(r))
+    assert share < 0.2 and np.allclose(values, share * z + (1 - share) * plain)
+    assert np.allclose(var, 1.0 + ((1 - share) * (plain - z)) ** 2)
+
+
+def test_it_says_when_it_did_not_settle():
+    with pytest.warns(ConvergenceWarning, match="gaussian stopped after 2 iterations"):
+        found = cw.aggregate(crowd().ratings, "gaussian", max_iter=2)
+    assert not found.converged
+
+
+def test_callbacks_are_told_every_pass():
+    told = []
+    found = cw.aggregate(crowd(n_items=50).ratings, "gaussian", callback=told.append)
+    assert len(told) == found.iterations and told[-1].objective > told[-2].objective - 1e-6
+
+
+# -------------------------------------------------------------------- the others
+
+
+def test_messages_are_exact_on_a_single_rating_each():
+    """One annotator per item and a known grid: the belief over variances is that of independent ratings."""
+    rng = np.random.default_rng(0)
+    grid, pi = np.array([0.5, 2.0]), np.array([0.4, 0.6])
+    x = rng.normal(size=(10, 2))
+    dense = np.full((20, 2), np.nan)
+    dense[:10, 0], dense[10:, 1] = x[:, 0], x[:, 1]
+    ratings = cw.Ratings.from_dense(dense)
+    found = cw.aggregate(ratings, "bayes-iterative", variances=grid, prior=pi, hedge=False, tol=1e-10, max_iter=500)
+    tau2, mu = found.spread**2, found.mean
+    for m in range(2):
+        log = np.log(pi) - 0.5 * (10 * np.log(grid + tau2) + ((x[:, m, None] - mu) ** 2).sum(axis=0) / (grid + tau2))
+        belief = np.exp(log - np.logaddexp.reduce(log))
+        assert np.isclose(found.precision[m], (belief / grid).sum(), rtol=1e-3)
+
+
+def test_covariance_finds_copiers_and_nobody_else():
+    alarms = seen = 0
+    for seed in range(6):
+        made = crowd(seed, n_items=500, n_annotators=12, copiers=4, votes_per_item=8)
+        found = cw.aggregate(made.ratings, "covariance")
+        partners = found.annotator_columns["partners"]
+        if made.parameters["precision"][0] < 1.0:  # else what they share is too little to be seen, or to do harm
+            assert (partners[:5] > 0).sum() >= 4
+            assert rmse(found, made) < rmse(cw.aggregate(made.ratings, "gaussian"), made)
+            seen += 1
+        alarms += int((partners[5:] > 0).sum())
+        honest = cw.aggregate(crowd(seed, n_items=300, n_annotators=12, votes_per_item=8).ratings, "covariance")
+        alarms += int((honest.annotator_columns["partners"] > 0).sum())
+    assert alarms <= 4 and seen >= 2
+
+
+def test_covariance_equals_the_best_linear_estimate_when_dense():
+    made = crowd(n_items=2000, n_annotators=8, votes_per_item=None, bias=0.3)
+    found = cw.aggregate(made.ratings, "covariance").values
+    # The bias that all share on average is invisible, and goes into every item alike.
+    assert np.std(found - made.truth) < 1.03 * np.std(oracle(made) - made.truth)
+
+
+def test_covariance_refuses_what_it_cannot_do(monkeypatch):
+    from crowdwise.answers import ratings_covariance
+
+    sparse = cw.Ratings.from_records([(n, n, 1.0 * n) for n in range(6)])
+    with pytest.raises(InputError, match="three items in common"):
+        cw.aggregate(sparse, "covariance")
+    monkeypatch.setattr(ratings_covariance, "MOST", 5)
+    with pytest.raises(InputError, match="more than covariance looks at"):
+        cw.aggregate(crowd().ratings, "covariance")
+
+
+def test_pm_with_totals_never_raises_its_sum():
+    for loss in ("squared", "absolute"):
+        found = cw.aggregate(crowd().ratings, "pm-numeric", per_rating=False, loss=loss)
+        assert len(found.trace) == found.iterations and (np.diff(found.trace) > -1e-9).all()
+        assert loss == "absolute" or found.iterations > 2
+
+
+def test_catd_weighs_by_chi_squared_over_the_loss():
+    from scipy.stats import chi2
+
+    made = crowd()
+    r = made.ratings
+    found = cw.aggregate(r, "catd-numeric", tol=1e-9, max_iter=2000)
+    y, centre, unit = standardise(r)
+    loss = counts(r.annotator, (y - (found.values[r.item] - centre) / unit) ** 2, 15) + 1e-6
+    v = chi2.ppf(0.025, found.ratings_per_annotator) / loss
+    assert np.allclose(found.annotator_columns["weight"], v / v.max(), rtol=1e-3)
+
+
+# -------------------------------------------------------------------- real ratings
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["n_emotion", "snow_anger", "snow_disgust", "snow_wordsim"])
+def test_real_ratings_not_worse_than_the_mean(real, name):
+    """Within 1 % of the mean in root mean square error. (On snow_fear they are not: see the page.)"""
+    folder = real(name)
+    ratings = cw.read_ratings(folder / "labels.csv", truth_path=folder / "truth.csv")
+    base = cw.aggregate(ratings, "mean").score(ratings.truth)
+    if name == "n_emotion":
+        assert round(base["mae"], 2) == 12.02 and round(base["rmse"], 1) == 17.8
+    for key in ("gaussian", "bayes-iterative"):
+        assert cw.aggregate(ratings, key).score(ratings.truth)["rmse"] <= 1.01 * base["rmse"]
+
+
+@pytest.mark.slow
+def test_a_million_ratings_in_seconds():
+    import time
+
+    made = cw.simulate.ratings(100_000, n_annotators=300, votes_per_item=10, random_state=0)
+    began = time.perf_counter()
+    found = cw.aggregate(made.ratings, "gaussian")
+    assert time.perf_counter() - began < 60  # some 5 s on an idle machine
+    assert rmse(found, made) < 0.75 * rmse(cw.aggregate(made.ratings, "mean"), made)

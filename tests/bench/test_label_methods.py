@@ -1,0 +1,161 @@
+"""The benchmark of labels: its facts, its page, and the figures of others it is held against."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import crowdwise as cw
+from crowdwise.bench import label_methods
+from crowdwise.cli.main import app
+from crowdwise.errors import ReadError
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLISHED, RESULTS = ROOT / "benchmarks" / "published.csv", ROOT / "benchmarks" / "results" / "labels.json"
+PAGE = ROOT / "docs" / "benchmarks" / "labels.md"
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def beside():
+    return label_methods.compare(label_methods.read_facts(RESULTS), label_methods.read_published(PUBLISHED))
+
+
+# -------------------------------------------------------------------- the page of the documentation
+
+
+def test_every_large_difference_from_a_published_figure_has_its_reason(beside):
+    assert len(beside) > 100
+    silent = [(r.published.method, r.published.data, r.published.source) for r in beside if r.large]
+    silent = [
+        key
+        for key, r in zip(silent, [r for r in beside if r.large], strict=True)
+        if not (r.published.reason.endswith(".") and len(r.published.reason.split()) >= 6)
+    ]
+    assert silent == []
+
+
+def test_no_reason_is_left_from_a_difference_that_is_gone(beside):
+    assert [(r.published.method, r.published.data) for r in beside if r.published.reason and not r.large] == []
+
+
+def test_the_page_is_the_one_its_results_give():
+    assert PAGE.read_text(encoding="utf-8") == label_methods.page(
+        label_methods.read_facts(RESULTS), label_methods.read_published(PUBLISHED)
+    )
+
+
+def test_the_page_has_every_method_that_the_results_have():
+    facts, text = label_methods.read_facts(RESULTS), PAGE.read_text(encoding="utf-8")
+    for key in facts["methods"]:
+        if not cw.METHODS[key].load().needs_truth:
+            assert text.count(f"\n| `{key}` | ") >= 3, key
+
+
+def test_published_figures_are_percentages_of_known_sets_and_said_once():
+    rows = label_methods.read_published(PUBLISHED)
+    assert all(0.0 < r.accuracy <= 100.0 and r.source for r in rows)
+    assert {r.data for r in rows} <= set(label_methods.read_facts(RESULTS)["data"])
+    assert len({(r.data, r.method, r.source) for r in rows}) == len(rows)
+
+
+# -------------------------------------------------------------------- any page
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sets")
+    for seed, name in enumerate(("first", "second")):
+        cw.simulate.dirichlet(60, n_annotators=8, n_classes=3, votes_per_item=4, random_state=seed).save(folder / name)
+    return folder
+
+
+def published(path: Path, *rows) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerows([("data", "method", "accuracy", "source", "reason"), *rows])
+    return path
+
+
+def test_a_page_is_written_and_can_be_written_again_without_the_data(folder, tmp_path):
+    facts = label_methods.measure_all(folder, ["first", "second"], ["majority", "dawid-skene", "gold-weighted"])
+    right = 100.0 * facts["cells"][0]["accuracy"]
+    figures = published(
+        tmp_path / "figures.csv",
+        ("first", "majority", f"{right:.2f}", "a paper", ""),
+        ("second", "majority", "1.00", "a paper", "It was a joke."),
+        ("second", "dawid-skene", "2.00", "another", ""),
+        ("third", "majority", "50", "elsewhere", ""),
+    )
+    page, again, kept = tmp_path / "page.md", tmp_path / "again.md", tmp_path / "run.json"
+    done = run(
+        "bench", "labels", "--data", folder, "--methods", "majority,dawid-skene,gold-weighted",
+        "--page", page, "--published", figures, "--out", kept,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    text = page.read_text(encoding="utf-8")
+    assert "| `gold-weighted` |" not in text
+    assert "| first | 60 | 8 | 240 | 3 | 60 |" in text
+    assert f"| `majority` | first | {right:.2f} | {right:.2f} | {right - round(right, 2):+.2f} | a paper |" in text
+    assert "(a paper): It was a joke.\n" in text and "(another): not known.\n" in text
+    assert "third" not in text
+    told = json.loads(kept.read_text(encoding="utf-8"))
+    assert {c["accuracy"] for c in told["cells"]} == {c["accuracy"] for c in facts["cells"]}
+    done = run("bench", "labels", "--from", kept, "--page", again, "--published", figures)
+    assert done.exit_code == 0, done.output
+    assert again.read_text(encoding="utf-8") == text
+
+
+def test_a_page_without_published_figures_has_none(folder, tmp_path):
+    facts = label_methods.measure_all(folder, ["first"], ["majority"], seeds=2)
+    assert "published" not in label_methods.page(facts)
+    assert "the mean of 2 seeds" in label_methods.page(facts)
+
+
+def test_a_method_that_refuses_a_set_leaves_a_gap_and_no_mean():
+    cells = [
+        {"data": d, "method": m, "accuracy": a, "log_loss": a, "seconds": a}
+        for d, m, a in (("x", "a", 0.5), ("y", "a", None), ("x", "b", 0.25), ("y", "b", 0.75))
+    ]
+    shape = {"items": 4, "annotators": 2, "votes": 8, "classes": 2, "items_with_truth": 4}
+    facts = {"seeds": 1, "methods": ["a", "b"], "data": ["x", "y"], "sets": {"x": shape, "y": shape}, "cells": cells}
+    text = label_methods.page(facts)
+    assert "| `a` | **50.0** |  |  |" in text
+    assert "| `b` | 25.0 | **75.0** | 50.0 |" in text
+    assert "| `b` | **0.25** | **0.75** | 0.50 |" in text  # of losses the lowest is best
+
+
+def test_what_cannot_be_done_is_said_before_the_work(folder, tmp_path):
+    for words, part in (
+        (("--page", tmp_path / "page.html"), ".md"),
+        (("--out", tmp_path / "page.md"), ".json"),
+        (("--published", PUBLISHED), "--page"),
+        (("--from", RESULTS, "--sets", "first"), "leave out"),
+        (("--from", tmp_path / "none.json"), "none.json"),
+        (("--page", tmp_path / "p.md", "--published", tmp_path / "none.csv"), "none.csv"),
+    ):
+        done = (
+            run("bench", "labels", "--data", folder, *words)
+            if "--from" not in words
+            else run("bench", "labels", *words)
+        )
+        assert done.exit_code != 0 and part in done.output, (words, done.output)
+    (tmp_path / "odd.json").write_text('{"cells": []}')
+    with pytest.raises(ReadError, match="it lacks seeds, methods, data, sets"):
+        label_methods.read_facts(tmp_path / "odd.json")
+    (tmp_path / "odd.csv").write_text("data,method\nx,majority\n")
+    with pytest.raises(ReadError, match="no column 'accuracy'"):
+        label_methods.read_published(tmp_path / "odd.csv")
+
+
+def test_a_folder_without_data_sets(tmp_path):
+    (tmp_path / "one").mkdir()
+    with pytest.raises(ReadError, match="holds no data sets: expected a folder for each"):
+        label_methods.find_sets(tmp_path)

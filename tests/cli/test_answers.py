@@ -1,0 +1,293 @@
+"""The command line for answers beyond classes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import crowdwise as cw
+from crowdwise import registry
+from crowdwise.cli.main import app
+
+FAST = ["--set", "n_clusters=2", "--set", "restarts=0"]
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(w) for w in words], prog_name="crowdwise")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("answers")
+    crowd = cw.simulate.same_or_different(30, n_clusters=2, n_annotators=5, random_state=0)
+    crowd.answers.to_frame("polars").write_csv(path / "same.csv")
+    pl.DataFrame({"item": crowd.answers.items, "label": crowd.truth}).write_csv(path / "kinds.csv")
+    sets = cw.simulate.label_sets(30, n_labels=3, n_annotators=8, random_state=0)
+    sets.answers.to_frame("polars").write_csv(path / "sets.csv")
+    true = ["|".join(sets.answers.labels[row]) for row in sets.truth]
+    pl.DataFrame({"item": sets.answers.items, "labels": true}).write_csv(path / "true.csv")
+    votes = cw.simulate.one_coin(40, n_annotators=6, n_classes=3, votes_per_item=4, random_state=0)
+    votes.votes.to_frame("polars").write_csv(path / "votes.csv")
+    for name, crowd in (
+        ("numbers", cw.simulate.ratings(40, n_annotators=6, votes_per_item=4, random_state=0)),
+        ("battles", cw.simulate.pairs(8, n_annotators=6, n_comparisons=300, tie=0.3, random_state=0)),
+        ("rankings", cw.simulate.rankings(8, n_annotators=5, n_rankings=50, random_state=0)),
+        ("tags", cw.simulate.bio_tags(20, n_annotators=6, random_state=0)),
+    ):
+        table = crowd.answers.to_frame("polars")
+        table.drop("truth", strict=False).write_csv(path / f"{name}.csv")
+        if name == "tags":
+            table.select("sequence", "position", "truth").unique().write_csv(path / "true-tags.csv")
+        else:
+            known = crowd.truth if name == "numbers" else crowd.scores
+            pl.DataFrame({"item": crowd.answers.items, "value": known}).write_csv(path / f"true-{name}.csv")
+    return path
+
+
+KINDS = {
+    "numbers.csv": ("numbers", "gaussian", "true-numbers.csv", {"mae": (0, 1), "rmse": (0, 1)}, ["item", "value"]),
+    "battles.csv": ("pairs", "crowd-bt", "true-battles.csv", {"kendall": (0.5, 1)}, ["item", "rank"]),
+    "rankings.csv": ("rankings", "plackett-luce", "true-rankings.csv", {"kendall": (0.5, 1)}, ["item", "rank"]),
+    "same.csv": ("similar", "crowd-clustering", "kinds.csv", {"adjusted_rand": (0.5, 1)}, ["item", "cluster"]),
+    "sets.csv": ("sets", "binary-relevance", "true.csv", {"f1": (0.5, 1), "jaccard": (0.3, 1)}, ["item", "labels"]),
+    "tags.csv": (
+        "tags",
+        "hmm-crowd",
+        "true-tags.csv",
+        {"accuracy": (0.7, 1), "span_f1": (0.3, 1)},
+        ["item", "sequence"],
+    ),
+}
+"""File -> its kind, the default method, a file of truth, figures with what they lie between, the first columns."""
+
+
+@pytest.mark.parametrize("file", KINDS)
+def test_every_kind_from_a_file_to_tables_and_a_page(folder, tmp_path, file):
+    kind, method, truth, figures, columns = KINDS[file]
+    light = FAST if kind == "similar" else []
+    out, people, kept, page = (tmp_path / name for name in ("out.csv", "people.csv", "kept", "page.html"))
+    done = run(
+        "aggregate", folder / file, "--out", out, "--annotators", people, "--save", kept, "--report", page, *light,
+        "--truth", folder / truth,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert f"read as {kind}, since" in done.stderr and "written:" in done.stderr and method in done.stderr
+    assert pl.read_csv(out).columns[:2] == columns
+    assert pl.read_csv(people).columns[0] == "annotator"
+    assert json.loads((kept / "consensus.json").read_text(encoding="utf-8"))["method"] == method
+    assert f"put together by <strong>{method}</strong>" in page.read_text(encoding="utf-8")
+    told = run("aggregate", folder / file, "--answers", kind, "--truth", folder / truth, "--json", *light)
+    facts = json.loads(told.stdout)
+    assert (facts["answers"], facts["method"]) == (kind, method) and "read as" not in told.stderr
+    for name, (low, high) in figures.items():
+        assert low <= facts[name] <= high and facts[f"{name}_low"] <= facts[name] <= facts[f"{name}_high"]
+
+
+def test_a_report_on_its_own(folder, tmp_path):
+    done = run("report", folder / "battles.csv", "--out", tmp_path / "page.html", "--method", "bradley-terry")
+    assert done.exit_code == 0, done.output
+    assert "with a probability of" in done.stderr
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Leaderboard" in text and '<h1 dir="auto">battles.csv</h1>' in text
+    facts = json.loads(run("report", folder / "numbers.csv", "--answers", "numbers", "--json", "--title", "T").stdout)
+    assert facts["answers"] == "numbers" and facts["title"] == "T" and "item_table" not in facts
+    graded = run("report", folder / "votes.csv", "--answers", "grades", "--json")
+    assert json.loads(graded.stdout)["method"]["key"] == "ordinal-dawid-skene"
+    assert run("report", folder / "numbers.csv", "--attribute", "x").exit_code == 2
+    assert run("report", folder / "votes.csv", "--column", "item=x").exit_code == 2
+
+
+def test_a_folder_is_classes_unless_told_and_has_its_own_truth(folder, tmp_path):
+    place = tmp_path / "set"
+    place.mkdir()
+    (place / "labels.csv").write_bytes((folder / "numbers.csv").read_bytes())
+    (place / "truth.csv").write_bytes((folder / "true-numbers.csv").read_bytes())
+    facts = json.loads(run("aggregate", place, "--answers", "numbers", "--json").stdout)
+    assert facts["answers"] == "numbers" and 0 < facts["mae"] < 1
+    guessed = run("aggregate", place, "--json", "--set", "max_iter=1")
+    assert "read as classes. They may be numbers, since 'value' holds numbers with fractions" in guessed.stderr
+    (place / "labels.csv").write_bytes((folder / "battles.csv").read_bytes())
+    assert "kendall" not in run("aggregate", place, "--answers", "pairs", "--json").stdout
+    (place / "labels.csv").unlink()
+    assert "no table of answers" in run("aggregate", place, "--answers", "numbers").stderr
+
+
+def test_many_whole_numbers_are_classes_with_a_word_of_doubt(tmp_path):
+    rows = {"item": np.repeat(np.arange(30), 3), "annotator": np.tile(["a", "b", "c"], 30)}
+    pl.DataFrame(rows | {"label": np.repeat(np.arange(30) * 7, 3)}).write_csv(tmp_path / "whole.csv")
+    done = run("aggregate", tmp_path / "whole.csv", "--json", "--method", "majority")
+    assert "may be" not in done.stderr  # a method says what they are
+    done = run("report", tmp_path / "whole.csv", "--json", "--answers", "numbers", "--method", "mean")
+    assert json.loads(done.stdout)["answers"] == "numbers" and "may be" not in done.stderr
+    from crowdwise.cli.answer_types import kind_of
+
+    assert kind_of(tmp_path / "whole.csv", None, None) == "classes"
+
+
+def test_label_names_the_column_of_the_answer(folder, tmp_path):
+    pl.read_csv(folder / "numbers.csv").rename({"value": "cm"}).write_csv(tmp_path / "cm.csv")
+    words = ["aggregate", tmp_path / "cm.csv", "--answers", "numbers", "--method", "mean", "--json"]
+    assert run(*words).exit_code == 1
+    assert run(*words, "--label", "cm").exit_code == 0
+    assert run(*words, "--column", "value=cm").exit_code == 0
+
+
+def test_the_kind_is_guessed_and_said_aloud_and_all_is_written(folder, tmp_path):
+    out, people, kept = tmp_path / "clusters.csv", tmp_path / "people.csv", tmp_path / "kept"
+    done = run("aggregate", folder / "same.csv", *FAST, "--out", out, "--annotators", people, "--save", kept)
+    assert done.exit_code == 0, done.output
+    assert "read as similar, since 'item_a' and 'item_b' are two items" in done.stderr
+    assert pl.read_csv(out).columns[:3] == ["item", "cluster", "probability"]
+    assert "sensitivity_low" in pl.read_csv(people).columns
+    assert cw.Clustering.load(kept).method == "crowd-clustering"
+    assert "written:" in done.stderr
+
+
+def test_figures_against_truth_as_json(folder):
+    done = run(
+        "aggregate", folder / "same.csv", "--answers", "similar", *FAST, "--truth", folder / "kinds.csv", "--json"
+    )
+    facts = json.loads(done.stdout)
+    assert facts["answers"] == "similar" and facts["adjusted_rand"] > 0.8
+    assert facts["accuracy_low"] <= facts["accuracy"] <= facts["accuracy_high"]
+    done = run("aggregate", folder / "sets.csv", "--truth", folder / "true.csv", "--json", "--set", "share=false")
+    facts = json.loads(done.stdout)
+    assert facts["method"] == "binary-relevance" and facts["f1"] > 0.5 and 0 <= facts["subset_accuracy"] <= 1
+
+
+def test_sets_go_to_standard_output(folder):
+    done = run("aggregate", folder / "sets.csv", "--answers", "sets", "--set", "base=majority")
+    table = pl.read_csv(done.stdout.encode())
+    assert table.columns == ["item", "labels", "size", "probability", "entropy", "answers"]
+    assert "read as" not in done.stderr  # what was asked for need not be said
+
+
+def test_columns_may_be_named(folder, tmp_path):
+    table = pl.read_csv(folder / "same.csv").rename({"item_a": "uno", "item_b": "due", "annotator": "who"})
+    table.write_csv(tmp_path / "odd.csv")
+    words = ["aggregate", tmp_path / "odd.csv", "--answers", "similar", "--json", "--annotator", "who", *FAST]
+    assert run(*words).exit_code == 1
+    assert run(*words, "--column", "item_a=uno", "--column", "item_b=due").exit_code == 0
+
+
+def test_a_method_says_the_kind(folder):
+    done = run("aggregate", folder / "same.csv", "--method", "crowd-clustering", "--json", *FAST)
+    assert json.loads(done.stdout)["answers"] == "similar"
+
+
+def test_classes_stay_what_they_were(folder):
+    done = run("aggregate", folder / "votes.csv", "--json")
+    assert json.loads(done.stdout)["method"] == registry.DEFAULT and "read as" not in done.stderr
+    same = run("aggregate", folder / "votes.csv", "--answers", "classes", "--json", "--method", "majority")
+    assert json.loads(same.stdout)["method"] == "majority"
+
+
+def test_grades_are_votes_for_a_method_of_theirs(folder, monkeypatch):
+    entry = registry.Entry("graded", "grades", "one_coin_for_grades:Graded", "A stand-in", "")
+    monkeypatch.setattr(registry.Entry, "load", lambda self: cw.OneCoin if self.key == "graded" else LOAD(self))
+    monkeypatch.setitem(registry.BEYOND, "graded", entry)
+    words = ["aggregate", folder / "votes.csv", "--answers", "grades", "--method", "graded"]
+    truth = cw.simulate.one_coin(40, n_annotators=6, n_classes=3, votes_per_item=4, random_state=0).truth
+    pl.DataFrame({"item": np.arange(40), "label": truth}).write_csv(folder / "grades.csv")
+    done = run(*words, "--truth", folder / "grades.csv", "--json")
+    assert json.loads(done.stdout)["answers"] == "grades" and json.loads(done.stdout)["accuracy"] > 0.5
+    assert "p(0)" in run(*words, "--probabilities").stdout.splitlines()[0]
+    assert run(*words, "--gold", folder / "grades.csv", "--json").exit_code == 0
+
+
+LOAD = registry.Entry.load
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["same.csv", "--method", "volmaxdcc"], 2, "inputs as well"),
+        (["same.csv", "--answers", "similar", "--method", "binary-relevance"], 2, "is for sets"),
+        (["same.csv", "--answers", "similar", "--label", "x"], 2, "label does not apply to similar"),
+        (["same.csv", "--column", "item_a"], 2, "expected part=name"),
+        (["same.csv", "--gold", "kinds.csv"], 2, "no use for known truth"),
+        (["same.csv", "--probabilities", *FAST], 2, "--probabilities"),
+        (["same.csv", "--set", "clusters=2"], 2, "Did you mean 'n_clusters'"),
+        (["votes.csv", "--column", "item=x"], 2, "other answers than classes"),
+        (["votes.csv", "--answers", "sets"], 0, ""),
+        (["votes.csv", "--answers", "similar"], 1, "item_a"),
+        (["votes.csv", "--answers", "pairs"], 1, "left"),
+        (["votes.csv", "--answers", "rankings"], 1, "rank"),
+        (["votes.csv", "--answers", "tags"], 1, "sequence"),
+        (["same.csv", "--answers", "numbers"], 1, "No column found for: item"),
+        (["battles.csv", "--answers", "numbers"], 1, "No column found for: item"),
+        (["sets.csv", "--answers", "numbers"], 1, "value"),
+        (["tags.csv", "--truth", "kinds.csv"], 1, "A table of true tags needs a sequence"),
+        (["numbers.csv", "--truth", "true.csv"], 1, "A truth table needs an item column and a value column"),
+        (["numbers.csv", "--method", "crowd-regression"], 2, "inputs as well"),
+        (["battles.csv", "--form", "wide"], 2, "form does not apply to pairs"),
+        (["votes.csv", "--answers", "opinions"], 2, ""),
+    ],
+)
+def test_mistakes_are_explained(folder, words, code, text):
+    done = run("aggregate", folder / words[0], *[folder / w if str(w).endswith(".csv") else w for w in words[1:]])
+    assert done.exit_code == code, done.output
+    assert text in done.stderr
+
+
+def test_methods_are_listed_by_kind():
+    done = run("methods", "--answers", "similar")
+    assert "crowd-clustering" in done.stdout and "binary-relevance" not in done.stdout
+    everything = run("methods").stdout
+    assert all(key in everything for key in registry.BEYOND)
+    facts = json.loads(run("methods", "--json").stdout)
+    assert {entry["key"] for entry in facts["beyond"]} == set(registry.BEYOND)
+    assert set(facts) == {"default", "methods", "default_learner", "learners", "beyond", "answers"}
+    assert set(json.loads(run("methods", "--answers", "sets", "--json").stdout)) == {"beyond", "answers"}
+    assert run("methods", "--answers", "opinions").exit_code == 2
+
+
+@pytest.mark.slow
+def test_real_files(real, tmp_path):
+    for name in ("n_emotion", "snow_anger", "snow_disgust", "snow_fear", "snow_wordsim"):
+        folder = real(name)
+        facts = json.loads(run("aggregate", folder, "--answers", "numbers", "--json").stdout)
+        ratings = cw.read_ratings(folder / "labels.csv", truth_path=folder / "truth.csv")
+        assert facts["mae"] == pytest.approx(cw.aggregate(ratings).score(ratings.truth)["mae"])
+    doubt = run("report", real("n_emotion") / "labels.csv", "--json", "--out", tmp_path / "x.csv")
+    assert doubt.exit_code == 2  # a page ends in .html: said before anything is read
+    judged = run("aggregate", real("mtbench_judgments") / "labels.csv", "--json", "--report", tmp_path / "page.html")
+    assert "read as pairs, since 'model_a' and 'model_b' are two items" in judged.stderr
+    assert json.loads(judged.stdout)["items"] == 6 and "gpt-4" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "left" in run("aggregate", real("convarg_pairs") / "labels.csv", "--answers", "pairs").stderr
+    graded = run("aggregate", real("popquorn_offensiveness") / "labels.csv", "--answers", "grades", "--json")
+    assert json.loads(graded.stdout)["items"] == 1500
+
+
+@pytest.mark.parametrize("command", ["describe", "diagnose", "compare"])
+@pytest.mark.parametrize("name", ["numbers", "battles", "rankings", "same", "sets", "tags"])
+def test_commands_for_votes_say_what_other_answers_are(folder, command, name):
+    kind = KINDS[f"{name}.csv"][0]
+    done = run(command, folder / f"{name}.csv")
+    assert done.exit_code == 1 and done.stdout == ""
+    said = " ".join(done.stderr.split())
+    assert f"{name}.csv holds {kind}, since" in said and f"`crowdwise {command}` is about classes" in said
+    assert "crowdwise aggregate" in said and "--label NAME" in said
+
+
+def test_who_names_the_label_column_has_votes(folder, tmp_path):
+    done = run("describe", folder / "numbers.csv", "--label", "value", "--json")
+    assert done.exit_code == 0 and json.loads(done.stdout)["annotators"] == 6
+    rng = np.random.default_rng(0)
+    rows = [f"{n},{m},{5 * rng.integers(0, 21)}" for n in range(30) for m in "abcd"]
+    (tmp_path / "labels.csv").write_text("item,annotator,rating\n" + "\n".join(rows) + "\n")
+    for path in (tmp_path / "labels.csv", tmp_path):
+        done = run("describe", path, "--json")
+        assert done.exit_code == 0 and "They may be numbers, since 'rating' holds" in " ".join(done.stderr.split())
+
+
+def test_what_to_do_with_tags_is_said_in_options(tmp_path):
+    tags = "sentence,token,annotator,tag\n" + "".join(f"1,{t},{m},I-PER\n" for t in range(3) for m in "ab")
+    (tmp_path / "tags.csv").write_text(tags)
+    done = run("aggregate", tmp_path / "tags.csv")
+    assert done.exit_code == 1 and "--column on_invalid=repair" in " ".join(done.stderr.split())
+    assert run("aggregate", tmp_path / "tags.csv", "--column", "on_invalid=repair").exit_code == 0

@@ -1,0 +1,132 @@
+"""The commands about campaigns, run as people run them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from crowdwise.cli.main import app
+
+
+def run(*words: Any, code: int = 0) -> Any:
+    result = CliRunner().invoke(app, [str(w) for w in words])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "items.csv").write_text("item,truth\na,\nb,\nc,wren\n", encoding="utf-8")
+    (tmp_path / "people.csv").write_text("worker,price\nann,1\nbob,2.5\n", encoding="utf-8")
+    (tmp_path / "votes.csv").write_text("item,worker,label\na,ann,wren\na,bob,robin\nb,ann,robin\n", encoding="utf-8")
+    return tmp_path
+
+
+def made(folder: Path, *more: Any) -> Path:
+    run(
+        "campaign", "init", folder / "birds", "--classes", "wren,robin", "--items", folder / "items.csv",
+        "--annotators", folder / "people.csv", *more,
+    )  # fmt: skip
+    return folder / "birds"
+
+
+def test_from_beginning_to_end(folder: Path) -> None:
+    birds = made(folder, "--budget", 20)
+    assert "3 votes added, 0 were there already" in run("campaign", "add", birds, folder / "votes.csv").output
+    assert json.loads(run("campaign", "add", birds, folder / "votes.csv", "--json").stdout) == {
+        "added": 0,
+        "repeated": 3,
+    }
+    status = json.loads(run("campaign", "status", birds, "--json").stdout)
+    assert (status["votes"], status["spent"], status["budget"], status["stop"]) == (3, 4.5, 20.0, None)
+    assert "4.50 of 20.00" in run("campaign", "status", birds).stdout
+    questions = json.loads(run("campaign", "next", birds, "-n", 5, "--json").stdout)["questions"]
+    assert [(q["item"], q["annotator"], q["price"]) for q in questions] == [("b", "bob", 2.5)]
+    run(
+        "campaign",
+        "export",
+        birds,
+        "--out",
+        folder / "labels.csv",
+        "--annotators",
+        folder / "who.csv",
+        "--votes",
+        folder / "v.csv",
+    )
+    assert (folder / "labels.csv").read_text(encoding="utf-8").startswith("item,label,probability")
+    assert len((folder / "v.csv").read_text(encoding="utf-8").splitlines()) == 4
+    assert run("campaign", "export", birds).stdout.startswith("item,label")
+
+
+def test_next_writes_a_table(folder: Path) -> None:
+    birds = made(folder)
+    run("campaign", "next", birds, "-n", 2, "--out", folder / "q.csv")
+    assert (folder / "q.csv").read_text(encoding="utf-8").splitlines()[0] == "item,annotator,price,value"
+    assert run("campaign", "next", birds, "-n", 2).stdout.startswith("item,annotator,price,value")
+
+
+def test_groups_of_items(folder: Path) -> None:
+    (folder / "items.csv").write_text("item,group\na,old\nb,new\nc,new\n", encoding="utf-8")
+    birds = made(folder, "--gap", 0.05)
+    run("campaign", "add", birds, folder / "votes.csv")
+    assert json.loads(run("campaign", "next", birds, "-n", 2, "--json").stdout)["questions"]
+    told = run("campaign", "init", folder / "x", "--classes", "a,b", "--gap", 0.1, code=2).output
+    assert "A gap is between groups" in told
+
+
+def test_votes_with_ids(folder: Path) -> None:
+    birds = made(folder)
+    (folder / "more.csv").write_text("vote_id,item,worker,label\nv1,a,ann,wren\nv1,a,ann,wren\n", encoding="utf-8")
+    assert json.loads(run("campaign", "add", birds, folder / "more.csv", "--json").stdout) == {
+        "added": 1,
+        "repeated": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("item,worker,label\nz,ann,wren\n", "Unknown items: 'z'"),
+        ("item,worker,label\na,zoe,wren\n", "Unknown annotators: 'zoe'"),
+        ("item,worker,label\na,ann,hawk\n", "says 'hawk'"),
+        ("item,worker\na,ann\n", "No column found for: label"),
+    ],
+)
+def test_bad_votes_leave_nothing_behind(folder: Path, text: str, message: str) -> None:
+    birds = made(folder)
+    (folder / "bad.csv").write_text(text, encoding="utf-8")
+    assert message in run("campaign", "add", birds, folder / "bad.csv", code=1).output
+    assert json.loads(run("campaign", "status", birds, "--json").stdout)["votes"] == 0
+
+
+def test_bad_settings(folder: Path) -> None:
+    out = folder / "birds"
+    assert "--budget 0.0" in run("campaign", "init", out, "--classes", "a,b", "--budget", 0, code=2).output
+    assert "cannot follow a stream" in run("campaign", "init", out, "--classes", "a,b", "-m", "anchored", code=2).output
+    assert "two or more" in run("campaign", "init", out, "--classes", "a", code=2).output
+    (folder / "people.csv").write_text("worker,price\nann,-3\n", encoding="utf-8")
+    told = run("campaign", "init", out, "--classes", "a,b", "--annotators", folder / "people.csv", code=2).output
+    assert "The price of 'ann'=-3.0" in told
+    (folder / "people.csv").write_text("worker,price\nann,dear\n", encoding="utf-8")
+    told = run("campaign", "init", out, "--classes", "a,b", "--annotators", folder / "people.csv", code=1).output
+    assert "row 0 (counted from 0) has the price 'dear'" in told
+    assert not out.exists()
+    assert "There is no campaign" in run("campaign", "status", folder / "nowhere", code=1).output
+
+
+def test_the_budget_ends_it(folder: Path) -> None:
+    birds = made(folder, "--budget", 4.6)
+    run("campaign", "add", birds, folder / "votes.csv")
+    told = run("campaign", "next", birds)
+    assert "No questions: the budget is spent: 4.5 of 4.6" in told.output
+
+
+def test_salvage(folder: Path) -> None:
+    birds = made(folder)
+    run("campaign", "add", birds, folder / "votes.csv")
+    assert "3 votes written" in run("campaign", "export", birds, "--salvage", folder / "rest.csv").output
+    assert (folder / "rest.csv").read_text(encoding="utf-8").splitlines()[0] == "vote_id,item,annotator,label"

@@ -1,0 +1,166 @@
+"""Slips of a user at the command line: nothing is lost, and what to do is said in the words of the command line."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+import crowdwise as cw
+from crowdwise.cli.main import app
+from crowdwise.cli.options import spelled
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(w) for w in words], prog_name="crowdwise")
+
+
+def told(done):
+    """What was said, on one line, however it was wrapped."""
+    return " ".join(done.stderr.split())
+
+
+@pytest.fixture
+def crowd(tmp_path):
+    made = cw.simulate.one_coin(40, n_annotators=6, n_classes=3, votes_per_item=4, random_state=0)
+    made.save(tmp_path / "crowd")
+    return tmp_path / "crowd"
+
+
+# -------------------------------------------------------------------- results never take the place of what is read
+
+
+def inside(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["aggregate", "labels.csv", "--out", "labels.csv"],
+        ["aggregate", "labels.csv", "--out", "../crowd/labels.csv"],
+        ["aggregate", ".", "--out", "labels.csv"],
+        ["aggregate", ".", "--annotators", "truth.csv"],
+        ["aggregate", "labels.csv", "--truth", "truth.csv", "--annotators", "truth.csv"],
+        ["aggregate", "labels.csv", "--gold", "truth.csv", "--out", "truth.csv"],
+        ["aggregate", "labels.csv", "--answers", "numbers", "--out", "labels.csv"],
+        ["compare", "labels.csv", "--methods", "majority", "--out", "labels.csv"],
+        ["rank", "labels.csv", "--out", "labels.csv"],
+    ],
+)
+def test_votes_and_truth_are_never_overwritten(crowd, monkeypatch, words):
+    monkeypatch.chdir(crowd)
+    before = inside(crowd)
+    done = run(*words)
+    assert done.exit_code == 2 and done.stdout == ""
+    assert "is what the answers or the truth are read from: choose another name" in told(done)
+    assert inside(crowd) == before
+
+
+def test_two_results_do_not_share_a_file(crowd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run("aggregate", crowd / "labels.csv", "--out", "a.csv", "--annotators", tmp_path / "a.csv")
+    assert done.exit_code == 2 and "is named for two results" in told(done)
+    assert [p.name for p in tmp_path.iterdir()] == ["crowd"]
+
+
+def test_a_folder_that_cannot_be_saved_to_is_known_before_the_work(crowd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run("aggregate", crowd / "labels.csv", "--out", "a.csv", "--save", crowd)
+    assert done.exit_code == 1 and "holds something else than a saved consensus" in told(done)
+    assert [p.name for p in tmp_path.iterdir()] == ["crowd"]
+    for _ in range(2):  # an earlier consensus may be replaced
+        assert run("aggregate", crowd / "labels.csv", "--out", "a.csv", "--save", "kept").exit_code == 0
+    made = cw.simulate.pairs(5, n_annotators=3, n_comparisons=60, random_state=0)
+    made.comparisons.to_frame("polars").write_csv("battles.csv")
+    done = run("rank", "battles.csv", "--out", "board.csv", "--save", crowd)
+    assert done.exit_code == 1 and not (tmp_path / "board.csv").exists()
+
+
+# -------------------------------------------------------------------- options, not keyword arguments
+
+
+@pytest.mark.parametrize(
+    ("command", "content", "words"),
+    [
+        ("diagnose", "item,annotator,label\n1,a,x\n1,a,y\n", "--on-duplicate first or last, or count every row with"),
+        ("describe", "item,annotator,label\n1,a,x\n1,b,\n", "leave them out with --on-missing drop."),
+        ("aggregate", "item,annotator,label\n1,a,x\n1,b,x\n", "declare them: --classes A,B,..."),
+        ("compare", "foo,bar,baz\n1,2,3\n", "e.g. --item NAME, or pass --form wide if"),
+        ("rank", "foo,bar,baz\n1,2,3\n", "e.g. --left NAME."),
+    ],
+)
+def test_what_to_do_is_said_in_options(tmp_path, command, content, words):
+    (tmp_path / "labels.csv").write_text(content)
+    done = run(command, tmp_path / "labels.csv")
+    assert done.exit_code == 1 and words in told(done)
+
+
+def test_truth_and_seeds_have_options(crowd):
+    assert "none is given: pass --gold FILE." in told(run("aggregate", crowd / "labels.csv", "-m", "gold-weighted"))
+    assert "Error: --seed -1: expected" in told(run("aggregate", crowd / "labels.csv", "--seed", "-1"))
+    assert "Error: --share 2.0: expected" in told(run("compare", crowd / "labels.csv", "--share", "2"))
+
+
+def test_words_that_are_no_options_stay():
+    assert spelled("tol=-1: expected a number.", {"--seed"}) == "tol=-1: expected a number."
+    assert spelled("item='...' and form='wide'", set()) == "item='...' and form='wide'"
+    assert spelled("levels=3, level=0.5, my_level='x'.", {"--level"}) == "levels=3, --level 0.5, my_level='x'."
+    assert spelled("a classes=['x']: two.", {"--classes"}) == "a classes=['x']: two."
+
+
+def test_a_campaign_has_no_options_for_columns(tmp_path):
+    assert run("campaign", "init", tmp_path / "c", "--classes", "x,y").exit_code == 0
+    (tmp_path / "votes.csv").write_text("foo,bar,baz\n1,2,3\n")
+    done = run("campaign", "add", tmp_path / "c", tmp_path / "votes.csv")
+    assert done.exit_code == 1 and told(done).endswith("The table has 'foo', 'bar', 'baz'. Rename them.")
+
+
+# -------------------------------------------------------------------- forms
+
+
+def test_a_long_table_is_not_read_as_wide(crowd):
+    done = run("aggregate", crowd / "labels.csv", "--form", "wide")
+    assert done.exit_code == 1 and "it is in the long form. Leave out --form wide." in told(done)
+
+
+def test_annotators_may_be_called_like_the_columns_of_the_long_form():
+    frame = {"item": [1, 2], "label": ["x", "y"], "bob": ["x", "x"]}
+    assert cw.Votes.from_frame(frame, form="wide").annotators.tolist() == ["label", "bob"]
+    frame = {"item": [1, 2], "annotator": ["x", "y"], "bob": ["x", "x"]}
+    assert cw.Votes.from_frame(frame, form="wide").annotators.tolist() == ["annotator", "bob"]
+
+
+# -------------------------------------------------------------------- campaigns
+
+
+@pytest.mark.parametrize("method", ["glad", "majority", "minimax"])
+def test_a_campaign_needs_a_method_that_follows(tmp_path, method):
+    done = run("campaign", "init", tmp_path / "c", "--classes", "x,y", "--method", method)
+    assert done.exit_code == 2 and f"{method} cannot follow a stream of votes" in told(done)
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "words"),
+    [
+        ("--annotators", "annotator,price\nann,1\n,2\n", "row 1 (counted from 0) names no annotator"),
+        ("--annotators", "annotator,price\nann,much\n", "row 0 (counted from 0) has the price 'much'"),
+        ("--annotators", "annotator,price\nann,-4\n", "The price of 'ann'=-4.0"),
+        ("--items", "item,truth\np1,x\n,y\n", "row 1 (counted from 0) names no item"),
+        ("--items", "item,truth\np1,zebra\n", "'zebra'"),
+    ],
+)
+def test_tables_of_a_campaign_are_checked_and_nothing_is_left(tmp_path, option, content, words):
+    (tmp_path / "table.csv").write_text(content)
+    done = run("campaign", "init", tmp_path / "c", "--classes", "x,y", option, tmp_path / "table.csv")
+    assert done.exit_code in (1, 2) and words in told(done)
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_campaign_without_votes_has_nothing_to_export(tmp_path):
+    assert run("campaign", "init", tmp_path / "c", "--classes", "x,y", "--seed", "-1").exit_code == 2
+    assert run("campaign", "init", tmp_path / "c", "--classes", "x,y").exit_code == 0
+    for words in ([], ["--votes", tmp_path / "v.csv"], ["--out", tmp_path / "v.csv"]):
+        done = run("campaign", "export", tmp_path / "c", *words)
+        assert done.exit_code == 1 and "No votes have come in yet: hand some over" in told(done)
+    assert not (tmp_path / "v.csv").exists()

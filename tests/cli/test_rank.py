@@ -1,0 +1,104 @@
+"""``crowdwise rank``: files in, a leaderboard out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import crowdwise as cw
+from crowdwise.cli import show_rank
+from crowdwise.cli.main import app
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    file = tmp_path / "pairs.csv"
+    crowd = cw.simulate.pairs(30, n_annotators=20, n_comparisons=2000, reversed_=0.2, tie=-1.0, random_state=0)
+    crowd.comparisons.to_frame("polars").write_csv(file)
+    return file
+
+
+def run(*words: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["rank", *map(str, words)], env={"COLUMNS": "120"})
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_leaderboard_is_written_and_drawn(pairs: Path, tmp_path: Path) -> None:
+    out, people, kept = tmp_path / "board.csv", tmp_path / "people.csv", tmp_path / "kept"
+    code, stdout, stderr = run(pairs, "--out", out, "--annotators", people, "--save", kept)
+    assert code == 0 and stdout == ""
+    board = pl.read_csv(out)
+    assert board["rank"].to_list() == sorted(board["rank"].to_list()) and board.height == 30
+    assert {"score", "error", "low", "high", "rank_low", "rank_high", "wins", "losses", "ties"} <= set(board.columns)
+    assert "reliability" in pl.read_csv(people).columns
+    assert cw.Ranking.load(kept).method == "crowd-bt"
+    assert "crowd-bt: 30 items, 20 annotators, 2,000 answers" in stderr
+    assert "●" in stderr and "━" in stderr and "..." in stderr and "written:" in stderr
+
+
+def test_json_and_pipes(pairs: Path) -> None:
+    code, stdout, _ = run(pairs, "--json", "--method", "bradley-terry", "--set", "prior=2", "--seed", 3)
+    facts = json.loads(stdout)
+    assert code == 0 and facts["method"] == "bradley-terry" and facts["items"] == 30 and facts["converged"]
+    assert [row["rank"] for row in facts["leaderboard"]] == sorted(row["rank"] for row in facts["leaderboard"])
+    code, stdout, _ = run(pairs)
+    assert code == 0 and stdout.startswith("rank,item,score")
+
+
+def test_rankings_are_understood(tmp_path: Path) -> None:
+    file = tmp_path / "ballots.csv"
+    cw.simulate.rankings(5, n_rankings=50, random_state=0).rankings.to_frame("polars").write_csv(file)
+    code, stdout, _ = run(file, "--json")
+    assert code == 0 and json.loads(stdout)["method"] == "plackett-luce"
+
+
+def test_columns_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "odd.csv"
+    file.write_text("one,two,better,by\nx,y,x,ann\ny,x,x,bob\n", encoding="utf-8")
+    code, stdout, _ = run(
+        file, "--left", "one", "--right", "two", "--outcome", "better", "--annotator", "by", "--json"
+    )  # fmt: skip
+    assert code == 0 and json.loads(stdout)["leaderboard"][0]["item"] == "x"
+
+
+def test_parts_that_nothing_joins_are_told_of(tmp_path: Path) -> None:
+    file = tmp_path / "parts.csv"
+    file.write_text("left,right,winner\na,b,a\nb,a,b\nc,d,c\nd,c,d\n", encoding="utf-8")
+    with pytest.warns(cw.errors.ConnectionWarning):
+        code, stdout, _ = run(file, "--json")
+    facts = json.loads(stdout)
+    assert facts["method"] == "bradley-terry"  # nobody is named: there is one annotator
+    assert code == 0 and facts["components"] == 2 and "2 parts" in facts["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--method", "elo"], 2, "Unknown method for pairs 'elo'"),
+        (["--method", "anchored"], 2, "for pairs there are"),
+        (["--method", "deep-bt"], 2, "needs features"),
+        (["--set", "prior=-1"], 2, "prior=-1"),
+        (["--out", "board.txt"], 2, "board.txt"),
+        (["--left", "nothing"], 1, "no column 'nothing'"),
+    ],
+)
+def test_errors(pairs: Path, words: list[str], code: int, message: str) -> None:
+    found, _, stderr = run(pairs, *words)
+    assert found == code and message in stderr
+
+
+def test_a_file_of_something_else(tmp_path: Path) -> None:
+    file = tmp_path / "votes.csv"
+    file.write_text("item,annotator,label\na,m,cat\n", encoding="utf-8")
+    code, _, stderr = run(file)
+    assert code == 1 and "No column found for: left" in stderr
+
+
+def test_bars() -> None:
+    assert show_rank.strip(-1.0, 0.0, 1.0, -1.0, 1.0).count("●") == 1
+    line = show_rank.strip(0.4, 0.5, 0.6, -1.0, 1.0)
+    assert "┊" in line and line.index("┊") < line.index("━") < line.index("●")

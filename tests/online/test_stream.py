@@ -1,0 +1,363 @@
+"""Learning from a stream: the ledger, decayed and exact statistics, growth, forgetting, saving."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import crowdwise as cw
+from crowdwise import registry
+from crowdwise.errors import DuplicateError, InputError, NotFittedError, ParameterError, ReadError
+from crowdwise.online.stream import PASSES, kept
+from crowdwise.online.vote_store import Ledger
+
+STREAMING = ("dawid-skene", "one-coin", "confusion-vector", "ibcc")
+
+
+def crowd(**options: Any) -> Any:
+    given = {"n_annotators": 25, "n_classes": 3, "votes_per_item": 5, "random_state": 1} | options
+    return cw.simulate.dirichlet(given.pop("n_items", 400), **given)
+
+
+def batches(votes: cw.Votes, size: int, seed: int = 0) -> Iterator[cw.Votes]:
+    order = np.random.default_rng(seed).permutation(votes.n_votes)
+    for i in range(0, len(order), size):
+        chosen = np.zeros(votes.n_votes, dtype=bool)
+        chosen[order[i : i + size]] = True
+        some = votes.select(chosen)
+        yield some[np.flatnonzero(np.diff(some.indptr) > 0)]
+
+
+def known(made: Any) -> dict[Any, Any]:
+    return dict(zip(made.votes.items.tolist(), made.votes.classes[made.truth].tolist(), strict=True))
+
+
+def same(a: cw.Consensus, b: cw.Consensus) -> None:
+    """Two consensus about the same items, in whatever order."""
+    x, y = (c.to_frame("items", kind="polars", probabilities=True).sort("item") for c in (a, b))
+    assert x["item"].to_list() == y["item"].to_list()
+    for column in [c for c in x.columns if c.startswith("p(")]:
+        np.testing.assert_allclose(x[column].to_numpy(), y[column].to_numpy(), atol=1e-5)
+
+
+# -- the ledger --------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 30))
+def test_the_ledger_holds_what_came_in(seed: int, size: int) -> None:
+    votes = crowd(n_items=12, n_annotators=6, votes_per_item=3, random_state=seed).votes
+    ledger = Ledger()
+    for some in batches(votes, size, seed):
+        ledger.add(some, "error")
+    rows = sorted(
+        zip(*(ledger.votes().to_frame("dict")[c].tolist() for c in ("item", "annotator", "label")), strict=True)
+    )
+    assert rows == sorted(
+        zip(*(votes.to_frame("dict")[c].tolist() for c in ("item", "annotator", "label")), strict=True)
+    )
+
+
+def test_second_votes() -> None:
+    first = cw.Votes.from_records([("a", "ann", "x"), ("a", "bob", "y"), ("b", "ann", "x")])
+    again = cw.Votes.from_records([("a", "ann", "y"), ("c", "bob", "y")])
+    for policy, expected in (("first", {"x"}), ("last", {"y"}), ("all", {"x", "y"})):
+        ledger = Ledger()
+        ledger.add(first, policy)  # type: ignore[arg-type]
+        ledger.add(again, policy)  # type: ignore[arg-type]
+        said = ledger.votes().to_frame("polars").filter(item="a", annotator="ann")["label"].to_list()
+        assert set(said) == expected
+    ledger = Ledger()
+    ledger.add(first, "error")
+    with pytest.raises(DuplicateError, match=r"'ann' has voted on 'a' before \(1 such votes\)"):
+        ledger.add(again, "error")
+    assert ledger.n_votes == 3
+    assert ledger.items.names == ["a", "b"]  # nothing of the refused votes is left
+
+
+def test_only_the_items_voted_on_last_are_kept() -> None:
+    votes = crowd(n_items=20).votes
+    ledger = Ledger()
+    for n in range(20):
+        ledger.add(votes[[n]], "error")
+    kept_ = ledger.keep(5)
+    assert kept_.tolist() == [15, 16, 17, 18, 19]
+    assert sorted(ledger.items.names) == sorted(votes.items[15:].tolist())
+    assert ledger.n_votes == votes[np.arange(15, 20)].n_votes
+    same(cw.aggregate(ledger.votes(), "majority"), cw.aggregate(votes[np.arange(15, 20)], "majority"))
+
+
+# -- learning ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_kept_of_an_average_is_the_product_of_steps() -> None:
+    t, b = np.array([0.0, 1.0, 3.0, 7.0]), np.array([2.0, 1.0, 4.0, 5.0])
+    plain = [np.prod([1.0 - (s + i) ** -0.6 for i in range(1, int(n) + 1)]) for s, n in zip(t, b, strict=True)]
+    np.testing.assert_allclose(kept(t, b, 0.6), plain, atol=1e-12)
+    np.testing.assert_allclose(kept(t[1:], b[1:], 1.0), (t / (t + b))[1:], atol=1e-12)  # 1/t is the plain average
+
+
+@pytest.mark.parametrize("key", STREAMING)
+def test_one_pass_comes_close_to_a_batch_fit(key: str) -> None:
+    found = []
+    for seed in range(3):
+        made = crowd(n_items=800, random_state=seed)
+        online = cw.Online(registry.create(key))
+        for some in batches(made.votes, 60, seed):
+            online.partial_fit(some)
+        batch = cw.aggregate(made.votes, key).score(made.truth)
+        found.append((online.consensus().score(known(made)), batch))
+    one_pass, batch = np.mean(found, axis=0)
+    assert one_pass > batch - 0.015
+
+
+@pytest.mark.parametrize("key", ["dawid-skene", "one-coin", "confusion-vector", "ibcc"])
+def test_exact_statistics_settle_at_the_batch_optimum(key: str) -> None:
+    made = crowd(n_items=500, n_annotators=10, votes_per_item=6)
+    online = cw.Online(registry.create(key), step=None)
+    for some in batches(made.votes, 50):
+        online.partial_fit(some)
+    online.settle(tol=1e-16, max_iter=20_000)
+    batch = registry.create(key, tol=1e-16, max_iter=20_000).fit(made.votes).consensus_
+    same(online.consensus(), batch)
+    if batch.log_likelihood is not None:
+        assert online.consensus().log_likelihood == pytest.approx(batch.log_likelihood, rel=1e-9)
+
+
+def test_revisits_alone_reach_the_batch_optimum() -> None:
+    made = crowd(n_items=300, n_annotators=8, votes_per_item=6)
+    online = cw.Online(cw.DawidSkene(), step=None, shrink=0.0, revisit=2.0)
+    for some in batches(made.votes, 100):
+        online.partial_fit(some)
+    for _ in range(400):
+        online._look_again(300)
+    batch = cw.DawidSkene(tol=1e-16, max_iter=20_000).fit(made.votes).consensus_
+    same(online.consensus(), batch)
+    assert online.consensus().log_likelihood == pytest.approx(batch.log_likelihood, rel=1e-9)
+
+
+# -- a young stream is made anew ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:dawid-skene stopped")
+@pytest.mark.parametrize("step", [0.6, None])
+def test_making_anew_is_a_batch_fit_of_so_many_passes(step: float | None) -> None:
+    votes = crowd().votes
+    online = cw.Online(cw.DawidSkene(), step=step, shrink=0.0).partial_fit(votes)
+    batch = cw.DawidSkene(accelerate=False, tol=0.0, max_iter=PASSES).fit(votes).consensus_
+    assert online.renewed_at == votes.n_votes
+    np.testing.assert_allclose(online.posterior, batch.posterior, atol=1e-9)
+    np.testing.assert_allclose(online.mass, batch.posterior.sum(axis=0), atol=1e-7)
+
+
+def test_how_a_stream_began_does_not_decide_where_it_goes() -> None:
+    """Weak annotators, five classes, one of them frequent: what a few votes suggest draws a stream away."""
+    apart: dict[float | None, list[float]] = {1.2: [], None: []}
+    for seed in range(3):
+        made = cw.simulate.one_coin(
+            1000, n_annotators=40, n_classes=5, a=3.0, b=4.0, votes_per_item=6,
+            prior=[0.4, 0.15, 0.15, 0.15, 0.15], random_state=seed,
+        )  # fmt: skip
+        batch = dict(zip(made.votes.items, cw.aggregate(made.votes, "one-coin").labels, strict=True))
+        for renew, found in apart.items():
+            online = cw.Online(cw.OneCoin(), renew=renew)
+            for some in batches(made.votes, 50, seed):
+                online.partial_fit(some)
+            labels = online.consensus().to_frame("items", kind="polars")
+            found.append(np.mean([batch[i] != k for i, k in labels.select("item", "label").iter_rows()]))
+    assert np.mean(apart[1.2]) < 0.05
+    assert np.mean(apart[None]) > 1.5 * np.mean(apart[1.2])
+
+
+def test_only_a_young_stream_that_forgot_nothing_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    votes = crowd(n_items=300).votes
+    forgetful = cw.Online(cw.DawidSkene(), memory=50)
+    for first in range(0, 300, 30):
+        forgetful.partial_fit(votes[first : first + 30])
+    assert 0 < forgetful.renewed_at <= votes[:120].n_votes
+    monkeypatch.setattr("crowdwise.online.stream.YOUNG", 700)
+    online = cw.Online(cw.DawidSkene())
+    for some in batches(votes, 50):
+        online.partial_fit(some)
+    assert 700 / 1.2 < online.renewed_at <= 700
+    never = cw.Online(cw.DawidSkene(), renew=None).partial_fit(votes)
+    assert never.renewed_at == 0
+
+
+def test_exact_statistics_are_those_of_the_posteriors() -> None:
+    """However items were revisited: counts, mass and the crowd's table are sums over the posteriors of the moment."""
+    made = crowd(n_items=200)
+    online = cw.Online(cw.DawidSkene(), step=None)
+    for some in batches(made.votes, 37):
+        online.partial_fit(some)
+    ledger = online.ledger
+    indptr, rows = ledger.gather(np.arange(len(ledger.items)))
+    q = online.posterior[np.repeat(np.arange(len(ledger.items)), np.diff(indptr))]
+    expected = np.zeros_like(online.counts)
+    np.add.at(expected, (ledger.rows["annotator"][rows], ledger.rows["label"][rows]), q)
+    np.testing.assert_allclose(online.counts, expected, atol=1e-9)
+    np.testing.assert_allclose(online.mass, online.posterior.sum(axis=0), atol=1e-9)
+    np.testing.assert_allclose(online.pooled, expected.sum(axis=0), atol=1e-9)
+
+
+@pytest.mark.parametrize("step", [0.6, None])
+def test_items_annotators_and_classes_may_come_at_any_time(step: float | None) -> None:
+    online = cw.Online(cw.DawidSkene(), step=step)
+    online.partial_fit(cw.Votes.from_records([("a", "ann", "x"), ("a", "bob", "x")]))
+    online.partial_fit(cw.Votes.from_records([("b", "ann", "y"), ("b", "cem", "y"), ("a", "cem", "x")]))
+    online.partial_fit(cw.Votes.from_records([("c", "dee", "w"), ("c", "ann", "w"), ("c", "bob", "w")]))
+    consensus = online.consensus()
+    assert consensus.classes.tolist() == ["w", "x", "y"]
+    assert dict(zip(consensus.item_names.tolist(), consensus.labels.tolist(), strict=True)) == {
+        "a": "x", "b": "y", "c": "w",
+    }  # fmt: skip
+    np.testing.assert_allclose(consensus.posterior.sum(axis=1), 1.0)
+    np.testing.assert_allclose(consensus.confusion.sum(axis=2), 1.0)
+
+
+def test_one_class_so_far_is_no_error() -> None:
+    online = cw.Online(cw.DawidSkene())
+    online.partial_fit(cw.Votes.from_records([("a", "ann", "x")]))
+    assert online.consensus().labels.tolist() == ["x"]
+
+
+def test_known_truth_is_kept() -> None:
+    made = crowd(n_items=60)
+    gold = {item: label for item, label in list(known(made).items())[:20]}
+    online = cw.Online(cw.DawidSkene())
+    for some in batches(made.votes, 40):
+        online.partial_fit(some, truth={i: c for i, c in gold.items() if i in set(some.items.tolist())})
+    consensus = online.consensus()
+    said = dict(zip(consensus.item_names.tolist(), consensus.labels.tolist(), strict=True))
+    assert all(said[item] == label for item, label in gold.items())
+
+
+def test_weights_count() -> None:
+    votes = cw.Votes.from_frame(
+        {
+            "item": ["a", "a", "a"],
+            "annotator": ["ann", "bob", "cem"],
+            "label": ["x", "y", "y"],
+            "weight": [9.0, 1.0, 1.0],
+        }
+    )
+    assert cw.Online(cw.OneCoin()).partial_fit(votes).consensus().labels.tolist() == ["x"]
+
+
+def test_memory_is_bounded_and_what_was_learned_stays() -> None:
+    made = crowd(n_items=900, n_annotators=10)
+    online = cw.Online(cw.DawidSkene(), memory=100)
+    for some in (made.votes[np.arange(i, i + 30)] for i in range(0, 900, 30)):
+        online.partial_fit(some)
+    assert len(online.ledger.items) <= 200
+    assert online.n_items == 900
+    assert len(online.ledger.rows["label"]) <= 2 * made.votes.n_votes / 900 * 230
+    truth = known(made)
+    consensus = online.consensus()
+    score = consensus.score({item: truth[item] for item in consensus.item_names.tolist()})
+    alone = online.ledger.votes()
+    assert score >= cw.aggregate(alone, "majority").score({item: truth[item] for item in alone.items.tolist()})
+    with pytest.raises(ParameterError, match="exact statistics"):
+        online.settle()
+
+
+@pytest.mark.parametrize("step", [0.6, None])
+def test_saved_and_loaded_it_goes_on_bit_for_bit(step: float | None, tmp_path: Path) -> None:
+    made = crowd(n_items=200)
+    some = list(batches(made.votes, 90))
+    online = cw.Online(cw.DawidSkene(), step=step, memory=60 if step else None)
+    for batch in some[:6]:
+        online.partial_fit(batch)
+    online.save(tmp_path / "stream")
+    again = cw.Online.load(tmp_path / "stream", cw.DawidSkene())
+    for batch in some[6:]:
+        online.partial_fit(batch)
+        again.partial_fit(batch)
+    assert np.array_equal(online.consensus().posterior, again.consensus().posterior)
+    assert np.array_equal(online.consensus().confusion, again.consensus().confusion)
+    with pytest.raises(ParameterError, match="holds a stream of dawid-skene"):
+        cw.Online.load(tmp_path / "stream", cw.OneCoin())
+    (tmp_path / "stream" / "online.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ReadError, match="readable stream"):
+        cw.Online.load(tmp_path / "stream", cw.DawidSkene())
+
+
+def test_a_batch_fit_can_go_on_from_a_stream() -> None:
+    made = crowd(n_items=500)
+    online = cw.Online(cw.DawidSkene())
+    for some in batches(made.votes, 100):
+        online.partial_fit(some)
+    cold = cw.DawidSkene(accelerate=False).fit(made.votes).consensus_
+    warm = cw.DawidSkene(accelerate=False, start=online.consensus()).fit(made.votes).consensus_
+    assert warm.iterations < cold.iterations
+    assert warm.objective == pytest.approx(cold.objective, abs=0.5)
+
+
+def test_partial_fit_of_a_model() -> None:
+    made = crowd(n_items=200)
+    model = cw.DawidSkene()
+    for some in batches(made.votes, 200):
+        model.partial_fit(some)
+    assert model.consensus_.score(known(made)) > 0.8
+    assert model.predict_proba(made.votes).shape == (200, 3)
+
+
+def test_names_do_not_matter() -> None:
+    made = crowd(n_items=80)
+    plain, renamed = cw.Online(cw.DawidSkene()), cw.Online(cw.DawidSkene())
+    for some in batches(made.votes, 50):
+        items = np.array([f"item {n}" for n in some.items.tolist()], object)
+        people = np.array([f"person {n}" for n in some.annotators.tolist()], object)
+        plain.partial_fit(some)
+        renamed.partial_fit(cw.Votes(some.indptr, some.annotator, some.label, items, people, some.classes))
+    assert np.array_equal(plain.consensus().posterior, renamed.consensus().posterior)
+
+
+@pytest.mark.parametrize("left", [0, 30, 2000])
+def test_a_stream_that_was_cut_short_says_so(tmp_path: Path, left: int) -> None:
+    cw.Online(cw.DawidSkene()).partial_fit(crowd(n_items=40).votes).save(tmp_path / "stream")
+    arrays = tmp_path / "stream" / "arrays.npz"
+    arrays.write_bytes(arrays.read_bytes()[:left])
+    with pytest.raises(ReadError, match="does not hold a readable stream"):
+        cw.Online.load(tmp_path / "stream", cw.DawidSkene())
+
+
+# -- complaints --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"step": 0.5}, "step=0.5"),
+        ({"step": 1.5}, "step=1.5"),
+        ({"revisit": -1.0}, "revisit=-1.0"),
+        ({"renew": 1.0}, "renew=1.0"),
+        ({"shrink": float("nan")}, "shrink=nan"),
+        ({"memory": 0}, "memory=0"),
+        ({"on_duplicate": "newest"}, "on_duplicate='newest'"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        cw.Online(cw.DawidSkene(), **options)
+
+
+def test_what_cannot_follow_a_stream_says_so() -> None:
+    with pytest.raises(ParameterError, match="glad cannot follow a stream"):
+        cw.Online(cw.GLAD())
+    with pytest.raises(ParameterError, match="anchored cannot follow a stream"):
+        cw.Online(cw.Anchored())
+    with pytest.raises(ParameterError, match="learned from all votes at once"):
+        cw.Online(cw.DawidSkene(prior="crowd"))
+    with pytest.raises(ParameterError, match="a stream needs 'variational'"):
+        cw.Online(registry.create("ibcc", inference="gibbs"))
+    with pytest.raises(NotFittedError, match="No votes have come in yet"):
+        cw.Online(cw.DawidSkene()).consensus()
+    with pytest.raises(InputError, match="Expected Votes and found list"):
+        cw.Online(cw.DawidSkene()).partial_fit([("a", "ann", "x")])  # type: ignore[arg-type]
