@@ -139,7 +139,7 @@ def linear(scale: float, script: Path) -> dict[str, Any]:
             files[K] = save(crowd.votes, Path(folder) / f"{K}.npz")
             del crowd
         for key, entry in cw.METHODS.items():
-            if entry.load().needs_truth:
+            if entry.load().needs_gold:
                 continue
             done = subprocess.run(
                 [sys.executable, str(script), "--job", f"linear:{key}", str(files[2 if key in BINARY else 5])],

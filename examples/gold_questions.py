@@ -38,8 +38,8 @@ def main() -> None:
     fits = {
         "majority": cw.aggregate(votes, "majority"),
         "dawid-skene, told nothing": cw.aggregate(votes, "dawid-skene"),
-        "gold-weighted, told 60": cw.aggregate(votes, "gold-weighted", truth=teach),
-        "dawid-skene, told 60": cw.aggregate(votes, "dawid-skene", truth=teach),
+        "gold-weighted, told 60": cw.aggregate(votes, "gold-weighted", gold=teach),
+        "dawid-skene, told 60": cw.aggregate(votes, "dawid-skene", gold=teach),
     }
     for name, consensus in fits.items():
         print(f"{name:26} {cw.metrics.accuracy(consensus, test)}")

@@ -281,7 +281,7 @@ def test_the_method_that_contributing_adds_works(tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(registry.METHODS, entry.key, entry)
 
     crowd = crowdwise.simulate.one_coin(100, n_annotators=9, n_classes=3, votes_per_item=5, random_state=0)
-    consensus = crowdwise.aggregate(crowd.votes, entry.key, truth={0: int(crowd.truth[0])})
+    consensus = crowdwise.aggregate(crowd.votes, entry.key, gold={0: int(crowd.truth[0])})
     assert consensus.score(crowd.truth) > 0.6
     decided = consensus.to_frame("items", kind="dict")["decided"]
     assert decided[0] and 0 < decided.sum() < 100

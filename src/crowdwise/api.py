@@ -7,7 +7,7 @@ from typing import Any
 
 from crowdwise import registry
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.em import Callback
+from crowdwise.core.loop import Callback
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.trust.method_comparison import Comparison
@@ -18,7 +18,7 @@ def aggregate(
     votes: Any,
     method: str | None = None,
     *,
-    truth: Any = None,
+    gold: Any = None,
     graph: Any = None,
     callback: Callback | None = None,
     **params: Any,
@@ -32,14 +32,14 @@ def aggregate(
         answers.
     method
         A key of ``crowdwise methods``; by default that of the kind of answers.
-    truth
+    gold
         The class of the items where it is known, for the method to use: a mapping from item to class,
         or N class codes with -1 for unknown. The votes' own ``truth`` is not looked at.
     graph
         Which items are linked, for methods that look at it (``graph-crowd``, by default): pairs of items, a sparse
         matrix, or a :class:`~crowdwise.Graph`.
     callback
-        Called after every pass over the votes with a :class:`crowdwise.core.em.Progress`.
+        Called after every pass over the votes with a :class:`crowdwise.core.loop.Progress`.
     **params
         Parameters of the method.
 
@@ -58,9 +58,9 @@ def aggregate(
     if graph is not None and (method not in registry.BEYOND or registry.BEYOND[method].family != "linked"):
         raise ParameterError(f"{method} does not look at a graph: leave graph out, or use graph-crowd.")
     if answers == Votes.answers and method not in registry.BEYOND:
-        consensus: Consensus = registry.create(method, **params).fit(votes, truth, callback=callback).consensus_
+        consensus: Consensus = registry.create(method, **params).fit(votes, gold, callback=callback).consensus_
         return consensus
-    known = {name: value for name, value in (("truth", truth), ("graph", graph)) if value is not None}
+    known = {name: value for name, value in (("gold", gold), ("graph", graph)) if value is not None}
     if method in registry.BEYOND and registry.BEYOND[method].load().table is type(votes):
         answers = registry.BEYOND[method].family  # votes may be graded or linked
     entry = registry.find_beyond(method, answers)
@@ -115,10 +115,10 @@ def compare(
 def chosen(methods: str | Iterable[str]) -> list[str]:
     """The keys asked for, each once; ``"all"`` are those that need no known truth."""
     if methods == "all":
-        return [key for key, entry in registry.METHODS.items() if not entry.load().needs_truth]
+        return [key for key, entry in registry.METHODS.items() if not entry.load().needs_gold]
     keys = [methods] if isinstance(methods, str) else list(methods)
     for key in keys:
-        if registry.find(key).load().needs_truth:
+        if registry.find(key).load().needs_gold:
             raise ParameterError(
                 f"{key} needs known truth to be fitted, and comparisons are made without: leave it out."
             )

@@ -247,7 +247,7 @@ def test_several_votes_for_an_item_in_one_batch() -> None:
 def test_questions_with_known_answers() -> None:
     crowd = cw.simulate.dirichlet(200, n_annotators=20, n_classes=3, votes_per_item=2, random_state=0)
     gold = {crowd.votes.items[n]: crowd.votes.classes[crowd.truth[n]] for n in range(60)}
-    seen = Beliefs.of(cw.Online(cw.DawidSkene()).partial_fit(crowd.votes, truth=gold))
+    seen = Beliefs.of(cw.Online(cw.DawidSkene()).partial_fit(crowd.votes, gold=gold))
     none = strategy("value").propose(seen, 50, RNG(0))
     assert not seen.gold[none.item].any()
     some = replace(strategy("value"), gold_rate=0.2).propose(seen, 50, RNG(0))

@@ -232,11 +232,11 @@ def test_some_items_with_two_votes_say_more() -> None:
 
 def test_known_truth_counts_as_right() -> None:
     crowd = cw.simulate.one_coin(60, n_annotators=8, votes_per_item=3, random_state=0)
-    online = cw.Online(cw.DawidSkene(), step=None).partial_fit(crowd.votes, truth=crowd.truth)
+    online = cw.Online(cw.DawidSkene(), step=None).partial_fit(crowd.votes, gold=crowd.truth)
     assert estimate_accuracy(online).accuracy == 1.0
     alone = cw.simulate.one_coin(60, n_annotators=8, votes_per_item=1, random_state=0)
     some = {n: alone.votes.classes[alone.truth[n]] for n in alone.votes.items[:15].tolist()}
-    online = cw.Online(cw.DawidSkene(), step=None).partial_fit(alone.votes, truth=some)
+    online = cw.Online(cw.DawidSkene(), step=None).partial_fit(alone.votes, gold=some)
     found = estimate_accuracy(online)
     assert found.pairs == 15
     assert not found.known

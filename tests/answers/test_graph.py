@@ -194,7 +194,7 @@ def test_new_votes_with_and_without_a_graph(crowd, model):
 def test_known_truth_travels_along_edges(crowd):
     edges = crowd.parameters["edges"]
     gold = np.where(np.arange(150) < 75, crowd.truth, -1)
-    found = cw.aggregate(crowd.votes, graph=edges, truth=gold)
+    found = cw.aggregate(crowd.votes, graph=edges, gold=gold)
     assert (found.label_codes[:75] == crowd.truth[:75]).all()
     assert (found.label_codes == crowd.truth)[75:].mean() > 0.85
 

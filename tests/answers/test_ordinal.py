@@ -171,7 +171,7 @@ def test_the_order_of_grades(key):
 def test_known_truth_new_items_and_odd_tables(key, tmp_path):
     made = crowd()
     gold = np.where(np.arange(300) < 60, made.truth, -1).astype(np.int32)
-    told = cw.aggregate(made.votes, key, truth=gold)
+    told = cw.aggregate(made.votes, key, gold=gold)
     assert np.array_equal(told.label_codes[:60], made.truth[:60]) and np.allclose(told.posterior[:60].max(axis=1), 1.0)
     model = cw.registry.create_beyond(key, "grades").fit(made.votes[:200])
     q = model.predict_proba(made.votes[200:])

@@ -169,7 +169,7 @@ class TestEveryMethod:
 
     def test_known_truth_is_kept_and_helps(self, key, bio):
         gold = np.where(bio.tags.sequence < 30, bio.truth, -1)
-        found = cw.aggregate(bio.tags, key, truth=gold)
+        found = cw.aggregate(bio.tags, key, gold=gold)
         known = gold >= 0
         assert (found.label_codes[known] == gold[known]).all()
         np.testing.assert_allclose(found.posterior[known, gold[known]], 1.0)
@@ -181,7 +181,7 @@ class TestEveryMethod:
         gold = np.full(bio.tags.n_tokens, -1)
         gold[0] = bio.tags.classes.tolist().index("I-PER")
         with pytest.raises(LabelError, match="truth gives token '0:0'"):
-            cw.aggregate(bio.tags, key, truth=gold)
+            cw.aggregate(bio.tags, key, gold=gold)
 
     def test_new_tags_are_judged_by_what_was_learned(self, key, bio):
         model = cw.BEYOND[key].load()().fit(bio.tags)

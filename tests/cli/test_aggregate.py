@@ -447,7 +447,7 @@ def test_progress_appears_on_a_terminal_and_only_there():
     from rich.console import Console
 
     from crowdwise.cli import show
-    from crowdwise.core.em import Progress
+    from crowdwise.core.loop import Progress
 
     screen = io.StringIO()
     original = show.console

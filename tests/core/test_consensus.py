@@ -126,7 +126,7 @@ def test_intervals_of_known_truth_are_those_of_a_binomial():
     from scipy.stats import beta
 
     votes = cw.Votes.from_dense(np.array([[0, 1], [1, 1], [0, 0], [1, 0]]))
-    c = cw.aggregate(votes, "majority", truth=np.array([0, 1, 0, 0], dtype=np.int32))
+    c = cw.aggregate(votes, "majority", gold=np.array([0, 1, 0, 0], dtype=np.int32))
     accuracy, low, high = c.accuracy()
     assert np.allclose(accuracy, [0.75, 0.75])
     assert abs(low[0] - beta(3.5, 1.5).ppf(0.025)) < 1e-9

@@ -110,7 +110,7 @@ def test_what_is_known_of_an_item_judges_a_vote_that_is_alone():
 def test_known_truths_count_and_stay_with_a_saved_consensus(tmp_path):
     sim = sparse(seed=4)
     gold = np.where(np.arange(120) < 60, sim.truth, -1).astype(np.int32)
-    c = cw.aggregate(sim.votes, "dawid-skene", truth=gold)
+    c = cw.aggregate(sim.votes, "dawid-skene", gold=gold)
     back = cw.Consensus.load(c.save(tmp_path / "kept"))
     assert np.array_equal(back.gold, gold)
     for a, b in zip(c.accuracy(0.9), back.accuracy(0.9), strict=True):

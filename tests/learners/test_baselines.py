@@ -346,7 +346,7 @@ def test_held_out_votes_and_selecting_truth_do_not_leak() -> None:
     assert learner.first_stage_.n_votes == round(0.7 * votes.n_votes)
     assert learner.history_[-1].held_out is not None
     gold = np.where(np.arange(150) < 40, (truth + 1) % 3, -1)  # wrong on purpose: seen only by the choice of epoch
-    chosen = TwoStage(epochs=2, select="truth", random_state=1).fit(X, votes, gold)
+    chosen = TwoStage(epochs=2, select="gold", random_state=1).fit(X, votes, gold)
     blind = cw.aggregate(votes, "majority")
     assert (chosen.first_stage_.label_codes == blind.label_codes).all()
     used = TwoStage(epochs=2, random_state=1).fit(X, votes, gold)

@@ -180,7 +180,7 @@ def test_wrong_input_is_explained():
         {"confusion": "some"},
         {"weight": -1.0},
         {"volume_sample": 1},
-        {"select": "truth"},
+        {"select": "gold"},
     ):
         with pytest.raises(ParameterError, match=next(iter(wrong))):
             make(**wrong).fit(X, answers)

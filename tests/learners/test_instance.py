@@ -318,7 +318,7 @@ def test_the_choice_by_truth_does_not_leak() -> None:
     X, votes, truth, _ = crowd(N=120)
     settings: dict[str, Any] = {"warm_up": 2, "transition_epochs": 2, "epochs": 2, "random_state": 0}
     gold = np.where(np.arange(120) < 30, (truth + 1) % 3, -1)
-    learner = TransitionX(select="truth", **settings).fit(X, votes, gold)
+    learner = TransitionX(select="gold", **settings).fit(X, votes, gold)
     head = learner._trainer.head
     assert isinstance(head, Corrected)
     assert (head.sure[:30].numpy() != gold[:30]).mean() > 0.5

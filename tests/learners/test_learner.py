@@ -211,8 +211,8 @@ class TestVotes:
         assert np.array_equal(one.predict_proba(X), two.predict_proba(X))
 
     def test_truth_to_select_by_must_be_given(self, crowd):
-        with pytest.raises(InputError, match="select='truth'"):
-            CCEM(select="truth").fit(crowd[0], crowd[1])
+        with pytest.raises(InputError, match="select='gold'"):
+            CCEM(select="gold").fit(crowd[0], crowd[1])
 
     def test_too_few_votes_to_hold_any_out(self):
         X, votes, _ = small(n=4)

@@ -117,13 +117,13 @@ def test_wrong_use() -> None:
     with pytest.raises(InputError, match="9 rows and the comparisons are of 10 items"):
         learner().fit(x[:9], table)
     with pytest.raises(InputError, match="leave truth out"):
-        learner().fit(x, table, truth={})
+        learner().fit(x, table, gold={})
     with pytest.raises(ParameterError, match="reliability"):
         learner(reliability=(1.0, 3.0)).fit(x, table)
     with pytest.raises(ParameterError, match="annotators=3"):
         learner(annotators=3).fit(x, table)
     with pytest.raises(ParameterError, match="no true scores"):
-        learner(select="truth").fit(x, table)
+        learner(select="gold").fit(x, table)
     with pytest.raises(ParameterError, match="one score for each"):
         learner(network=nn.Linear(6, 2)).fit(x, table)
     fitted = learner(epochs=1).fit(x, table)

@@ -97,7 +97,7 @@ def test_known_truth_a_network_of_ones_own_and_held_out_votes(crowd):
         )  # fmt: skip
 
     made = cw.CrowdLayerTags(network=conv, epochs=8, lr=1e-2, select="votes", kind="VW+B", warmup=1, random_state=0)
-    made.fit(X, tags, truth=tags.truth)
+    made.fit(X, tags, gold=tags.truth)
     assert made.history_[-1].held_out is not None
     assert made.score(X, tags.classes[tags.truth], starts=tags.starts) > 0.85
 

@@ -281,7 +281,7 @@ class TestSelection:
         X, votes, truth = small(n=80)
         gold = np.full(80, -1, dtype=np.int32)
         gold[:20] = truth[:20]
-        plan = Plan(epochs=30, lr=0.03, batch_size=16, select="truth")
+        plan = Plan(epochs=30, lr=0.03, batch_size=16, select="gold")
         one = trainer(plan, crowd=(X, votes, None), truth=gold)
         history = one.run()
         assert set(chain(*one.head.batches)) == set(range(20, 80))
@@ -297,7 +297,7 @@ class TestSelection:
     def test_truth_that_selects_scores_the_network(self):
         X, votes, truth = small(n=80)
         one = trainer(
-            Plan(epochs=1, select="truth"), crowd=(X, votes, None), truth=np.where(np.arange(80) < 30, truth, -1)
+            Plan(epochs=1, select="gold"), crowd=(X, votes, None), truth=np.where(np.arange(80) < 30, truth, -1)
         )
         accuracy = one.run()[0].accuracy
         found = one.log_probs().argmax(dim=1).numpy()

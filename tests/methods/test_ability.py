@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.stats import spearmanr
 
 import crowdwise as cw
-from crowdwise.core.em import Progress
+from crowdwise.core.loop import Progress
 from crowdwise.errors import ConvergenceWarning, ParameterError
 from crowdwise.methods import ability_fit, ability_regression
 from crowdwise.methods.ability_regression import Problem, Rows
@@ -395,7 +395,7 @@ def test_known_truth_turns_a_crowd_that_is_mostly_wrong():
     gold = np.where(np.arange(300) < 60, sim.truth, -1)
     rest = np.where(np.arange(300) < 60, -1, sim.truth)
     assert cw.aggregate(sim.votes, "glad").score(rest) < 0.2
-    told = cw.aggregate(sim.votes, "glad", truth=gold)
+    told = cw.aggregate(sim.votes, "glad", gold=gold)
     assert told.score(rest) > 0.85
     assert (told.annotator_columns["ability"] < 0).all()
 

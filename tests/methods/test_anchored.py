@@ -103,7 +103,7 @@ def test_known_truth_moves_the_anchor():
     sim = crowd(n_classes=3, votes_per_item=3)
     gold = np.where(np.arange(800) < 400, sim.truth, -1).astype(np.int32)
     hidden = np.where(gold >= 0, -1, sim.truth).astype(np.int32)
-    helped = cw.aggregate(sim.votes, "anchored", truth=gold)
+    helped = cw.aggregate(sim.votes, "anchored", gold=gold)
     alone = cw.aggregate(sim.votes, "anchored")
     assert helped.score(hidden) > alone.score(hidden)
     true = sim.parameters["confusion"]

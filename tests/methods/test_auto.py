@@ -92,7 +92,7 @@ def test_a_climb_does_not_fall(shape):
     part, votes = Part.of(sim.votes), sim.votes
     held = em.statistics(part, votes.shares())
     family = ds_confusion_models.ShapedFamily(shape.learned(held.table()), 0.25, held, None)
-    trace = em.climb(part, family, held, tol=1e-8).trace
+    trace = em.run_em(part, family, held, tol=1e-8).trace
     assert (np.diff(trace) > -1e-6 * abs(trace[0]) * (shape is ds_confusion_models.Habit) - 1e-9 * abs(trace[0])).all()
 
 
@@ -251,7 +251,7 @@ def test_known_truth_helps_and_a_prior_of_the_classes_is_kept():
     gold = np.where(np.arange(400) < 150, sim.truth, -1).astype(np.int32)
     rest = np.arange(400) >= 150
     hidden = np.where(rest, sim.truth, -1)
-    alone, told = cw.aggregate(sim.votes, "auto"), cw.aggregate(sim.votes, "auto", truth=gold)
+    alone, told = cw.aggregate(sim.votes, "auto"), cw.aggregate(sim.votes, "auto", gold=gold)
     assert told.score(hidden) >= alone.score(hidden) - 0.02
     fixed = cw.aggregate(sim.votes, "auto", class_prior=[0.8, 0.2])
     assert np.allclose(fixed.prior, [0.8, 0.2])

@@ -130,7 +130,7 @@ def test_known_truth_on_the_biased_kind_puts_things_right():
     told = np.where((np.arange(len(y)) % 5 == 0), y, -1)
     rest = told < 0
     blind = cw.GroupConditional(groups=z).fit(votes).consensus_
-    helped = cw.GroupConditional(groups=z).fit(votes, truth=told).consensus_
+    helped = cw.GroupConditional(groups=z).fit(votes, gold=told).consensus_
     wrong = [(c.label_codes != y)[rest].mean() for c in (blind, helped)]
     assert wrong[1] < wrong[0]
 

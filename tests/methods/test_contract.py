@@ -24,11 +24,11 @@ def gold_of(sim, share=0.2):
 
 
 def truth_for(key, sim):
-    return gold_of(sim) if registry.find(key).load().needs_truth else None
+    return gold_of(sim) if registry.find(key).load().needs_gold else None
 
 
 def run(key, votes, truth=None, **params):
-    return cw.aggregate(votes, key, truth=truth, **params)
+    return cw.aggregate(votes, key, gold=truth, **params)
 
 
 def crowd(seed=0, n=240, K=3, M=18, r=5):
@@ -181,7 +181,7 @@ def test_two_thousand_votes_per_item(key):
     truth = np.array([0, 1, 2, 1], dtype=np.int32)
     label = np.where(rng.random((N, M)) < 0.5, truth[:, None], rng.integers(0, K, (N, M)))
     votes = cw.Votes.from_dense(label)
-    c = run(key, votes, np.array([0, -1, -1, -1], dtype=np.int32) if registry.find(key).load().needs_truth else None)
+    c = run(key, votes, np.array([0, -1, -1, -1], dtype=np.int32) if registry.find(key).load().needs_gold else None)
     assert np.isfinite(c.posterior).all()
     assert c.label_codes.tolist() == truth.tolist()
 
@@ -226,7 +226,7 @@ def test_one_class_is_refused_with_advice(key):
 def test_a_lone_annotator(key):
     votes = cw.Votes.from_records([(n, "ann", "yes" if n % 3 else "no") for n in range(9)])
     model = registry.find(key).load()
-    if model.needs_truth:
+    if model.needs_gold:
         assert run(key, votes, {0: "no", 1: "yes"}).labels[5] == "yes"
     elif model.lone_annotator:
         assert run(key, votes).labels.tolist() == ["yes" if n % 3 else "no" for n in range(9)]

@@ -48,7 +48,7 @@ def test_posterior_and_likelihood_equal_enumeration(seed, weighted, gold, prior)
     votes = tiny(seed, weighted)
     truth = np.array([2, -1, -1, 0, -1], dtype=np.int32) if gold else None
     for key in FAMILY:
-        found = fit(votes, key, truth=truth, prior=prior, max_iter=8)
+        found = fit(votes, key, gold=truth, prior=prior, max_iter=8)
         q, log_likelihood = enumerate_truths(rows_of(votes), found.confusion, found.prior, 5, truth)
         assert np.allclose(found.posterior, q, atol=1e-10)
         assert abs(found.log_likelihood - log_likelihood) < 1e-9
@@ -304,7 +304,7 @@ def test_known_truths_turn_a_crowd_that_is_mostly_wrong():
     gold = np.where(np.arange(1500) < 100, truth, -1).astype(np.int32)
     hidden = np.where(gold >= 0, -1, truth).astype(np.int32)
     assert fit(votes).score(truth) < 0.1
-    assert fit(votes, truth=gold).score(hidden) > 0.95
+    assert fit(votes, gold=gold).score(hidden) > 0.95
 
 
 def test_a_single_known_item_turns_nobody():

@@ -43,9 +43,9 @@ def test_every_estimate_of_an_annotator_has_an_interval_around_it(key, K):
     sim = cw.simulate.dirichlet(120, n_annotators=10, n_classes=K, votes_per_item=4, random_state=1)
     gold = np.where(np.arange(120) < 24, sim.truth, -1).astype(np.int32)
     for truth in (None, gold):
-        if truth is None and registry.find(key).load().needs_truth:
+        if truth is None and registry.find(key).load().needs_gold:
             continue
-        c = cw.aggregate(sim.votes, key, truth=truth, **({"restarts": 0} if key == "ebcc" else {}))
+        c = cw.aggregate(sim.votes, key, gold=truth, **({"restarts": 0} if key == "ebcc" else {}))
         if c.confusion is not None:
             low, high = c.confusion_interval()
             assert low.shape == high.shape == c.confusion.shape
@@ -66,7 +66,7 @@ def test_intervals_narrow_with_more_votes(key):
     for N in (100, 1600):
         sim = cw.simulate.one_coin(N, n_annotators=10, n_classes=3, a=6.0, b=3.0, votes_per_item=6, random_state=2)
         gold = np.where(np.arange(N) < N // 5, sim.truth, -1).astype(np.int32)
-        c = cw.aggregate(sim.votes, key, truth=gold if key == "gold-weighted" else None)
+        c = cw.aggregate(sim.votes, key, gold=gold if key == "gold-weighted" else None)
         _, low, high = c.accuracy()
         found = {"accuracy": (high - low).mean()}
         for name in estimates(key, c.annotator_columns):
@@ -88,7 +88,7 @@ def test_no_votes_no_information():
     )
     for key in registry.METHODS:
         gold = np.where(np.arange(60) < 20, sim.truth, -1).astype(np.int32)
-        c = cw.aggregate(votes, key, truth=gold if key == "gold-weighted" else None)
+        c = cw.aggregate(votes, key, gold=gold if key == "gold-weighted" else None)
         for name in estimates(key, c.annotator_columns):
             width = c.annotator_columns[f"{name}_high"] - c.annotator_columns[f"{name}_low"]
             assert not np.isnan(width).any()
@@ -229,7 +229,7 @@ def test_agreement_with_clear_labels_is_covered(key, name, true):
             600, n_annotators=20, n_classes=4, a=6.0, b=3.0, votes_per_item=10, random_state=seed
         )
         gold = np.where(np.arange(600) < 200, sim.truth, -1) if key == "gold-weighted" else None
-        columns = cw.aggregate(sim.votes, key, truth=gold).annotator_columns
+        columns = cw.aggregate(sim.votes, key, gold=gold).annotator_columns
         found.append(inside(columns, name, true(sim.parameters["accuracy"], 4)))
     assert 0.88 < np.mean(found) < 0.99
 

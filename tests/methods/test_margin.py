@@ -169,7 +169,7 @@ def test_known_truth_turns_a_crowd_of_which_most_are_wrong(key):
     votes = cw.Votes.from_dense(np.where(rng.random((200, 8)) < right, truth[:, None], 1 - truth[:, None]))
     gold = np.where(np.arange(200) < 40, truth, -1).astype(np.int32)
     rest = np.where(np.arange(200) < 40, -1, truth).astype(np.int32)
-    assert cw.aggregate(votes, key, truth=gold).score(rest) > 0.9
+    assert cw.aggregate(votes, key, gold=gold).score(rest) > 0.9
 
 
 # -------------------------------------------------------------------- the sampler

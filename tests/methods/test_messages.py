@@ -447,7 +447,7 @@ def test_damping_changes_the_way_not_the_end():
 def test_known_truth_and_fractional_weights_are_used():
     sim = cw.simulate.two_coin(120, n_annotators=6, votes_per_item=3, random_state=0)
     gold = np.where(np.arange(120) < 60, sim.truth, -1).astype(np.int32)
-    free, told = (cw.aggregate(sim.votes, "bp", truth=t) for t in (None, gold))
+    free, told = (cw.aggregate(sim.votes, "bp", gold=t) for t in (None, gold))
     unknown = gold < 0
     assert (
         np.abs(told.confusion - sim.parameters["confusion"]).mean()

@@ -163,7 +163,7 @@ def test_known_truth_turns_a_crowd_of_which_most_are_wrong():
     gold = np.where(np.arange(200) < 40, truth, -1).astype(np.int32)
     rest = np.where(np.arange(200) < 40, -1, truth).astype(np.int32)
     assert cw.aggregate(votes, "minimax").score(rest) < 0.2
-    assert cw.aggregate(votes, "minimax", truth=gold).score(rest) > 0.95
+    assert cw.aggregate(votes, "minimax", gold=gold).score(rest) > 0.95
 
 
 @pytest.mark.parametrize("limit", ["MOST_NUMBERS", "MOST_WORK"])

@@ -41,9 +41,9 @@ def key(request):
 def fit(key, votes, truth, share=0.2, **params):
     """A consensus; methods that need known truth get some."""
     gold = None
-    if registry.find(key).load().needs_truth:
+    if registry.find(key).load().needs_gold:
         gold = np.where(np.arange(len(truth)) < max(share * len(truth), 1), truth, -1).astype(np.int32)
-    return cw.aggregate(votes, key, truth=gold, **params)
+    return cw.aggregate(votes, key, gold=gold, **params)
 
 
 def quick(key, **params):

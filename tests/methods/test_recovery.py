@@ -383,9 +383,9 @@ def test_one_label_per_item_says_nothing_of_annotators(key):
     Labels are the votes, but for a few; whoever does not take them for true must be in doubt. Accuracies are open.
     """
     sim = cw.simulate.one_coin(200, n_annotators=10, n_classes=3, a=6.0, b=3.0, votes_per_item=1, random_state=0)
-    gold = told(sim.truth, 0.1) if registry.find(key).load().needs_truth else None
+    gold = told(sim.truth, 0.1) if registry.find(key).load().needs_gold else None
     params = {"restarts": 0} if key == "ebcc" else {}
-    c = cw.aggregate(sim.votes, key, truth=gold, **params)
+    c = cw.aggregate(sim.votes, key, gold=gold, **params)
     untold = slice(None) if gold is None else gold < 0
     assert np.isfinite(c.posterior).all()
     if key not in UNDECIDED:
@@ -420,9 +420,9 @@ def test_worse_than_chance_needs_known_truth_and_a_model_that_can_read_backwards
     sim = cw.simulate.hammer_spammer(300, n_annotators=12, skill=0.25, spread=0.05, votes_per_item=8, random_state=0)
     gold = told(sim.truth, 0.12)
     params = {"restarts": 0} if key == "ebcc" else {}
-    if not registry.find(key).load().needs_truth:  # nothing in the votes tells a crowd from its mirror image
+    if not registry.find(key).load().needs_gold:  # nothing in the votes tells a crowd from its mirror image
         assert cw.aggregate(sim.votes, key, **params).score(sim.truth) < 0.15
-    c = cw.aggregate(sim.votes, key, truth=gold, **params)
+    c = cw.aggregate(sim.votes, key, gold=gold, **params)
     untold = (c.label_codes == sim.truth)[gold < 0].mean()
     assert untold < 0.15 if key in NEVER_BACKWARDS else untold > 0.85
 
@@ -441,4 +441,4 @@ def test_kos_svd_goes_with_the_mass_of_skill_and_the_others_with_heads():
     for key in ("dawid-skene", "one-coin", "ghosh", "sml", "pgd", "m-msr", "triangular", "eigenratio"):
         c = cw.aggregate(votes, key)
         assert c.score(truth) < 0.05  # the mirror image: consistent, and upside down
-        assert cw.aggregate(votes, key, truth=told(truth, 0.1)).score(truth) > 0.95
+        assert cw.aggregate(votes, key, gold=told(truth, 0.1)).score(truth) > 0.95

@@ -124,7 +124,7 @@ def test_known_truths_turn_a_crowd_that_is_mostly_wrong(key):
     sim = cw.simulate.hammer_spammer(300, n_annotators=12, skill=0.25, votes_per_item=10, random_state=0)
     assert cw.aggregate(sim.votes, key).score(sim.truth) < 0.2
     gold = {n: int(sim.truth[n]) for n in range(25)}
-    assert cw.aggregate(sim.votes, key, truth=gold).score(sim.truth) > 0.8
+    assert cw.aggregate(sim.votes, key, gold=gold).score(sim.truth) > 0.8
 
 
 @pytest.mark.parametrize("key", KEYS)

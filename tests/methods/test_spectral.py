@@ -101,8 +101,8 @@ def test_known_truths_turn_a_sign_that_they_contradict_and_a_single_one_does_not
     sim = cw.simulate.hammer_spammer(300, n_annotators=12, skill=0.25, votes_per_item=10, random_state=0)
     assert cw.aggregate(sim.votes, key).score(sim.truth) < 0.2
     gold = {n: int(sim.truth[n]) for n in range(20)}
-    assert cw.aggregate(sim.votes, key, truth=gold).score(sim.truth) > 0.8
-    assert cw.aggregate(sim.votes, key, truth={0: int(sim.truth[0])}).score(sim.truth) < 0.2
+    assert cw.aggregate(sim.votes, key, gold=gold).score(sim.truth) > 0.8
+    assert cw.aggregate(sim.votes, key, gold={0: int(sim.truth[0])}).score(sim.truth) < 0.2
 
 
 def test_probabilities_grow_with_agreement_and_do_not_depend_on_the_size_of_weights():
@@ -272,7 +272,7 @@ def test_known_truths_turn_covariances_of_a_crowd_that_is_mostly_wrong():
     sim = cw.simulate.hammer_spammer(400, n_annotators=12, skill=0.3, votes_per_item=10, random_state=1)
     gold = {n: int(sim.truth[n]) for n in range(30)}
     assert cw.aggregate(sim.votes, "sml").score(sim.truth) < 0.3
-    assert cw.aggregate(sim.votes, "sml", truth=gold).score(sim.truth) > 0.8
+    assert cw.aggregate(sim.votes, "sml", gold=gold).score(sim.truth) > 0.8
 
 
 # -------------------------------------------------------------------- cost and real data

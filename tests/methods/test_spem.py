@@ -146,7 +146,7 @@ def test_the_objective_is_recomputed_and_does_not_fall():
     theta = one_coin_confusion(rng.uniform(0.34, 0.9, 12), 3)
     votes, _ = crowd_of(theta, 200, rng, r=6)
     part, family = Part.of(votes), SpammerFamily(rng.uniform(0, 300, 12), 0.01 / 3, None)
-    climb = em.climb(part, family, em.statistics(part, votes.shares()), accelerate=True)
+    climb = em.run_em(part, family, em.statistics(part, votes.shares()), accelerate=True)
     assert (np.diff(climb.trace) >= -1e-9 * abs(climb.trace[0])).all()
     t = np.exp(climb.params.log_score).reshape(12, 3, 3).transpose(0, 2, 1)
     like = climb.params.log_prior.repeat(len(votes), axis=0)
@@ -241,7 +241,7 @@ def test_known_truths_turn_a_crowd_of_adversaries():
     theta = one_coin_confusion(np.r_[np.full(6, 0.2), np.full(3, 0.9)], 2)
     votes, truth = crowd_of(theta, 300, rng)
     gold = np.where(np.arange(300) < 60, truth, -1).astype(np.int32)
-    consensus = cw.aggregate(votes, "spem", truth=gold)
+    consensus = cw.aggregate(votes, "spem", gold=gold)
     assert consensus.score(truth) > 0.95
     assert not consensus.annotator_columns["pruned"].any()  # wrong answers tell as much as right ones
 

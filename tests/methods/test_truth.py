@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 import crowdwise as cw
 from brute import rows_of
-from crowdwise.core.em import Progress
+from crowdwise.core.loop import Progress
 from crowdwise.errors import ConvergenceWarning, ParameterError
 from crowdwise.methods.weights_truth_discovery import chi_squared_quantile
 
@@ -111,7 +111,7 @@ def test_the_quantile_is_that_of_the_chi_squared_distribution(p, n):
 @given(st.integers(0, 10**6), st.booleans())
 def test_catd_ends_where_labels_and_weights_agree(seed, weighted):
     votes = tiny(seed, weighted=weighted)
-    c = fit(votes, "catd", alpha=0.1, smooth=0.3)
+    c = fit(votes, "catd", alpha=0.1, smoothing=0.3)
     if c.converged:
         loss, total = losses(votes, c.posterior, 0.3)
         assert np.allclose(c.annotator_columns["weight"], chi2.ppf(0.05, total) / loss)
@@ -159,7 +159,7 @@ def plain_bwa(votes, k, a, lam, rounds, gold=None):
 def test_bwa_equals_plain_loops(seed, weighted, told, K):
     votes = tiny(seed, K=K, weighted=weighted)
     gold = np.array([0, -1, 1, -1, -1, -1, -1, -1], dtype=np.int32) if told else None
-    c = fit(votes, "bwa", truth=gold, shape=3.0, pull=0.7, max_iter=7, tol=0.0)
+    c = fit(votes, "bwa", gold=gold, shape=3.0, prior_strength=0.7, max_iter=7, tol=0.0)
     z, v, value = zip(*(plain_bwa(votes, k, 3.0, 0.7, c.iterations, gold) for k in range(K)), strict=True)
     z = np.array(z).T
     assert np.allclose(c.posterior, z / z.sum(axis=1, keepdims=True))
@@ -185,7 +185,7 @@ def test_bwa_where_everybody_agrees():
 
 def test_bwa_gives_a_stranger_the_prior_precision():
     sim = cw.simulate.one_coin(200, n_annotators=10, n_classes=3, votes_per_item=5, random_state=0)
-    model = cw.BWA(shape=10.0, pull=2.0).fit(sim.votes)
+    model = cw.BWA(shape=10.0, prior_strength=2.0).fit(sim.votes)
     share = sim.votes.shares()
     b = (
         10.0 * (share * (1 - share)).mean(axis=0) * 4 * 2 / 3
@@ -229,7 +229,7 @@ def test_known_truth_teaches_who_is_right(key):
     )
     votes = cw.Votes.from_dense(table)
     told = np.where(np.arange(300) < 200, truth, -1).astype(np.int32)
-    before, after = (next(iter(fit(votes, key, truth=t).annotator_columns.values())) for t in (None, told))
+    before, after = (next(iter(fit(votes, key, gold=t).annotator_columns.values())) for t in (None, told))
     assert before[:2].max() < before[2:].min()  # three who copy each other outvote the two who know
     assert after[:2].min() > after[2:].max()
 
@@ -287,8 +287,8 @@ def test_bwa_equals_the_published_figures(name, published, real):
 @pytest.mark.slow
 def test_catd_on_real_crowds(real):
     """Published: 92.66 and 95.50, with a pseudo-loss of 1e-9."""
-    assert abs(score(real("d_product"), "catd", smooth=1e-9) - 92.66) < 0.02
-    assert abs(score(real("d_sentiment"), "catd", smooth=1e-9) - 95.50) < 0.02
+    assert abs(score(real("d_product"), "catd", smoothing=1e-9) - 92.66) < 0.02
+    assert abs(score(real("d_sentiment"), "catd", smoothing=1e-9) - 95.50) < 0.02
     assert abs(score(real("d_product"), "catd") - 92.66) < 0.5
     assert abs(score(real("d_sentiment"), "catd") - 95.50) < 0.5
 
@@ -296,8 +296,8 @@ def test_catd_on_real_crowds(real):
 @pytest.mark.slow
 def test_pm_on_real_crowds(real):
     """Published: 89.81 and 95.04, of the variant that divides by the largest loss (ties drawn at random)."""
-    assert abs(score(real("d_product"), "pm", norm="max", smooth=1e-8) - 89.81) < 0.02
-    assert abs(score(real("d_sentiment"), "pm", norm="max", smooth=1e-8) - 95.04) < 0.1
+    assert abs(score(real("d_product"), "pm", norm="max", smoothing=1e-8) - 89.81) < 0.02
+    assert abs(score(real("d_sentiment"), "pm", norm="max", smoothing=1e-8) - 95.04) < 0.1
     assert abs(score(real("d_product"), "pm") - 89.81) < 0.5
     assert abs(score(real("d_sentiment"), "pm") - 95.04) < 0.5
 

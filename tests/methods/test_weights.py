@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import crowdwise as cw
 from brute import enumerate_truths, rows_of
-from crowdwise.core.em import Progress
+from crowdwise.core.loop import Progress
 from crowdwise.errors import ConvergenceWarning, ParameterError
 from crowdwise.methods.weights_zencrowd import reliability
 
@@ -115,7 +115,7 @@ def test_wawa_equals_plain_loops(seed, weighted, told):
     votes = tiny(seed, weighted=weighted)
     gold = np.array([0, -1, 2, -1, -1, -1, -1], dtype=np.int32) if told else None
     skill = agreement(votes, winners(as_shares(count(votes, [1.0] * 5)).tolist(), gold))
-    found = fit(votes, "wawa", truth=gold)
+    found = fit(votes, "wawa", gold=gold)
     assert np.allclose(found.annotator_columns["skill"], skill)
     q = as_shares(count(votes, skill))
     free = slice(None) if gold is None else gold < 0
@@ -176,7 +176,7 @@ def test_zero_based_skill_stops_where_skills_are_agreements():
 def test_iwmv_equals_plain_loops(seed, told, K):
     votes = tiny(seed, K=K)
     gold = np.array([0, -1, 1, -1, -1, -1, -1], dtype=np.int32) if told else None
-    found = fit(votes, "iwmv", truth=gold, max_iter=60)
+    found = fit(votes, "iwmv", gold=gold, max_iter=60)
     scores, weight = plain_iwmv(votes, gold)
     if found.converged:  # else the labels go round in circles, and where they are cut off is arbitrary
         assert np.allclose(found.annotator_columns["weight"], weight)
@@ -223,7 +223,7 @@ def test_the_reliability_is_the_maximum(right, wrong, a, b, K):
 def test_zencrowd_equals_enumeration_and_its_objective_its_definition(seed, weighted, told):
     votes = tiny(seed, N=5, M=3, weighted=weighted)
     gold = np.array([2, -1, -1, 0, -1], dtype=np.int32) if told else None
-    found = fit(votes, "zencrowd", truth=gold, reliability=0.7, strength=3.0, max_iter=8)
+    found = fit(votes, "zencrowd", gold=gold, reliability=0.7, strength=3.0, max_iter=8)
     w = found.annotator_columns["reliability"]
     theta = np.array([x * np.eye(3) + (1 - x) / 3 for x in w])
     q, log_likelihood = enumerate_truths(rows_of(votes), theta, [1 / 3] * 3, 5, gold)
@@ -305,7 +305,7 @@ def test_known_truth_teaches_who_is_right(key):
     told = np.where(np.arange(300) < 200, truth, -1).astype(np.int32)
     rest = np.where(np.arange(300) < 200, -1, truth)
     assert fit(votes, key).score(rest) < 0.75
-    weights = next(iter(fit(votes, key, truth=told).annotator_columns.values()))
+    weights = next(iter(fit(votes, key, gold=told).annotator_columns.values()))
     assert weights[:2].min() > weights[2:].max()
 
 

@@ -232,7 +232,7 @@ def test_known_truth_is_kept() -> None:
     gold = {item: label for item, label in list(known(made).items())[:20]}
     online = cw.Online(cw.DawidSkene())
     for some in batches(made.votes, 40):
-        online.partial_fit(some, truth={i: c for i, c in gold.items() if i in set(some.items.tolist())})
+        online.partial_fit(some, gold={i: c for i, c in gold.items() if i in set(some.items.tolist())})
     consensus = online.consensus()
     said = dict(zip(consensus.item_names.tolist(), consensus.labels.tolist(), strict=True))
     assert all(said[item] == label for item, label in gold.items())

@@ -454,7 +454,7 @@ class Campaign:
                 [(self._items[n - 1], people[m], self.classes[k]) for _, n, m, k in rows], classes=self.classes
             )
             truth = {self._items[n - 1]: self.classes[known[n]] for _, n, _, _ in rows if n in known}
-            self._online.partial_fit(some, truth=truth or None)
+            self._online.partial_fit(some, gold=truth or None)
             self._seen = rows[-1][0]
             if self._seen - self._pictured >= PICTURE:
                 self._keep_picture()

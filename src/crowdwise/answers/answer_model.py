@@ -8,8 +8,9 @@ from abc import ABC, abstractmethod
 from dataclasses import field
 from typing import ClassVar, Generic, Self, TypeVar
 
-from crowdwise.core.em import Callback
-from crowdwise.core.parameters import Parameterised, check_seed, declared
+from crowdwise.core.constraints import RandomState
+from crowdwise.core.loop import Callback
+from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.core.result import Result
 from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError
 
@@ -26,7 +27,7 @@ class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
     key: ClassVar[str]
     table: ClassVar[type]
     """The kind of answers it takes, such as :class:`crowdwise.Ratings`."""
-    random_state: int | None = None
+    random_state: RandomState = 0
     consensus_: Found = field(init=False)
 
     def fit(self, answers: Answers, *, callback: Callback | None = None) -> Self:
@@ -37,9 +38,9 @@ class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
         answers
             A table of the right kind. Known truth that lies with it is not looked at.
         callback
-            Called with a :class:`crowdwise.core.em.Progress` after every pass over the answers.
+            Called with a :class:`crowdwise.core.loop.Progress` after every pass over the answers.
         """
-        self._check_parameters()
+        self.check_parameters()
         if not isinstance(answers, self.table):
             raise InputError(f"{self.key} expects {self.table.__name__} and found {type(answers).__name__}.")
         began = time.perf_counter()
@@ -56,10 +57,6 @@ class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
     @abstractmethod
     def _fit(self, answers: Answers, callback: Callback | None, began: float) -> Found:
         """The result; ``began`` is when the fit began, for its ``seconds``."""
-
-    def _check_parameters(self) -> None:
-        """Complain of parameters out of range; subclasses add their own."""
-        check_seed(self.random_state)
 
     def _fitted(self) -> Found:
         try:

@@ -45,7 +45,8 @@ from crowdwise.answers.comparisons_leaderboard import Ranking
 from crowdwise.answers.comparisons_likelihood import DENSE, Games, Model
 from crowdwise.answers.comparisons_newton import Solution
 from crowdwise.core.checks import check_choice, check_count, check_number, is_number
-from crowdwise.core.em import Callback
+from crowdwise.core.constraints import Count, NonNegative, seed_of
+from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import declared
 from crowdwise.core.result import plain
@@ -68,12 +69,11 @@ class PairModel(AnswerModel[Comparisons, Ranking]):
     table: ClassVar[type] = Comparisons
     prior: float = 1.0
     ties: str = "davidson"
-    max_iter: int = 100
-    tol: float = 1e-10
-    random_state: int | None = 0
+    max_iter: Count = 100
+    tol: NonNegative = 1e-10
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_number(self, "prior", least=0.0)
         check_choice(self, "ties", TIES)
         check_count(self, "max_iter")
@@ -133,7 +133,7 @@ def build_ranking(
         item_names=table.items, annotator_names=table.annotators, scores=scores, errors=errors, draws=draws,
         components=part, counts=item_counts(table), annotator_counts=annotator_counts(table, scores),
         trace=trace, iterations=iterations, converged=converged, seconds=time.perf_counter() - began,
-        seed=model.random_state, n_votes=len(table), placed=table.placed, notes=told, kind=table.kind, **more,
+        seed=seed_of(model.random_state), n_votes=len(table), placed=table.placed, notes=told, kind=table.kind, **more,
     )  # fmt: skip
 
 
@@ -230,11 +230,11 @@ class CrowdBT(PairModel):
     reliability: tuple[float, float] | str = (10.0, 1.0)
     prior: float = 1.0
     ties: str = "davidson"
-    max_iter: int = 200
-    tol: float = 1e-7
+    max_iter: Count = 200
+    tol: NonNegative = 1e-7
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         value = self.reliability
         if value == "learned":
             return
@@ -346,10 +346,10 @@ class PositionBT(PairModel):
     spread: float = 1.0
     prior: float = 1.0
     ties: str = "davidson"
-    max_iter: int = 200
+    max_iter: Count = 200
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_number(self, "spread", above=0.0)
 
     def _fit(self, answers: Comparisons, callback: Callback | None, began: float) -> Ranking:

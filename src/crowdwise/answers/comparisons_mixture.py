@@ -34,7 +34,8 @@ from crowdwise.answers.comparisons_bradley_terry import PairModel, build_ranking
 from crowdwise.answers.comparisons_leaderboard import Ranking
 from crowdwise.answers.comparisons_likelihood import Games, Model, derivatives, log_likelihood, log_prior, look
 from crowdwise.core.checks import check_count
-from crowdwise.core.em import Callback, Progress
+from crowdwise.core.constraints import Count, CountFromZero, NonNegative
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats, safe_log, softmax
 from crowdwise.core.parameters import declared
 from crowdwise.data.comparisons import Comparisons
@@ -167,14 +168,14 @@ class MixtureBT(PairModel):
     key: ClassVar[str] = "mixture-bt"
 
     groups: int = 2
-    restarts: int = 3
+    restarts: CountFromZero = 3
     prior: float = 1.0
     ties: str = "davidson"
-    max_iter: int = 300
-    tol: float = 1e-8
+    max_iter: Count = 300
+    tol: NonNegative = 1e-8
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_count(self, "groups")
         check_count(self, "restarts")
 

@@ -23,7 +23,7 @@ from crowdwise.answers.comparisons_likelihood import (
     log_prior,
     look,
 )
-from crowdwise.core.em import Callback, Progress
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats
 
 PROBES = 100

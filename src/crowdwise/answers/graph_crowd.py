@@ -45,7 +45,9 @@ from crowdwise.answers.graph_potts import Beliefs, Links, balanced, foreseen_log
 from crowdwise.core import em, priors, starts
 from crowdwise.core.checks import check_count, check_number, is_number
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.em import Callback, Params, Part, Progress
+from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.em import Params, Part
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.model import Model, Outcome, check_memory, recode
 from crowdwise.core.numerics import Floats, Ints, maximise_1d, normalise, safe_log
 from crowdwise.core.parameters import declared
@@ -222,12 +224,12 @@ class GraphCrowd(Model):
     history: Any = None
     class_prior: Any = "learned"
     start: Any = "votes"
-    max_iter: int = 500
-    tol: float = 1e-7
+    max_iter: Count = 500
+    tol: NonNegative = 1e-7
     consensus_: LinkedConsensus = field(init=False)
 
     def fit(
-        self, votes: Votes, truth: Any = None, *, graph: Any = None, item_prior: Any = None,
+        self, votes: Votes, gold: Any = None, *, graph: Any = None, item_prior: Any = None,
         callback: Callback | None = None,
     ) -> Self:  # fmt: skip
         """Learn from votes and a graph.
@@ -245,7 +247,7 @@ class GraphCrowd(Model):
                 raise InputError("graph-crowd needs to know which items are linked: fit(votes, graph=...).")
             self._graph = as_graph(graph, votes.items)
         try:
-            super().fit(votes, truth, item_prior=item_prior, callback=callback)
+            super().fit(votes, gold, item_prior=item_prior, callback=callback)
         finally:
             self.__dict__.pop("_graph", None)
         plain = self.consensus_
@@ -287,7 +289,7 @@ class GraphCrowd(Model):
                 fit.beliefs(fit.evidence(params.log_score), field, J, tol=1e-3)
                 field = field if held else fit.foresee(fit.evidence(params.log_score), field, J)[1]
             if J == 0.0:  # no graph at all: Dawid and Skene's model from its own start
-                climb = em.climb(fit.part, family, first, max_iter=self.max_iter, tol=self.tol, callback=callback)
+                climb = em.run_em(fit.part, family, first, max_iter=self.max_iter, tol=self.tol, callback=callback)
                 params, field, passes = climb.params, climb.params.log_prior[0], passes + climb.iterations
                 trace, converged = climb.trace.tolist(), climb.converged
             else:
@@ -375,8 +377,8 @@ class GraphCrowd(Model):
         prior = safe_log(self._fitted().prior)[None]
         return em.expect(Part.of(votes), Params(self._scores(votes), prior), posterior=True)[1]
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         J = self.strength
         if not (is_number(J) or (isinstance(J, str) and J == "learned")):
             raise ParameterError(f"strength={J!r}: expected 'learned' or a number.")

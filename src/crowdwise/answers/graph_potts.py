@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core.constraints import NonNegative
 from crowdwise.core.numerics import Floats, Ints, softmax
 from crowdwise.data.graph import Graph
 
@@ -75,7 +76,7 @@ def log_sum(x: Floats) -> Floats:
 
 def propagate(
     evidence: Floats, field: Floats, J: float, links: Links, state: Floats | None = None, *, sweeps: int = 200,
-    tol: float = 1e-8,
+    tol: NonNegative = 1e-8,
 ) -> Beliefs:  # fmt: skip
     """Messages along all edges at once until they stand still; halved steps where they swing."""
     unary = field + evidence
@@ -109,7 +110,7 @@ def propagate(
 
 def mean_field(
     evidence: Floats, field: Floats, J: float, links: Links, state: Floats | None = None, *, sweeps: int = 200,
-    tol: float = 1e-8,
+    tol: NonNegative = 1e-8,
 ) -> Beliefs:  # fmt: skip
     """All items at once, in steps that are halved whenever the bound would fall."""
     unary = field + evidence

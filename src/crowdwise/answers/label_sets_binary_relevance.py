@@ -42,7 +42,8 @@ import numpy.typing as npt
 from crowdwise import registry
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.em import Callback, Progress
+from crowdwise.core.constraints import Count, NonNegative, seed_of
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints, dirichlet_multinomial, entropy, maximise_1d, share_interval
 from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result, plain
@@ -256,15 +257,15 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
     base: str = registry.DEFAULT
     base_params: dict[str, Any] | None = None
     share: bool | None = None
-    max_iter: int = 20
-    tol: float = 1e-3
+    max_iter: Count = 20
+    tol: NonNegative = 1e-3
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         if not (self.base_params is None or isinstance(self.base_params, dict)):
             raise ParameterError(f"base_params={self.base_params!r}: expected a dict of parameters of {self.base}.")
         method = registry.find(self.base).load()
-        if method.needs_truth:
+        if method.needs_gold:
             raise ParameterError(f"base={self.base!r} needs known truth, which label sets have no place for.")
         registry.create(self.base, **(self.base_params or {}))
         if self.share not in (None, True, False):
@@ -346,6 +347,6 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
             answers_per_annotator=per_annotator,
             labels_per_answer=np.divide(size, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
             agreement=np.divide(agrees, asked, out=np.full(M, np.nan), where=asked > 0), strength=strength,
-            iterations=rounds[0], converged=rounds[1], seconds=seconds, seed=self.random_state,
+            iterations=rounds[0], converged=rounds[1], seconds=seconds, seed=seed_of(self.random_state),
             n_votes=answers.n_answers, kind=answers.kind,
         )  # fmt: skip

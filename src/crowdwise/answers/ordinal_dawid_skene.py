@@ -43,8 +43,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crowdwise.core import em, priors
-from crowdwise.core.em import Callback, Params, Part, Stats
+from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.intervals import around, with_interval
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import EMModel, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
@@ -245,7 +246,7 @@ def learn_crowd(
         if cuts:
             crowd = replace(crowd, cut=learn_cuts(family.counts(stats).sum(axis=0), crowd))
             family = replace(family, crowd=crowd)
-        climbed = em.climb(part, family, stats, max_iter=FIRST, tol=1e-5)
+        climbed = em.run_em(part, family, stats, max_iter=FIRST, tol=1e-5)
         stats, q = em.expect(part, climbed.params, posterior=True)
         if learn:
             params = climbed.params
@@ -397,8 +398,8 @@ class OrdinalDawidSkene(EMModel):
         self.cuts_ = family.crowd.cut[1:-1]
         return params
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         for name, known in (("cuts", ("even", "learned")), ("link", ("normal", "logistic"))):
             if getattr(self, name) not in known:
                 raise ParameterError(f"{name}={getattr(self, name)!r}: expected {known[0]!r} or {known[1]!r}.")

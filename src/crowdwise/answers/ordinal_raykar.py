@@ -34,8 +34,10 @@ import numpy as np
 from crowdwise.answers.ordinal_dawid_skene import ranks
 from crowdwise.core import em
 from crowdwise.core.checks import check_count
-from crowdwise.core.em import Callback, Params, Part, Stats
+from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.intervals import rate_interval, with_interval
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.parameters import declared
@@ -112,8 +114,8 @@ class OrdinalRaykar(Model):
 
     order: Sequence[Any] | None = None
     prior: float = 2.0
-    max_iter: int = 500
-    tol: float = 1e-7
+    max_iter: Count = 500
+    tol: NonNegative = 1e-7
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         N, M, K = len(votes), votes.n_annotators, votes.n_classes
@@ -129,7 +131,7 @@ class OrdinalRaykar(Model):
             start = em.statistics(part, informed(answers, known))
             pooled = normalise(start.table().sum(axis=0) + 0.5, axis=0)
             family = ConfusionFamily(full, (self.prior * pooled)[None], None)
-            climbed = em.climb(part, family, start, max_iter=self.max_iter, tol=self.tol, callback=callback, restart=j)
+            climbed = em.run_em(part, family, start, max_iter=self.max_iter, tol=self.tol, callback=callback, restart=j)
             stats, q = em.expect(part, climbed.params, posterior=True)
             above[:, j] = clamp(q, known)[:, 1]
             self.params_.append(climbed.params)
@@ -167,8 +169,8 @@ class OrdinalRaykar(Model):
             above[:, j] = q[:, 1]
         return self._grades(above)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_count(self, "max_iter")
         for name in ("prior", "tol"):
             value = getattr(self, name)

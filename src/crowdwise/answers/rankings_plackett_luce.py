@@ -37,7 +37,8 @@ from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.answers.comparisons_leaderboard import Ranking
 from crowdwise.answers.comparisons_likelihood import Derivatives, Games, Model, log_prior
 from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.em import Callback, Progress
+from crowdwise.core.constraints import Count, NonNegative, seed_of
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
 from crowdwise.core.result import plain
@@ -133,12 +134,11 @@ class PlackettLuce(AnswerModel[Rankings, Ranking]):
     table: ClassVar[type] = Rankings
 
     prior: float = 1.0
-    max_iter: int = 100
-    tol: float = 1e-10
-    random_state: int | None = 0
+    max_iter: Count = 100
+    tol: NonNegative = 1e-10
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_number(self, "prior", least=0.0)
         check_count(self, "max_iter")
         check_number(self, "tol", above=0.0)
@@ -187,8 +187,8 @@ class PlackettLuce(AnswerModel[Rankings, Ranking]):
             item_names=answers.items, annotator_names=answers.annotators, scores=s, errors=spread.scores,
             draws=spread.draws, components=part, counts=_item_counts(some, N),
             annotator_counts=_annotator_counts(some, s, answers.n_annotators), trace=np.array(trace), iterations=t,
-            converged=converged, seconds=time.perf_counter() - began, seed=self.random_state, n_votes=len(answers),
-            notes=told, kind=answers.kind,
+            converged=converged, seconds=time.perf_counter() - began, seed=seed_of(self.random_state), 
+            n_votes=len(answers), notes=told, kind=answers.kind,
         )  # fmt: skip
 
 

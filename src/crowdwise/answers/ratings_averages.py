@@ -22,8 +22,8 @@ import numpy as np
 
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.em import Callback
 from crowdwise.core.estimates import Estimates, build_estimates
+from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints, maximise_1d
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import InputError

@@ -43,8 +43,8 @@ import numpy as np
 
 from crowdwise.answers.ratings_averages import RatingModel, bias_deviation, counts, standardise
 from crowdwise.core.checks import check_number
-from crowdwise.core.em import Callback
 from crowdwise.core.estimates import Estimates, build_estimates
+from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
@@ -273,7 +273,7 @@ class CovarianceRatings(RatingModel):
             },
         )  # fmt: skip
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_number(self, "level", above=0.0, most=1.0)
         check_number(self, "least", least=3)

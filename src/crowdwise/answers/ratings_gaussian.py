@@ -80,8 +80,9 @@ from crowdwise.answers.ratings_gaussian_steps import (
     squares,
 )
 from crowdwise.core.checks import check_flag
-from crowdwise.core.em import Callback, Progress
+from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.estimates import Estimates, build_estimates
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
@@ -286,8 +287,8 @@ class GaussianRatings(RatingModel):
     noise: str = "gaussian"
     df: Any = 4.0
     hedge: bool = True
-    max_iter: int = 500
-    tol: float = 1e-6
+    max_iter: Count = 500
+    tol: NonNegative = 1e-6
 
     def _fit(self, answers: Ratings, callback: Callback | None, began: float) -> Estimates:
         self._check_several(answers)
@@ -314,8 +315,8 @@ class GaussianRatings(RatingModel):
             trace=np.array(trace) - total * np.log(unit), iterations=done, converged=converged, **found,
         )  # fmt: skip
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_flag(self, "bias")
         check_flag(self, "scale")
         check_flag(self, "difficulty")

@@ -44,8 +44,9 @@ import numpy as np
 
 from crowdwise.answers.ratings_averages import RatingModel, check_loop, counts, ease_prior, hedged, standardise
 from crowdwise.core.checks import check_flag
-from crowdwise.core.em import Callback, Progress
+from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.estimates import Estimates, build_estimates
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
@@ -166,8 +167,8 @@ class BayesIterative(RatingModel):
     prior: Any = "learned"
     difficulty: bool = False
     hedge: bool = True
-    max_iter: int = 100
-    tol: float = 1e-4
+    max_iter: Count = 100
+    tol: NonNegative = 1e-4
 
     def _fit(self, answers: Ratings, callback: Callback | None, began: float) -> Estimates:
         self._check_several(answers)
@@ -240,8 +241,8 @@ class BayesIterative(RatingModel):
             raise ParameterError(f"prior={self.prior!r}: expected {G} probabilities, one for each variance.")
         return np.asarray(np.maximum(p / p.sum(), 1e-300))
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_loop(self)
         check_flag(self, "difficulty")
         check_flag(self, "hedge")

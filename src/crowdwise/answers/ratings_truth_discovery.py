@@ -42,8 +42,9 @@ from crowdwise.answers.ratings_averages import (
     weighted_median,
 )
 from crowdwise.core.checks import check_flag, check_number
-from crowdwise.core.em import Callback, Progress
+from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.estimates import Estimates, build_estimates
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
@@ -83,8 +84,8 @@ def alternate(
 class Discovery(RatingModel):
     """What both share: the result."""
 
-    max_iter: int = 200
-    tol: float = 1e-4
+    max_iter: Count = 200
+    tol: NonNegative = 1e-4
 
     def _result(
         self, ratings: Ratings, began: float, z: Floats, v: Floats, trace: list[float], done: int, converged: bool
@@ -100,8 +101,8 @@ class Discovery(RatingModel):
             trace=np.array(trace), iterations=done, converged=converged, annotator_columns={"weight": v}, **found,
         )  # fmt: skip
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_loop(self)
 
 
@@ -156,8 +157,8 @@ class PMNumeric(Discovery):
         trace_of = None if self.per_rating else lambda v, d: -float(v @ d)
         return self._result(answers, began, *alternate(self, answers, callback, losses, weigh, locate, trace_of))
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_flag(self, "per_rating")
         if self.loss not in ("squared", "absolute"):
             raise ParameterError(f"loss={self.loss!r}: expected 'squared' or 'absolute'.")
@@ -205,6 +206,6 @@ class CATDNumeric(Discovery):
 
         return self._result(answers, began, *alternate(self, answers, callback, losses, weigh, weighted_mean, None))
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_number(self, "alpha", above=0.0, most=1.0)

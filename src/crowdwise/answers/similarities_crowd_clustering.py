@@ -45,7 +45,8 @@ import numpy as np
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.answers.similarities_clusters import Clustering, agreements, canonical
 from crowdwise.core.checks import check_flag, check_number
-from crowdwise.core.em import Callback, Progress
+from crowdwise.core.constraints import Count, CountFromZero, NonNegative, seed_of
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints, softmax
 from crowdwise.core.parameters import declared
 from crowdwise.data.similarities import Similarities
@@ -300,13 +301,12 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
     n_clusters: int | None = None
     max_clusters: int = 20
     pool: bool = True
-    restarts: int = 9
-    max_iter: int = 200
-    tol: float = 1e-6
-    random_state: int | None = 0
+    restarts: CountFromZero = 9
+    max_iter: Count = 200
+    tol: NonNegative = 1e-6
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         for name, low in (("n_clusters", 1), ("max_clusters", 1), ("restarts", 0), ("max_iter", 1)):
             value = getattr(self, name)
             if name == "n_clusters" and value is None:
@@ -335,7 +335,8 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
             sensitivity=rate[:, 1, 1].copy(), specificity=rate[:, 0, 0].copy(), **agreements(answers, q),
             tried=np.array(list(tried), dtype=np.int64), evidence=np.array(list(tried.values()), dtype=np.float64),
             trace=best.trace, iterations=best.iterations, converged=best.converged,
-            seconds=time.perf_counter() - began, seed=self.random_state, n_votes=answers.n_answers, kind=answers.kind,
+            seconds=time.perf_counter() - began, seed=seed_of(self.random_state),
+            n_votes=answers.n_answers, kind=answers.kind,
         )  # fmt: skip
 
     def _search(self, graph: Graph, answers: Similarities, callback: Callback | None) -> tuple[Fit, dict[int, float]]:

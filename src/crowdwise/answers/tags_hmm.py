@@ -47,7 +47,9 @@ from crowdwise.answers import tags_memory as memory
 from crowdwise.answers.tags_result import TagModel, check_decode, decode, token_decode
 from crowdwise.core import em, priors, starts
 from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.em import Callback, Params, Part, Stats
+from crowdwise.core.constraints import Count, CountFromZero, NonNegative
+from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
@@ -167,8 +169,8 @@ class HMMCrowd(TagModel):
     transition_prior: float = 1.0
     decode: str = "sequence"
     start: Any = "votes"
-    max_iter: int = 500
-    tol: float = 1e-7
+    max_iter: Count = 500
+    tol: NonNegative = 1e-7
     accelerate: bool = True
 
     def _infer(
@@ -195,7 +197,7 @@ class HMMCrowd(TagModel):
             pseudo = priors.pseudo_counts(self.prior, self.history, votes, gold)
         share = allowed * (self.transition_prior / allowed.sum(axis=1, keepdims=True))
         family = ChainFamily(pseudo, share, allowed, self._fixed(K, allowed))
-        climb = em.climb(
+        climb = em.run_em(
             part, family, chain_statistics(part, q, tags.starts, allowed), max_iter=self.max_iter, tol=self.tol,
             accelerate=self.accelerate, callback=callback,
             expectation=lambda part, params: chain_expect(part, params, tags.starts)[0],
@@ -254,8 +256,8 @@ class HMMCrowd(TagModel):
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(p / p.sum(axis=1, keepdims=True)))
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_decode(self.decode, DECODE)
         if self.memory not in ("auto", True, False) or isinstance(self.memory, (int, float)) != isinstance(
             self.memory, bool
@@ -296,9 +298,9 @@ class TokenDawidSkene(TagModel):
     history: Any = None
     class_prior: Any = "learned"
     start: Any = "votes"
-    restarts: int = 0
-    max_iter: int = 500
-    tol: float = 1e-7
+    restarts: CountFromZero = 0
+    max_iter: Count = 500
+    tol: NonNegative = 1e-7
     accelerate: bool = True
 
     def _inner(self) -> DawidSkene:
@@ -308,7 +310,7 @@ class TokenDawidSkene(TagModel):
         self, tags: Tags, gold: Ints | None, callback: Callback | None
     ) -> tuple[Outcome, npt.NDArray[np.int32], Floats | None]:
         self.inner_ = self._inner()
-        self.inner_._check_parameters()
+        self.inner_._check_together()
         outcome = self.inner_._fit(tags.votes, gold, None, callback)
         return outcome, self._decode(outcome.posterior, tags, outcome.prior), None
 
@@ -321,7 +323,7 @@ class TokenDawidSkene(TagModel):
         q = self.inner_._predict(tags.votes)
         return q, self._decode(q, tags, self._fitted().prior)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_decode(self.decode, ("valid", "tokens"))
-        self._inner()._check_parameters()
+        self._inner()._check_together()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.consensus import Consensus, build_consensus
-from crowdwise.core.em import Callback
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import Outcome, recode
 from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.data import tag_schemes
@@ -140,22 +140,22 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
 
     table: ClassVar[type] = Tags
 
-    def fit(self, answers: Tags, truth: Any = None, *, callback: Callback | None = None) -> Self:
+    def fit(self, answers: Tags, gold: Any = None, *, callback: Callback | None = None) -> Self:
         """Learn from tags.
 
         Parameters
         ----------
         answers
             The tags. Their own ``truth`` is not looked at.
-        truth
+        gold
             The tags of tokens where they are known, for the model to use: a mapping from sequence to its list of tags,
             from token (``sequence:position``) to tag, or T codes with -1 for unknown.
         callback
-            Called with a :class:`crowdwise.core.em.Progress` after every pass over the votes.
+            Called with a :class:`crowdwise.core.loop.Progress` after every pass over the votes.
         """
         self._gold = None
-        if truth is not None and isinstance(answers, Tags):
-            self._gold = checked_truth(answers, answers.encode_truth(truth))
+        if gold is not None and isinstance(answers, Tags):
+            self._gold = checked_truth(answers, answers.encode_truth(gold))
         try:
             return super().fit(answers, callback=callback)
         finally:

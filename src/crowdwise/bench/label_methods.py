@@ -118,7 +118,7 @@ def measure_all(
 def measure(votes: Votes, name: str, key: str, seeds: int, limit: float) -> Cell:
     """One method on one data set."""
     model = registry.find(key).load()
-    if model.needs_truth:
+    if model.needs_gold:
         return Cell(name, key, problem="needs known truth")
     rows = []
     for seed in range(seeds):

@@ -150,14 +150,14 @@ def fitted(
     answers = _read(path, kind, options | _columns(columns))
     known: dict[str, Any] = {}
     if gold is not None:
-        if "truth" not in inspect.signature(model.fit).parameters:
+        if "gold" not in inspect.signature(model.fit).parameters:
             raise ParameterError(f"--gold: {key} has no use for known truth. Use --truth to measure with it.")
-        known["truth"] = _truth(gold, kind)
+        known["gold"] = _truth(gold, kind)
     true = None if truth is None else _truth(truth, kind)
     with terminal.progress(key) as callback:
         result = model.fit(answers, callback=callback, **known).consensus_
-    measured = measures(kind, answers, result, true, known.get("truth"))
-    return Fitted(answers, result, measured, true, known.get("truth"))
+    measured = measures(kind, answers, result, true, known.get("gold"))
+    return Fitted(answers, result, measured, true, known.get("gold"))
 
 
 def run(

@@ -100,8 +100,8 @@ def compare(
     hidden = np.where(gold >= 0, -1, truth)
     results, rows = {}, []
     for key in SHOWN:
-        known = gold if registry.find(key).load().needs_truth else None
-        found = aggregate(crowd.votes, key, truth=known)
+        known = gold if registry.find(key).load().needs_gold else None
+        found = aggregate(crowd.votes, key, gold=known)
         results[key] = found
         rows.append(
             (
@@ -129,7 +129,7 @@ def method_table(rows: list[tuple[str, metrics.Estimate, float, float, float]]) 
     for name in ("accuracy", "95% interval", "log loss", "calibration error", "ms"):
         table.add_column(name, justify="right")
     for key, acc, loss, calibration, seconds in rows:
-        name = f"{key} *" if registry.find(key).load().needs_truth else key
+        name = f"{key} *" if registry.find(key).load().needs_gold else key
         table.add_row(
             name,
             f"{acc.value:.3f}",

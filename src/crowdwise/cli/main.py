@@ -246,7 +246,7 @@ def methods(
         return
     facts: dict[str, Any] = {}
     if shown["methods"]:
-        listed = [described(entry) | {"needs_truth": entry.load().needs_truth} for entry in shown["methods"]]
+        listed = [described(entry) | {"needs_gold": entry.load().needs_gold} for entry in shown["methods"]]
         facts |= {"default": registry.DEFAULT, "methods": listed}
     if shown["learners"]:
         facts |= {"default_learner": registry.DEFAULT_LEARNER, "learners": [described(e) for e in shown["learners"]]}

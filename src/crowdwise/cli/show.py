@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.em import Callback, Progress
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.data.votes import Votes
 from crowdwise.metrics import Estimate, accuracy
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise import kernels
+from crowdwise.core.constraints import RandomState, seed_of
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import TIE, Floats, Ints, entropy, normalise, share_interval, share_with_interval
 from crowdwise.core.result import Result
@@ -300,7 +301,7 @@ def build_consensus(
     outcome: Outcome,
     *,
     labels: npt.NDArray[np.int32],
-    seed: int | None,
+    seed: RandomState,
     seconds: float,
     gold: Ints | None = None,
     item_prior: Floats | None = None,
@@ -330,7 +331,8 @@ def build_consensus(
         votes_per_item=per_item, votes_per_annotator=per_annotator,
         agreement=np.divide(agrees, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
         confusion=outcome.confusion, log_likelihood=outcome.log_likelihood, trace=outcome.trace,
-        iterations=outcome.iterations, converged=outcome.converged, seconds=seconds, seed=seed, n_votes=votes.n_votes,
+        iterations=outcome.iterations, converged=outcome.converged, seconds=seconds,
+        seed=seed_of(seed), n_votes=votes.n_votes,
         annotator_columns=outcome.annotator_columns, item_columns=outcome.item_columns, kind=votes.kind,
         note=outcome.note,
     )  # fmt: skip

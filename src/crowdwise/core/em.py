@@ -26,13 +26,14 @@ from typing import Protocol
 import numpy as np
 
 from crowdwise import kernels
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 
 SETTLED = 3e-5
 REACH = 0.002
 
-__all__ = ["Climb", "Params", "Part", "Progress", "Stats", "climb", "expect", "statistics"]
+__all__ = ["EMFit", "Params", "Part", "Stats", "expect", "run_em", "statistics"]
 
 
 @dataclass(frozen=True)
@@ -120,24 +121,11 @@ class Family(Protocol):
     def objective(self, log_likelihood: float, params: Params) -> float: ...
 
 
-@dataclass(frozen=True)
-class Progress:
-    """What a callback is told after each pass over the votes."""
-
-    iteration: int
-    max_iter: int
-    objective: float
-    change: float
-    """The gain of this pass, per vote."""
-    restart: int = 0
-
-
-Callback = Callable[[Progress], None]
 Expectation = Callable[[Part, Params], Stats]
 
 
 @dataclass(frozen=True)
-class Climb:
+class EMFit:
     """Where the loop ended."""
 
     params: Params
@@ -174,7 +162,7 @@ def statistics(part: Part, q: Floats) -> Stats:
     return Stats(kernels.scatter(part.indptr, part.cell, part.weight, q, part.n_cells), q.sum(axis=0))
 
 
-def climb(
+def run_em(
     part: Part,
     family: Family,
     start: Stats,
@@ -186,55 +174,42 @@ def climb(
     restart: int = 0,
     engine: str = "auto",
     expectation: Expectation | None = None,
-) -> Climb:
+) -> EMFit:
     """Alternate the two steps from some statistics until the objective gains less than ``tol`` per vote.
 
     An iteration is one pass over the votes, whether the point it tried was kept or not. ``expectation`` stands in for
     :func:`expect` where items are not independent before the votes (their statistics add up over whole chains then).
     """
     votes = max(part.n_votes, 1.0)
-    trace: list[float] = []
-    passes = 0
+    rounds = Rounds(max_iter, votes, callback, restart)
 
     def step(stats: Stats) -> tuple[Params, Stats, float]:
-        nonlocal passes
         params = family.maximise(stats)
         if expectation is None:
             new, _ = expect(part, params, hard=family.hard, engine=engine)
         else:
             new = expectation(part, params)
-        passes += 1
         return params, new, family.objective(new.log_likelihood, params)
 
-    def keep(objective: float) -> float:
-        """Note an accepted point and return its gain per vote."""
-        gain = (objective - trace[-1]) / votes if trace else np.inf
-        trace.append(objective)
-        if callback is not None:
-            callback(Progress(passes, max_iter, objective, float(gain), restart))
-        return float(gain)
-
-    point, converged = start, False
+    point = start
     recent: list[Stats] = []
     params: Params | None = None
-    while passes < max_iter:
+    for _ in rounds:
         params, stats, objective = step(point)
-        gain = keep(objective)
-        recent = [*recent, point][-2:] if gain < SETTLED else []
+        rounds.reached(objective, below=tol)
+        recent = [*recent, point][-2:] if rounds.gain < SETTLED else []
         point = stats
-        if gain < tol:
-            converged = True
-            break
-        if accelerate and not family.hard and len(recent) == 2 and passes < max_iter:
-            leap = extrapolate(recent[0], recent[1], point, votes)
+        if accelerate and not family.hard and len(recent) == 2 and rounds.another():
+            further = extrapolate(recent[0], recent[1], point, votes)
             recent = []
-            if leap is not None:
-                tried, stats, objective = step(leap)
-                if objective >= trace[-1]:
-                    keep(objective)
+            if further is not None:
+                rounds.iterations += 1
+                tried, stats, objective = step(further)
+                if objective >= rounds.trace[-1]:
+                    rounds.reached(objective)
                     params, point = tried, stats
     assert params is not None
-    return Climb(params, np.array(trace), passes, converged)
+    return EMFit(params, **rounds.outcome)
 
 
 def extrapolate(x0: Stats, x1: Stats, x2: Stats, votes: float) -> Stats | None:

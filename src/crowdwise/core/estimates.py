@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core.constraints import RandomState, seed_of
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.result import Result
 from crowdwise.data.ratings import Ratings, locate_truth
@@ -154,7 +155,7 @@ def gamma_interval(mean: Floats, shape: Floats, level: float) -> tuple[Floats, F
 
 
 def build_estimates(
-    method: str, params: dict[str, Any], ratings: Ratings, *, began: float, seed: int | None, **found: Any
+    method: str, params: dict[str, Any], ratings: Ratings, *, began: float, seed: RandomState, **found: Any
 ) -> Estimates:
     """The result of a fit that began at ``began`` (of ``time.perf_counter``)."""
     return Estimates(
@@ -165,7 +166,7 @@ def build_estimates(
         ratings_per_item=np.diff(ratings.indptr),
         ratings_per_annotator=np.bincount(ratings.annotator, minlength=ratings.n_annotators),
         seconds=time.perf_counter() - began,
-        seed=seed,
+        seed=seed_of(seed),
         n_votes=ratings.n_ratings,
         kind=ratings.kind,
         **found,

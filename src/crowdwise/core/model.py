@@ -11,17 +11,18 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import field
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core import em, starts
-from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.consensus import Consensus, Outcome, build_consensus
-from crowdwise.core.em import Callback, Climb, Family, Params, Part, Stats
+from crowdwise.core.constraints import Bounds, Count, CountFromZero, RandomState
+from crowdwise.core.em import EMFit, Family, Params, Part, Stats
+from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
-from crowdwise.core.parameters import Parameterised, check_seed, declared
+from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, ParameterError
@@ -46,43 +47,43 @@ class Model(Parameterised, ABC):
     key: ClassVar[str]
     lone_annotator: ClassVar[bool] = False
     """Whether the model makes sense of a single annotator without any known truth."""
-    needs_truth: ClassVar[bool] = False
+    needs_gold: ClassVar[bool] = False
     streams: ClassVar[bool] = False
     """Whether it can learn from votes as they come in."""
     takes_item_prior: ClassVar[bool] = False
 
-    ties: str = "prior"
-    random_state: int | None = None
+    ties: Literal["prior", "random"] = "prior"
+    random_state: RandomState = 0
     consensus_: Consensus = field(init=False)
 
     # ---------------------------------------------------------------- fitting
 
-    def fit(self, votes: Votes, truth: Any = None, *, item_prior: Any = None, callback: Callback | None = None) -> Self:
+    def fit(self, votes: Votes, gold: Any = None, *, item_prior: Any = None, callback: Callback | None = None) -> Self:
         """Learn from votes.
 
         Parameters
         ----------
         votes
             The votes. Their own ``truth`` is not looked at.
-        truth
+        gold
             The class of the items where it is known, for the model to use: a mapping from item to
             class, or an array of N class codes with -1 for unknown (``votes.truth`` is one).
         item_prior
             N x K probabilities of each item's classes before any vote (from a classifier, say).
         callback
-            Called with a :class:`crowdwise.core.em.Progress` after every pass over the votes.
+            Called with a :class:`crowdwise.core.loop.Progress` after every pass over the votes.
         """
         began = time.perf_counter()
-        self._check_parameters()
+        self.check_parameters()
         if not isinstance(votes, Votes):
             raise InputError(
                 f"Expected Votes and found {type(votes).__name__}. "
                 "Make them with Votes.from_frame, Votes.from_dense or read_votes."
             )
-        gold = None if truth is None else votes.encode_truth(truth)
-        self._check_votes(votes, gold)
+        known = None if gold is None else votes.encode_truth(gold)
+        self._check_votes(votes, known)
         log_prior = self._log_item_prior(votes, item_prior)
-        outcome = self._fit(votes, gold, log_prior, callback)
+        outcome = self._fit(votes, known, log_prior, callback)
         rng = np.random.default_rng(self.random_state)
         self.consensus_ = build_consensus(
             self.key,
@@ -92,7 +93,7 @@ class Model(Parameterised, ABC):
             labels=decide(outcome.posterior, outcome.prior, self.ties, rng),
             seed=self.random_state,
             seconds=time.perf_counter() - began,
-            gold=gold,
+            gold=known,
             item_prior=log_prior,
         )
         if not outcome.converged:
@@ -107,9 +108,9 @@ class Model(Parameterised, ABC):
             )
         return self
 
-    def fit_predict(self, votes: Votes, truth: Any = None) -> npt.NDArray[Any]:
+    def fit_predict(self, votes: Votes, gold: Any = None) -> npt.NDArray[Any]:
         """The consensus labels of the votes' items."""
-        return self.fit(votes, truth).consensus_.labels
+        return self.fit(votes, gold).consensus_.labels
 
     def predict_proba(self, votes: Votes) -> Floats:
         """N x K class probabilities of items, in the fit or not, from what was learned about their annotators."""
@@ -140,20 +141,13 @@ class Model(Parameterised, ABC):
                 "Models that can: dawid-skene, one-coin, confusion-vector, ibcc."
             )
 
-    def _check_parameters(self) -> None:
-        if self.ties not in ("prior", "random"):
-            raise ParameterError(
-                f"ties={self.ties!r}: expected 'prior' (the likelier class, then the first) or 'random' (seeded)."
-            )
-        check_seed(self.random_state)
-
     def _check_votes(self, votes: Votes, gold: Ints | None) -> None:
         if votes.n_classes < 2:
             raise LabelError(
                 f"All votes say {votes.classes[0]!r}: with a single class there is nothing to decide. "
                 "If there are other classes that nobody chose, declare them: classes=[...]."
             )
-        if self.needs_truth and (gold is None or not (gold >= 0).any()):
+        if self.needs_gold and (gold is None or not (gold >= 0).any()):
             raise InputError(
                 f"{self.key} weighs annotators by their answers on items with known truth, and none is given: "
                 "pass truth={item: class}."
@@ -197,15 +191,15 @@ class EMModel(Model, ABC):
     takes_item_prior = True
 
     start: Any = "votes"
-    restarts: int = 0
-    max_iter: int = 500
-    tol: float = 1e-7
+    restarts: CountFromZero = 0
+    max_iter: Count = 500
+    tol: Annotated[float, Bounds(minimum=0, meaning="the gain per vote under which the fit stops")] = 1e-7
     accelerate: bool = True
     params_: Params = field(init=False)
     stats_: Stats = field(init=False)
     online_: Online = field(init=False)
 
-    def partial_fit(self, votes: Votes, truth: Any = None) -> Self:
+    def partial_fit(self, votes: Votes, gold: Any = None) -> Self:
         """Learn from more votes, which may be of items, annotators and classes never seen before.
 
         What was learned is in ``online_`` (see :class:`crowdwise.Online`, which has more options), and
@@ -214,7 +208,7 @@ class EMModel(Model, ABC):
         """
         if not hasattr(self, "online_"):
             self.online_ = Online(self)
-        self.consensus_ = self.online_.partial_fit(votes, truth).consensus()
+        self.consensus_ = self.online_.partial_fit(votes, gold).consensus()
         self.params_, self.stats_ = self.online_.params_, self.online_.stats_
         return self
 
@@ -255,8 +249,8 @@ class EMModel(Model, ABC):
             converged=best.converged,
         )
 
-    def _climb(self, part: Part, family: Family, start: Stats, callback: Callback | None, restart: int) -> Climb:
-        return em.climb(
+    def _climb(self, part: Part, family: Family, start: Stats, callback: Callback | None, restart: int) -> EMFit:
+        return em.run_em(
             part,
             family,
             start,
@@ -270,12 +264,6 @@ class EMModel(Model, ABC):
     def _start(self, part: Part, votes: Votes, gold: Ints | None) -> Stats:
         """Statistics to begin from: see :func:`crowdwise.core.starts.begin`."""
         return em.statistics(part, starts.begin(self.start, part, votes, gold, self.random_state))
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_count(self, "max_iter")
-        check_count(self, "restarts", least=0)
-        check_number(self, "tol", least=0.0, what="a number of at least 0, the gain per vote under which the fit stops")
 
     def _predict(self, votes: Votes) -> Floats:
         K = votes.n_classes

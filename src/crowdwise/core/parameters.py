@@ -1,20 +1,27 @@
-"""scikit-learn's protocol for parameters, without scikit-learn: stored as given, read, changed, cloned.
+"""Parameters of models: declared once with what they may be, stored as given, read, changed, cloned.
 
-A class says which parameters it has by annotated attributes with defaults, under :func:`declared`. It has those of its
-bases, too: what a family shares is declared and described once.
+This is scikit-learn's protocol without scikit-learn. A class has its annotated attributes as parameters, under
+:func:`declared`, and those of its bases: what a family shares is declared and described once. The annotation says which
+values are allowed (:mod:`crowdwise.core.constraints`), and :meth:`Parameterised.check_parameters` refuses all others::
+
+    strength: Positive = 1.0
+    df: Positive | Literal["learned"] = "learned"
+    max_iter: Count = 500
+    norm: Literal["sum", "max"] = "sum"
+    hedge: bool = True
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, TypeVar, dataclass_transform
 
-import numpy as np
-
+from crowdwise.core.constraints import Constraint, constraint_of
 from crowdwise.errors import ParameterError, suggestion
 
-__all__ = ["Parameterised", "check_seed", "declared", "leading"]
+__all__ = ["Parameterised", "declared", "leading"]
 
 Class = TypeVar("Class", bound=type)
 
@@ -49,6 +56,20 @@ class Parameterised:
         signature = inspect.signature(cls)
         return {name: p.default for name, p in signature.parameters.items()}
 
+    @classmethod
+    def constraints(cls) -> dict[str, Constraint]:
+        """What each parameter may be, for those whose annotation says so."""
+        return {name: found for name in cls.parameters() if (found := constraint_of(annotation(cls, name))) is not None}
+
+    def check_parameters(self) -> None:
+        """Refuse values that are not allowed: each alone (as declared), then together (``_check_together``)."""
+        for name, constraint in self.constraints().items():
+            constraint.check(name, getattr(self, name))
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse values that do not go together; subclasses add their own."""
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters as they were given."""
         return {name: getattr(self, name) for name in self.parameters()}
@@ -70,10 +91,13 @@ class Parameterised:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
 
-def check_seed(random_state: Any) -> None:
-    """A seed is a non-negative whole number, or ``None``."""
-    if random_state is not None and not (isinstance(random_state, (int, np.integer)) and random_state >= 0):
-        raise ParameterError(f"random_state={random_state!r}: expected a non-negative integer or None.")
+def annotation(cls: type, name: str) -> Any:
+    """The annotation of an attribute, read where it was written; ``Any`` where there is none."""
+    for c in cls.__mro__:
+        found = inspect.get_annotations(c).get(name)
+        if found is not None:
+            return eval(found, vars(sys.modules[c.__module__])) if isinstance(found, str) else found
+    return Any
 
 
 def _same(a: Any, b: Any) -> bool:

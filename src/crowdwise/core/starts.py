@@ -9,6 +9,7 @@ import numpy as np
 
 from crowdwise.core import em
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.constraints import RandomState
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.numerics import Floats, Ints, softmax, winners
 from crowdwise.data import encoding
@@ -96,7 +97,7 @@ def shaken(part: Part, votes: Votes, gold: Ints | None, rng: np.random.Generator
     return em.statistics(part, clamp(q / q.sum(axis=1, keepdims=True), gold))
 
 
-def begin(start: Any, part: Part, votes: Votes, gold: Ints | None, random_state: int | None) -> Floats:
+def begin(start: Any, part: Part, votes: Votes, gold: Ints | None, random_state: RandomState) -> Floats:
     """The N x K posterior a fit begins with, from whatever was handed over as ``start``.
 
     ``"votes"``, a name in ``SOLVERS``, an earlier consensus, or the posterior itself.
@@ -122,7 +123,7 @@ def begin(start: Any, part: Part, votes: Votes, gold: Ints | None, random_state:
     return clamp(q, gold)
 
 
-def solved(name: str, part: Part, votes: Votes, gold: Ints | None, random_state: int | None) -> Floats:
+def solved(name: str, part: Part, votes: Votes, gold: Ints | None, random_state: RandomState) -> Floats:
     """What an item's votes say, given the confusion matrices that a method of moments solves for."""
     module, _, function = SOLVERS[name].partition(":")
     theta = getattr(import_module(module), function)(votes, gold, random_state)

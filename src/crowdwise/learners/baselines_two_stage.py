@@ -129,7 +129,7 @@ class TwoStage(Learner):
         self, inputs: Inputs, train: Votes, held: Votes | None, gold: npt.NDArray[np.int32] | None,
         callback: Callback | None,
     ) -> None:  # fmt: skip
-        known = None if self.select == "truth" else gold
+        known = None if self.select == "gold" else gold
         self.first_stage_: Consensus = self._model().fit(train, known).consensus_
         super()._train(inputs, train, held, gold, callback)
 
@@ -156,7 +156,7 @@ class TwoStage(Learner):
         check_choice(self, "labels", ("hard", "soft"))
         if self.settings is not None and not isinstance(self.settings, Mapping):
             raise ParameterError(f"settings={self.settings!r}: expected parameters of {self.aggregator}, or None.")
-        self._model()._check_parameters()
+        self._model().check_parameters()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

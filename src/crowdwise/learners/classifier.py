@@ -73,9 +73,9 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._settings.update(params)
         return self
 
-    def fit(self, X: Any, y: Any, truth: Any = None, *, callback: Callback | None = None) -> Self:
+    def fit(self, X: Any, y: Any, gold: Any = None, *, callback: Callback | None = None) -> Self:
         """Learn from inputs and votes, as :meth:`crowdwise.learners.learner.Learner.fit` does."""
-        self.model_ = registry.create_learner(self.method, **self._settings).fit(X, y, truth, callback=callback)
+        self.model_ = registry.create_learner(self.method, **self._settings).fit(X, y, gold, callback=callback)
         return self
 
     def predict_proba(self, X: Any, votes: Votes | None = None) -> Floats:

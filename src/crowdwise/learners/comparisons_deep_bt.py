@@ -176,12 +176,12 @@ class DeepBT(Learner):
             raise ParameterError(
                 f"reliability={value!r}: expected (a, b), above 1/2, of a Beta distribution, the first larger."
             )
-        if self.select == "truth":
-            raise ParameterError("select='truth': comparisons have no true scores to select by. Use 'last' or 'votes'.")
+        if self.select == "gold":
+            raise ParameterError("select='gold': comparisons have no true scores to select by. Use 'last' or 'votes'.")
 
     # ---------------------------------------------------------------- fitting
 
-    def fit(self, X: Any, y: Any = None, truth: Any = None, *, callback: Callback | None = None) -> Self:
+    def fit(self, X: Any, y: Any = None, gold: Any = None, *, callback: Callback | None = None) -> Self:
         """Learn from features and comparisons.
 
         Parameters
@@ -190,7 +190,7 @@ class DeepBT(Learner):
             One input per item of the comparisons, in the order of ``comparisons.items``.
         y
             :class:`~crowdwise.Comparisons`.
-        truth
+        gold
             Not used: leave it out.
         callback
             Called with a :class:`crowdwise.learners.trainer.Epoch` after every epoch; training stops where it returns
@@ -203,7 +203,7 @@ class DeepBT(Learner):
                 f"deep-bt expects features and Comparisons, fit(X, comparisons), and found {type(y).__name__} in place "
                 "of the comparisons."
             )
-        if truth is not None:
+        if gold is not None:
             raise InputError("deep-bt learns from comparisons alone: leave truth out.")
         base = as_inputs(X, y.items)
         if len(base) != y.n_items:

@@ -290,7 +290,7 @@ class TransitionX(InstanceLearner):
         head, network = trainer.head, trainer.network
         assert isinstance(head, Corrected)
         truth = torch.full((len(train),), -1, device=trainer.device)
-        if trainer.truth is not None and self.select != "truth":
+        if trainer.truth is not None and self.select != "gold":
             truth = trainer.truth
         voted = trainer.edges.indptr[1:] > trainer.edges.indptr[:-1]
         stages.run(trainer.again(self.warm_up))

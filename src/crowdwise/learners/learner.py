@@ -65,7 +65,7 @@ class Learner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         Share of the votes kept out of training to be judged by; by default a tenth where ``select`` or ``patience``
         needs them, else none.
     select
-        Which epoch is kept: the ``"last"``, the best by held-out ``"votes"``, or the best by the ``"truth"`` that was
+        Which epoch is kept: the ``"last"``, the best by held-out ``"votes"``, or the best by the ``"gold"`` that was
         handed to ``fit`` (which is then not trained on).
     patience
         Stop after so many epochs without a better score on what was held out.
@@ -142,7 +142,7 @@ class Learner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- fitting
 
-    def fit(self, X: Any, y: Any, truth: Any = None, *, callback: Callback | None = None) -> Self:
+    def fit(self, X: Any, y: Any, gold: Any = None, *, callback: Callback | None = None) -> Self:
         """Learn from inputs and votes.
 
         Parameters
@@ -153,9 +153,9 @@ class Learner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         y
             :class:`~crowdwise.Votes`; or an N x M array of labels with NaN where there is none; or N labels, as
             those of a single annotator.
-        truth
+        gold
             The class of items where it is known (a mapping from item to class, or N codes with -1): trained on as
-            a vote that is always right, or kept to choose the epoch by with ``select="truth"``.
+            a vote that is always right, or kept to choose the epoch by with ``select="gold"``.
         callback
             Called with a :class:`crowdwise.learners.trainer.Epoch` after every epoch; training stops where it returns
             True.
@@ -165,17 +165,17 @@ class Learner(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         votes = as_votes(y)
         inputs = as_inputs(X, votes.items)
         check_together(inputs, votes)
-        gold = None if truth is None else votes.encode_truth(truth)
-        if self.select == "truth" and (gold is None or not (gold >= 0).any()):
-            raise InputError("select='truth' chooses the epoch by known truth: give it, fit(X, votes, truth=...).")
+        known = None if gold is None else votes.encode_truth(gold)
+        if self.select == "gold" and (known is None or not (known >= 0).any()):
+            raise InputError("select='gold' chooses the epoch by known answers: give them, fit(X, votes, gold=...).")
         self.seed_ = seed_of(self.random_state)
         self.classes_, self.annotators_ = votes.classes, votes.annotators
         self.shape_ = inputs.shape
         if len(inputs.shape) == 1:
             self.n_features_in_ = inputs.shape[0]
         train, held = self._split(votes)
-        self._train(inputs, train, held, gold, callback)
-        self.consensus_ = self._consensus(inputs, votes, gold, time.perf_counter() - began)
+        self._train(inputs, train, held, known, callback)
+        self.consensus_ = self._consensus(inputs, votes, known, time.perf_counter() - began)
         return self
 
     def _needs_held_out(self) -> bool:

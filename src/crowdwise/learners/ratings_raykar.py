@@ -41,8 +41,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 
 from crowdwise.core.checks import check_count, check_flag, check_number
-from crowdwise.core.em import Callback, Progress
 from crowdwise.core.estimates import Estimates, build_estimates
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats
 from crowdwise.core.result import plain
 from crowdwise.data.ratings import Ratings

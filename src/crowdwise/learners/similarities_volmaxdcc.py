@@ -201,7 +201,7 @@ class VolMaxDCC(Learner):
 
     # ---------------------------------------------------------------- fitting
 
-    def fit(self, X: Any, y: Any, truth: Any = None, *, callback: Callback | None = None) -> Self:
+    def fit(self, X: Any, y: Any, gold: Any = None, *, callback: Callback | None = None) -> Self:
         """Learn from inputs and answers.
 
         Parameters
@@ -211,7 +211,7 @@ class VolMaxDCC(Learner):
             pair count for the volume.
         y
             :class:`~crowdwise.Similarities`.
-        truth
+        gold
             Not used: clusters have no names that known classes could be matched with.
         callback
             Called with a :class:`crowdwise.learners.trainer.Epoch` after every epoch; training stops where it returns
@@ -221,7 +221,7 @@ class VolMaxDCC(Learner):
         self._check_parameters()
         if not isinstance(y, Similarities):
             raise InputError(f"{self.key} expects Similarities and found {type(y).__name__}.")
-        if truth is not None:
+        if gold is not None:
             raise ParameterError(f"{self.key} has no use for truth: clusters have no names. Leave it out.")
         inputs = as_inputs(X, y.items)
         if len(inputs) != len(y):

@@ -133,7 +133,7 @@ class Tabular(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- fitting
 
-    def fit(self, X: Any, y: Any, truth: Any = None, *, callback: Callback | None = None) -> Self:
+    def fit(self, X: Any, y: Any, gold: Any = None, *, callback: Callback | None = None) -> Self:
         """Learn from inputs and votes.
 
         Parameters
@@ -144,7 +144,7 @@ class Tabular(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         y
             :class:`~crowdwise.Votes`; or an N x M array of labels with NaN where there is none; or N labels, as
             those of a single annotator.
-        truth
+        gold
             The class of items where it is known (a mapping from item to class, or N codes with -1).
         callback
             Called with a :class:`crowdwise.learners.trainer.Epoch` after every round; the fit stops where it returns
@@ -155,7 +155,7 @@ class Tabular(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         votes = as_votes(y)
         inputs = as_inputs(X, votes.items)
         check_together(inputs, votes)
-        gold = None if truth is None else votes.encode_truth(truth)
+        known = None if gold is None else votes.encode_truth(gold)
         self.seed_ = seed_of(self.random_state)
         self.classes_, self.annotators_ = votes.classes, votes.annotators
         self.shape_ = inputs.shape
@@ -174,7 +174,7 @@ class Tabular(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             last = now
             return callback is not None and callback(self.history_[-1]) is True
 
-        outcome = self._learn(self._features(inputs), votes, gold, tell)
+        outcome = self._learn(self._features(inputs), votes, known, tell)
         self.consensus_ = build_consensus(
             self.key,
             {name: plain(value) for name, value in self.get_params(deep=False).items()},
@@ -183,7 +183,7 @@ class Tabular(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             labels=decide(outcome.posterior, outcome.prior, "prior", np.random.default_rng(self.seed_)),
             seed=self.seed_,
             seconds=time.perf_counter() - began,
-            gold=gold,
+            gold=known,
         )
         return self
 

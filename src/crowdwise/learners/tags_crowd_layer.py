@@ -121,7 +121,7 @@ class CrowdLayerTags(Learner):
     warmup: int = 5
     result: ClassVar[type[Result]] = TagConsensus
 
-    def fit(self, X: Any, y: Any, truth: Any = None, *, callback: Callback | None = None) -> Self:
+    def fit(self, X: Any, y: Any, gold: Any = None, *, callback: Callback | None = None) -> Self:
         """Learn from the features of tokens and tags.
 
         Parameters
@@ -130,7 +130,7 @@ class CrowdLayerTags(Learner):
             A list with an array of tokens x features for every sequence of the tags, or one array of all tokens.
         y
             :class:`~crowdwise.Tags`.
-        truth
+        gold
             The true tags where they are known, as :meth:`crowdwise.Tags.encode_truth` takes them.
         callback
             Called with a :class:`crowdwise.learners.trainer.Epoch` after every epoch.
@@ -139,10 +139,10 @@ class CrowdLayerTags(Learner):
         if not isinstance(y, Tags):
             raise InputError(f"{self.key} expects Tags and found {type(y).__name__}: make them with Tags.from_frame.")
         inputs = self._windows(X, y, None)
-        gold = None if truth is None else checked_truth(y, y.encode_truth(truth))
+        known = None if gold is None else checked_truth(y, y.encode_truth(gold))
         self._tags = y
         try:
-            super().fit(inputs, y.votes, gold, callback=callback)
+            super().fit(inputs, y.votes, known, callback=callback)
         finally:
             del self._tags
         return self

@@ -52,7 +52,7 @@ class Trainer:
         Votes on the same items, to be judged by.
     truth
         N class codes, -1 where unknown. Items with known truth are trained on as if one more annotator, who is always
-        right, had voted; with ``select="truth"`` they are kept out of training and choose the epoch instead.
+        right, had voted; with ``select="gold"`` they are kept out of training and choose the epoch instead.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class Trainer:
         self.resident = self._load()
         used = np.diff(votes.indptr) > 0
         if truth is not None:
-            used = used & (truth < 0) if plan.select == "truth" else used | (truth >= 0)
+            used = used & (truth < 0) if plan.select == "gold" else used | (truth >= 0)
         self.index = np.flatnonzero(used)
         if not len(self.index):
             raise InputError("No item has votes to learn from.")
-        self.head.gold = None if truth is None or plan.select == "truth" else truth
+        self.head.gold = None if truth is None or plan.select == "gold" else truth
         self.head.start(votes)
         self.head.to(self.device)
         self.optimiser = self._optimiser()
@@ -157,7 +157,7 @@ class Trainer:
                 history.append(
                     Epoch(epoch + 1, plan.epochs, loss, held_out, accuracy, rate, time.perf_counter() - began)
                 )
-                score = {"votes": held_out, "truth": accuracy}.get(plan.select)
+                score = {"votes": held_out, "gold": accuracy}.get(plan.select)
                 if score is not None and score > best:
                     best, kept = score, {name: value.clone() for name, value in self._state().items()}
                 if file is not None:
@@ -173,7 +173,7 @@ class Trainer:
         """Another training of the same network and head, with a fresh optimiser, of which the last epoch is kept."""
         other = copy(self)
         other.plan = replace(self.plan, epochs=epochs, select="last", patience=None)
-        if self.plan.select == "truth":  # what chooses the epoch is never trained on
+        if self.plan.select == "gold":  # what chooses the epoch is never trained on
             other.truth = None
         other.optimiser = other._optimiser()
         return other
@@ -215,7 +215,7 @@ class Trainer:
 
     def _known(self, batch: Batch) -> Tensor:
         """The cross-entropy of items with known truth, each counted as one vote."""
-        if self.truth is None or self.plan.select == "truth":
+        if self.truth is None or self.plan.select == "gold":
             return batch.logits.new_zeros(())
         truth = self.truth[batch.index]
         known = truth >= 0
@@ -232,14 +232,14 @@ class Trainer:
             for batch in self.batches(self.held, index=np.flatnonzero(counts > 0)):
                 total += float((batch.weight * self.head.vote_log_probs(batch)).sum())
             held_out = float(total) / float(self.held.weight.sum())
-        if self.truth is not None and self.plan.select == "truth":
+        if self.truth is not None and self.plan.select == "gold":
             known = torch.nonzero(self.truth >= 0)[:, 0]
             found = self.log_probs(index=known.cpu().numpy()).argmax(dim=1)
             accuracy = float((found == self.truth[known]).double().mean())
         return held_out, accuracy
 
     def _out_of_patience(self, history: list[Epoch]) -> bool:
-        scores = [h.held_out if self.plan.select != "truth" else h.accuracy for h in history]
+        scores = [h.held_out if self.plan.select != "gold" else h.accuracy for h in history]
         if self.plan.patience is None or len(scores) <= self.plan.patience:
             return False
         found = [score if score is not None else -math.inf for score in scores]

@@ -16,7 +16,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 """The factor of the learning rate at a share t of the way: ``step`` divides by ten at each quarter."""
 
 OPTIMISERS = ("adam", "adamw", "sgd")
-SELECT = ("last", "votes", "truth")
+SELECT = ("last", "votes", "gold")
 
 
 @dataclass(frozen=True)

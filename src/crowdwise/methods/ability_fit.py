@@ -66,8 +66,10 @@ import numpy as np
 
 from crowdwise.core import priors, starts
 from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.em import Callback, Part, Progress
+from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.em import Part
 from crowdwise.core.intervals import around, with_interval
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, softmax
 from crowdwise.core.parameters import declared
@@ -124,8 +126,8 @@ class AbilityModel(Model, ABC):
     """What p_s is the probability of."""
     class_prior: Any
     start: Any = "votes"
-    max_iter: int = 500
-    tol: float = 1e-7
+    max_iter: Count = 500
+    tol: NonNegative = 1e-7
     ability_: Floats = field(init=False)
     """a_m of every annotator."""
     guess_: Floats = field(init=False)
@@ -349,8 +351,8 @@ class AbilityModel(Model, ABC):
         state = self._settle(to, State(a, np.zeros(to.rows.N), g, self.prior_), log_prior)
         return self._pass(to, state, log_prior)[0]
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         for name in self.parameters():
             value = getattr(self, name)
             if name.endswith("_mean") and not (isinstance(value, (int, float)) and np.isfinite(value)):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from crowdwise.core.constraints import Count
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
 from crowdwise.methods.ability_fit import AbilityModel
@@ -64,7 +65,7 @@ class GLAD(AbilityModel):
     ease_sd: float = 1.0
     class_prior: Any = "uniform"
     start: Any = "votes"
-    max_iter: int = 200
+    max_iter: Count = 200
 
     def _gaussians(self) -> tuple[Gaussian, Gaussian]:
         return (self.ability_mean, self.ability_sd), (self.ease_mean, self.ease_sd)

@@ -103,6 +103,6 @@ class ItemResponse(AbilityModel):
     def _mean_confusion(self, p: Floats, guess: Floats, K: int) -> Floats:
         return np.asarray(p[:, None, None] * np.eye(K) + (1.0 - p)[:, None, None] * guess[:, None, :])
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_number(self, "guesses", above=0.0, what="a positive number of pseudo-guesses")

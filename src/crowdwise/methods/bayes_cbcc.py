@@ -44,7 +44,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.checks import check_number
-from crowdwise.core.em import Climb, Params, Part, Stats
+from crowdwise.core.em import EMFit, Params, Part, Stats
 from crowdwise.core.numerics import Floats, Ints, normalise, softmax
 from crowdwise.core.parameters import declared
 from crowdwise.core.priors import own_accuracy
@@ -197,8 +197,8 @@ class CBCC(KindsModel):
     community_confusion_: Floats = field(init=False)
     community_share_: Floats = field(init=False)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         self._check_kinds("communities")
         check_number(self, "strength", above=0.0, what="a number above 0")
 
@@ -213,7 +213,7 @@ class CBCC(KindsModel):
         share = (member.sum(axis=0) + 1.0) / (len(counts) + J)
         return CommunityFamily(prior[0], float(self.strength), class_dirichlet(self.class_alpha, votes), centre, share)
 
-    def _score(self, climb: Climb, J: int, votes: Votes) -> float:
+    def _score(self, climb: EMFit, J: int, votes: Votes) -> float:
         M, K = votes.n_annotators, votes.n_classes
         return float(climb.objective - 0.5 * (J * K * K + J - 1.0) * np.log(M))
 

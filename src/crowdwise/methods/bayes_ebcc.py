@@ -41,7 +41,9 @@ import numpy as np
 
 from crowdwise.core import em, starts
 from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.em import Callback, Climb, Params, Part, Stats
+from crowdwise.core.constraints import Count, CountFromZero, NonNegative
+from crowdwise.core.em import EMFit, Params, Part, Stats
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import EMModel, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.parameters import declared
@@ -180,16 +182,14 @@ class EBCC(EMModel):
     prior: Any = 4.0
     class_alpha: Any = "votes"
     history: Any = None
-    restarts: int = 9
+    restarts: CountFromZero = 9
     start: Any = "votes"
-    max_iter: int = 500
-    tol: float = 1e-6
+    max_iter: Count = 500
+    tol: NonNegative = 1e-6
     accelerate: bool = True
-    ties: str = "prior"
-    random_state: int | None = 0
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_count(self, "subtypes")
         check_number(self, "concentration", above=0.0, what="a number above 0")
         if isinstance(self.class_alpha, str) and self.class_alpha != "votes":
@@ -211,7 +211,7 @@ class EBCC(EMModel):
         begin = starts.begin(self.start, Part.of(votes, gold, item_prior), votes, gold, self.random_state)
         rng = np.random.default_rng(self.random_state)
         family: SubtypeFamily | None = None
-        best: Climb | None = None
+        best: EMFit | None = None
         for restart in range(self.restarts + 1):
             start = em.statistics(part, split(begin, drawn_by_name(votes, rng, G)))
             family = family or self._family(part, start, votes, gold)

@@ -41,7 +41,9 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core import em, priors
-from crowdwise.core.em import Callback, Params, Part, Progress, Stats
+from crowdwise.core.constraints import Count, CountFromZero, NonNegative
+from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.model import EMModel, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
@@ -276,15 +278,13 @@ class IBCC(EMModel):
     burn_in: int = 100
     samples: int = 400
     start: Any = "votes"
-    restarts: int = 0
-    max_iter: int = 500
-    tol: float = 1e-7
+    restarts: CountFromZero = 0
+    max_iter: Count = 500
+    tol: NonNegative = 1e-7
     accelerate: bool = True
-    ties: str = "prior"
-    random_state: int | None = 0
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         if self.inference not in ("variational", "gibbs"):
             raise ParameterError(f"inference={self.inference!r}: expected 'variational' or 'gibbs'.")
         for name, low in (("burn_in", 0), ("samples", 2)):

@@ -41,8 +41,10 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core import em, priors, starts
-from crowdwise.core.em import Callback, Climb, Params, Part, Stats
+from crowdwise.core.constraints import Count, CountFromZero, NonNegative
+from crowdwise.core.em import EMFit, Params, Part, Stats
 from crowdwise.core.intervals import around, beta_interval, right_votes, with_interval
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import EMModel, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, effective_votes, normalise, safe_log
 from crowdwise.core.parameters import declared
@@ -181,18 +183,16 @@ class MACE(EMModel):
     strategy_prior: float = 10.0
     smoothing: float = 0.01
     class_prior: Any = "uniform"
-    restarts: int = 2
+    restarts: CountFromZero = 2
     start: Any = "votes"
-    max_iter: int = 500
-    tol: float = 1e-7
-    ties: str = "prior"
-    random_state: int | None = 0
+    max_iter: Count = 500
+    tol: NonNegative = 1e-7
     accelerate: bool = field(default=False, init=False)
     strategy_: Floats = field(init=False)
     competence_: Floats = field(init=False)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         if self.inference not in ("variational", "em"):
             raise ParameterError(f"inference={self.inference!r}: expected 'variational' or 'em'.")
         try:
@@ -228,7 +228,7 @@ class MACE(EMModel):
         part = Part.of(votes, gold, item_prior)
         begin = starts.begin(self.start, part, votes, gold, self.random_state)
         rng = np.random.default_rng(self.random_state)
-        best: Climb | None = None
+        best: EMFit | None = None
         for restart in range(self.restarts + 1):
             q = begin if restart == 0 else starts.clamp(normalise(drawn_by_name(votes, rng), axis=1), gold)
             start = em.statistics(part, q)

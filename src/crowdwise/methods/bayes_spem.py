@@ -52,8 +52,10 @@ import numpy.typing as npt
 
 from crowdwise.core import em, priors
 from crowdwise.core.checks import check_count
-from crowdwise.core.em import Callback, Params, Part, Stats
+from crowdwise.core.constraints import CountFromZero
+from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.intervals import Z, right_votes, with_interval
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import EMModel, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, effective_votes, normalise, safe_log
 from crowdwise.core.parameters import declared
@@ -233,12 +235,12 @@ class SpEM(EMModel):
     class_prior: Any = "learned"
     start: Any = "votes"
     rounds: int = 100
-    restarts: int = field(default=0, init=False)
+    restarts: CountFromZero = field(default=0, init=False)
     precision_: Floats = field(init=False)
     pruned_: npt.NDArray[Any] = field(init=False)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         if not isinstance(self.skill, (int, float)) or not 0.0 < self.skill < 1.0:
             raise ParameterError(f"skill={self.skill!r}: expected a number between 0 and 1.")
         if not isinstance(self.prior, (int, float)) or not 0.0 < self.prior < np.inf:

@@ -95,8 +95,8 @@ class Anchored(DawidSkene):
     anchored_params_: Params = field(init=False)
     """Where J ended, before the last step without the anchor."""
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         if not (isinstance(self.anchor, (int, float)) and 0.0 <= self.anchor <= 1.0):
             raise ParameterError(f"anchor={self.anchor!r}: expected a number from 0 to 1.")
 

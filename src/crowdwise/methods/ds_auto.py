@@ -46,7 +46,9 @@ import numpy as np
 
 from crowdwise.core import em, predictive, priors
 from crowdwise.core.checks import check_number
-from crowdwise.core.em import Callback, Params, Part
+from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.em import Params, Part
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
@@ -170,8 +172,8 @@ class Auto(Model):
     class_prior: Any = "learned"
     folds: int = 5
     sample: int = 200_000
-    max_iter: int = 200
-    tol: float = 1e-6
+    max_iter: Count = 200
+    tol: NonNegative = 1e-6
     scores_: dict[str, float] = field(init=False)
     """Score per left-out vote of each model (NaN where nothing could be foretold)."""
     weights_: dict[str, float] = field(init=False)
@@ -179,8 +181,8 @@ class Auto(Model):
     _simplest: Fitted = field(init=False)
     _kept: list[tuple[float, Fitted]] = field(init=False)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         if not (isinstance(self.anchor, (int, float)) and 0.0 <= self.anchor <= 1.0):
             raise ParameterError(f"anchor={self.anchor!r}: expected a number from 0 to 1.")
         for name, low in (("folds", 2), ("sample", 1), ("max_iter", 1)):

@@ -50,7 +50,9 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 
 from crowdwise.core import em, starts
-from crowdwise.core.em import Callback, Params, Part, Stats
+from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints, dirichlet_multinomial, normalise, safe_log, winners
 from crowdwise.core.priors import one_coin_table, own_accuracy
 from crowdwise.data.votes import Votes
@@ -327,8 +329,8 @@ def fit_shape(
     anchor: float,
     class_prior: Floats | None = None,
     past: Floats | None = None,
-    max_iter: int = 200,
-    tol: float = 1e-6,
+    max_iter: Count = 200,
+    tol: NonNegative = 1e-6,
     callback: Callback | None = None,
     restart: int = 0,
 ) -> Fitted:
@@ -344,7 +346,7 @@ def fit_shape(
         labels = labels if past is None else labels + past
         learned, held = shape.learned(labels), em.statistics(part, meaning(votes, gold, labels))
         family = ShapedFamily(learned, anchor, held, class_prior, past)
-        climb = em.climb(
+        climb = em.run_em(
             part, family, stats, max_iter=max_iter, tol=tol, accelerate=True, callback=callback, restart=restart
         )
         stats, q = em.expect(part, climb.params, posterior=True)

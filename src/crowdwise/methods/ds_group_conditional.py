@@ -52,8 +52,9 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core import em, priors
-from crowdwise.core.em import Callback, Params, Part, Stats
+from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.intervals import with_interval
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import TABLES, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, share_interval
 from crowdwise.core.parameters import declared
@@ -228,8 +229,8 @@ class GroupConditional(DawidSkene):
     group_confusion_: Floats = field(init=False)
     group_prior_: Floats = field(init=False)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         s = self.pooling
         if s != "learned" and not (isinstance(s, (int, float)) and not isinstance(s, bool) and s >= 0.0):
             raise ParameterError(f"pooling={s!r}: expected 'learned', or a number of votes of at least 0.")

@@ -39,8 +39,9 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.core.em import Callback, Progress
+from crowdwise.core.constraints import fixed_seed
 from crowdwise.core.intervals import around, with_interval
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, decide, normalise, safe_log, softmax
 from crowdwise.core.parameters import declared
@@ -156,8 +157,6 @@ class CrowdSVM(Model):
     margin: float = 1.0
     burn_in: int = 10
     samples: int = 50
-    ties: str = "prior"
-    random_state: int | None = 0
     cost_: float = field(init=False)
     """The cost used."""
     log_phi_: Floats = field(init=False)
@@ -165,8 +164,8 @@ class CrowdSVM(Model):
     eta_: Floats = field(init=False)
     """samples x M: the draws of the weights."""
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         for name in ("alpha", "margin"):
             value = getattr(self, name)
             if not (isinstance(value, (int, float)) and 0.0 < value < np.inf):
@@ -193,7 +192,7 @@ class CrowdSVM(Model):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         v = Canonical.of(votes, gold)
-        seed = np.random.SeedSequence(self.random_state)  # every cost gets the same random numbers
+        seed = fixed_seed(self.random_state)  # every cost gets the same random numbers
         start = informed(votes, gold)[np.ix_(v.item_order, v.class_order)]
         y = decide(start, start.sum(axis=0))
         best, chain = -np.inf, None

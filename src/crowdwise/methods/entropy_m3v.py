@@ -38,7 +38,8 @@ from dataclasses import field
 import numpy as np
 
 from crowdwise.core.checks import check_count
-from crowdwise.core.em import Callback, Progress
+from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, decide, maximise_1d, normalise, safe_log, softmax
 from crowdwise.core.parameters import declared
@@ -182,15 +183,15 @@ class MaxMarginVote(Model):
     key = "m3v"
 
     cost: float | str = "likelihood"
-    max_iter: int = 50
-    tol: float = 1e-3
+    max_iter: Count = 50
+    tol: NonNegative = 1e-3
     weight_: Floats = field(init=False)
     """M: the weight of each annotator, scaled to log-odds."""
     cost_: float = field(init=False)
     """The cost used."""
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         if self.cost != "likelihood" and not (isinstance(self.cost, (int, float)) and 0.0 < self.cost < np.inf):
             raise ParameterError(f"cost={self.cost!r}: expected a positive number, or 'likelihood' to have it chosen.")
         check_count(self, "max_iter")

@@ -45,7 +45,9 @@ import numpy as np
 
 from crowdwise.core import starts
 from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.em import Callback, Part, Progress
+from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.em import Part
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.parameters import declared
@@ -241,15 +243,15 @@ class Minimax(Model):
     item_penalty: float | None = None
     inner_iter: int = 25
     start: Any = "votes"
-    max_iter: int = 50
-    tol: float = 1e-5
+    max_iter: Count = 50
+    tol: NonNegative = 1e-5
     sigma_: Floats = field(init=False)
     """M x K x K (annotator, truth, label)."""
     tau_: Floats = field(init=False)
     """N x K x K (item, truth, label)."""
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         for name in ("annotator_penalty", "item_penalty"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, (int, float)) and 0.0 < value < np.inf):

@@ -36,14 +36,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from crowdwise.core import priors, starts
 from crowdwise.core.annotator_groups import LEAST, Dependence, cut, dependence, renumbered, spectral_groups, tree
 from crowdwise.core.checks import check_count
-from crowdwise.core.em import Callback, Part
+from crowdwise.core.constraints import Bounds, Check, Count, Fraction, NonNegative, is_count
+from crowdwise.core.em import Part
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, safe_log, winners
 from crowdwise.core.parameters import declared, leading
@@ -131,6 +133,19 @@ def _score(votes: Votes, group: Ints) -> float:
     return float(fit.log_likelihood - 0.5 * np.log(len(votes)) * K * (K - 1.0) * shared)
 
 
+GROUPINGS = (
+    f"{CHOICES[0]!r}, {CHOICES[1]!r}, a number of groups of at least 1, one group for each annotator, or a mapping "
+    "from annotator to group"
+)
+
+
+def is_grouping(value: Any) -> bool:
+    """Whether it says how annotators are grouped."""
+    if isinstance(value, str):
+        return value in CHOICES
+    return value >= 1 if is_count(value) else isinstance(value, Mapping) or hasattr(value, "__len__")
+
+
 @declared
 class Grouped(Model):
     """What both methods share: which annotators belong together.
@@ -148,23 +163,10 @@ class Grouped(Model):
     """
 
     takes_item_prior = False
-    groups: Any = leading(default="evidence")
-    level: float = leading(default=0.05)
-    least: int = leading(default=LEAST)
+    groups: Annotated[Any, Check(is_grouping, GROUPINGS)] = leading(default="evidence")
+    level: Fraction = leading(default=0.05)
+    least: Annotated[int, Bounds(minimum=2, meaning="common items")] = leading(default=LEAST)
     group_: Ints = field(init=False)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        whole = isinstance(self.groups, (int, np.integer)) and not isinstance(self.groups, bool)
-        if (isinstance(self.groups, str) and self.groups not in CHOICES) or (whole and self.groups < 1):
-            raise ParameterError(
-                f"groups={self.groups!r}: expected 'evidence', 'test', a number of groups of at least 1, one group for "
-                "each annotator, or a mapping from annotator to group."
-            )
-        if not (isinstance(self.level, (int, float)) and 0.0 < self.level < 1.0):
-            raise ParameterError(f"level={self.level!r}: expected a number between 0 and 1, such as 0.05.")
-        if not isinstance(self.least, (int, np.integer)) or isinstance(self.least, bool) or self.least < 2:
-            raise ParameterError(f"least={self.least!r}: expected a whole number of at least 2 common items.")
 
     def _groups(self, votes: Votes) -> Ints:
         """The groups, given or found in the votes."""
@@ -264,15 +266,15 @@ class GroupedDawidSkene(Grouped):
     prior: Any = "hierarchical"
     group_prior: float = 1.0
     start: Any = "groups"
-    max_iter: int = 1000
-    tol: float = 1e-7
+    max_iter: Count = 1000
+    tol: NonNegative = 1e-7
     levels_: Levels = field(init=False)
     group_confusion_: Floats = field(init=False)
     member_confusion_: Floats = field(init=False)
     crowd_: Floats = field(init=False)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_count(self, "max_iter")
         for name in ("tol", "group_prior"):
             value = getattr(self, name)

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core import em
-from crowdwise.core.em import Callback, Climb, Family, Params, Part, Stats
+from crowdwise.core.constraints import Count, CountFromZero, NonNegative
+from crowdwise.core.em import EMFit, Family, Params, Part, Stats
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import EMModel, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, softmax
 from crowdwise.core.parameters import declared
@@ -51,9 +53,9 @@ class KindsModel(EMModel, ABC):
     prior: Any = 4.0
     class_alpha: Any = 1.0
     start: Any = "votes"
-    max_iter: int = 500
-    tol: float = 1e-6
-    restarts: int = field(default=0, init=False)
+    max_iter: Count = 500
+    tol: NonNegative = 1e-6
+    restarts: CountFromZero = field(default=0, init=False)
     accelerate: bool = field(default=False, init=False)
 
     @abstractmethod
@@ -65,7 +67,7 @@ class KindsModel(EMModel, ABC):
         """The step of a fit with J kinds."""
 
     @abstractmethod
-    def _score(self, climb: Climb, J: int, votes: Votes) -> float:
+    def _score(self, climb: EMFit, J: int, votes: Votes) -> float:
         """What the best number of kinds has the most of."""
 
     @abstractmethod
@@ -76,7 +78,7 @@ class KindsModel(EMModel, ABC):
         check_memory(votes)
         part = Part.of(votes, gold, item_prior)
         start = self._start(part, votes, gold)
-        best: tuple[float, Climb] | None = None
+        best: tuple[float, EMFit] | None = None
         for place, J in enumerate(self._tried(votes.n_annotators)):
             climb = self._climb(part, self._family(part, start, votes, gold, J), start, callback, place)
             score = self._score(climb, J, votes)

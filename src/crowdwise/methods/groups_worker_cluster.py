@@ -43,7 +43,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.checks import check_number
-from crowdwise.core.em import Climb, Params, Part, Stats
+from crowdwise.core.em import EMFit, Params, Part, Stats
 from crowdwise.core.numerics import TINY, Floats, Ints, normalise, softmax
 from crowdwise.core.parameters import declared
 from crowdwise.core.priors import own_accuracy
@@ -192,8 +192,8 @@ class WorkerCluster(KindsModel):
     cluster_confusion_: Floats = field(init=False)
     cluster_share_: Floats = field(init=False)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         self._check_kinds("clusters")
         if self.mixing not in ("dirichlet", "process"):
             raise ParameterError(f"mixing={self.mixing!r}: expected 'dirichlet' or 'process' (a Dirichlet process).")
@@ -210,7 +210,7 @@ class WorkerCluster(KindsModel):
         process = float(self.concentration) if self.mixing == "process" else None
         return ClusterFamily(prior[0], class_dirichlet(self.class_alpha, votes), member, process)
 
-    def _score(self, climb: Climb, J: int, votes: Votes) -> float:
+    def _score(self, climb: EMFit, J: int, votes: Votes) -> float:
         from scipy.special import gammaln
 
         return climb.objective + float(gammaln(J + 1.0))

@@ -39,7 +39,9 @@ import numpy as np
 
 from crowdwise.core import em, priors, starts
 from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.em import Callback, Params, Part, Progress
+from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.em import Params, Part
+from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
@@ -187,14 +189,14 @@ class BeliefPropagation(Model):
     integral: str = "auto"
     samples: int = 400
     damping: float = 0.0
-    max_iter: int = 100
-    tol: float = 1e-5
+    max_iter: Count = 100
+    tol: NonNegative = 1e-5
     theta_: Floats = field(init=False)
     belief_: Floats = field(init=False)
     """The posterior before known truths are put in."""
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_choice("coins", self.coins, ("one", "full"))
         check_choice("integral", self.integral, ("auto", "exact", "sampled"))
         check_count(self, "max_iter")

@@ -104,8 +104,8 @@ class MeanField(EMModel):
     history: Any = None
     class_prior: Any = "uniform"
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_choice("coins", self.coins, ("one", "full"))
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> MeanFieldFamily:

@@ -48,6 +48,7 @@ from scipy.sparse import csr_matrix
 
 from crowdwise import kernels
 from crowdwise.core.checks import check_count, check_number
+from crowdwise.core.constraints import RandomState
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
@@ -253,8 +254,8 @@ class MultiSPA(MomentModel):
 
     trust: float = TRUST
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_number(self, "trust", least=0.0, what="a number of pseudo-counts of at least 0")
 
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
@@ -299,8 +300,8 @@ class CNMF(MomentModel):
     max_sweeps: int = 1000
     pair_tol: float = 1e-7
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         if self.weighting not in WEIGHTINGS:
             raise ParameterError(f"weighting={self.weighting!r}: expected 'counts' or 'blocks'.")
         check_number(self, "hold", least=0.0, what="a number of pairs of votes of at least 0")
@@ -313,7 +314,7 @@ class CNMF(MomentModel):
         return [solve_coupled(votes, gold, self.hold, self.weighting, self.max_sweeps, self.pair_tol)]
 
 
-def initial_confusion(votes: Votes, gold: Ints | None = None, random_state: int | None = None) -> Floats:
+def initial_confusion(votes: Votes, gold: Ints | None = None, random_state: RandomState = 0) -> Floats:
     """theta[m, k, l] of ``multispa`` with its defaults before any EM, for another model to start from.
 
     There is nothing random in it: ``random_state`` is there so that all such functions are called alike.
@@ -321,6 +322,6 @@ def initial_confusion(votes: Votes, gold: Ints | None = None, random_state: int 
     return np.ascontiguousarray(MultiSPA()._solutions(votes, gold)[0].table.transpose(0, 2, 1))
 
 
-def coupled_confusion(votes: Votes, gold: Ints | None = None, random_state: int | None = None) -> Floats:
+def coupled_confusion(votes: Votes, gold: Ints | None = None, random_state: RandomState = 0) -> Floats:
     """theta[m, k, l] of ``cnmf``, as :func:`initial_confusion` is of ``multispa``."""
     return np.ascontiguousarray(CNMF()._solutions(votes, gold)[0].table.transpose(0, 2, 1))

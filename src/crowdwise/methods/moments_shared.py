@@ -42,7 +42,9 @@ from scipy.optimize import linear_sum_assignment
 
 from crowdwise.core import em, priors, starts
 from crowdwise.core.checks import check_flag
-from crowdwise.core.em import Callback, Params, Part, Stats
+from crowdwise.core.constraints import CountFromZero
+from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import EMModel, Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared, leading
@@ -221,7 +223,7 @@ class MomentModel(EMModel):
     prior: Any = 0.01
     class_prior: Any = "learned"
     start: Any = field(default="votes", init=False)
-    restarts: int = field(default=0, init=False)
+    restarts: CountFromZero = field(default=0, init=False)
     solution_: Solution = field(init=False)
     """Where EM began."""
 
@@ -266,6 +268,6 @@ class MomentModel(EMModel):
             converged=found.converged,
         )
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_flag(self, "refine", "True (EM from the solution) or False")

@@ -39,6 +39,7 @@ import numpy as np
 
 from crowdwise import kernels
 from crowdwise.core.checks import check_count, check_number
+from crowdwise.core.constraints import RandomState
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.parameters import declared
@@ -153,10 +154,12 @@ def solve_view(Z: Floats, view: int) -> tuple[Floats, Floats] | None:
     return proper(colour @ (vectors * strength[:, None]).T), strength**-2.0
 
 
-def solve_groups(votes: Votes, gold: Ints | None, smooth: float, splits: int, seed: int | None) -> list[Solution]:
+def solve_groups(
+    votes: Votes, gold: Ints | None, smooth: float, splits: int, random_state: RandomState
+) -> list[Solution]:
     """``spectral-ds``: a solution for each split into groups that has one; that of the votes where none has."""
     check_triples(len(votes), votes.n_classes, splits)
-    rng = np.random.default_rng(0 if seed is None else seed)
+    rng = np.random.default_rng(random_state)
     counts = vote_counts(votes, gold)
     found = [solve_split(votes, counts, group, smooth) for group in dealt(votes, splits, rng)]
     kept = [solution for solution in found if solution is not None]
@@ -249,8 +252,8 @@ class SpectralDS(MomentModel):
     splits: int = 10
     smooth: float = 10.0
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_count(self, "splits")
         check_number(self, "smooth", least=0.0, what="a number of votes of at least 0")
 
@@ -258,7 +261,7 @@ class SpectralDS(MomentModel):
         return solve_groups(votes, gold, self.smooth, self.splits, self.random_state)
 
 
-def initial_confusion(votes: Votes, gold: Ints | None = None, random_state: int | None = None) -> Floats:
+def initial_confusion(votes: Votes, gold: Ints | None = None, random_state: RandomState = 0) -> Floats:
     """theta[m, k, l] of ``spectral-ds`` with its defaults before any EM, for another model to start from."""
     found = likeliest(Part.of(votes, gold), SpectralDS(random_state=random_state)._solutions(votes, gold))
     return np.ascontiguousarray(found.table.transpose(0, 2, 1))

@@ -45,6 +45,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from crowdwise.core.checks import check_count, check_number
+from crowdwise.core.constraints import RandomState
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
@@ -191,8 +192,8 @@ class SymNMF(MomentModel):
     max_sweeps: int = 500
     pair_tol: float = 1e-6
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_count(self, "max_sweeps")
         check_number(self, "ridge", least=0.0, what="a number of at least 0")
         check_number(self, "pair_tol", least=0.0, what="a number of at least 0, the gain per pair under which to stop")
@@ -201,7 +202,7 @@ class SymNMF(MomentModel):
         return [solve_symmetric(votes, gold, self.ridge, self.max_sweeps, self.pair_tol)]
 
 
-def initial_confusion(votes: Votes, gold: Ints | None = None, random_state: int | None = None) -> Floats:
+def initial_confusion(votes: Votes, gold: Ints | None = None, random_state: RandomState = 0) -> Floats:
     """theta[m, k, l] of ``symnmf`` with its defaults before any EM, for another model to start from.
 
     There is nothing random in it: ``random_state`` is there so that all such functions are called alike.

@@ -50,6 +50,7 @@ from __future__ import annotations
 import numpy as np
 
 from crowdwise.core.checks import check_count, check_number
+from crowdwise.core.constraints import RandomState
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
@@ -222,7 +223,7 @@ def solve_tensor(
 
 
 def initial_confusion(
-    votes: Votes, gold: Ints | None = None, random_state: int | None = None, *, min_votes: float | None = None,
+    votes: Votes, gold: Ints | None = None, random_state: RandomState = 0, *, min_votes: float | None = None,
     weighting: str = "counts", hold: float = 10.0, max_sweeps: int = 500, inner: int = 10, moment_tol: float = 1e-6,
 ) -> Floats:  # fmt: skip
     """theta[m, k, l] of ``tensor`` before any EM, for another model to start from. Nothing in it is random."""
@@ -278,8 +279,8 @@ class TensorDS(MomentModel):
     inner: int = 10
     min_votes: float | None = None
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         if self.weighting not in WEIGHTINGS:
             raise ParameterError(f"weighting={self.weighting!r}: expected 'counts' (by common items) or 'blocks'.")
         check_number(self, "hold", least=0.0, what="a number of at least 0")

@@ -41,8 +41,9 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.em import Callback
+from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.intervals import around, with_interval
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.parameters import declared
@@ -300,11 +301,11 @@ class PGD(PairSkills):
 
     key = "pgd"
 
-    max_iter: int = 2000
-    tol: float = 1e-6
+    max_iter: Count = 2000
+    tol: NonNegative = 1e-6
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         self._check_search()
 
     def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float) -> Found:

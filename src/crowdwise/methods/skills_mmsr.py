@@ -25,6 +25,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
@@ -133,11 +134,11 @@ class MMSR(PairSkills):
     key = "m-msr"
 
     trim: int | None = None
-    max_iter: int = 1000
-    tol: float = 1e-10
+    max_iter: Count = 1000
+    tol: NonNegative = 1e-10
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         self._check_search()
         if self.trim is not None and (
             not isinstance(self.trim, (int, np.integer)) or isinstance(self.trim, bool) or self.trim < 0

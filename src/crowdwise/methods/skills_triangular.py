@@ -123,8 +123,8 @@ class Triangular(PairSkills):
     width: int = 64
     _partners: list[Ints] = field(init=False)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         if not isinstance(self.width, (int, np.integer)) or isinstance(self.width, bool) or self.width < 2:
             raise ParameterError(f"width={self.width!r}: expected a whole number of at least 2 partners.")
 

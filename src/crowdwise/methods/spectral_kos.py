@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.checks import check_count
-from crowdwise.core.em import Callback
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import Outcome
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
@@ -116,8 +116,8 @@ class KOS(OneVsRest):
     rounds: int = 10
     edges_: tuple[Any, Ints] = field(init=False)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_count(self, "rounds")
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:

@@ -32,8 +32,9 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core import em
-from crowdwise.core.em import Callback, Params, Part
+from crowdwise.core.em import Params, Part
 from crowdwise.core.intervals import around, with_interval
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, maximise_1d
 from crowdwise.core.parameters import declared
@@ -179,8 +180,8 @@ class SML(Model):
     coins_: list[_Coins] = field(init=False)
     worth_: list[float] = field(init=False)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         if self.rule not in ("likelihood", "linear"):
             raise ParameterError(f"rule={self.rule!r}: expected 'likelihood' (Bayes' rule) or 'linear' (v as weights).")
 

@@ -45,8 +45,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.core.em import Callback
 from crowdwise.core.intervals import around, with_interval
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.starts import clamp

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.checks import check_number
-from crowdwise.core.em import Callback
 from crowdwise.core.intervals import beta_interval, with_interval
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, winners
 from crowdwise.core.parameters import declared
@@ -80,20 +80,20 @@ class GoldWeighted(Model):
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(300, n_annotators=9, n_classes=3, votes_per_item=5, random_state=0)
     >>> gold = {n: int(crowd.truth[n]) for n in range(60)}
-    >>> consensus = cw.aggregate(crowd.votes, "gold-weighted", truth=gold)
+    >>> consensus = cw.aggregate(crowd.votes, "gold-weighted", gold=gold)
     >>> consensus.to_frame("annotators", kind="dict")["weight"].shape
     (9,)
     """
 
     key = "gold-weighted"
     lone_annotator = True
-    needs_truth = True
+    needs_gold = True
 
     shrink: float = 2.0
     weight_: Floats = field(init=False)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_number(self, "shrink", above=0.0, what="a positive number of pseudo-votes")
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:

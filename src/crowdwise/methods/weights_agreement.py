@@ -37,18 +37,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import field
+from typing import Annotated, Any
 
 import numpy as np
 
-from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.em import Callback, Progress
+from crowdwise.core.constraints import Bounds, Count, NonNegative
 from crowdwise.core.intervals import rate_interval, with_interval
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import TIE, Floats, Ints, normalise, softmax, winners
 from crowdwise.core.parameters import declared
 from crowdwise.core.starts import clamp
+from crowdwise.core.unseen import with_unseen
 from crowdwise.data.votes import Votes
 
 # -------------------------------------------------------------------- the maths
@@ -85,16 +86,6 @@ def rate_of(right: Floats, total: Floats) -> Floats:
     return np.asarray(np.divide(right, total, out=np.full_like(total, pooled), where=total > 0))
 
 
-@dataclass(frozen=True)
-class Rounds:
-    """Where a loop over labels and weights ended."""
-
-    weight: Floats
-    iterations: int
-    converged: bool
-    trace: Floats
-
-
 def alternate(
     votes: Votes,
     gold: Ints | None,
@@ -103,7 +94,7 @@ def alternate(
     max_iter: int,
     callback: Callback | None,
     value: Callable[[Floats, Floats, Floats], float] | None = None,
-) -> Rounds:
+) -> tuple[Floats, Rounds]:
     """Weights from labels, labels from weights, from the majority until the labels stay.
 
     ``weigh(right, total)`` makes the weights, ``count(votes, weight)`` the posterior; ``value(weight, right, total)``
@@ -112,21 +103,15 @@ def alternate(
     total = total_votes(votes)
     h = clamp(winners(votes.shares()), gold)
     right = agreement(votes, h)
-    trace: list[float] = []
-    for iteration in range(1, max_iter + 1):
+    rounds = Rounds(max_iter, float(total.sum()), callback)
+    for _ in rounds:
         weight = weigh(right, total)
         new = clamp(winners(count(votes, weight)), gold)
         moved = float((np.abs(new - h).max(axis=1, initial=0.0) > TIE).mean()) if len(h) else 0.0
         h, right = new, agreement(votes, new)
-        if value is not None:
-            trace.append(value(weight, right, total))
-        if callback is not None:  # without an objective, progress is told by the share of items that moved
-            gain = (trace[-1] - trace[-2]) / max(float(total.sum()), 1.0) if len(trace) > 1 else np.inf
-            reached, change = (trace[-1], gain) if trace else (float("nan"), moved)
-            callback(Progress(iteration, max_iter, reached, change))
-        if moved == 0.0:
-            break
-    return Rounds(weight, iteration, moved == 0.0, np.array(trace))
+        reached = None if value is None else value(weight, right, total)
+        rounds.reached(reached, moved=moved, converged=moved == 0.0)
+    return weight, rounds
 
 
 # -------------------------------------------------------------------- the classes
@@ -147,7 +132,7 @@ class WeightedVote(Model, ABC):
     weight_: Floats = field(init=False)
 
     @abstractmethod
-    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds: ...
+    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]: ...
 
     def _count(self, votes: Votes, weight: Floats) -> Floats:
         return shares_of(tally(votes, weight))
@@ -157,23 +142,20 @@ class WeightedVote(Model, ABC):
         """The weights with their intervals, from the votes that agree with the labels."""
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        rounds = self._weights(votes, gold, callback)
+        weight, rounds = self._weights(votes, gold, callback)
         total = total_votes(votes)
-        self.weight_ = rounds.weight
-        self._stranger = float(rounds.weight @ total / max(total.sum(), 1e-300))
-        q = clamp(self._count(votes, rounds.weight), gold)
+        self.weight_ = weight
+        self._unseen = float(weight @ total / max(total.sum(), 1e-300))
+        q = clamp(self._count(votes, weight), gold)
         return Outcome(
             posterior=q,
             prior=normalise(q.sum(axis=0), axis=0),
-            trace=rounds.trace,
-            iterations=rounds.iterations,
-            converged=rounds.converged,
-            annotator_columns=self._columns(rounds.weight, agreement(votes, winners(q)), total),
+            annotator_columns=self._columns(weight, agreement(votes, winners(q)), total),
+            **rounds.outcome,
         )
 
     def _predict(self, votes: Votes) -> Floats:
-        strangers = votes.n_annotators - len(self.weight_)
-        return self._count(votes, np.append(self.weight_, np.full(strangers, self._stranger)))
+        return self._count(votes, with_unseen(self.weight_, votes.n_annotators, self._unseen))
 
 
 @declared
@@ -186,11 +168,7 @@ class Alternating(WeightedVote):
         The most rounds; it stops when no label changes.
     """
 
-    max_iter: int = 100
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_count(self, "max_iter")
+    max_iter: Count = 100
 
 
 class Wawa(WeightedVote):
@@ -215,9 +193,12 @@ class Wawa(WeightedVote):
 
     key = "wawa"
 
-    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds:
+    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]:
         right = agreement(votes, clamp(winners(votes.shares()), gold))
-        return Rounds(rate_of(right, total_votes(votes)), 1, True, np.empty(0))
+        rounds = Rounds(1, votes.n_votes)
+        for _ in rounds:
+            rounds.reached(converged=True)
+        return rate_of(right, total_votes(votes)), rounds
 
     def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
         return with_interval("skill", weight, *rate_interval(weight * total, total))
@@ -253,35 +234,25 @@ class ZeroBasedSkill(WeightedVote):
 
     key = "zero-based-skill"
 
-    rate: float = 1.0
-    rate_factor: float = 0.5
-    rate_steps: int = 20
-    max_iter: int = 100
-    tol: float = 1e-5
+    rate: Annotated[float, Bounds(above=0, maximum=1)] = 1.0
+    rate_factor: Annotated[float, Bounds(above=0, maximum=1)] = 0.5
+    rate_steps: Count = 20
+    max_iter: Count = 100
+    tol: NonNegative = 1e-5
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_number(self, "rate", above=0.0, most=1.0, what="a share of the way over 0 and up to 1")
-        check_number(self, "rate_factor", above=0.0, most=1.0, what="a factor over 0 and up to 1")
-        check_number(self, "tol", least=0.0, what="a difference of skills of at least 0")
-        check_count(self, "rate_steps")
-        check_count(self, "max_iter")
-
-    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds:
+    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]:
         total = total_votes(votes)
         skill = np.full(votes.n_annotators, 1.0 / votes.n_classes + 1e-5)
-        rate, gap = self.rate, np.inf
-        for iteration in range(1, self.max_iter + 1):
+        rate, rounds = self.rate, Rounds(self.max_iter, votes.n_votes, callback)
+        for iteration in rounds:
             if iteration % self.rate_steps == 0:
                 rate *= self.rate_factor
             aim = rate_of(agreement(votes, clamp(winners(self._count(votes, skill)), gold)), total)
             gap = float(np.abs(aim - skill).max(initial=0.0))
-            if callback is not None:
-                callback(Progress(iteration, self.max_iter, float("nan"), gap))
-            if gap <= self.tol:
-                break
-            skill = skill + rate * (aim - skill)
-        return Rounds(skill, iteration, gap <= self.tol, np.empty(0))
+            rounds.reached(moved=gap, converged=gap <= self.tol)
+            if not rounds.converged:
+                skill = skill + rate * (aim - skill)
+        return skill, rounds
 
     def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
         return with_interval("skill", weight, *rate_interval(weight * total, total))
@@ -314,7 +285,7 @@ class IWMV(Alternating):
         K = votes.n_classes
         return softmax(K / (K - 1.0) * tally(votes, weight))
 
-    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds:
+    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]:
         def weigh(right: Floats, total: Floats) -> Floats:
             return votes.n_classes * rate_of(right, total) - 1.0
 

@@ -48,20 +48,20 @@ scale: a Bayesian model for adjudicating highly redundant crowd annotations, WWW
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from crowdwise.core.checks import check_count, check_flag, check_number
-from crowdwise.core.em import Callback, Progress
+from crowdwise.core.constraints import Bounds, Count, NonNegative, Positive
 from crowdwise.core.intervals import chi_squared_interval, rate_interval, with_interval
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.parameters import declared
 from crowdwise.core.starts import clamp
+from crowdwise.core.unseen import with_unseen
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
-from crowdwise.methods.weights_agreement import Alternating, Rounds, alternate, total_votes
+from crowdwise.methods.weights_agreement import Alternating, alternate, total_votes
 
 FLOOR = 1e-6
 """The least scale b / a of ``bwa``: where everybody agrees, votes would have infinite precision."""
@@ -131,7 +131,7 @@ class PM(Alternating):
     per_vote
         Divide each loss by the annotator's votes. To be preferred where some vote much more than others; the
         weighted loss then is not an objective either.
-    smooth
+    smoothing
         A pseudo-loss for everybody, in votes.
     max_iter
         As in :class:`Alternating`.
@@ -149,18 +149,11 @@ class PM(Alternating):
 
     key = "pm"
 
-    norm: str = "sum"
+    norm: Literal["sum", "max"] = "sum"
     per_vote: bool = False
-    smooth: float = 0.5
+    smoothing: Positive = 0.5
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.norm not in ("sum", "max"):
-            raise ParameterError(f"norm={self.norm!r}: expected 'sum' or 'max'.")
-        check_flag(self, "per_vote")
-        check_number(self, "smooth", above=0.0, what="a pseudo-loss over 0")
-
-    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds:
+    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]:
         def weigh(right: Floats, total: Floats) -> Floats:
             return loss_weights(self._loss(right, total), self.norm)
 
@@ -171,8 +164,8 @@ class PM(Alternating):
         return alternate(votes, gold, weigh, self._count, self.max_iter, callback, value if climbs else None)
 
     def _loss(self, right: Floats, total: Floats) -> Floats:
-        d = np.maximum(total - right, 0.0) + self.smooth
-        return d / (total + 2.0 * self.smooth) if self.per_vote else d
+        d = np.maximum(total - right, 0.0) + self.smoothing
+        return d / (total + 2.0 * self.smoothing) if self.per_vote else d
 
     def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
         """The weight at either end of the interval of one's own rate of loss, the losses of the others held."""
@@ -197,7 +190,7 @@ class CATD(Alternating):
     ----------
     alpha
         The bound is the upper end of the interval of level 1 - alpha.
-    smooth
+    smoothing
         A pseudo-loss for everybody, in votes.
     max_iter
         As in :class:`Alternating`.
@@ -215,25 +208,20 @@ class CATD(Alternating):
 
     key = "catd"
 
-    alpha: float = 0.05
-    smooth: float = 0.5
+    alpha: Annotated[float, Bounds(above=0, maximum=1)] = 0.05
+    smoothing: Positive = 0.5
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_number(self, "alpha", above=0.0, most=1.0, what="a probability over 0 and up to 1")
-        check_number(self, "smooth", above=0.0, what="a pseudo-loss over 0")
-
-    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Rounds:
+    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]:
         quantile = chi_squared_quantile(self.alpha / 2.0, total_votes(votes))
 
         def weigh(right: Floats, total: Floats) -> Floats:
-            return np.asarray(quantile / (np.maximum(total - right, 0.0) + self.smooth))
+            return np.asarray(quantile / (np.maximum(total - right, 0.0) + self.smoothing))
 
         return alternate(votes, gold, weigh, self._count, self.max_iter, callback)
 
     def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
         """Of n over the loss, one over the error that the weight is a cautious bound of."""
-        rate = total / (np.maximum(total - right, 0.0) + self.smooth)
+        rate = total / (np.maximum(total - right, 0.0) + self.smoothing)
         low, high = chi_squared_interval(np.maximum(total, 1e-12))
         return with_interval("weight", weight, rate * low, np.where(total > 0, rate * high, np.inf))
 
@@ -246,8 +234,8 @@ class BWA(Model):
     ----------
     shape
         a: the prior of an annotator's precision weighs as much as so many votes.
-    pull
-        lambda: the precision with which items are held to their class's mean.
+    prior_strength
+        lambda: the precision of the prior that draws items towards their class's mean.
     max_iter, tol
         Stop after so many rounds, or when no z moves by more than ``tol``.
     ties, random_state
@@ -264,19 +252,12 @@ class BWA(Model):
 
     key = "bwa"
 
-    shape: float = 15.0
-    pull: float = 1.0
-    max_iter: int = 500
-    tol: float = 1e-4
+    shape: Positive = 15.0
+    prior_strength: Positive = 1.0
+    max_iter: Count = 500
+    tol: NonNegative = 1e-4
     precision_: Floats = field(init=False)
     mean_: Floats = field(init=False)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_number(self, "shape", above=0.0, what="a number of votes over 0")
-        check_number(self, "pull", above=0.0, what="a precision over 0")
-        check_number(self, "tol", least=0.0, what="a change of z of at least 0")
-        check_count(self, "max_iter")
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         K, a = votes.n_classes, float(self.shape)
@@ -286,32 +267,25 @@ class BWA(Model):
         b = a * np.maximum(doubt * 4.0 * (1.0 - 1.0 / K), FLOOR)
         z = clamp(share, gold)
         squares = sums.by_annotator(z)
-        trace: list[float] = []
-        for iteration in range(1, self.max_iter + 1):
+        rounds = Rounds(self.max_iter, float(total.sum()), callback)
+        for _ in rounds:
             mu = z.mean(axis=0)
             precision = (a + total)[:, None] / (b + squares)
-            new = clamp(sums.estimate(precision, mu, self.pull), gold)
+            new = clamp(sums.estimate(precision, mu, self.prior_strength), gold)
             moved = float(np.abs(new - z).max(initial=0.0))
             z, squares = new, sums.by_annotator(new)
-            trace.append(log_posterior(precision, z, mu, total, squares, a, b, self.pull))
-            if callback is not None:
-                gain = (trace[-1] - trace[-2]) / max(float(total.sum()), 1.0) if len(trace) > 1 else np.inf
-                callback(Progress(iteration, self.max_iter, trace[-1], gain))
-            if moved <= self.tol:
-                break
-        self.precision_, self.mean_, self._unknown = precision, mu, a / b
+            objective = log_posterior(precision, z, mu, total, squares, a, b, self.prior_strength)
+            rounds.reached(objective, converged=moved <= self.tol)
+        self.precision_, self.mean_, self._unseen = precision, mu, a / b
         # Gamma posteriors. The K questions are put to the same votes: their errors go together, and do not average out.
         value, (low, high) = precision.mean(axis=1), chi_squared_interval(a + total)
         return Outcome(
             posterior=normalise(z, axis=1),
             prior=normalise(mu, axis=0),
-            trace=np.array(trace),
-            iterations=iteration,
-            converged=moved <= self.tol,
             annotator_columns=with_interval("precision", value, value * low, value * high),
+            **rounds.outcome,
         )
 
     def _predict(self, votes: Votes) -> Floats:
-        strangers = votes.n_annotators - len(self.precision_)
-        precision = np.concatenate([self.precision_, np.tile(self._unknown, (strangers, 1))])
-        return normalise(Squares(votes).estimate(precision, self.mean_, self.pull), axis=1)
+        precision = with_unseen(self.precision_, votes.n_annotators, self._unseen)
+        return normalise(Squares(votes).estimate(precision, self.mean_, self.prior_strength), axis=1)

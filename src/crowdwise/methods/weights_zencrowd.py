@@ -31,8 +31,9 @@ import numpy as np
 
 from crowdwise.core import priors
 from crowdwise.core.checks import check_number
-from crowdwise.core.em import Callback, Params, Part, Stats
+from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.intervals import accuracy_interval, with_interval
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import EMModel, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
@@ -118,8 +119,8 @@ class ZenCrowd(EMModel):
     strength: float = 1.0
     class_prior: Any = "uniform"
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def _check_together(self) -> None:
+        super()._check_together()
         check_number(self, "reliability", least=0.0, most=1.0, what="a share from 0 to 1")
         check_number(self, "strength", least=0.0, what="a number of pseudo-answers of at least 0")
 

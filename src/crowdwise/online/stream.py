@@ -125,7 +125,7 @@ class Online:
         classes: Any = None,
         on_duplicate: OnDuplicate = "error",
     ) -> None:
-        model._check_parameters()
+        model.check_parameters()
         model._check_stream()
         if step is not None and not (isinstance(step, (int, float)) and 0.5 < step <= 1.0):
             raise ParameterError(f"step={step!r}: expected a number above 0.5 and at most 1, or None (exact).")
@@ -171,7 +171,7 @@ class Online:
 
     # ---------------------------------------------------------------- learning
 
-    def partial_fit(self, votes: Votes, truth: Any = None) -> Self:
+    def partial_fit(self, votes: Votes, gold: Any = None) -> Self:
         """Learn from more votes: of items, annotators and classes seen before or not.
 
         ``truth``: the class of some of their items, where it is known, for the model to use.
@@ -180,7 +180,7 @@ class Online:
             raise InputError(
                 f"Expected Votes and found {type(votes).__name__}: make them with Votes.from_records, say."
             )
-        gold = None if truth is None else votes.encode_truth(truth)
+        known = None if gold is None else votes.encode_truth(gold)
         self.ledger.check(votes, self.on_duplicate)
         before = len(self.ledger.items)
         if self.step is None:
@@ -189,8 +189,8 @@ class Online:
         self._make_room()
         np.add.at(self.given, self.ledger.rows["annotator"][rows], self.ledger.rows["weight"][rows])
         self.settled = False
-        if gold is not None:
-            self.ledger.know(votes, gold)
+        if known is not None:
+            self.ledger.know(votes, known)
         done = 0
         while done < len(touched):  # a large batch is a stream of its own: what is learned from its first items helps
             items = touched[done : done + int(np.clip(self.touches // 10, *BLOCK))]

@@ -1,0 +1,200 @@
+"""What a parameter may be, said by its annotation.
+
+=====================================  ==========================================
+annotation                             allowed
+=====================================  ==========================================
+``bool``, ``str``                      True or False; text
+``int``, ``float``                     a whole number; a finite number
+``Count``, ``Positive``, ``Share``...  a number within bounds: see the aliases
+``Annotated[float, Bounds(above=1)]``  a number within these bounds
+``Literal["sum", "max"]``              one of these words
+``Annotated[Any, Check(f, "...")]``    what f says yes to; the text says what it is
+``A | B``, ``A | None``                what one of them allows
+``Any`` and all else                   anything: the class checks it itself
+=====================================  ==========================================
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from crowdwise.errors import ParameterError, suggestion
+
+__all__ = [
+    "Bounds", "Check", "Constraint", "Count", "CountFromZero", "Fraction", "NonNegative", "Positive", "RandomState",
+    "Share", "constraint_of", "fixed_seed", "is_count", "is_number", "seed_of",
+]  # fmt: skip
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number, and no truth value."""
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number, and no truth value."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Where a number may lie; ``above`` and ``below`` leave the bound itself out. ``meaning`` is added to the error."""
+
+    minimum: float = -np.inf
+    maximum: float = np.inf
+    above: float = -np.inf
+    below: float = np.inf
+    meaning: str = ""
+
+    def hold(self, value: Any) -> bool:
+        return bool(self.minimum <= value <= self.maximum and self.above < value < self.below)
+
+    def words(self, noun: str) -> str:
+        """``a number above 0 and of at most 1``"""
+        parts = [f"of at least {self.minimum:g}"] if self.minimum > -np.inf else []
+        parts += [f"above {self.above:g}"] if self.above > -np.inf else []
+        parts += [f"of at most {self.maximum:g}"] if self.maximum < np.inf else []
+        parts += [f"below {self.below:g}"] if self.below < np.inf else []
+        text = " ".join([noun, " and ".join(parts)]).strip()
+        return f"{text} ({self.meaning})" if self.meaning else text
+
+
+@dataclass(frozen=True)
+class Check:
+    """A test of one's own, and what it asks for."""
+
+    allows: Callable[[Any], bool]
+    expected: str
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What a parameter may be: a test, and what is expected in words.
+
+    ``accepts`` and ``refuses`` are examples, at the bounds where there are some: the contract tests try them.
+    """
+
+    allows: Callable[[Any], bool]
+    expected: str
+    accepts: tuple[Any, ...] = ()
+    refuses: tuple[Any, ...] = ()
+    words: tuple[str, ...] = ()
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise :class:`~crowdwise.errors.ParameterError` where the value is not allowed."""
+        if not self.allows(value):
+            near = suggestion(value, self.words) if isinstance(value, str) else ""
+            raise ParameterError(f"{name}={value!r}: expected {self.expected}.{near}")
+
+
+# -------------------------------------------------------------------- from annotations
+
+
+@cache
+def constraint_of(annotation: Any) -> Constraint | None:
+    """The constraint that an annotation states; ``None`` where it allows anything."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        kind, *notes = arguments
+        for note in notes:
+            if isinstance(note, Check):
+                return Constraint(note.allows, note.expected, (), (object(),))
+            if isinstance(note, Bounds):
+                return _number(kind, note)
+        return constraint_of(kind)
+    if origin is Literal:
+        return _words(arguments)
+    if origin in (typing.Union, types.UnionType):
+        return _union([constraint_of(argument) for argument in arguments])
+    if annotation is None or annotation is type(None):
+        return Constraint(lambda v: v is None, "None", (None,), (object(),))
+    if annotation is bool:
+        return Constraint(lambda v: isinstance(v, (bool, np.bool_)), "True or False", (True, False), (1, "yes", None))
+    if annotation is str:
+        return Constraint(lambda v: isinstance(v, str), "text", ("text",), (1, None))
+    if annotation in (int, float):
+        return _number(annotation, Bounds())
+    return None
+
+
+def _number(kind: Any, bounds: Bounds) -> Constraint:
+    whole = kind is int
+    is_one, noun = (is_count, "a whole number") if whole else (is_number, "a number")
+    step: Any = 1 if whole else 0.5
+    low, high = max(bounds.minimum, bounds.above), min(bounds.maximum, bounds.below)
+    tried = [low, high, low + step, high - step, low - step, high + step, (low + high) / 2, 0 if whole else 0.5]
+    values = [int(v) if whole else v for v in tried if np.isfinite(v)]
+    accepts = tuple(dict.fromkeys(v for v in values if bounds.hold(v)))
+    refused = tuple(dict.fromkeys(v for v in values if not bounds.hold(v)))
+    odd = (True, np.nan, np.inf, "no such word", None, object(), *((low + 0.5,) if np.isfinite(low) and whole else ()))
+    return Constraint(lambda v: is_one(v) and bounds.hold(v), bounds.words(noun), accepts, (*refused, *odd))
+
+
+def _words(words: tuple[Any, ...]) -> Constraint:
+    texts = tuple(word for word in words if isinstance(word, str))
+    return Constraint(
+        lambda v: any(type(v) is type(word) and v == word for word in words),
+        _either([repr(word) for word in words]),
+        words,
+        ("no such word", 1.5, object()),
+        texts,
+    )
+
+
+def _union(members: list[Constraint | None]) -> Constraint | None:
+    some = [member for member in members if member is not None]
+    if len(some) < len(members):
+        return None  # one of them allows anything
+    return Constraint(
+        lambda v: any(member.allows(v) for member in some),
+        _either([member.expected for member in some]),
+        tuple(v for member in some for v in member.accepts),
+        tuple(v for member in some for v in member.refuses if not any(other.allows(v) for other in some)),
+        tuple(word for member in some for word in member.words),
+    )
+
+
+def _either(parts: list[str]) -> str:
+    """``a, b or c``"""
+    return " or ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+
+
+# -------------------------------------------------------------------- what is asked for often
+
+Count = Annotated[int, Bounds(minimum=1)]
+CountFromZero = Annotated[int, Bounds(minimum=0)]
+Positive = Annotated[float, Bounds(above=0)]
+NonNegative = Annotated[float, Bounds(minimum=0)]
+Share = Annotated[float, Bounds(minimum=0, maximum=1)]
+"""From 0 to 1, both included."""
+Fraction = Annotated[float, Bounds(above=0, below=1)]
+"""Between 0 and 1."""
+
+
+def _is_seed(value: Any) -> bool:
+    return value is None or (is_count(value) and value >= 0) or isinstance(value, np.random.Generator)
+
+
+RandomState = Annotated[
+    int | np.random.Generator | None, Check(_is_seed, "None, a whole number of at least 0, or a numpy Generator")
+]
+"""What everything random takes: a seed, a generator to draw from, or None for another result each time."""
+
+
+def fixed_seed(random_state: RandomState) -> int:
+    """A seed to draw the same numbers with more than once: the one given, or one drawn here."""
+    if isinstance(random_state, (int, np.integer)):
+        return int(random_state)
+    return int(np.random.default_rng(random_state).integers(2**32))
+
+
+def seed_of(random_state: RandomState) -> int | None:
+    """The seed that a result can be made again with; None where there is none."""
+    return None if isinstance(random_state, np.random.Generator) else random_state
