@@ -17,13 +17,24 @@
     ConvergenceWarning (UserWarning)  a fit stopped at ``max_iter`` before it settled
     ConnectionWarning (UserWarning)   some items are not joined by comparisons: how they stand is up to the prior
 
-Every message says what was found, where, what was expected, and what to do about it.
+Every message says what was found, where, what was expected, and what to do about it. What to do is a
+:class:`Remedy`: it names options, which Python and the command line spell each in their own way.
+
+>>> twice = DuplicateError(
+...     "Rows 3 and 8: 'ann' labelled 'a' twice.",
+...     remedy=Remedy("Keep one with {}.", Option("on_duplicate", "first", "last")),
+... )
+>>> print(twice)
+Rows 3 and 8: 'ann' labelled 'a' twice. Keep one with on_duplicate='first' or 'last'.
+>>> twice.worded(lambda option: f"--{option.name.replace('_', '-')} {option.choice()}")
+"Rows 3 and 8: 'ann' labelled 'a' twice. Keep one with --on-duplicate first or last."
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
@@ -37,14 +48,90 @@ __all__ = [
     "InputError",
     "LabelError",
     "NotFittedError",
+    "Option",
     "OutputError",
     "ParameterError",
     "ReadError",
+    "Remedy",
+    "Setting",
 ]
 
 
+@dataclass(frozen=True, init=False)
+class Option:
+    """An argument that a remedy names, with the values to choose from.
+
+    Without values, ``python`` and ``command`` stand for what the user has to fill in.
+
+    >>> print(Option("on_duplicate", "first", "last", "all"))
+    on_duplicate='first', 'last' or 'all'
+    >>> print(Option("item"), Option("classes", python="[...]", command="A,B,..."), sep="; ")
+    item='...'; classes=[...]
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    python: str
+    command: str
+
+    def __init__(self, name: str, *values: Any, python: str = "'...'", command: str = "NAME") -> None:
+        for field, value in (("name", name), ("values", values), ("python", python), ("command", command)):
+            object.__setattr__(self, field, value)
+
+    def __str__(self) -> str:
+        return f"{self.name}={either([repr(value) for value in self.values]) or self.python}"
+
+    def choice(self) -> str:
+        """The values as the command line takes them."""
+        return either([str(value) for value in self.values]) or self.command
+
+
+class Setting(Option):
+    """A parameter of a method: ``--set name=value`` on the command line, where it has no option of its own."""
+
+
+@dataclass(frozen=True, init=False)
+class Remedy:
+    """What to do about an error: a constant sentence with ``{}`` for each option. (Names found in data may hold braces:
+    they belong in the message.)
+
+    ``command`` is what the command line says instead: where a command lacks one of the options, or, of a remedy without
+    options, always. By default it then says nothing, or the same.
+    """
+
+    text: str
+    options: tuple[Option, ...]
+    command: str | None
+
+    def __init__(self, text: str, *options: Option, command: str | None = None) -> None:
+        for field, value in (("text", text), ("options", options), ("command", command)):
+            object.__setattr__(self, field, value)
+
+    def __str__(self) -> str:
+        return self.text.format(*self.options)
+
+    def worded(self, spell: Callable[[Option], str | None]) -> str:
+        """The remedy for the command line; ``spell`` words an option, or gives ``None`` where there is no such."""
+        spelled = [spell(option) for option in self.options]
+        if None in spelled or (self.command is not None and not self.options):
+            return self.command or ""
+        return self.text.format(*spelled)
+
+
 class CrowdwiseError(Exception):
-    """The root: catch this to catch everything crowdwise raises on purpose."""
+    """The root: catch this to catch everything crowdwise raises on purpose.
+
+    ``message`` says what is wrong, ``remedies`` what to do about it; ``str(error)`` says both for Python.
+    """
+
+    def __init__(self, message: str = "", *, remedy: Remedy | Sequence[Remedy] = ()) -> None:
+        self.message = message
+        self.remedies = (remedy,) if isinstance(remedy, Remedy) else tuple(remedy)
+        super().__init__(" ".join(filter(None, (message, *map(str, self.remedies)))))
+
+    def worded(self, spell: Callable[[Option], str | None]) -> str:
+        """The error for the command line, see :meth:`Remedy.worded`."""
+        return " ".join(filter(None, (self.message, *(remedy.worded(spell) for remedy in self.remedies))))
 
 
 class InputError(CrowdwiseError, ValueError):
@@ -101,6 +188,11 @@ def listing(values: Iterable[Any], limit: int = 5) -> str:
     shown = ", ".join(repr(v.item() if hasattr(v, "item") else v) for v in values[:limit])
     more = len(values) - limit
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def either(words: Sequence[str]) -> str:
+    """``a``, ``a or b``, ``a, b or c``."""
+    return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def suggestion(word: str, known: Sequence[str]) -> str:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from typer.testing import CliRunner
 
 import crowdwise as cw
 from crowdwise.cli.main import app
-from crowdwise.cli.options import spelled
+from crowdwise.cli.options import flag, spelled
+from crowdwise.errors import ExtraError, InputError, NotFittedError, Option, OutputError, Remedy, Setting
+
+DUPLICATE = Option("on_duplicate", "first", "last")
 
 
 def run(*words):
@@ -164,3 +169,37 @@ def test_a_campaign_without_votes_has_nothing_to_export(tmp_path):
         done = run("campaign", "export", tmp_path / "c", *words)
         assert done.exit_code == 1 and "No votes have come in yet: hand some over" in told(done)
     assert not (tmp_path / "v.csv").exists()
+
+
+def test_a_remedy_is_worded_for_python_and_for_the_command_that_has_the_option():
+    twice = Remedy("Keep one with {}, or count every row with {}.", DUPLICATE, Option("on_duplicate", "all"))
+    columns = Remedy("Name the column: {}.", Option("item"), command="Rename it.")
+    python = Remedy("Load it with crowdwise.load.", command="Choose another file.")
+    error = InputError("Found 2.", remedy=(twice, columns, python))
+    assert str(error) == (
+        "Found 2. Keep one with on_duplicate='first' or 'last', or count every row with on_duplicate='all'. "
+        "Name the column: item='...'. Load it with crowdwise.load."
+    )
+    assert error.worded(lambda option: flag(option, ["--on-duplicate"])) == (
+        "Found 2. Keep one with --on-duplicate first or last, or count every row with --on-duplicate all. Rename it. "
+        "Choose another file."
+    )
+    assert error.worded(lambda option: flag(option, ["--item"])) == (
+        "Found 2. Name the column: --item NAME. Choose another file."
+    )
+    assert Remedy("Fill them in.").worded(lambda option: None) == "Fill them in."
+
+
+@pytest.mark.parametrize("kind", [InputError, OutputError, ExtraError, NotFittedError])
+def test_an_error_keeps_its_remedy_from_process_to_process(kind):
+    error = pickle.loads(pickle.dumps(kind("Found 2.", remedy=Remedy("Keep one with {}.", DUPLICATE))))
+    assert str(error) == "Found 2. Keep one with on_duplicate='first' or 'last'."
+    assert error.worded(lambda option: flag(option, [])) == "Found 2."
+
+
+def test_a_parameter_is_set_where_the_command_has_no_option_for_it():
+    assert flag(Setting("random_state", 1), ["--seed", "--set"]) == "--seed 1"
+    assert flag(Setting("coins", "one"), ["--set"]) == "--set coins=one"
+    assert flag(Setting("coins", "one"), ["--column"]) is None
+    assert flag(Option("scheme", "plain"), ["--set", "--column"]) == "--column scheme=plain"
+    assert flag(Option("classes", python="[...]", command="A,B,..."), ["--classes"]) == "--classes A,B,..."

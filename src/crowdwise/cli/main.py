@@ -48,6 +48,7 @@ from crowdwise.cli.options import (
     check_outputs,
     check_save,
     emit,
+    flag,
     load,
     reads,
     say,
@@ -65,7 +66,8 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except CrowdwiseError as error:
-            say(f"Error: {spelled(str(error), self.options(words))}")
+            options = self.options(words)
+            say(f"Error: {spelled(error.worded(lambda option: flag(option, options)), options)}")
             ctx.exit(2 if isinstance(error, ParameterError) else 1)
         except KeyboardInterrupt:
             say("Interrupted. Nothing was written.")

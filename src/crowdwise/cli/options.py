@@ -18,7 +18,7 @@ import typer
 
 from crowdwise import registry
 from crowdwise.data.folders import write_whole
-from crowdwise.errors import InputError, OutputError, ParameterError, suggestion
+from crowdwise.errors import InputError, Option, OutputError, ParameterError, Setting, suggestion
 
 if TYPE_CHECKING:
     from crowdwise.data.dataset import Dataset
@@ -233,6 +233,21 @@ def check_arguments(name: str, function: Callable[..., Any], given: dict[str, An
     lacking = [p for p, v in parameters.items() if v.default is inspect.Parameter.empty and p not in given]
     if lacking:
         raise ParameterError(f"{name} needs {', '.join(lacking)}: give --set {lacking[0]}=...")
+
+
+def flag(option: Option, options: Collection[str]) -> str | None:
+    """How a command spells an option that an error names; ``None`` where the command has no such option.
+
+    >>> flag(Option("on_duplicate", "first", "last"), ["--on-duplicate"])
+    '--on-duplicate first or last'
+    >>> flag(Setting("coins", "one"), ["--set"])
+    '--set coins=one'
+    """
+    name = {"random_state": "--seed"}.get(option.name, f"--{option.name.replace('_', '-')}")
+    if name in options:
+        return f"{name} {option.choice()}"
+    collects = "--set" if isinstance(option, Setting) else "--column"
+    return f"{collects} {option.name}={option.choice()}" if collects in options else None
 
 
 def spelled(text: str, options: Collection[str]) -> str:
