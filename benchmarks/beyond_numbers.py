@@ -98,7 +98,7 @@ def simulated_grades(seeds):
         for key in GRADES:
             rows = []
             for seed in range(seeds):
-                crowd = cw.simulate.grades(random_state=seed, **given)
+                crowd = cw.simulate.ordinal(random_state=seed, **given)
                 rows.append(measures(cw.aggregate(crowd.votes, key), crowd.truth))
             out.append({"crowd": name, "method": key} | {k: float(np.mean([r[k] for r in rows])) for k in rows[0]})
     return out

@@ -45,7 +45,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, float]:
 def speed(n: int = 1_000_000, n_items: int = 1000, n_annotators: int = 1000, rounds: int = 3) -> dict[str, Any]:
     import evalica
 
-    pairs = cw.simulate.pairs(
+    pairs = cw.simulate.comparisons(
         n_items, n_annotators=n_annotators, n_comparisons=n, reversed_=0.3, random_state=0
     ).comparisons  # fmt: skip
     left, right = pairs.left.tolist(), pairs.right.tolist()
@@ -84,7 +84,7 @@ def simulated(seeds: int = 20) -> dict[str, Any]:
         for name, more in crowds.items():
             each = []
             for seed in range(seeds):
-                crowd = cw.simulate.pairs(30, n_annotators=40, n_comparisons=n, random_state=seed, **more)
+                crowd = cw.simulate.comparisons(30, n_annotators=40, n_comparisons=n, random_state=seed, **more)
                 fits = [cw.aggregate(crowd.comparisons, key) for key in KEYS[:2]]
                 fits.append(cw.aggregate(crowd.comparisons, "crowd-bt", reliability="learned"))
                 each.append([crowd.tau(ranking) for ranking in fits])
@@ -106,7 +106,7 @@ def simulated(seeds: int = 20) -> dict[str, Any]:
 def coverage(key: str, more: dict[str, Any], seeds: int = 200) -> float:
     inside = 0.0
     for seed in range(seeds):
-        crowd = cw.simulate.pairs(10, n_annotators=12, n_comparisons=3000, random_state=seed, **more)
+        crowd = cw.simulate.comparisons(10, n_annotators=12, n_comparisons=3000, random_state=seed, **more)
         ranking = cw.aggregate(crowd.comparisons, key)
         inside += float((np.abs(ranking.scores - crowd.scores) < 1.96 * ranking.errors).mean())
     return inside / seeds

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWar
 
 def similar() -> tuple[Any, Any]:
     truth = np.random.default_rng(0).integers(3, size=36)
-    crowd = cw.simulate.same_or_different(
+    crowd = cw.simulate.similarities(
         36, truth=truth, n_annotators=5, pairs_per_item=16, sensitivity=(30, 2), specificity=(30, 2), random_state=0
     )
     return crowd.answers, np.eye(3)[truth] * 3.0 + np.random.default_rng(1).normal(size=(36, 3)) * 0.5
@@ -48,7 +48,7 @@ def numbers() -> tuple[Any, Any]:
 
 
 def pairs() -> tuple[Any, Any]:
-    crowd = cw.simulate.pairs(8, n_annotators=6, n_comparisons=300, tie=0.5, position_spread=0.5, random_state=0)
+    crowd = cw.simulate.comparisons(8, n_annotators=6, n_comparisons=300, tie=0.5, position_spread=0.5, random_state=0)
     return crowd.comparisons, np.column_stack([crowd.scores, np.random.default_rng(0).normal(size=8)])
 
 
@@ -63,7 +63,7 @@ def tags() -> tuple[Any, Any]:
 
 
 def linked() -> tuple[Any, Any]:
-    crowd = cw.simulate.network(80, n_annotators=8, random_state=0)
+    crowd = cw.simulate.graph(80, n_annotators=8, random_state=0)
     return crowd.votes.with_truth(None), None
 
 
@@ -81,7 +81,7 @@ LIGHT = {
 }
 """Settings that make a method quick here."""
 BESIDE: dict[str, Callable[[], dict[str, Any]]] = {
-    "linked": lambda: {"graph": cw.simulate.network(80, n_annotators=8, random_state=0).parameters["edges"]},
+    "linked": lambda: {"graph": cw.simulate.graph(80, n_annotators=8, random_state=0).parameters["edges"]},
 }
 """What else ``fit`` is handed, of a kind that needs it."""
 KEYS = list(registry.BEYOND)

@@ -99,7 +99,7 @@ def test_a_chain_is_hmm_crowd():
 
 
 def test_the_objective_is_the_likelihood_and_never_falls():
-    crowd = cw.simulate.network(7, n_annotators=3, n_classes=2, random_state=0)
+    crowd = cw.simulate.graph(7, n_annotators=3, n_classes=2, random_state=0)
     rng = np.random.default_rng(5)
     graph = random_graph(rng, 7)
     model = cw.GraphCrowd(strength=0.8, class_prior="uniform", prior=1.0).fit(crowd.votes, graph=graph)
@@ -122,7 +122,7 @@ def test_a_homophilous_network_is_worth_far_more_than_five_points(inference):
     """One or two votes per item."""
     gain, strengths = [], []
     for seed in range(2):
-        crowd = cw.simulate.network(500, homophily=0.7, random_state=seed)
+        crowd = cw.simulate.graph(500, homophily=0.7, random_state=seed)
         found = cw.aggregate(crowd.votes, graph=crowd.parameters["edges"], inference=inference)
         gain.append(found.score(crowd.truth) - cw.aggregate(crowd.votes, "dawid-skene").score(crowd.truth))
         strengths.append(found.strength)
@@ -133,7 +133,7 @@ def test_a_homophilous_network_is_worth_far_more_than_five_points(inference):
 def test_a_random_graph_costs_next_to_nothing():
     loss = []
     for seed in range(5):
-        crowd = cw.simulate.network(400, homophily=None, random_state=seed)
+        crowd = cw.simulate.graph(400, homophily=None, random_state=seed)
         found = cw.aggregate(crowd.votes, graph=crowd.parameters["edges"])
         plain = cw.aggregate(crowd.votes, "dawid-skene")
         loss.append(plain.score(crowd.truth) - found.score(crowd.truth))
@@ -144,7 +144,7 @@ def test_a_random_graph_costs_next_to_nothing():
 
 @pytest.fixture(scope="module")
 def crowd():
-    return cw.simulate.network(150, n_annotators=10, random_state=4)
+    return cw.simulate.graph(150, n_annotators=10, random_state=4)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ KEYS = ("ordinal-dawid-skene", "ordinal-raykar")
 
 def crowd(seed=0, **given):
     given = {"n_items": 300, "n_annotators": 30, "votes_per_item": 4} | given
-    return cw.simulate.grades(random_state=seed, **given)
+    return cw.simulate.ordinal(random_state=seed, **given)
 
 
 def prior(K=4, link="logistic"):

@@ -15,7 +15,7 @@ from crowdwise.errors import InputError, OutputError, ParameterError
 
 @pytest.fixture(scope="module")
 def crowd() -> Any:
-    return cw.simulate.pairs(12, n_annotators=10, n_comparisons=5000, reversed_=0.3, tie=-1.0, random_state=0)
+    return cw.simulate.comparisons(12, n_annotators=10, n_comparisons=5000, reversed_=0.3, tie=-1.0, random_state=0)
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ def log_p(p: Any, table: Any, ties: bool) -> Any:
 def test_the_optimum_is_that_of_choix_and_evalica() -> None:
     choix, evalica = pytest.importorskip("choix"), pytest.importorskip("evalica")
     for seed in range(3):
-        table = cw.simulate.pairs(15, n_comparisons=900, random_state=seed).comparisons
+        table = cw.simulate.comparisons(15, n_comparisons=900, random_state=seed).comparisons
         found = fit(table, prior=0).scores
         won, lost = (
             np.where(table.outcome == side, table.left, table.right).tolist() for side in (0, 1)
@@ -56,7 +56,7 @@ def test_the_optimum_is_that_of_choix_and_evalica() -> None:
 
 @pytest.mark.parametrize("prior", [0.0, 1.5])
 def test_ties_by_brute_force(prior: float) -> None:
-    table = cw.simulate.pairs(5, n_comparisons=300, tie=0.3, random_state=1).comparisons
+    table = cw.simulate.comparisons(5, n_comparisons=300, tie=0.3, random_state=1).comparisons
 
     def loss(p: Any) -> float:
         value = -log_p(p, table, True)[np.arange(len(table)), table.outcome].sum()
@@ -77,7 +77,7 @@ def test_ties_by_brute_force(prior: float) -> None:
 
 @pytest.mark.parametrize("ties", [False, True])
 def test_crowd_and_position_by_brute_force(ties: bool) -> None:
-    table = cw.simulate.pairs(
+    table = cw.simulate.comparisons(
         4, n_annotators=3, n_comparisons=250, reversed_=0.34, tie=0.0 if ties else None, random_state=2
     ).comparisons
     y, m, T = table.outcome, table.annotator, int(ties)
@@ -125,7 +125,7 @@ def test_crowd_and_position_by_brute_force(ties: bool) -> None:
 @pytest.mark.parametrize("kind", ["plain", "reliable", "position"])
 @pytest.mark.parametrize("ties", [False, True])
 def test_derivatives_and_the_compiled_pass(kind: str, ties: bool) -> None:
-    table = cw.simulate.pairs(
+    table = cw.simulate.comparisons(
         5, n_annotators=3, n_comparisons=80, tie=0.1 if ties else None, random_state=3
     ).comparisons
     games = Games.of(table, by_annotator=kind != "plain", placed=kind == "position")
@@ -167,7 +167,7 @@ def test_derivatives_and_the_compiled_pass(kind: str, ties: bool) -> None:
 
 
 def test_many_items_take_the_sparse_road_to_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = cw.simulate.pairs(60, n_annotators=8, n_comparisons=3000, tie=-0.5, random_state=4).comparisons
+    table = cw.simulate.comparisons(60, n_annotators=8, n_comparisons=3000, tie=-0.5, random_state=4).comparisons
     for key in ("bradley-terry", "crowd-bt", "position-bt"):
         dense = fit(table, key)
         with monkeypatch.context() as other:
@@ -184,7 +184,7 @@ def test_many_items_take_the_sparse_road_to_the_same_place(monkeypatch: pytest.M
 @pytest.mark.parametrize("key", PAIR_METHODS)
 def test_the_objective_never_falls(key: str) -> None:
     for seed in range(3):
-        table = cw.simulate.pairs(
+        table = cw.simulate.comparisons(
             8, n_annotators=12, n_comparisons=300, spammers=0.3, reversed_=0.3, tie=-1.0, random_state=seed
         ).comparisons
         seen: list[float] = []
@@ -201,7 +201,7 @@ def test_standard_errors_cover() -> None:
     for key, more in (("bradley-terry", {}), ("bradley-terry", {"tie": 0.0}), ("position-bt", {"position": 0.7})):
         inside, total = 0.0, 0
         for seed in range(120):
-            crowd = cw.simulate.pairs(10, n_annotators=4, n_comparisons=1500, random_state=seed, **more)
+            crowd = cw.simulate.comparisons(10, n_annotators=4, n_comparisons=1500, random_state=seed, **more)
             ranking = fit(crowd.comparisons, key)
             inside += float((np.abs(ranking.scores - crowd.scores) < 1.96 * ranking.errors).sum())
             total += 10
@@ -212,7 +212,7 @@ def test_crowd_errors_cover() -> None:
     """Where reliabilities are spread as the prior says."""
     inside = np.zeros(2)
     for seed in range(80):
-        crowd = cw.simulate.pairs(10, n_annotators=12, n_comparisons=3000, honest=(10.0, 1.0), random_state=seed)
+        crowd = cw.simulate.comparisons(10, n_annotators=12, n_comparisons=3000, honest=(10.0, 1.0), random_state=seed)
         ranking = fit(crowd.comparisons, "crowd-bt")
         people = ranking.to_frame("annotators", kind="dict")
         held = (people["reliability_low"] <= crowd.reliability) & (crowd.reliability <= people["reliability_high"])
@@ -223,7 +223,7 @@ def test_crowd_errors_cover() -> None:
 def test_rank_intervals_cover_and_hold_the_rank() -> None:
     held = 0.0
     for seed in range(60):
-        crowd = cw.simulate.pairs(12, n_comparisons=800, random_state=seed)
+        crowd = cw.simulate.comparisons(12, n_comparisons=800, random_state=seed)
         ranking = fit(crowd.comparisons)
         low, high = ranking.rank_interval()
         true = (-crowd.scores).argsort().argsort() + 1
@@ -284,7 +284,7 @@ def test_ties_and_scores_that_run_away_together() -> None:
 
 
 def test_one_annotator_and_no_rows() -> None:
-    table = cw.simulate.pairs(5, n_annotators=1, n_comparisons=200, random_state=0).comparisons
+    table = cw.simulate.comparisons(5, n_annotators=1, n_comparisons=200, random_state=0).comparisons
     assert "One annotator" in fit(table, "crowd-bt").notes[-1]
     for key in PAIR_METHODS:
         with pytest.raises(InputError, match="no row is left"):
@@ -310,7 +310,7 @@ def test_items_left_without_comparisons() -> None:
 def mean_tau(keys: tuple[str, ...], seeds: int = 6, **more: Any) -> list[float]:
     out = []
     for seed in range(seeds):
-        crowd = cw.simulate.pairs(30, n_annotators=40, n_comparisons=6000, random_state=seed, **more)
+        crowd = cw.simulate.comparisons(30, n_annotators=40, n_comparisons=6000, random_state=seed, **more)
         out.append([crowd.tau(fit(crowd.comparisons, key)) for key in keys])
     return list(np.mean(out, axis=0))
 
@@ -327,7 +327,7 @@ def test_crowd_bt_beats_bradley_terry_among_the_unreliable_and_equals_it_among_t
 
 def test_the_mirror_is_avoided() -> None:
     for seed in range(8):
-        crowd = cw.simulate.pairs(15, n_annotators=20, n_comparisons=2000, reversed_=0.4, random_state=seed)
+        crowd = cw.simulate.comparisons(15, n_annotators=20, n_comparisons=2000, reversed_=0.4, random_state=seed)
         for reliability in ((10.0, 1.0), (2.0, 1.0), "learned"):
             ranking = fit(crowd.comparisons, "crowd-bt", reliability=reliability)
             assert crowd.tau(ranking) > 0.5
@@ -336,7 +336,7 @@ def test_the_mirror_is_avoided() -> None:
 
 
 def test_reliabilities_are_recovered() -> None:
-    crowd = cw.simulate.pairs(
+    crowd = cw.simulate.comparisons(
         20, n_annotators=12, n_comparisons=24_000, honest=0.85, spammers=0.25, reversed_=0.25, random_state=0
     )
     ranking = fit(crowd.comparisons, "crowd-bt")
@@ -347,7 +347,7 @@ def test_reliabilities_are_recovered() -> None:
 def test_learned_reliabilities_follow_the_crowd() -> None:
     notes = {}
     for name, more in {"honest": {}, "mixed": {"reversed_": 0.3}}.items():
-        crowd = cw.simulate.pairs(30, n_annotators=40, n_comparisons=6000, random_state=0, **more)
+        crowd = cw.simulate.comparisons(30, n_annotators=40, n_comparisons=6000, random_state=0, **more)
         notes[name] = fit(crowd.comparisons, "crowd-bt", reliability="learned").notes[-1]
     assert "Beta(2, 1)" in notes["mixed"] and "Beta(2, 1)" not in notes["honest"]
 
@@ -376,7 +376,9 @@ def test_position_is_recovered_and_taken_out() -> None:
 
 @pytest.mark.parametrize("key", PAIR_METHODS)
 def test_order_names_and_seeds(key: str) -> None:
-    table = cw.simulate.pairs(7, n_annotators=6, n_comparisons=400, reversed_=0.2, tie=-1.0, random_state=5).comparisons
+    table = cw.simulate.comparisons(
+        7, n_annotators=6, n_comparisons=400, reversed_=0.2, tie=-1.0, random_state=5
+    ).comparisons
     frame = table.to_frame("polars")
     ranking = fit(table, key)
     shuffled = fit(cw.Comparisons.from_frame(frame.sample(fraction=1.0, shuffle=True, seed=1)), key)
@@ -395,7 +397,7 @@ def test_order_names_and_seeds(key: str) -> None:
 
 @pytest.mark.parametrize("key", PAIR_METHODS)
 def test_saved_and_loaded(key: str, tmp_path: Path) -> None:
-    table = cw.simulate.pairs(5, n_annotators=4, n_comparisons=200, tie=0.0, random_state=6).comparisons
+    table = cw.simulate.comparisons(5, n_annotators=4, n_comparisons=200, tie=0.0, random_state=6).comparisons
     ranking = fit(table, key)
     ranking.save(tmp_path / "kept")
     again = cw.Ranking.load(tmp_path / "kept")
@@ -438,7 +440,7 @@ def test_weights_count_as_so_many_comparisons() -> None:
     ],
 )
 def test_parameters_are_checked(key: str, params: dict[str, Any], message: str) -> None:
-    table = cw.simulate.pairs(4, n_comparisons=50, random_state=0).comparisons
+    table = cw.simulate.comparisons(4, n_comparisons=50, random_state=0).comparisons
     with pytest.raises(ParameterError, match=message):
         fit(table, key, **params)
 
@@ -446,18 +448,18 @@ def test_parameters_are_checked(key: str, params: dict[str, Any], message: str) 
 def test_the_wrong_table_and_unknown_items() -> None:
     with pytest.raises(InputError, match="expects Comparisons and found Votes"):
         cw.BradleyTerry().fit(cw.Votes.from_records([("a", "b", "c")]))
-    ranking = fit(cw.simulate.pairs(4, n_comparisons=50, random_state=0).comparisons)
+    ranking = fit(cw.simulate.comparisons(4, n_comparisons=50, random_state=0).comparisons)
     with pytest.raises(InputError, match="no item 9"):
         ranking.probability(9, 0)
     with pytest.raises(ParameterError, match="for rankings"):
-        fit(cw.simulate.pairs(4, random_state=0).comparisons, "plackett-luce")
+        fit(cw.simulate.comparisons(4, random_state=0).comparisons, "plackett-luce")
 
 
 # -------------------------------------------------------------------- tastes
 
 
 def test_two_tastes_are_told_apart() -> None:
-    crowd = cw.simulate.pairs(10, n_annotators=30, n_comparisons=6000, tastes=2, tie=-1.0, random_state=0)
+    crowd = cw.simulate.comparisons(10, n_annotators=30, n_comparisons=6000, tastes=2, tie=-1.0, random_state=0)
     ranking = fit(crowd.comparisons, "mixture-bt")
     assert ranking.membership is not None and ranking.group_scores is not None
     found = ranking.membership.argmax(axis=1)

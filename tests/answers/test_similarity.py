@@ -32,7 +32,7 @@ def enumerate_all(answers, K, hyper):
 
 
 def tiny(seed, answers_per_pair=3):
-    return cw.simulate.same_or_different(
+    return cw.simulate.similarities(
         6, n_clusters=2, n_annotators=4, pairs_per_item=4, answers_per_pair=answers_per_pair,
         sensitivity=(18, 2), specificity=(18, 2), random_state=seed,
     )  # fmt: skip
@@ -69,7 +69,7 @@ def test_a_bound_of_certain_clusters_is_the_exact_joint_probability():
 @pytest.mark.parametrize("pool", [True, False])
 def test_the_objective_never_falls(pool):
     for seed in range(3):
-        crowd = cw.simulate.same_or_different(80, n_clusters=3, pairs_per_item=10, random_state=seed)
+        crowd = cw.simulate.similarities(80, n_clusters=3, pairs_per_item=10, random_state=seed)
         found = cw.aggregate(crowd.answers, "crowd-clustering", n_clusters=3, pool=pool, restarts=0)
         assert len(found.trace) > 3
         assert (np.diff(found.trace) > -1e-9 * abs(found.trace[0])).all()
@@ -92,7 +92,7 @@ def test_learning_the_prior_raises_the_bound_to_a_fixed_point():
 
 
 def test_no_two_items_of_a_colour_share_a_pair():
-    answers = cw.simulate.same_or_different(200, pairs_per_item=8, random_state=0).answers
+    answers = cw.simulate.similarities(200, pairs_per_item=8, random_state=0).answers
     sets = colours(answers.pairs.astype(np.int64), 200)
     assert sorted(np.concatenate(sets).tolist()) == list(range(200))
     for some in sets:
@@ -103,7 +103,7 @@ def test_no_two_items_of_a_colour_share_a_pair():
 
 @pytest.mark.parametrize(("K", "n"), [(2, 100), (3, 120), (5, 200)])
 def test_planted_clusters_and_their_number_are_recovered(K, n):
-    crowd = cw.simulate.same_or_different(n, n_clusters=K, pairs_per_item=30, random_state=K)
+    crowd = cw.simulate.similarities(n, n_clusters=K, pairs_per_item=30, random_state=K)
     found = cw.aggregate(crowd.answers, restarts=2, max_clusters=10)
     assert metrics.adjusted_rand(found, crowd.truth, resamples=2).value > 0.95
     assert (np.bincount(found.cluster_codes) > 3).sum() == K  # an odd item may be left over
@@ -113,7 +113,7 @@ def test_planted_clusters_and_their_number_are_recovered(K, n):
 def test_annotators_at_random_count_nothing_and_a_reversed_one_backwards():
     """A third of the crowd answers at random, and one has it the wrong way round."""
     rng = np.random.default_rng(3)
-    crowd = cw.simulate.same_or_different(120, n_clusters=3, n_annotators=9, pairs_per_item=40, random_state=3)
+    crowd = cw.simulate.similarities(120, n_clusters=3, n_annotators=9, pairs_per_item=40, random_state=3)
     answers = crowd.answers
     same = answers.same.copy()
     noise = answers.annotator < 3
@@ -133,7 +133,7 @@ def test_annotators_at_random_count_nothing_and_a_reversed_one_backwards():
 def test_intervals_cover_the_true_rates():
     held, wide = [], []
     for seed in range(12):
-        crowd = cw.simulate.same_or_different(90, n_clusters=3, n_annotators=8, pairs_per_item=24, random_state=seed)
+        crowd = cw.simulate.similarities(90, n_clusters=3, n_annotators=8, pairs_per_item=24, random_state=seed)
         found = cw.aggregate(crowd.answers, n_clusters=3, restarts=1)
         for name in ("sensitivity", "specificity"):
             low, high = found.rate_interval(name)
@@ -166,7 +166,7 @@ def test_all_the_same_and_all_different():
 
 
 def test_weights_count_like_repeated_answers():
-    crowd = cw.simulate.same_or_different(40, n_clusters=2, pairs_per_item=12, random_state=1)
+    crowd = cw.simulate.similarities(40, n_clusters=2, pairs_per_item=12, random_state=1)
     table = crowd.answers.to_frame("dict")
     twice = {name: np.concatenate([column, column]) for name, column in table.items()}
     weighted = cw.Similarities.from_frame(table | {"weight": np.full(len(table["same"]), 2.0)})

@@ -23,7 +23,7 @@ def run(*words):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("answers")
-    crowd = cw.simulate.same_or_different(30, n_clusters=2, n_annotators=5, random_state=0)
+    crowd = cw.simulate.similarities(30, n_clusters=2, n_annotators=5, random_state=0)
     crowd.answers.to_frame("polars").write_csv(path / "same.csv")
     pl.DataFrame({"item": crowd.answers.items, "label": crowd.truth}).write_csv(path / "kinds.csv")
     sets = cw.simulate.label_sets(30, n_labels=3, n_annotators=8, random_state=0)
@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
     votes.votes.to_frame("polars").write_csv(path / "votes.csv")
     for name, crowd in (
         ("numbers", cw.simulate.ratings(40, n_annotators=6, votes_per_item=4, random_state=0)),
-        ("battles", cw.simulate.pairs(8, n_annotators=6, n_comparisons=300, tie=0.3, random_state=0)),
+        ("battles", cw.simulate.comparisons(8, n_annotators=6, n_comparisons=300, tie=0.3, random_state=0)),
         ("rankings", cw.simulate.rankings(8, n_annotators=5, n_rankings=50, random_state=0)),
         ("tags", cw.simulate.bio_tags(20, n_annotators=6, random_state=0)),
     ):

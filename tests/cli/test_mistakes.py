@@ -75,7 +75,7 @@ def test_a_folder_that_cannot_be_saved_to_is_known_before_the_work(crowd, tmp_pa
     assert [p.name for p in tmp_path.iterdir()] == ["crowd"]
     for _ in range(2):  # an earlier consensus may be replaced
         assert run("aggregate", crowd / "labels.csv", "--out", "a.csv", "--save", "kept").exit_code == 0
-    made = cw.simulate.pairs(5, n_annotators=3, n_comparisons=60, random_state=0)
+    made = cw.simulate.comparisons(5, n_annotators=3, n_comparisons=60, random_state=0)
     made.comparisons.to_frame("polars").write_csv("battles.csv")
     done = run("rank", "battles.csv", "--out", "board.csv", "--save", crowd)
     assert done.exit_code == 1 and not (tmp_path / "board.csv").exists()

@@ -17,7 +17,7 @@ from crowdwise.cli.main import app
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
     file = tmp_path / "pairs.csv"
-    crowd = cw.simulate.pairs(30, n_annotators=20, n_comparisons=2000, reversed_=0.2, tie=-1.0, random_state=0)
+    crowd = cw.simulate.comparisons(30, n_annotators=20, n_comparisons=2000, reversed_=0.2, tie=-1.0, random_state=0)
     crowd.comparisons.to_frame("polars").write_csv(file)
     return file
 

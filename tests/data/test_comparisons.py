@@ -219,12 +219,12 @@ def test_bad_rankings() -> None:
 
 def test_simulated_shares_are_checked() -> None:
     with pytest.raises(ParameterError, match="at most 1"):
-        cw.simulate.pairs(5, spammers=0.7, reversed_=0.7)
+        cw.simulate.comparisons(5, spammers=0.7, reversed_=0.7)
     with pytest.raises(ParameterError, match="n_items"):
-        cw.simulate.pairs(1)
+        cw.simulate.comparisons(1)
     with pytest.raises(ParameterError, match="size"):
         cw.simulate.rankings(3, size=4)
-    crowd = cw.simulate.pairs(6, n_comparisons=20_000, position=1.0, tie=0.0, spread=0.0, random_state=0)
+    crowd = cw.simulate.comparisons(6, n_comparisons=20_000, position=1.0, tie=0.0, spread=0.0, random_state=0)
     share = np.bincount(crowd.comparisons.outcome) / 20_000
     expected = np.exp([0.5, -0.5, 0.0]) / np.exp([0.5, -0.5, 0.0]).sum()
     assert np.abs(share - expected).max() < 0.015

@@ -161,7 +161,7 @@ def test_simulated_crowds_have_what_they_were_drawn_from():
         assert abs(slope - known["scale"][m]) < 0.05 and abs(offset - known["bias"][m]) < 0.4
         noise = np.std(r.value[own] - 50.0 - offset - slope * (made.truth[r.item[own]] - 50.0))
         assert abs(noise * np.sqrt(known["precision"][m]) - 1.0) < 0.1
-    graded = cw.simulate.grades(20_000, n_annotators=3, n_classes=4, random_state=0)
+    graded = cw.simulate.ordinal(20_000, n_annotators=3, n_classes=4, random_state=0)
     theta = graded.parameters["confusion"]
     for m in range(3):
         own = graded.votes.annotator == m

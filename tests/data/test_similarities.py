@@ -140,7 +140,7 @@ def test_describe_counts():
 
 
 def test_simulated_rates_are_those_asked_for():
-    crowd = cw.simulate.same_or_different(300, n_clusters=3, n_annotators=4, pairs_per_item=60, random_state=0)
+    crowd = cw.simulate.similarities(300, n_clusters=3, n_annotators=4, pairs_per_item=60, random_state=0)
     answers, p = crowd.answers, crowd.parameters
     together = (crowd.truth[answers.pairs[:, 0]] == crowd.truth[answers.pairs[:, 1]])[answers.pair]
     for m in range(4):
@@ -148,4 +148,4 @@ def test_simulated_rates_are_those_asked_for():
         assert answers.same[mine & together].mean() == pytest.approx(p["sensitivity"][m], abs=0.06)
         assert (~answers.same[mine & ~together]).mean() == pytest.approx(p["specificity"][m], abs=0.05)
     with pytest.raises(ParameterError, match="pairs_per_item"):
-        cw.simulate.same_or_different(5, pairs_per_item=100)
+        cw.simulate.similarities(5, pairs_per_item=100)

@@ -26,7 +26,7 @@ def blobs(n=240, K=3, flip=0.1, seed=0, spread=0.7, pairs_per_item=10):
     truth = rng.integers(K, size=n)
     X = np.random.default_rng(99).normal(size=(K, 6))[truth] * 2.0 + rng.normal(size=(n, 6)) * spread
     rate = (40 * (1 - flip), 40 * flip)
-    crowd = cw.simulate.same_or_different(
+    crowd = cw.simulate.similarities(
         n, truth=truth, n_annotators=6, pairs_per_item=pairs_per_item, sensitivity=rate, specificity=rate,
         random_state=seed,
     )  # fmt: skip
@@ -122,7 +122,7 @@ def test_own_matrices_tell_a_spammer_from_the_others():
 def test_on_digits_the_matrix_and_the_volume_beat_the_noiseless_likelihood():
     """Line for line as in the docs: ten kinds, 20 % of the answers flipped."""
     X, y = load_digits(return_X_y=True)
-    crowd = cw.simulate.same_or_different(
+    crowd = cw.simulate.similarities(
         len(X), truth=y, n_annotators=10, pairs_per_item=12, sensitivity=(32, 8), specificity=(32, 8), random_state=0
     )
     net = functools.partial(mlp, hidden=(64,), dropout=0.0)

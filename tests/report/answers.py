@@ -30,9 +30,9 @@ def crowds() -> dict[str, Any]:
     sim = cw.simulate
     return {
         "numbers": sim.ratings(70, n_annotators=8, votes_per_item=4, random_state=0),
-        "pairs": sim.pairs(9, n_annotators=7, n_comparisons=400, tie=0.3, random_state=0),
+        "pairs": sim.comparisons(9, n_annotators=7, n_comparisons=400, tie=0.3, random_state=0),
         "rankings": sim.rankings(8, n_annotators=6, n_rankings=80, random_state=0),
-        "similar": sim.same_or_different(40, n_clusters=3, n_annotators=5, random_state=0),
+        "similar": sim.similarities(40, n_clusters=3, n_annotators=5, random_state=0),
         "sets": sim.label_sets(40, n_labels=3, n_annotators=6, random_state=0),
         "tags": sim.bio_tags(20, n_annotators=6, random_state=0),
     }

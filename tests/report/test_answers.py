@@ -149,7 +149,7 @@ def test_where_no_truth_is_known_nothing_is_measured():
 
 
 def test_grades_are_measured_as_such_and_without_what_was_told():
-    crowd = cw.simulate.grades(60, n_annotators=8, votes_per_item=4, random_state=0)
+    crowd = cw.simulate.ordinal(60, n_annotators=8, votes_per_item=4, random_state=0)
     result = cw.aggregate(crowd.votes, "ordinal-dawid-skene")
     found = measures("grades", crowd.votes, result)
     assert set(found) == {"accuracy", "mae", "quadratic_kappa"} and found["mae"].n == 60

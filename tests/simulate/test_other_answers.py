@@ -60,8 +60,8 @@ def test_every_kind_of_error_happens_and_taggings_stay_valid():
         ("bio_tags", {"skill": (0, 1)}),
         ("tag_chain", {"n_classes": 1}),
         ("tag_chain", {"stay": 0.0}),
-        ("network", {"homophily": 2.0}),
-        ("network", {"lone": -1.0}),
+        ("graph", {"homophily": 2.0}),
+        ("graph", {"lone": -1.0}),
     ],
 )
 def test_bad_parameters_are_named(maker, bad):
@@ -71,7 +71,7 @@ def test_bad_parameters_are_named(maker, bad):
 
 @pytest.mark.parametrize("homophily", [0.9, 0.5])
 def test_a_network_is_as_homophilous_as_it_says(homophily):
-    made = cw.simulate.network(2000, homophily=homophily, prior=[0.5, 0.3, 0.2], random_state=0)
+    made = cw.simulate.graph(2000, homophily=homophily, prior=[0.5, 0.3, 0.2], random_state=0)
     edges = made.parameters["edges"]
     assert abs((made.truth[edges[:, 0]] == made.truth[edges[:, 1]]).mean() - homophily) < 0.03
     assert (edges[:, 0] < edges[:, 1]).all() and abs(2 * len(edges) / 2000 - 6) < 0.2
@@ -80,6 +80,6 @@ def test_a_network_is_as_homophilous_as_it_says(homophily):
 
 
 def test_random_edges_know_nothing_of_the_classes():
-    made = cw.simulate.network(3000, homophily=None, random_state=0)
+    made = cw.simulate.graph(3000, homophily=None, random_state=0)
     edges = made.parameters["edges"]
     assert abs((made.truth[edges[:, 0]] == made.truth[edges[:, 1]]).mean() - 1 / 3) < 0.03

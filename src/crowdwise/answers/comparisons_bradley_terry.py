@@ -178,7 +178,7 @@ class BradleyTerry(PairModel):
     Examples
     --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.pairs(8, n_comparisons=2000, random_state=0)
+    >>> crowd = cw.simulate.comparisons(8, n_comparisons=2000, random_state=0)
     >>> ranking = BradleyTerry().fit(crowd.comparisons).consensus_
     >>> round(crowd.tau(ranking), 2)
     1.0
@@ -220,7 +220,7 @@ class CrowdBT(PairModel):
     Examples
     --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.pairs(20, n_annotators=40, n_comparisons=3000, reversed_=0.3, random_state=0)
+    >>> crowd = cw.simulate.comparisons(20, n_annotators=40, n_comparisons=3000, reversed_=0.3, random_state=0)
     >>> [round(crowd.tau(cw.aggregate(crowd.comparisons, key)), 2) for key in ("bradley-terry", "crowd-bt")]
     [0.73, 0.86]
     """
@@ -335,7 +335,7 @@ class PositionBT(PairModel):
     Examples
     --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.pairs(10, n_annotators=4, n_comparisons=8000, position=0.8, random_state=0)
+    >>> crowd = cw.simulate.comparisons(10, n_annotators=4, n_comparisons=8000, position=0.8, random_state=0)
     >>> ranking = PositionBT().fit(crowd.comparisons).consensus_
     >>> bool(abs(ranking.position - crowd.position).max() < 0.3)
     True

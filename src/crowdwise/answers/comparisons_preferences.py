@@ -51,7 +51,7 @@ def preference_weights(comparisons: Comparisons, ranking: Ranking, *, kind: str 
     Examples
     --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.pairs(10, n_annotators=8, n_comparisons=4000, reversed_=0.25, random_state=0)
+    >>> crowd = cw.simulate.comparisons(10, n_annotators=8, n_comparisons=4000, reversed_=0.25, random_state=0)
     >>> table = cw.preference_weights(crowd.comparisons, cw.aggregate(crowd.comparisons, "crowd-bt"), kind="dict")
     >>> found = [bool(table["flip_rate"][table["annotator"] == m].mean() > 0.5) for m in range(8)]
     >>> found == (crowd.reliability < 0.5).tolist()

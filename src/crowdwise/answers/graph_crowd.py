@@ -207,7 +207,7 @@ class GraphCrowd(Model):
     Examples
     --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.network(400, random_state=0)
+    >>> crowd = cw.simulate.graph(400, random_state=0)
     >>> linked = cw.GraphCrowd().fit(crowd.votes, graph=crowd.parameters["edges"])
     >>> linked.consensus_.score(crowd.truth) > cw.aggregate(crowd.votes, "dawid-skene").score(crowd.truth) + 0.05
     True

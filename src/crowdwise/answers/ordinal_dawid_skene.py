@@ -349,7 +349,7 @@ class OrdinalDawidSkene(EMModel):
     Examples
     --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.grades(400, n_annotators=40, votes_per_item=4, random_state=0)
+    >>> crowd = cw.simulate.ordinal(400, n_annotators=40, votes_per_item=4, random_state=0)
     >>> consensus = cw.aggregate(crowd.votes, "ordinal-dawid-skene")
     >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "dawid-skene").score(crowd.truth)
     True

@@ -103,7 +103,7 @@ class OrdinalRaykar(Model):
     Examples
     --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.grades(400, n_annotators=20, votes_per_item=5, random_state=0)
+    >>> crowd = cw.simulate.ordinal(400, n_annotators=20, votes_per_item=5, random_state=0)
     >>> consensus = cw.aggregate(crowd.votes, "ordinal-raykar")
     >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
     True

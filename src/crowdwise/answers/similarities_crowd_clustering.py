@@ -289,7 +289,7 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
     Examples
     --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.same_or_different(60, n_clusters=3, n_annotators=8, random_state=0)
+    >>> crowd = cw.simulate.similarities(60, n_clusters=3, n_annotators=8, random_state=0)
     >>> found = cw.aggregate(crowd.answers, "crowd-clustering")
     >>> len(set(found.clusters.tolist())), cw.metrics.adjusted_rand(found, crowd.truth).value
     (3, 1.0)

@@ -175,7 +175,7 @@ class VolMaxDCC(Learner):
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.integers(3, size=150)
     >>> X = rng.normal(size=(150, 4)) + 4.0 * np.eye(3, 4)[truth]
-    >>> crowd = cw.simulate.same_or_different(150, truth=truth, pairs_per_item=10, random_state=0)
+    >>> crowd = cw.simulate.similarities(150, truth=truth, pairs_per_item=10, random_state=0)
     >>> learner = VolMaxDCC(n_clusters=3, epochs=20, random_state=0).fit(X, crowd.answers)
     >>> cw.metrics.adjusted_rand(learner.predict(X), truth).value > 0.9
     True

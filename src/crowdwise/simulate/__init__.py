@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crowdwise.simulate.assignment import assign, regular_assignment
-from crowdwise.simulate.comparison_crowds import SimulatedPairs, SimulatedRankings, pairs, rankings
+from crowdwise.simulate.comparison_crowds import SimulatedComparisons, SimulatedRankings, comparisons, rankings
 from crowdwise.simulate.crowds import Simulated
-from crowdwise.simulate.graph_crowds import network
-from crowdwise.simulate.label_set_crowds import SimulatedSets, label_sets
+from crowdwise.simulate.graph_crowds import graph
+from crowdwise.simulate.label_set_crowds import SimulatedLabelSets, label_sets
 from crowdwise.simulate.machines import machine_annotators
-from crowdwise.simulate.rating_crowds import SimulatedRatings, grades, ratings
-from crowdwise.simulate.similarity_crowds import SimulatedSimilarities, same_or_different
+from crowdwise.simulate.rating_crowds import SimulatedRatings, ordinal, ratings
+from crowdwise.simulate.similarity_crowds import SimulatedSimilarities, similarities
 from crowdwise.simulate.tag_crowds import SimulatedTags, bio_tags, tag_chain
 from crowdwise.simulate.vote_crowds import (
     colluders,
@@ -38,11 +38,11 @@ from crowdwise.simulate.vote_crowds import (
 )
 
 __all__ = [
-    "SCENARIOS", "Simulated", "SimulatedPairs", "SimulatedRankings", "SimulatedRatings", "SimulatedSets",
-    "SimulatedSimilarities", "SimulatedTags", "assign", "bio_tags", "colluders", "difficulty", "dirichlet", "grades",
-    "groups", "hammer_spammer", "label_sets", "machine", "machine_annotators", "max_mig", "network", "one_coin",
-    "outliers", "pairs", "pairwise_flipper", "rankings", "ratings", "regular", "regular_assignment",
-    "same_or_different", "tag_chain", "two_coin",
+    "SCENARIOS", "Simulated", "SimulatedComparisons", "SimulatedLabelSets", "SimulatedRankings", "SimulatedRatings",
+    "SimulatedSimilarities", "SimulatedTags", "assign", "bio_tags", "colluders", "comparisons", "difficulty",
+    "dirichlet", "graph", "groups", "hammer_spammer", "label_sets", "machine", "machine_annotators", "max_mig",
+    "one_coin", "ordinal", "outliers", "pairwise_flipper", "rankings", "ratings", "regular", "regular_assignment",
+    "similarities", "tag_chain", "two_coin",
 ]  # fmt: skip
 
 SCENARIOS: dict[str, Callable[..., Simulated]] = {
@@ -58,6 +58,6 @@ SCENARIOS: dict[str, Callable[..., Simulated]] = {
     "difficulty": difficulty,
     "outliers": outliers,
     "machine": machine,
-    "grades": grades,
+    "ordinal": ordinal,
 }
 """Every scenario by name; the first line of its docstring says what it is."""

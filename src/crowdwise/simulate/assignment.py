@@ -13,7 +13,7 @@ __all__ = ["assign", "regular_assignment"]
 
 
 def assign(
-    n_items: int, n_annotators: int, votes_per_item: VotesPerItem = None, *, random_state: RandomState = None
+    n_items: int, n_annotators: int, votes_per_item: VotesPerItem = None, *, random_state: RandomState = 0
 ) -> tuple[Codes, Codes]:
     """The (item, annotator) pairs that get a vote, sorted.
 
@@ -71,7 +71,7 @@ def regular_assignment(
     l: int,  # noqa: E741
     r: int,
     *,
-    random_state: RandomState = None,
+    random_state: RandomState = 0,
 ) -> tuple[Codes, Codes]:
     """A random (l, r)-regular assignment: l annotators for every item, r items for every annotator, no pair twice.
 

@@ -23,13 +23,13 @@ from crowdwise.data.rankings import Rankings
 from crowdwise.errors import ParameterError
 from crowdwise.simulate.crowds import RandomState
 
-__all__ = ["SimulatedPairs", "SimulatedRankings", "pairs", "rankings"]
+__all__ = ["SimulatedComparisons", "SimulatedRankings", "comparisons", "rankings"]
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class SimulatedPairs:
+class SimulatedComparisons:
     """Comparisons, and what they were drawn from."""
 
     comparisons: Comparisons
@@ -66,7 +66,7 @@ class SimulatedRankings:
         return self.rankings
 
 
-def pairs(
+def comparisons(
     n_items: int = 20,
     *,
     n_annotators: int = 10,
@@ -79,8 +79,8 @@ def pairs(
     position_spread: float = 0.0,
     tie: float | None = None,
     tastes: int = 1,
-    random_state: RandomState = None,
-) -> SimulatedPairs:
+    random_state: RandomState = 0,
+) -> SimulatedComparisons:
     """Pairs drawn at random, compared by annotators drawn at random.
 
     A share ``spammers`` of the annotators answers by chance (reliability 1/2), a share ``reversed_`` the other way
@@ -123,7 +123,7 @@ def pairs(
     table = Comparisons.from_codes(
         left, right, who, np.where(turned, 1 - outcome, outcome), items=np.arange(N), annotators=np.arange(M)
     )
-    return SimulatedPairs(table, scores[0] if tastes == 1 else scores, eta, bias, group)
+    return SimulatedComparisons(table, scores[0] if tastes == 1 else scores, eta, bias, group)
 
 
 def rankings(
@@ -133,7 +133,7 @@ def rankings(
     n_rankings: int = 200,
     size: int = 4,
     spread: float = 1.0,
-    random_state: RandomState = None,
+    random_state: RandomState = 0,
 ) -> SimulatedRankings:
     """Rankings of ``size`` items drawn at random, from the Plackett-Luce model."""
     if not 2 <= size <= n_items:

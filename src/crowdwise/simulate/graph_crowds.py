@@ -24,10 +24,10 @@ from crowdwise.simulate.crowds import (
 )
 
 
-def network(
+def graph(
     n_items: int = 1000, *, n_annotators: int = 30, n_classes: int = 3, degree: float = 6.0,
     homophily: float | None = 0.8, diagonal: float = 5.0, rest: float = 1.0,
-    votes_per_item: VotesPerItem = 2, lone: float = 0.5, prior: Prior = None, random_state: RandomState = None,
+    votes_per_item: VotesPerItem = 2, lone: float = 0.5, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """A network of items: a share ``homophily`` of the edges joins items of one class, the others two classes.
 
@@ -50,7 +50,7 @@ def network(
     shuffled = shuffled[np.argsort(item[shuffled], kind="stable")]
     item, annotator = item[shuffled][keep], annotator[shuffled][keep]
     label = answer(theta, annotator, truth[item], rng)
-    return collect("network", (item, annotator), label, truth, pi, theta, edges=edges)
+    return collect("graph", (item, annotator), label, truth, pi, theta, edges=edges)
 
 
 def _edges(

@@ -19,11 +19,11 @@ from crowdwise.simulate.crowds import (
     check_shares,
 )
 
-__all__ = ["SimulatedSets", "label_sets"]
+__all__ = ["SimulatedLabelSets", "label_sets"]
 
 
 @dataclass(frozen=True, eq=False)
-class SimulatedSets:
+class SimulatedLabelSets:
     """Answers, the true sets (``truth``, N x L booleans), and what the answers were drawn from (``parameters``)."""
 
     name: str
@@ -35,8 +35,8 @@ class SimulatedSets:
 def label_sets(
     n_items: int = 200, *, n_labels: int = 8, n_annotators: int = 20, answers_per_item: VotesPerItem = 4,
     share: float = 0.3, skill: tuple[float, float] = (1.2, 0.8), likeness: float = 20.0,
-    random_state: RandomState = None,
-) -> SimulatedSets:  # fmt: skip
+    random_state: RandomState = 0,
+) -> SimulatedLabelSets:  # fmt: skip
     """Sets of labels, each label in ``share`` of them on average, and annotators with a skill of their own.
 
     The log-odds of an annotator's sensitivity and specificity are Normal with mean and deviation ``skill``; on each
@@ -60,7 +60,7 @@ def label_sets(
     records = [(int(n), f"a{m}", names[row].tolist()) for n, m, row in zip(item, who, chosen, strict=True)]
     answers = LabelSets.from_records(records, classes=labels)
     truth = truth[answers.items.astype(np.int64)]  # with few answers some items may have none
-    return SimulatedSets(
+    return SimulatedLabelSets(
         "label-sets", answers.with_truth(truth), truth,
         {"prior": prior, "sensitivity": rate[0], "specificity": rate[1]},
     )  # fmt: skip

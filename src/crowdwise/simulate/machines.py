@@ -30,7 +30,7 @@ KINDS = ("logistic", "knn-3", "svm-linear", "tree", "mlp", "svm-rbf", "knn-5", "
 def machine_annotators(
     X: npt.ArrayLike, y: npt.ArrayLike, *, n_annotators: int = 15, train_share: float = 0.3, test_share: float = 0.0,
     subset: tuple[int, int] = (100, 400), n_items: int | None = None, votes_per_item: VotesPerItem = None,
-    spammers: int = 0, copiers: int = 0, adversaries: int = 0, slip: float = 0.05, random_state: RandomState = None,
+    spammers: int = 0, copiers: int = 0, adversaries: int = 0, slip: float = 0.05, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Weak scikit-learn classifiers, each trained on a few held-out rows, label the rest of ``X``.
 

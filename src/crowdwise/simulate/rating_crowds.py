@@ -4,7 +4,7 @@
 
     centre + b[m] + a[m] (truth[n] - centre) + noise of precision p[m]
 
-:func:`grades`: the truth is one of K ordered classes, annotator m sees it with an error of location d[m] and spread
+:func:`ordinal`: the truth is one of K ordered classes, annotator m sees it with an error of location d[m] and spread
 s[m] and says the grade that is nearest. With few parameters per annotator both can be learned from sparse answers.
 """
 
@@ -33,7 +33,7 @@ from crowdwise.simulate.crowds import (
     draw_truth,
 )
 
-__all__ = ["SimulatedRatings", "grades", "ordered_confusion", "ratings"]
+__all__ = ["SimulatedRatings", "ordered_confusion", "ordinal", "ratings"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class SimulatedRatings:
 def ratings(
     n_items: int = 1000, *, n_annotators: int = 20, bias: float = 0.5, scale: float = 0.0, noise: float = 1.0,
     shape: float = 2.0, mean: float = 0.0, spread: float = 1.0, outliers: float = 0.0, copiers: int = 0,
-    features: int = 0, votes_per_item: VotesPerItem = None, random_state: RandomState = None,
+    features: int = 0, votes_per_item: VotesPerItem = None, random_state: RandomState = 0,
 ) -> SimulatedRatings:  # fmt: skip
     """Numbers from annotators who differ in bias, scale and precision.
 
@@ -111,10 +111,10 @@ def ordered_confusion(location: Array, spread: Array, n_classes: int) -> Array:
     return np.asarray(np.diff(ndtr(z), axis=2))
 
 
-def grades(
+def ordinal(
     n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 5, location: float = 0.4,
     spread: tuple[float, float] = (0.4, 1.4), votes_per_item: VotesPerItem = None, prior: Prior = None,
-    random_state: RandomState = None,
+    random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Grades from annotators who are strict or mild (``location``) and careful or careless (``spread``).
 
@@ -131,4 +131,4 @@ def grades(
     truth = draw_truth(n_items, pi, rng)
     item, who = assign(n_items, n_annotators, votes_per_item, random_state=rng)
     said = answer(theta, who, truth[item], rng)
-    return collect("grades", (item, who), said, truth, pi, theta, location=d, spread=s)
+    return collect("ordinal", (item, who), said, truth, pi, theta, location=d, spread=s)

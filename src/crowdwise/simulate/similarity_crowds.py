@@ -13,7 +13,7 @@ from crowdwise.data.similarities import Similarities
 from crowdwise.errors import ParameterError
 from crowdwise.simulate.crowds import Prior, RandomState, begin, check_counts, check_positive_pairs, draw_truth
 
-__all__ = ["SimulatedSimilarities", "same_or_different"]
+__all__ = ["SimulatedSimilarities", "similarities"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +26,11 @@ class SimulatedSimilarities:
     parameters: dict[str, Any] = field(repr=False)
 
 
-def same_or_different(
+def similarities(
     n_items: int = 200, *, n_clusters: int = 4, n_annotators: int = 10, pairs_per_item: float = 20.0,
     answers_per_pair: int = 1, sensitivity: tuple[float, float] = (8.0, 2.0),
     specificity: tuple[float, float] = (18.0, 2.0), truth: npt.ArrayLike | None = None, prior: Prior = None,
-    random_state: RandomState = None,
+    random_state: RandomState = 0,
 ) -> SimulatedSimilarities:  # fmt: skip
     """Random pairs of items of a few kinds, each judged by ``answers_per_pair`` annotators.
 
@@ -62,7 +62,7 @@ def same_or_different(
     names = [f"a{m}" for m in range(n_annotators)]
     answers = Similarities.from_codes(a, b, who, said, items=range(n_items), annotators=names, truth=z)
     known: dict[str, Any] = {"prior": pi, "sensitivity": alpha, "specificity": beta}
-    return SimulatedSimilarities("same-or-different", answers, z, known)
+    return SimulatedSimilarities("similarities", answers, z, known)
 
 
 def _pairs(N: int, P: int, rng: np.random.Generator) -> tuple[Codes, Codes]:

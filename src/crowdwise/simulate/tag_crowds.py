@@ -70,7 +70,7 @@ class SimulatedTags:
 def tag_chain(
     n_sequences: int = 200, *, n_annotators: int = 15, n_classes: int = 4, length: tuple[int, int] = (5, 25),
     stay: float = 8.0, diagonal: float = 5.0, rest: float = 1.0,
-    annotators_per_sequence: VotesPerItem = 3, random_state: RandomState = None,
+    annotators_per_sequence: VotesPerItem = 3, random_state: RandomState = 0,
 ) -> SimulatedTags:  # fmt: skip
     """A Markov chain of plain tags, and annotators with confusion matrices: the model of ``hmm-crowd``.
 
@@ -99,7 +99,7 @@ def bio_tags(
     length: tuple[int, int] = (8, 25), begin: float = 0.12, go_on: float = 0.5,
     skill: tuple[float, float] = (2.5, 1.5), miss: float = 0.7, shift: float = 0.4, mislabel: float = 0.5,
     spurious: float = 0.1,
-    annotators_per_sequence: VotesPerItem = 3, random_state: RandomState = None,
+    annotators_per_sequence: VotesPerItem = 3, random_state: RandomState = 0,
 ) -> SimulatedTags:  # fmt: skip
     """Spans in BIO, and annotators who miss, shift, mislabel and invent them.
 

@@ -64,7 +64,7 @@ def _independent(
 
 def one_coin(
     n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 2, a: float = 4.0, b: float = 2.0,
-    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """One number per annotator: right with probability w ~ Beta(a, b), errors uniform over the other classes.
 
@@ -79,7 +79,7 @@ def one_coin(
 def two_coin(
     n_items: int = 1000, *, n_annotators: int = 20,
     sensitivity: tuple[float, float] = (6.0, 2.0), specificity: tuple[float, float] = (4.0, 2.0),
-    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Two classes: sensitivity (right on class 1) and specificity (right on class 0), each from its own Beta.
 
@@ -95,7 +95,7 @@ def two_coin(
 
 def dirichlet(
     n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 3, diagonal: float = 5.0, rest: float = 1.0,
-    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """A full confusion matrix per annotator, rows Dirichlet with ``diagonal`` on the truth and ``rest`` elsewhere.
 
@@ -110,7 +110,7 @@ def dirichlet(
 def hammer_spammer(
     n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 2, share: float = 0.5, accuracy: float = 1.0,
     skill: float | None = None, spread: float = 0.01,
-    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """A share of hammers, who are right with probability ``accuracy``; all others answer uniformly at random.
 
@@ -131,7 +131,7 @@ def hammer_spammer(
 
 def pairwise_flipper(
     n_items: int = 1000, *, n_annotators: int = 5, n_classes: int = 10, p: float = 0.6, spread: float = 0.01,
-    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Right with probability p + Normal(0, ``spread``), otherwise class k becomes one fixed other class.
 
@@ -164,7 +164,7 @@ COPIED = {"high": (0, 0, 2, 2, 2), "low": (0, 2)}
 def max_mig(
     n_items: int = 1000, *, dataset: Literal["dogs", "cifar", "luna"] = "dogs",
     expertise: Literal["high", "low"] = "high", case: Literal["independent", "naive", "copied"] = "independent",
-    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Max-MIG's experts: seniors, alone or with juniors who always say the first class or copy seniors A and C.
 
@@ -224,7 +224,7 @@ def _senior_confusion(dataset: str, expertise: str) -> Array:
 def regular(
     n_items: int = 1000, *, l: int = 3, r: int = 4, n_classes: int = 2,  # noqa: E741
     workers: Literal["one-coin", "dirichlet"] = "one-coin", a: float = 2.0, b: float = 1.0, extreme_spammers: int = 0,
-    prior: Prior = None, random_state: RandomState = None,
+    prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Every item has exactly l labels and every annotator r items; extreme spammers may label everything at random.
 
@@ -263,7 +263,7 @@ def regular(
 def colluders(
     n_items: int = 5000, *, n_annotators: int = 60, n_classes: int = 3, share: float = 0.3, p_corr: float = 0.9,
     diagonal: float = 5.0, rest: float = 1.0,
-    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """A share of the annotators is a ring: all give one wrong label with probability p_corr, otherwise the truth.
 
@@ -292,7 +292,7 @@ def colluders(
 def groups(
     n_items: int = 5000, *, n_annotators: int = 40, n_classes: int = 3, n_groups: int = 5,
     group_diagonal: float = 5.0, member_diagonal: float = 10.0, rest: float = 1.0,
-    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Groups of annotators who share a hidden opinion: truth -> z of the group -> answer of the member.
 
@@ -324,7 +324,7 @@ def groups(
 def difficulty(
     n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 2,
     ability: tuple[float, float] = (1.5, 1.0), log_inverse_difficulty: tuple[float, float] = (0.5, 1.0),
-    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Easy and hard items: right with probability sigmoid(ability_m * inverse difficulty_n), errors uniform.
 
@@ -354,7 +354,7 @@ def _sigmoid(x: Array) -> Array:
 def outliers(
     n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 3, share: float = 0.1,
     diagonal: float = 8.0, rest: float = 1.0, concentration: float = 0.5, agreement: float = 10.0,
-    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = None,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Most items follow the annotators' confusion matrices; a share has its own label distribution per annotator.
 
@@ -388,7 +388,7 @@ def outliers(
 def machine(
     n_items: int | None = None, *, n_annotators: int = 15, train_share: float = 0.3, test_share: float = 0.0,
     subset: tuple[int, int] = (100, 400), spammers: int = 0, copiers: int = 0, adversaries: int = 0, slip: float = 0.05,
-    votes_per_item: VotesPerItem = None, random_state: RandomState = None,
+    votes_per_item: VotesPerItem = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Weak classifiers, really trained, label scikit-learn's handwritten digits (1797 images, 10 classes).
 
