@@ -50,14 +50,14 @@ def aggregate(
     >>> cw.aggregate(votes, "dawid-skene").labels.tolist()
     [0, 1, 1, 0]
     """
-    answers = getattr(votes, "answers", None)
+    answers = getattr(votes, "answer_type", None)
     if not isinstance(answers, str):  # a table; pandas gives out a column of this name
-        votes, answers = Votes.from_frame(votes), Votes.answers
-    answers = "linked" if graph is not None and answers == Votes.answers and method is None else answers
+        votes, answers = Votes.from_frame(votes), Votes.answer_type
+    answers = "graph" if graph is not None and answers == Votes.answer_type and method is None else answers
     method = registry.ANSWERS[answers][0] if method is None else method
-    if graph is not None and (method not in registry.BEYOND or registry.BEYOND[method].family != "linked"):
+    if graph is not None and (method not in registry.BEYOND or registry.BEYOND[method].family != "graph"):
         raise ParameterError(f"{method} does not look at a graph: leave graph out, or use graph-crowd.")
-    if answers == Votes.answers and method not in registry.BEYOND:
+    if answers == Votes.answer_type and method not in registry.BEYOND:
         consensus: Consensus = registry.create(method, **params).fit(votes, gold, callback=callback).consensus_
         return consensus
     known = {name: value for name, value in (("gold", gold), ("graph", graph)) if value is not None}
@@ -101,7 +101,7 @@ def compare(
     ('dawid-skene', 'majority')
     """
     if not isinstance(votes, Votes):
-        other = getattr(votes, "answers", None)
+        other = getattr(votes, "answer_type", None)
         if isinstance(other, str):
             raise InputError(f"Expected Votes and found {type(votes).__name__}: methods for {other} are not compared.")
         votes = Votes.from_frame(votes)

@@ -356,46 +356,46 @@ _LEARNERS = (
     ),
 )
 _BEYOND: tuple[Entry, ...] = (
-    Entry("mean", "numbers", "answers.ratings_averages:MeanRating", "The mean of an item's ratings", ""),
-    Entry("median", "numbers", "answers.ratings_averages:MedianRating", "The median of an item's ratings", ""),
+    Entry("mean", "ratings", "answers.ratings_averages:MeanRating", "The mean of an item's ratings", ""),
+    Entry("median", "ratings", "answers.ratings_averages:MedianRating", "The median of an item's ratings", ""),
     Entry(
         "gaussian",
-        "numbers",
+        "ratings",
         "answers.ratings_gaussian:GaussianRatings",
         "Bias, scale and precision",
         "Raykar et al. 2010",
     ),
     Entry(
         "bayes-iterative",
-        "numbers",
+        "ratings",
         "answers.ratings_iterative:BayesIterative",
         "Messages and variances",
         "Ok et al. 2019",
     ),
     Entry(
         "covariance",
-        "numbers",
+        "ratings",
         "answers.ratings_covariance:CovarianceRatings",
         "Who errs with whom",
         "Tenzer et al. 2022",
     ),
     Entry(
         "pm-numeric",
-        "numbers",
+        "ratings",
         "answers.ratings_truth_discovery:PMNumeric",
         "Values and weights of least loss",
         "Li et al. 2014",
     ),
     Entry(
         "catd-numeric",
-        "numbers",
+        "ratings",
         "answers.ratings_truth_discovery:CATDNumeric",
         "Weights from error bounds",
         "Li et al. 2014",
     ),
     Entry(
         "crowd-regression",
-        "numbers",
+        "ratings",
         "learners.ratings_network:CrowdRegression",
         "A network; a line for each annotator",
         "Rodrigues and Pereira 2018",
@@ -403,7 +403,7 @@ _BEYOND: tuple[Entry, ...] = (
     ),
     Entry(
         "raykar-regression",
-        "numbers",
+        "ratings",
         "learners.ratings_raykar:RaykarRegression",
         "A regression within EM",
         "Raykar et al. 2010",
@@ -411,45 +411,49 @@ _BEYOND: tuple[Entry, ...] = (
     ),
     Entry(
         "ordinal-dawid-skene",
-        "grades",
+        "ordinal",
         "answers.ordinal_dawid_skene:OrdinalDawidSkene",
         "Location and spread",
         "McCullagh 1980",
     ),
     Entry(
         "ordinal-raykar",
-        "grades",
+        "ordinal",
         "answers.ordinal_raykar:OrdinalRaykar",
         "One grade or more, K - 1 times",
         "Raykar et al. 2010",
     ),
     Entry(
         "bradley-terry",
-        "pairs",
+        "comparisons",
         "answers.comparisons_bradley_terry:BradleyTerry",
         "One score per item",
         "Bradley and Terry 1952",
     ),
     Entry(
         "crowd-bt",
-        "pairs",
+        "comparisons",
         "answers.comparisons_bradley_terry:CrowdBT",
         "Scores, and who answers straight",
         "Chen et al. 2013",
     ),
     Entry(
         "position-bt",
-        "pairs",
+        "comparisons",
         "answers.comparisons_bradley_terry:PositionBT",
         "Scores, and who likes the first",
         "crowdwise",
     ),
     Entry(
-        "mixture-bt", "pairs", "answers.comparisons_mixture:MixtureBT", "Groups of annotators with tastes", "crowdwise"
+        "mixture-bt",
+        "comparisons",
+        "answers.comparisons_mixture:MixtureBT",
+        "Groups of annotators with tastes",
+        "crowdwise",
     ),
     Entry(
         "deep-bt",
-        "pairs",
+        "comparisons",
         "learners.comparisons_deep_bt:DeepBT",
         "Scores from a network on items",
         "Chen et al. 2013",
@@ -464,14 +468,14 @@ _BEYOND: tuple[Entry, ...] = (
     ),
     Entry(
         "crowd-clustering",
-        "similar",
+        "similarities",
         "answers.similarities_crowd_clustering:CrowdClustering",
         "Clusters; two rates for each",
         "crowdwise",
     ),
     Entry(
         "volmaxdcc",
-        "similar",
+        "similarities",
         "learners.similarities_volmaxdcc:VolMaxDCC",
         "A network that clusters",
         "Nguyen et al. 2023",
@@ -479,7 +483,7 @@ _BEYOND: tuple[Entry, ...] = (
     ),
     Entry(
         "binary-relevance",
-        "sets",
+        "label-sets",
         "answers.label_sets_binary_relevance:BinaryRelevance",
         "Label by label, annotators shared",
         "crowdwise",
@@ -495,19 +499,19 @@ _BEYOND: tuple[Entry, ...] = (
         inputs=True,
     ),
     Entry(
-        "graph-crowd", "linked", "answers.graph_crowd:GraphCrowd", "Neighbours agree", "Traganitis and Giannakis 2022"
+        "graph-crowd", "graph", "answers.graph_crowd:GraphCrowd", "Neighbours agree", "Traganitis and Giannakis 2022"
     ),
 )
 ANSWERS: dict[str, tuple[str, str]] = {
-    "classes": (DEFAULT, "one class of a few"),
-    "numbers": ("gaussian", "a number on a scale"),
-    "grades": ("ordinal-dawid-skene", "one class of a few that have an order"),
-    "pairs": ("crowd-bt", "which of two is better"),
+    "votes": (DEFAULT, "one class of a few"),
+    "ratings": ("gaussian", "a number on a scale"),
+    "ordinal": ("ordinal-dawid-skene", "one class of a few that have an order"),
+    "comparisons": ("crowd-bt", "which of two is better"),
     "rankings": ("plackett-luce", "several, in order"),
-    "similar": ("crowd-clustering", "whether two are of the same kind"),
-    "sets": ("binary-relevance", "any number of classes"),
+    "similarities": ("crowd-clustering", "whether two are of the same kind"),
+    "label-sets": ("binary-relevance", "any number of classes"),
     "tags": ("hmm-crowd", "a tag for every token of a sequence"),
-    "linked": ("graph-crowd", "one class of a few, for items joined by a graph"),
+    "graph": ("graph-crowd", "one class of a few, for items joined by a graph"),
 }
 """Kinds of answers: the default method, and what an annotator says."""
 METHODS: dict[str, Entry] = {entry.key: entry for entry in _ENTRIES}
@@ -525,7 +529,7 @@ def find(key: str) -> Entry:
             f"{key} learns a classifier from inputs and votes: use crowdwise learn, or CrowdClassifier(method={key!r})."
         )
     if key in BEYOND:
-        raise ParameterError(f"{key} is for {BEYOND[key].family} ({ANSWERS[BEYOND[key].family][1]}), not for classes.")
+        raise ParameterError(f"{key} is for {BEYOND[key].family} ({ANSWERS[BEYOND[key].family][1]}), not for votes.")
     return _find(key, METHODS, "method")
 
 
@@ -533,7 +537,7 @@ def find_beyond(key: str, answers: str) -> Entry:
     """The entry of a method for such answers, with a suggestion where the key is not quite right."""
     entries = {entry.key: entry for entry in BEYOND.values() if entry.family == answers}
     if key not in entries and (key in METHODS or key in BEYOND):
-        other = BEYOND[key].family if key in BEYOND else "classes"
+        other = BEYOND[key].family if key in BEYOND else "votes"
         there = f"for {answers} there are {', '.join(entries)}" if entries else f"these are {answers}"
         raise ParameterError(f"{key} is for {other}; {there}.")
     if not entries:

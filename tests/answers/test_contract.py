@@ -68,8 +68,8 @@ def linked() -> tuple[Any, Any]:
 
 
 EXAMPLES: dict[str, Callable[[], tuple[Any, Any]]] = {
-    "numbers": numbers, "grades": graded, "pairs": pairs, "rankings": rankings, "similar": similar, "sets": sets,
-    "tags": tags, "linked": linked,
+    "ratings": numbers, "ordinal": graded, "comparisons": pairs, "rankings": rankings, "similarities": similar,
+    "label-sets": sets, "tags": tags, "graph": linked,
 }  # fmt: skip
 """Kind -> its answers, and inputs for each item (each token, of tags)."""
 LIGHT = {
@@ -81,7 +81,7 @@ LIGHT = {
 }
 """Settings that make a method quick here."""
 BESIDE: dict[str, Callable[[], dict[str, Any]]] = {
-    "linked": lambda: {"graph": cw.simulate.graph(80, n_annotators=8, random_state=0).parameters["edges"]},
+    "graph": lambda: {"graph": cw.simulate.graph(80, n_annotators=8, random_state=0).parameters["edges"]},
 }
 """What else ``fit`` is handed, of a kind that needs it."""
 KEYS = list(registry.BEYOND)
@@ -267,9 +267,7 @@ def test_names_of_items_do_not_matter(key):
     turned = {name: f"z{999 - n:03d}" for n, name in enumerate(names)}
     other = table | {c: [turned[name] for name in table[c].tolist()] for c in columns}
     beside = (
-        {"graph": [(turned[i], turned[j]) for i, j in BESIDE["linked"]()["graph"].tolist()]}
-        if family == "linked"
-        else {}
+        {"graph": [(turned[i], turned[j]) for i, j in BESIDE["graph"]()["graph"].tolist()]} if family == "graph" else {}
     )
     one = fit(key, answers, None, **more).consensus_
     two = make(key, **more).fit(type(answers).from_frame(other), **beside).consensus_
@@ -294,12 +292,12 @@ def test_aggregate_takes_the_table_or_says_what_it_needs(key):
     beside = BESIDE.get(entry.family, dict)()
     assert cw.aggregate(answers, key, **LIGHT.get(key, {}), **beside).method == key
     with pytest.raises(ParameterError, match="is for"):
-        cw.aggregate(answers, "majority" if answers.answers != "classes" else "mean")
+        cw.aggregate(answers, "majority" if answers.answer_type != "votes" else "mean")
 
 
 def test_votes_are_not_taken_for_other_answers():
     votes = graded()[0]
-    with pytest.raises(ParameterError, match="crowd-clustering is for similar; these are classes"):
+    with pytest.raises(ParameterError, match="crowd-clustering is for similarities; these are votes"):
         cw.aggregate(votes, "crowd-clustering")
     with pytest.raises(ParameterError, match="there are binary-relevance"):
         cw.aggregate(sets()[0], "crowd-clustering")
@@ -308,7 +306,7 @@ def test_votes_are_not_taken_for_other_answers():
 
 
 def test_every_kind_in_the_registry_is_a_kind_of_answers_with_an_example():
-    assert {entry.family for entry in registry.BEYOND.values()} == set(registry.ANSWERS) - {"classes"} == set(EXAMPLES)
+    assert {entry.family for entry in registry.BEYOND.values()} == set(registry.ANSWERS) - {"votes"} == set(EXAMPLES)
     for kind, (default, says) in registry.ANSWERS.items():
         assert says
         if any(entry.family == kind for entry in registry.BEYOND.values()):

@@ -14,7 +14,7 @@ from crowdwise.core.estimates import Estimates
 from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError, ReadError
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
-KEYS = [key for key, entry in registry.BEYOND.items() if entry.family == "numbers" and not entry.inputs]
+KEYS = [key for key, entry in registry.BEYOND.items() if entry.family == "ratings" and not entry.inputs]
 
 
 def crowd(seed=0, **given):
@@ -91,7 +91,7 @@ def test_order_of_rows_and_names_do_not_matter_and_the_unit_does_not_either(key)
 def test_the_truth_is_not_looked_at_the_input_is_left_alone_and_a_second_fit_agrees(key):
     made = crowd(n_items=60)
     before = made.ratings.value.copy()
-    model = registry.create_beyond(key, "numbers")
+    model = registry.create_beyond(key, "ratings")
     first = model.fit(made.ratings).consensus_
     second = model.fit(made.ratings.with_truth(None)).consensus_
     assert np.array_equal(first.values, second.values)

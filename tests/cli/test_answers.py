@@ -49,11 +49,17 @@ def folder(tmp_path_factory):
 
 
 KINDS = {
-    "numbers.csv": ("numbers", "gaussian", "true-numbers.csv", {"mae": (0, 1), "rmse": (0, 1)}, ["item", "value"]),
-    "battles.csv": ("pairs", "crowd-bt", "true-battles.csv", {"kendall": (0.5, 1)}, ["item", "rank"]),
+    "numbers.csv": ("ratings", "gaussian", "true-numbers.csv", {"mae": (0, 1), "rmse": (0, 1)}, ["item", "value"]),
+    "battles.csv": ("comparisons", "crowd-bt", "true-battles.csv", {"kendall": (0.5, 1)}, ["item", "rank"]),
     "rankings.csv": ("rankings", "plackett-luce", "true-rankings.csv", {"kendall": (0.5, 1)}, ["item", "rank"]),
-    "same.csv": ("similar", "crowd-clustering", "kinds.csv", {"adjusted_rand": (0.5, 1)}, ["item", "cluster"]),
-    "sets.csv": ("sets", "binary-relevance", "true.csv", {"f1": (0.5, 1), "jaccard": (0.3, 1)}, ["item", "labels"]),
+    "same.csv": ("similarities", "crowd-clustering", "kinds.csv", {"adjusted_rand": (0.5, 1)}, ["item", "cluster"]),
+    "sets.csv": (
+        "label-sets",
+        "binary-relevance",
+        "true.csv",
+        {"f1": (0.5, 1), "jaccard": (0.3, 1)},
+        ["item", "labels"],
+    ),
     "tags.csv": (
         "tags",
         "hmm-crowd",
@@ -68,7 +74,7 @@ KINDS = {
 @pytest.mark.parametrize("file", KINDS)
 def test_every_kind_from_a_file_to_tables_and_a_page(folder, tmp_path, file):
     kind, method, truth, figures, columns = KINDS[file]
-    light = FAST if kind == "similar" else []
+    light = FAST if kind == "similarities" else []
     out, people, kept, page = (tmp_path / name for name in ("out.csv", "people.csv", "kept", "page.html"))
     done = run(
         "aggregate", folder / file, "--out", out, "--annotators", people, "--save", kept, "--report", page, *light,
@@ -93,9 +99,9 @@ def test_a_report_on_its_own(folder, tmp_path):
     assert "with a probability of" in done.stderr
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Leaderboard" in text and '<h1 dir="auto">battles.csv</h1>' in text
-    facts = json.loads(run("report", folder / "numbers.csv", "--answers", "numbers", "--json", "--title", "T").stdout)
-    assert facts["answers"] == "numbers" and facts["title"] == "T" and "item_table" not in facts
-    graded = run("report", folder / "votes.csv", "--answers", "grades", "--json")
+    facts = json.loads(run("report", folder / "numbers.csv", "--answers", "ratings", "--json", "--title", "T").stdout)
+    assert facts["answers"] == "ratings" and facts["title"] == "T" and "item_table" not in facts
+    graded = run("report", folder / "votes.csv", "--answers", "ordinal", "--json")
     assert json.loads(graded.stdout)["method"]["key"] == "ordinal-dawid-skene"
     assert run("report", folder / "numbers.csv", "--attribute", "x").exit_code == 2
     assert run("report", folder / "votes.csv", "--column", "item=x").exit_code == 2
@@ -106,14 +112,14 @@ def test_a_folder_is_classes_unless_told_and_has_its_own_truth(folder, tmp_path)
     place.mkdir()
     (place / "labels.csv").write_bytes((folder / "numbers.csv").read_bytes())
     (place / "truth.csv").write_bytes((folder / "true-numbers.csv").read_bytes())
-    facts = json.loads(run("aggregate", place, "--answers", "numbers", "--json").stdout)
-    assert facts["answers"] == "numbers" and 0 < facts["mae"] < 1
+    facts = json.loads(run("aggregate", place, "--answers", "ratings", "--json").stdout)
+    assert facts["answers"] == "ratings" and 0 < facts["mae"] < 1
     guessed = run("aggregate", place, "--json", "--set", "max_iter=1")
-    assert "read as classes. They may be numbers, since 'value' holds numbers with fractions" in guessed.stderr
+    assert "read as votes. They may be ratings, since 'value' holds numbers with fractions" in guessed.stderr
     (place / "labels.csv").write_bytes((folder / "battles.csv").read_bytes())
-    assert "kendall" not in run("aggregate", place, "--answers", "pairs", "--json").stdout
+    assert "kendall" not in run("aggregate", place, "--answers", "comparisons", "--json").stdout
     (place / "labels.csv").unlink()
-    assert "no table of answers" in run("aggregate", place, "--answers", "numbers").stderr
+    assert "no table of answers" in run("aggregate", place, "--answers", "ratings").stderr
 
 
 def test_many_whole_numbers_are_classes_with_a_word_of_doubt(tmp_path):
@@ -121,16 +127,16 @@ def test_many_whole_numbers_are_classes_with_a_word_of_doubt(tmp_path):
     pl.DataFrame(rows | {"label": np.repeat(np.arange(30) * 7, 3)}).write_csv(tmp_path / "whole.csv")
     done = run("aggregate", tmp_path / "whole.csv", "--json", "--method", "majority")
     assert "may be" not in done.stderr  # a method says what they are
-    done = run("report", tmp_path / "whole.csv", "--json", "--answers", "numbers", "--method", "mean")
-    assert json.loads(done.stdout)["answers"] == "numbers" and "may be" not in done.stderr
+    done = run("report", tmp_path / "whole.csv", "--json", "--answers", "ratings", "--method", "mean")
+    assert json.loads(done.stdout)["answers"] == "ratings" and "may be" not in done.stderr
     from crowdwise.cli.answer_types import kind_of
 
-    assert kind_of(tmp_path / "whole.csv", None, None) == "classes"
+    assert kind_of(tmp_path / "whole.csv", None, None) == "votes"
 
 
 def test_label_names_the_column_of_the_answer(folder, tmp_path):
     pl.read_csv(folder / "numbers.csv").rename({"value": "cm"}).write_csv(tmp_path / "cm.csv")
-    words = ["aggregate", tmp_path / "cm.csv", "--answers", "numbers", "--method", "mean", "--json"]
+    words = ["aggregate", tmp_path / "cm.csv", "--answers", "ratings", "--method", "mean", "--json"]
     assert run(*words).exit_code == 1
     assert run(*words, "--label", "cm").exit_code == 0
     assert run(*words, "--column", "value=cm").exit_code == 0
@@ -140,7 +146,7 @@ def test_the_kind_is_guessed_and_said_aloud_and_all_is_written(folder, tmp_path)
     out, people, kept = tmp_path / "clusters.csv", tmp_path / "people.csv", tmp_path / "kept"
     done = run("aggregate", folder / "same.csv", *FAST, "--out", out, "--annotators", people, "--save", kept)
     assert done.exit_code == 0, done.output
-    assert "read as similar, since 'item_a' and 'item_b' are two items" in done.stderr
+    assert "read as similarities, since 'item_a' and 'item_b' are two items" in done.stderr
     assert pl.read_csv(out).columns[:3] == ["item", "cluster", "probability"]
     assert "sensitivity_low" in pl.read_csv(people).columns
     assert cw.Clustering.load(kept).method == "crowd-clustering"
@@ -149,10 +155,10 @@ def test_the_kind_is_guessed_and_said_aloud_and_all_is_written(folder, tmp_path)
 
 def test_figures_against_truth_as_json(folder):
     done = run(
-        "aggregate", folder / "same.csv", "--answers", "similar", *FAST, "--truth", folder / "kinds.csv", "--json"
+        "aggregate", folder / "same.csv", "--answers", "similarities", *FAST, "--truth", folder / "kinds.csv", "--json"
     )
     facts = json.loads(done.stdout)
-    assert facts["answers"] == "similar" and facts["adjusted_rand"] > 0.8
+    assert facts["answers"] == "similarities" and facts["adjusted_rand"] > 0.8
     assert facts["accuracy_low"] <= facts["accuracy"] <= facts["accuracy_high"]
     done = run("aggregate", folder / "sets.csv", "--truth", folder / "true.csv", "--json", "--set", "share=false")
     facts = json.loads(done.stdout)
@@ -160,7 +166,7 @@ def test_figures_against_truth_as_json(folder):
 
 
 def test_sets_go_to_standard_output(folder):
-    done = run("aggregate", folder / "sets.csv", "--answers", "sets", "--set", "base=majority")
+    done = run("aggregate", folder / "sets.csv", "--answers", "label-sets", "--set", "base=majority")
     table = pl.read_csv(done.stdout.encode())
     assert table.columns == ["item", "labels", "size", "probability", "entropy", "answers"]
     assert "read as" not in done.stderr  # what was asked for need not be said
@@ -169,32 +175,32 @@ def test_sets_go_to_standard_output(folder):
 def test_columns_may_be_named(folder, tmp_path):
     table = pl.read_csv(folder / "same.csv").rename({"item_a": "uno", "item_b": "due", "annotator": "who"})
     table.write_csv(tmp_path / "odd.csv")
-    words = ["aggregate", tmp_path / "odd.csv", "--answers", "similar", "--json", "--annotator", "who", *FAST]
+    words = ["aggregate", tmp_path / "odd.csv", "--answers", "similarities", "--json", "--annotator", "who", *FAST]
     assert run(*words).exit_code == 1
     assert run(*words, "--column", "item_a=uno", "--column", "item_b=due").exit_code == 0
 
 
 def test_a_method_says_the_kind(folder):
     done = run("aggregate", folder / "same.csv", "--method", "crowd-clustering", "--json", *FAST)
-    assert json.loads(done.stdout)["answers"] == "similar"
+    assert json.loads(done.stdout)["answers"] == "similarities"
 
 
 def test_classes_stay_what_they_were(folder):
     done = run("aggregate", folder / "votes.csv", "--json")
     assert json.loads(done.stdout)["method"] == registry.DEFAULT and "read as" not in done.stderr
-    same = run("aggregate", folder / "votes.csv", "--answers", "classes", "--json", "--method", "majority")
+    same = run("aggregate", folder / "votes.csv", "--answers", "votes", "--json", "--method", "majority")
     assert json.loads(same.stdout)["method"] == "majority"
 
 
 def test_grades_are_votes_for_a_method_of_theirs(folder, monkeypatch):
-    entry = registry.Entry("graded", "grades", "one_coin_for_grades:Graded", "A stand-in", "")
+    entry = registry.Entry("graded", "ordinal", "one_coin_for_grades:Graded", "A stand-in", "")
     monkeypatch.setattr(registry.Entry, "load", lambda self: cw.OneCoin if self.key == "graded" else LOAD(self))
     monkeypatch.setitem(registry.BEYOND, "graded", entry)
-    words = ["aggregate", folder / "votes.csv", "--answers", "grades", "--method", "graded"]
+    words = ["aggregate", folder / "votes.csv", "--answers", "ordinal", "--method", "graded"]
     truth = cw.simulate.one_coin(40, n_annotators=6, n_classes=3, votes_per_item=4, random_state=0).truth
     pl.DataFrame({"item": np.arange(40), "label": truth}).write_csv(folder / "grades.csv")
     done = run(*words, "--truth", folder / "grades.csv", "--json")
-    assert json.loads(done.stdout)["answers"] == "grades" and json.loads(done.stdout)["accuracy"] > 0.5
+    assert json.loads(done.stdout)["answers"] == "ordinal" and json.loads(done.stdout)["accuracy"] > 0.5
     assert "p(0)" in run(*words, "--probabilities").stdout.splitlines()[0]
     assert run(*words, "--gold", folder / "grades.csv", "--json").exit_code == 0
 
@@ -206,25 +212,25 @@ LOAD = registry.Entry.load
     ("words", "code", "text"),
     [
         (["same.csv", "--method", "volmaxdcc"], 2, "inputs as well"),
-        (["same.csv", "--answers", "similar", "--method", "binary-relevance"], 2, "is for sets"),
-        (["same.csv", "--answers", "similar", "--label", "x"], 2, "label does not apply to similar"),
+        (["same.csv", "--answers", "similarities", "--method", "binary-relevance"], 2, "is for label-sets"),
+        (["same.csv", "--answers", "similarities", "--label", "x"], 2, "label does not apply to similarities"),
         (["same.csv", "--column", "item_a"], 2, "expected part=name"),
         (["same.csv", "--gold", "kinds.csv"], 2, "no use for known truth"),
         (["same.csv", "--probabilities", *FAST], 2, "--probabilities"),
         (["same.csv", "--set", "clusters=2"], 2, "Did you mean 'n_clusters'"),
         (["votes.csv", "--column", "item=x"], 2, "other answers than classes"),
-        (["votes.csv", "--answers", "sets"], 0, ""),
-        (["votes.csv", "--answers", "similar"], 1, "item_a"),
-        (["votes.csv", "--answers", "pairs"], 1, "left"),
+        (["votes.csv", "--answers", "label-sets"], 0, ""),
+        (["votes.csv", "--answers", "similarities"], 1, "item_a"),
+        (["votes.csv", "--answers", "comparisons"], 1, "left"),
         (["votes.csv", "--answers", "rankings"], 1, "rank"),
         (["votes.csv", "--answers", "tags"], 1, "sequence"),
-        (["same.csv", "--answers", "numbers"], 1, "No column found for: item"),
-        (["battles.csv", "--answers", "numbers"], 1, "No column found for: item"),
-        (["sets.csv", "--answers", "numbers"], 1, "value"),
+        (["same.csv", "--answers", "ratings"], 1, "No column found for: item"),
+        (["battles.csv", "--answers", "ratings"], 1, "No column found for: item"),
+        (["sets.csv", "--answers", "ratings"], 1, "value"),
         (["tags.csv", "--truth", "kinds.csv"], 1, "A table of true tags needs a sequence"),
         (["numbers.csv", "--truth", "true.csv"], 1, "A truth table needs an item column and a value column"),
         (["numbers.csv", "--method", "crowd-regression"], 2, "inputs as well"),
-        (["battles.csv", "--form", "wide"], 2, "form does not apply to pairs"),
+        (["battles.csv", "--form", "wide"], 2, "form does not apply to comparisons"),
         (["votes.csv", "--answers", "opinions"], 2, ""),
     ],
 )
@@ -235,14 +241,14 @@ def test_mistakes_are_explained(folder, words, code, text):
 
 
 def test_methods_are_listed_by_kind():
-    done = run("methods", "--answers", "similar")
+    done = run("methods", "--answers", "similarities")
     assert "crowd-clustering" in done.stdout and "binary-relevance" not in done.stdout
     everything = run("methods").stdout
     assert all(key in everything for key in registry.BEYOND)
     facts = json.loads(run("methods", "--json").stdout)
     assert {entry["key"] for entry in facts["beyond"]} == set(registry.BEYOND)
     assert set(facts) == {"default", "methods", "default_learner", "learners", "beyond", "answers"}
-    assert set(json.loads(run("methods", "--answers", "sets", "--json").stdout)) == {"beyond", "answers"}
+    assert set(json.loads(run("methods", "--answers", "label-sets", "--json").stdout)) == {"beyond", "answers"}
     assert run("methods", "--answers", "opinions").exit_code == 2
 
 
@@ -250,16 +256,16 @@ def test_methods_are_listed_by_kind():
 def test_real_files(real, tmp_path):
     for name in ("n_emotion", "snow_anger", "snow_disgust", "snow_fear", "snow_wordsim"):
         folder = real(name)
-        facts = json.loads(run("aggregate", folder, "--answers", "numbers", "--json").stdout)
+        facts = json.loads(run("aggregate", folder, "--answers", "ratings", "--json").stdout)
         ratings = cw.read_ratings(folder / "labels.csv", truth_path=folder / "truth.csv")
         assert facts["mae"] == pytest.approx(cw.aggregate(ratings).score(ratings.truth)["mae"])
     doubt = run("report", real("n_emotion") / "labels.csv", "--json", "--out", tmp_path / "x.csv")
     assert doubt.exit_code == 2  # a page ends in .html: said before anything is read
     judged = run("aggregate", real("mtbench_judgments") / "labels.csv", "--json", "--report", tmp_path / "page.html")
-    assert "read as pairs, since 'model_a' and 'model_b' are two items" in judged.stderr
+    assert "read as comparisons, since 'model_a' and 'model_b' are two items" in judged.stderr
     assert json.loads(judged.stdout)["items"] == 6 and "gpt-4" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "left" in run("aggregate", real("convarg_pairs") / "labels.csv", "--answers", "pairs").stderr
-    graded = run("aggregate", real("popquorn_offensiveness") / "labels.csv", "--answers", "grades", "--json")
+    assert "left" in run("aggregate", real("convarg_pairs") / "labels.csv", "--answers", "comparisons").stderr
+    graded = run("aggregate", real("popquorn_offensiveness") / "labels.csv", "--answers", "ordinal", "--json")
     assert json.loads(graded.stdout)["items"] == 1500
 
 
@@ -270,7 +276,7 @@ def test_commands_for_votes_say_what_other_answers_are(folder, command, name):
     done = run(command, folder / f"{name}.csv")
     assert done.exit_code == 1 and done.stdout == ""
     said = " ".join(done.stderr.split())
-    assert f"{name}.csv holds {kind}, since" in said and f"`crowdwise {command}` is about classes" in said
+    assert f"{name}.csv holds {kind}, since" in said and f"`crowdwise {command}` is about votes" in said
     assert "crowdwise aggregate" in said and "--label NAME" in said
 
 
@@ -282,7 +288,7 @@ def test_who_names_the_label_column_has_votes(folder, tmp_path):
     (tmp_path / "labels.csv").write_text("item,annotator,rating\n" + "\n".join(rows) + "\n")
     for path in (tmp_path / "labels.csv", tmp_path):
         done = run("describe", path, "--json")
-        assert done.exit_code == 0 and "They may be numbers, since 'rating' holds" in " ".join(done.stderr.split())
+        assert done.exit_code == 0 and "They may be ratings, since 'rating' holds" in " ".join(done.stderr.split())
 
 
 def test_what_to_do_with_tags_is_said_in_options(tmp_path):

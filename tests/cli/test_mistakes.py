@@ -47,7 +47,7 @@ def inside(folder):
         ["aggregate", ".", "--annotators", "truth.csv"],
         ["aggregate", "labels.csv", "--truth", "truth.csv", "--annotators", "truth.csv"],
         ["aggregate", "labels.csv", "--gold", "truth.csv", "--out", "truth.csv"],
-        ["aggregate", "labels.csv", "--answers", "numbers", "--out", "labels.csv"],
+        ["aggregate", "labels.csv", "--answers", "ratings", "--out", "labels.csv"],
         ["compare", "labels.csv", "--methods", "majority", "--out", "labels.csv"],
         ["rank", "labels.csv", "--out", "labels.csv"],
     ],

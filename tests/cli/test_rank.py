@@ -78,8 +78,8 @@ def test_parts_that_nothing_joins_are_told_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--method", "elo"], 2, "Unknown method for pairs 'elo'"),
-        (["--method", "anchored"], 2, "for pairs there are"),
+        (["--method", "elo"], 2, "Unknown method for comparisons 'elo'"),
+        (["--method", "anchored"], 2, "for comparisons there are"),
         (["--method", "deep-bt"], 2, "needs features"),
         (["--set", "prior=-1"], 2, "prior=-1"),
         (["--out", "board.txt"], 2, "board.txt"),

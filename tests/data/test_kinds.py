@@ -14,20 +14,20 @@ ITEM = ["item", "annotator"]
 @pytest.mark.parametrize(
     ("columns", "rows", "kind"),
     [
-        (["item_a", "item_b", "worker", "same"], {}, "similar"),
-        (["Left", "Right", "rater", "label"], {"label": ["same", "different"]}, "similar"),
-        (["item1", "item2", "worker", "winner"], {}, "pairs"),
-        (["model_a", "model_b", "judge", "winner"], {}, "pairs"),
-        (["left", "right", "judge", "label"], {"label": ["left", "tie"]}, "pairs"),
-        (["prompt", "chosen", "rejected"], {}, "pairs"),
+        (["item_a", "item_b", "worker", "same"], {}, "similarities"),
+        (["Left", "Right", "rater", "label"], {"label": ["same", "different"]}, "similarities"),
+        (["item1", "item2", "worker", "winner"], {}, "comparisons"),
+        (["model_a", "model_b", "judge", "winner"], {}, "comparisons"),
+        (["left", "right", "judge", "label"], {"label": ["left", "tie"]}, "comparisons"),
+        (["prompt", "chosen", "rejected"], {}, "comparisons"),
         ([*ITEM, "rank"], {}, "rankings"),
         (["annotator", "ranking"], {}, "rankings"),
         (["sentence", "token", "worker", "tag"], {}, "tags"),
         (["sentence", "position", "worker", "label"], {"label": ["O", "B-PER", "I-PER"]}, "tags"),
-        ([*ITEM, "labels"], {"labels": ["a|b"]}, "sets"),
-        ([*ITEM, "label"], {"label": [["a"], []]}, "sets"),
-        ([*ITEM, "rating"], {"rating": ["1.5", "2", None]}, "numbers"),
-        ([*ITEM, "score"], {"score": [0.25, 3.0]}, "numbers"),
+        ([*ITEM, "labels"], {"labels": ["a|b"]}, "label-sets"),
+        ([*ITEM, "label"], {"label": [["a"], []]}, "label-sets"),
+        ([*ITEM, "rating"], {"rating": ["1.5", "2", None]}, "ratings"),
+        ([*ITEM, "score"], {"score": [0.25, 3.0]}, "ratings"),
     ],
 )
 def test_clear_cases(columns, rows, kind):
@@ -54,7 +54,7 @@ def test_clear_cases(columns, rows, kind):
     ],
 )
 def test_all_else_is_classes(columns, rows):
-    assert guess(columns, rows).kind == "classes"
+    assert guess(columns, rows).kind == "votes"
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
@@ -73,7 +73,7 @@ def test_a_glance_at_files(tmp_path, ending):
 
 
 def test_every_kind_but_linked_has_a_reader():
-    assert set(READERS) == set(registry.ANSWERS) - {"linked"}
+    assert set(READERS) == set(registry.ANSWERS) - {"graph"}
     for kind in READERS:
         assert reader(kind).__name__.startswith("read_")
 
@@ -81,8 +81,8 @@ def test_every_kind_but_linked_has_a_reader():
 @pytest.mark.parametrize(
     ("labels", "doubt"),
     [
-        ([str(7 * n) for n in range(30)], "numbers"),
-        ([7 * n for n in range(30)], "numbers"),
+        ([str(7 * n) for n in range(30)], "ratings"),
+        ([7 * n for n in range(30)], "ratings"),
         (list(range(30)), ""),  # codes without gaps
         ([0, 50, 100], ""),
         ([*range(0, 300, 10), "x"], ""),
@@ -90,5 +90,5 @@ def test_every_kind_but_linked_has_a_reader():
 )
 def test_whole_numbers_stay_classes_and_doubt_is_said(labels, doubt):
     found = guess([*ITEM, "label"], {"label": labels})
-    assert (found.kind, found.doubt) == ("classes", doubt)
+    assert (found.kind, found.doubt) == ("votes", doubt)
     assert not doubt or "30 different whole numbers from 0 to 203" in found.reason

@@ -26,7 +26,7 @@ def test_what_is_in_it():
     r = cw.Ratings.from_records(ROWS)
     assert repr(r) == "Ratings(4 ratings: 3 items x 3 annotators, from -2 to 4)"
     assert len(r) == 3 and r.n_ratings == 4 and r.n_annotators == 3 and r.shape == (3,)
-    assert r.item.tolist() == [0, 0, 1, 2] and r.weights.tolist() == [1.0] * 4 and r.answers == "numbers"
+    assert r.item.tolist() == [0, 0, 1, 2] and r.weights.tolist() == [1.0] * 4 and r.answer_type == "ratings"
     for name in ("indptr", "value", "annotator"):
         with pytest.raises(ValueError, match="read-only"):
             getattr(r, name)[0] = 1

@@ -11,7 +11,7 @@ import crowdwise as cw
 from crowdwise.report.page import page
 
 EVIL = ["<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", '" onfocus="alert(1)', "{{ 7*7 }}"]
-KINDS = ("numbers", "pairs", "rankings", "similar", "sets", "tags")
+KINDS = ("ratings", "comparisons", "rankings", "similarities", "label-sets", "tags")
 
 
 def renamed(answers: Any) -> Any:
@@ -29,11 +29,11 @@ def renamed(answers: Any) -> Any:
 def crowds() -> dict[str, Any]:
     sim = cw.simulate
     return {
-        "numbers": sim.ratings(70, n_annotators=8, votes_per_item=4, random_state=0),
-        "pairs": sim.comparisons(9, n_annotators=7, n_comparisons=400, tie=0.3, random_state=0),
+        "ratings": sim.ratings(70, n_annotators=8, votes_per_item=4, random_state=0),
+        "comparisons": sim.comparisons(9, n_annotators=7, n_comparisons=400, tie=0.3, random_state=0),
         "rankings": sim.rankings(8, n_annotators=6, n_rankings=80, random_state=0),
-        "similar": sim.similarities(40, n_clusters=3, n_annotators=5, random_state=0),
-        "sets": sim.label_sets(40, n_labels=3, n_annotators=6, random_state=0),
+        "similarities": sim.similarities(40, n_clusters=3, n_annotators=5, random_state=0),
+        "label-sets": sim.label_sets(40, n_labels=3, n_annotators=6, random_state=0),
         "tags": sim.bio_tags(20, n_annotators=6, random_state=0),
     }
 
@@ -44,7 +44,7 @@ def answer_pages() -> dict[str, tuple[dict[str, Any], str]]:
     out = {}
     for kind, crowd in crowds().items():
         answers = renamed(crowd.answers)
-        params = {"n_clusters": 3, "restarts": 1} if kind == "similar" else {}
+        params = {"n_clusters": 3, "restarts": 1} if kind == "similarities" else {}
         result = cw.aggregate(answers, **params)
         report = cw.build_report(answers, result, title="<script>x</script>", all_items=True)
         out[kind] = report, page(report)

@@ -29,7 +29,7 @@ def _made(request):
 
 
 def test_every_kind_with_a_table_of_its_own_has_a_page():
-    assert set(KINDS) == set(registry.ANSWERS) - {"classes", "grades", "linked"}  # those are votes
+    assert set(KINDS) == set(registry.ANSWERS) - {"votes", "ordinal", "graph"}  # those are votes
 
 
 def test_names_that_are_markup_do_nothing_and_nothing_is_loaded(made):
@@ -103,34 +103,37 @@ def test_what_is_least_sure_comes_first():
         at = [c["name"] for c in found["columns"]].index(name)
         return [row[at]["v"] for row in found["rows"]]
 
-    assert column("numbers", "items", "deviation") == sorted(column("numbers", "items", "deviation"), reverse=True)
-    assert column("sets", "items", "probability") == sorted(column("sets", "items", "probability"))
-    assert column("pairs", "leaderboard", "rank") == sorted(column("pairs", "leaderboard", "rank"))
-    assert column("pairs", "annotators", "reliability") == sorted(column("pairs", "annotators", "reliability"))
-    assert column("numbers", "annotators", "noise") == sorted(column("numbers", "annotators", "noise"), reverse=True)
+    assert column("ratings", "items", "deviation") == sorted(column("ratings", "items", "deviation"), reverse=True)
+    assert column("label-sets", "items", "probability") == sorted(column("label-sets", "items", "probability"))
+    assert column("comparisons", "leaderboard", "rank") == sorted(column("comparisons", "leaderboard", "rank"))
+    assert column("comparisons", "annotators", "reliability") == sorted(
+        column("comparisons", "annotators", "reliability")
+    )
+    assert column("ratings", "annotators", "noise") == sorted(column("ratings", "annotators", "noise"), reverse=True)
 
 
 def test_headlines():
     says = {kind: report["summary"]["headline"] for kind, (report, _) in answer_pages().items()}
-    assert re.fullmatch(r"70 numbers from 8 annotators, each known to ± [\d.]+ on average\.", says["numbers"])
-    assert re.search(r"(leads|is ahead, but not surely): better than <b>\d</b> with a prob", says["pairs"])
-    assert says["similar"].startswith("40 items in 3 clusters")
+    assert re.fullmatch(r"70 numbers from 8 annotators, each known to ± [\d.]+ on average\.", says["ratings"])
+    assert re.search(r"(leads|is ahead, but not surely): better than <b>\d</b> with a prob", says["comparisons"])
+    assert says["similarities"].startswith("40 items in 3 clusters")
     assert re.match(r"\d+ spans in \d+ tokens, ", says["tags"])
 
 
 def test_figures_against_known_truth():
     expected = {
-        "numbers": {"mae", "rmse"}, "pairs": set(), "rankings": set(),
-        "similar": {"accuracy", "mutual_information", "adjusted_rand"}, "sets": {"f1", "jaccard", "subset_accuracy"},
+        "ratings": {"mae", "rmse"}, "comparisons": set(), "rankings": set(),
+        "similarities": {"accuracy", "mutual_information", "adjusted_rand"},
+        "label-sets": {"f1", "jaccard", "subset_accuracy"},
         "tags": {"accuracy", "span_f1", "span_precision", "span_recall"},
     }  # fmt: skip
     for kind, crowd in crowds().items():
-        result = cw.aggregate(crowd.answers, **({"n_clusters": 3, "restarts": 1} if kind == "similar" else {}))
+        result = cw.aggregate(crowd.answers, **({"n_clusters": 3, "restarts": 1} if kind == "similarities" else {}))
         found = measures(kind, crowd.answers, result)
         assert set(found) == expected[kind] <= set(MEASURES)
-        if kind == "numbers":
+        if kind == "ratings":
             assert float(found["mae"]) == pytest.approx(float(cw.metrics.mae(result, crowd.truth)))
-        if kind == "pairs":
+        if kind == "comparisons":
             scores = dict(zip(crowd.answers.items.tolist(), crowd.scores.tolist(), strict=True))
             tau = measures(kind, crowd.answers, result, scores)["kendall"]
             assert float(tau) == pytest.approx(crowd.tau(result))
@@ -138,24 +141,26 @@ def test_figures_against_known_truth():
 
 
 def test_where_no_truth_is_known_nothing_is_measured():
-    ratings = crowds()["numbers"].answers
-    assert measures("numbers", ratings.with_truth(np.full(len(ratings), np.nan)), cw.aggregate(ratings, "mean")) == {}
-    similar = crowds()["similar"].answers
+    ratings = crowds()["ratings"].answers
+    assert measures("ratings", ratings.with_truth(np.full(len(ratings), np.nan)), cw.aggregate(ratings, "mean")) == {}
+    similar = crowds()["similarities"].answers
     assert (
-        measures("similar", similar.with_truth({}), None) == measures("similar", similar.with_truth(None), None) == {}
+        measures("similarities", similar.with_truth({}), None)
+        == measures("similarities", similar.with_truth(None), None)
+        == {}
     )
-    sets = crowds()["sets"].answers
-    assert measures("sets", sets.with_truth({}), None) == {}
+    sets = crowds()["label-sets"].answers
+    assert measures("label-sets", sets.with_truth({}), None) == {}
 
 
 def test_grades_are_measured_as_such_and_without_what_was_told():
     crowd = cw.simulate.ordinal(60, n_annotators=8, votes_per_item=4, random_state=0)
     result = cw.aggregate(crowd.votes, "ordinal-dawid-skene")
-    found = measures("grades", crowd.votes, result)
+    found = measures("ordinal", crowd.votes, result)
     assert set(found) == {"accuracy", "mae", "quadratic_kappa"} and found["mae"].n == 60
     told = np.where(np.arange(60) < 10, crowd.truth, -1)
-    assert measures("grades", crowd.votes, result, used=told)["accuracy"].n == 50
-    assert measures("grades", crowd.votes, result, used=crowd.truth) == {}
+    assert measures("ordinal", crowd.votes, result, used=told)["accuracy"].n == 50
+    assert measures("ordinal", crowd.votes, result, used=crowd.truth) == {}
 
 
 def test_texts_are_shown_and_what_does_not_apply_is_refused(tmp_path):
@@ -167,7 +172,7 @@ def test_texts_are_shown_and_what_does_not_apply_is_refused(tmp_path):
     assert "<title>Mine – a number on a scale</title>" in file.read_text(encoding="utf-8")
     many = cw.simulate.ratings(30, n_annotators=5, random_state=0).answers
     assert "gaussian" in cw.write_report(many, None, tmp_path / "default.html").read_text(encoding="utf-8")
-    with pytest.raises(ParameterError, match="does not apply to a report on numbers"):
+    with pytest.raises(ParameterError, match="does not apply to a report on ratings"):
         cw.build_report(ratings, found, gold={"x": 1.0})
     with pytest.raises(InputError, match="result of a fit"):
         cw.build_report(ratings, {"x": 1.0})

@@ -21,7 +21,7 @@ from crowdwise.errors import InputError, ParameterError, ReadError, suggestion
 if TYPE_CHECKING:
     from crowdwise.data.guess import Guess
 
-Answers = StrEnum("Answers", {kind: kind for kind in registry.ANSWERS if kind != "linked"})  # type: ignore[misc]
+Answers = StrEnum("Answers", {kind: kind for kind in registry.ANSWERS if kind != "graph"})  # type: ignore[misc]
 """The kinds that a file can hold; linked items also need a graph."""
 
 AnswersOption = Annotated[
@@ -65,16 +65,16 @@ def kind_of(path: Path, asked: Answers | None, method: str | None) -> str:
     if method in registry.BEYOND:
         return registry.BEYOND[method].family
     if method is not None:
-        return "classes"
+        return "votes"
     found = _guessed(path)
     if found is None:
-        return "classes"
-    other = found.doubt or (found.kind if path.is_dir() and found.kind != "classes" else "")
+        return "votes"
+    other = found.doubt or (found.kind if path.is_dir() and found.kind != "votes" else "")
     if other:
-        say(f"Note: read as classes. They may be {other}, since {found.reason}: --answers {other}, then.")
-        return "classes"
-    if found.kind != "classes":
-        say(f"Note: read as {found.kind}, since {found.reason}. If that is wrong: --answers classes, say.")
+        say(f"Note: read as votes. They may be {other}, since {found.reason}: --answers {other}, then.")
+        return "votes"
+    if found.kind != "votes":
+        say(f"Note: read as {found.kind}, since {found.reason}. If that is wrong: --answers votes, say.")
     return found.kind
 
 
@@ -85,15 +85,15 @@ def check_classes(path: Path, command: str, reading: Reading) -> None:
     """
     said = reading.label is not None or reading.form is not Form.auto
     found = None if said else _guessed(path)
-    if found is None or (found.kind == "classes" and not found.doubt):
+    if found is None or (found.kind == "votes" and not found.doubt):
         return
     other = found.doubt or found.kind
     if found.doubt or path.is_dir():
-        say(f"Note: read as classes. They may be {other}, since {found.reason}: see `crowdwise aggregate`, then.")
+        say(f"Note: read as votes. They may be {other}, since {found.reason}: see `crowdwise aggregate`, then.")
         return
     raise InputError(
-        f"{path} holds {other}, since {found.reason}, and `crowdwise {command}` is about classes. For {other}, "
-        "`crowdwise aggregate` and `crowdwise report` say what is in them; if these are classes, name their column: "
+        f"{path} holds {other}, since {found.reason}, and `crowdwise {command}` is about votes. For {other}, "
+        "`crowdwise aggregate` and `crowdwise report` say what is in them; if these are votes, name their column: "
         "--label NAME."
     )
 
@@ -133,7 +133,7 @@ def fitted(
     from crowdwise.report.other_answers import measures
 
     key = registry.ANSWERS[kind][0] if method is None else method
-    entry = registry.find(key) if kind == "grades" and key in registry.METHODS else registry.find_beyond(key, kind)
+    entry = registry.find(key) if kind == "ordinal" and key in registry.METHODS else registry.find_beyond(key, kind)
     if entry.inputs:
         raise ParameterError(
             f"{key} looks at inputs as well, which `crowdwise aggregate` has no place for: use it from Python, "
@@ -145,7 +145,10 @@ def fitted(
         if file is None:
             raise ReadError(f"{folder} has no table of answers: expected labels.csv (or .parquet, .jsonl, ...) in it.")
         path = file
-        if truth is None and kind not in ("pairs", "rankings"):  # their truth is a score, which no set says it holds
+        if truth is None and kind not in (
+            "comparisons",
+            "rankings",
+        ):  # their truth is a score, which no set says it holds
             truth = _table_in(folder, "truth")
     answers = _read(path, kind, options | _columns(columns))
     known: dict[str, Any] = {}
@@ -282,7 +285,7 @@ def _read(path: Path, kind: str, options: dict[str, Any]) -> Any:
     return read(path, **options)
 
 
-ANSWER = {"numbers": "value", "tags": "tag", "pairs": "outcome"}
+ANSWER = {"ratings": "value", "tags": "tag", "comparisons": "outcome"}
 """What --label names, where the answer is not called a label."""
 
 
@@ -297,12 +300,12 @@ def _columns(given: list[str] | None) -> dict[str, str]:
 
 
 TRUTHS = {
-    "numbers": "crowdwise.data.readers_numbers:read_numbers",
-    "grades": "crowdwise.data.files:read_truth",
-    "pairs": "crowdwise.data.readers_numbers:read_numbers",
+    "ratings": "crowdwise.data.readers_numbers:read_numbers",
+    "ordinal": "crowdwise.data.files:read_truth",
+    "comparisons": "crowdwise.data.readers_numbers:read_numbers",
     "rankings": "crowdwise.data.readers_numbers:read_numbers",
-    "similar": "crowdwise.data.files:read_truth",
-    "sets": "crowdwise.data.readers_sets:read_sets",
+    "similarities": "crowdwise.data.files:read_truth",
+    "label-sets": "crowdwise.data.readers_sets:read_sets",
     "tags": "crowdwise.data.readers_tags:read_true_tags",
 }
 """Kind -> what reads a file of truth; of comparisons and rankings that is the true score of each item."""

@@ -94,13 +94,13 @@ def rank(
     if seed is not None:
         params["random_state"] = seed
     table = _read(path, left, right, outcome, annotator, question, on_missing)
-    alone = table.answers == "pairs" and table.n_annotators == 1  # there is nobody to be told apart
-    key = method or ("bradley-terry" if alone else registry.ANSWERS[table.answers][0])
+    alone = table.answer_type == "comparisons" and table.n_annotators == 1  # there is nobody to be told apart
+    key = method or ("bradley-terry" if alone else registry.ANSWERS[table.answer_type][0])
     if key in registry.BEYOND and registry.BEYOND[key].inputs:
         raise ParameterError(
             f"{key} needs features of the items: use crowdwise.{registry.BEYOND[key].class_name} in Python."
         )
-    model = registry.create_beyond(key, table.answers, **params)
+    model = registry.create_beyond(key, table.answer_type, **params)
     with show.progress(key) as callback:
         ranking = model.fit(table, callback=callback).consensus_
     if out is not None:

@@ -111,7 +111,7 @@ def report(
     if target is not None and target.suffix.lower() == ".html":
         check_extra()
     kind = answer_types.kind_of(path, answers, method)
-    if kind == "classes":
+    if kind == "votes":
         answer_types.refuse_columns(column)
         data = load(path, reading)
         data, consensus, known = fitted(data, method or registry.DEFAULT, assignments(set_), seed, truth, gold)

@@ -149,7 +149,7 @@ def aggregate(
 
     `crowdwise aggregate labels.csv --method dawid-skene --set prior=crowd --truth truth.csv --json`
 
-    `crowdwise aggregate pairs.csv --answers similar --out clusters.csv`
+    `crowdwise aggregate pairs.csv --answers similarities --out clusters.csv`
     """
     from crowdwise.cli import show
     from crowdwise.data.files import read_truth
@@ -166,7 +166,7 @@ def aggregate(
     if seed is not None:
         params["random_state"] = seed
     kind = answer_types.kind_of(path, answers, method)
-    if kind != "classes":
+    if kind != "votes":
         answer_types.run(
             path,
             kind,
@@ -239,7 +239,7 @@ def methods(
     beyond = answer_types.listed(answers)
     every = not (labels or learners or answers)
     shown = {
-        "methods": list(registry.METHODS.values()) if labels or every or answers == "classes" else [],
+        "methods": list(registry.METHODS.values()) if labels or every or answers == "votes" else [],
         "learners": list(registry.LEARNERS.values()) if learners or every else [],
         "beyond": beyond if answers or every else [],
     }

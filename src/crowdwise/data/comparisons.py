@@ -58,7 +58,7 @@ class Comparisons(Answers):
     ['left', 'tie']
     """
 
-    answers: ClassVar[str] = "pairs"
+    answer_type: ClassVar[str] = "comparisons"
     _rows: ClassVar[str] = "comparisons"
 
     left: Codes

@@ -1,19 +1,19 @@
 """What kind of answers a table holds, going by its columns and first rows, and which function reads it.
 
-A guess is only made where it is clear; all else is taken for classes.
+A guess is only made where it is clear; all else is taken for votes.
 
-============  ======================================================================================================
-kind          taken for it when there is
-============  ======================================================================================================
-``similar``   two item columns, and a column ``same`` (or one whose words are same/different)
-``pairs``     two item columns and a column that says which won, or the columns ``chosen`` and ``rejected``
-``rankings``  item, annotator and a column ``rank``, or a column ``ranking``
-``tags``      a sequence, a position in it and a column ``tag``; or labels like O, B-PER, I-PER
-``sets``      item, annotator and a column ``labels``, or labels that are lists
-``numbers``   item, annotator and numbers with fractions, and nothing else, where labels would be; whole numbers are
-              taken for classes, with a word of doubt where they are many and have gaps
-``grades``    never guessed: that classes have an order is not written in a file
-============  ======================================================================================================
+================  ================================================================================================
+answer type       taken for it when there is
+================  ================================================================================================
+``similarities``  two item columns, and a column ``same`` (or one whose words are same/different)
+``comparisons``   two item columns and a column that says which won, or the columns ``chosen`` and ``rejected``
+``rankings``      item, annotator and a column ``rank``, or a column ``ranking``
+``tags``          a sequence, a position in it and a column ``tag``; or labels like O, B-PER, I-PER
+``label-sets``    item, annotator and a column ``labels``, or labels that are lists
+``ratings``       item, annotator and numbers with fractions, and nothing else, where labels would be; whole numbers
+                  are taken for classes, with a note where they are many and have gaps
+``ordinal``       never guessed: that classes have an order is not written in a file
+================  ================================================================================================
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 __all__ = ["READERS", "Guess", "glance", "guess", "reader"]
 
 READERS = {
-    "classes": "crowdwise.data.files:read_votes",
-    "numbers": "crowdwise.data.readers_numbers:read_ratings",
-    "grades": "crowdwise.data.files:read_votes",
-    "pairs": "crowdwise.data.readers_pairs:read_comparisons",
+    "votes": "crowdwise.data.files:read_votes",
+    "ratings": "crowdwise.data.readers_numbers:read_ratings",
+    "ordinal": "crowdwise.data.files:read_votes",
+    "comparisons": "crowdwise.data.readers_pairs:read_comparisons",
     "rankings": "crowdwise.data.readers_pairs:read_rankings",
-    "similar": "crowdwise.data.readers_similar:read_similarities",
-    "sets": "crowdwise.data.readers_sets:read_label_sets",
+    "similarities": "crowdwise.data.readers_similar:read_similarities",
+    "label-sets": "crowdwise.data.readers_sets:read_label_sets",
     "tags": "crowdwise.data.readers_tags:read_tags",
 }
 """Kind of answers -> the function that reads a file of them."""
@@ -77,9 +77,9 @@ def guess(columns: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> Guess:
     """The kind of answers in a table with such columns, whose first values are ``rows[column]``.
 
     >>> guess(["item_a", "item_b", "worker", "same"], {}).kind
-    'similar'
+    'similarities'
     >>> guess(["task", "worker", "label"], {"label": ["cat", "dog"]})
-    Guess(kind='classes', reason='nothing speaks for another kind', doubt='')
+    Guess(kind='votes', reason='nothing speaks for another kind', doubt='')
     """
     names = {normal(c): c for c in columns}
     first, second = ([names[n] for n in names if n in words] for words in (FIRST, SECOND))
@@ -88,18 +88,18 @@ def guess(columns: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> Guess:
         both = f"{first[0]!r} and {second[0]!r} are two items"
         same = _any(names, ALIASES["same"])
         if same:
-            return Guess("similar", f"{both}, and {same!r} says whether they are the same")
+            return Guess("similarities", f"{both}, and {same!r} says whether they are the same")
         won = _any(names, WON)
         if won:
-            return Guess("pairs", f"{both}, and {won!r} says which is better")
+            return Guess("comparisons", f"{both}, and {won!r} says which is better")
         label = _any(names, ALIASES["label"])
         said = _words(rows, label)
         if said and said <= {*SAME, *DIFFERENT} and said & CLEAR:
-            return Guess("similar", f"{both}, and {label!r} says same or different")
+            return Guess("similarities", f"{both}, and {label!r} says same or different")
         if said and said <= SIDES:
-            return Guess("pairs", f"{both}, and {label!r} says which")
+            return Guess("comparisons", f"{both}, and {label!r} says which")
     if "chosen" in names and "rejected" in names:
-        return Guess("pairs", f"{names['chosen']!r} was preferred to {names['rejected']!r}")
+        return Guess("comparisons", f"{names['chosen']!r} was preferred to {names['rejected']!r}")
     item = _any(names, ALIASES["item"])
     if "ranking" in names or (who and item and ("rank" in names)):
         return Guess("rankings", f"{names.get('ranking', names.get('rank'))!r} puts items in order")
@@ -112,19 +112,19 @@ def guess(columns: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> Guess:
     if who and item:
         several = _any(names, ALIASES["labels"])
         if several and several != label:
-            return Guess("sets", f"{several!r} holds any number of labels")
+            return Guess("label-sets", f"{several!r} holds any number of labels")
         if label and any(isinstance(value, (list, tuple)) for value in rows.get(label, ())):
-            return Guess("sets", f"{label!r} holds lists of labels")
+            return Guess("label-sets", f"{label!r} holds lists of labels")
         value = _any(names, NUMBERS)
         if value and _has_fractions(rows.get(value, ())):
-            return Guess("numbers", f"{value!r} holds numbers with fractions")
+            return Guess("ratings", f"{value!r} holds numbers with fractions")
         different = _whole_numbers(rows.get(value or "", ()))
         if len(different) > MANY and max(different) - min(different) >= len(different):
             reason = (
                 f"{value!r} holds {len(different)} different whole numbers from {min(different)} to {max(different)}"
             )
-            return Guess("classes", reason, "numbers")
-    return Guess("classes", "nothing speaks for another kind")
+            return Guess("votes", reason, "ratings")
+    return Guess("votes", "nothing speaks for another kind")
 
 
 def glance(path: Path) -> pl.DataFrame | None:

@@ -54,7 +54,7 @@ class LabelSets(ByItem):
     [True, False, False]
     """
 
-    answers: ClassVar[str] = "sets"
+    answer_type: ClassVar[str] = "label-sets"
 
     indptr: Counts
     annotator: Codes

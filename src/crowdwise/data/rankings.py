@@ -48,7 +48,7 @@ class Rankings(Frozen):
     Comparisons(4 comparisons: 3 items x 2 annotators, 0 ties)
     """
 
-    answers: ClassVar[str] = "rankings"
+    answer_type: ClassVar[str] = "rankings"
 
     indptr: npt.NDArray[np.int64]
     item: Codes

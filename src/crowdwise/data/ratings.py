@@ -50,7 +50,7 @@ class Ratings(ByItem):
     [1.0]
     """
 
-    answers: ClassVar[str] = "numbers"
+    answer_type: ClassVar[str] = "ratings"
     _rows: ClassVar[str] = "ratings"
 
     indptr: npt.NDArray[np.int64]

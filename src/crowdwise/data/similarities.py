@@ -48,7 +48,7 @@ class Similarities(ByItem):
     [True, False]
     """
 
-    answers: ClassVar[str] = "similar"
+    answer_type: ClassVar[str] = "similarities"
 
     pairs: npt.NDArray[np.int32]
     indptr: npt.NDArray[np.int64]

@@ -52,7 +52,7 @@ class Tags(Frozen):
     ['s:0', 's:1']
     """
 
-    answers: ClassVar[str] = "tags"
+    answer_type: ClassVar[str] = "tags"
 
     votes: Votes
     starts: npt.NDArray[np.int64]

@@ -49,7 +49,7 @@ class Votes(ByItem):
     ['dog']
     """
 
-    answers: ClassVar[str] = "classes"
+    answer_type: ClassVar[str] = "votes"
     _rows: ClassVar[str] = "votes"
 
     indptr: npt.NDArray[np.int64]

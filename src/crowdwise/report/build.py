@@ -112,11 +112,11 @@ def build_report(
     >>> report["summary"]["annotators"]["drop"], report["method"]["key"]
     (0, 'one-coin')
     """
-    if getattr(votes, "answers", Votes.answers) != Votes.answers:
+    if getattr(votes, "answer_type", Votes.answer_type) != Votes.answer_type:
         others = {"gold": gold, "images": images, "attributes": attributes, "demographics": demographics}
         useless = [name for name, value in others.items() if value is not None]
         if useless:
-            raise ParameterError(f"{listing(useless)} does not apply to a report on {votes.answers}: leave it out.")
+            raise ParameterError(f"{listing(useless)} does not apply to a report on {votes.answer_type}: leave it out.")
         if told is not None:
             told("tables")
         return answers_report(votes, consensus, texts=texts, title=title, all_items=all_items)

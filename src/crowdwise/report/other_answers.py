@@ -82,7 +82,7 @@ def answers_report(
     all_items
         Whether to add the whole tables of items and annotators, for the downloads.
     """
-    kind = str(getattr(answers, "answers", ""))
+    kind = str(getattr(answers, "answer_type", ""))
     if kind not in registry.ANSWERS:
         raise InputError(f"Expected a table of answers and found {type(answers).__name__}.")
     if result is None:
@@ -121,19 +121,19 @@ def measures(kind: str, answers: Any, result: Any, truth: Any = None, used: Any 
         truth = _own_truth(kind, answers)
     if truth is None:
         return {}
-    if kind == "numbers":
+    if kind == "ratings":
         return {"mae": metrics.mae(result, truth), "rmse": metrics.rmse(result, truth)}
-    if kind in ("pairs", "rankings"):
+    if kind in ("comparisons", "rankings"):
         from crowdwise.data.ratings import locate_truth
 
         return {"kendall": metrics.kendall(result.scores, locate_truth(truth, result.item_names))}
-    if kind == "similar":
+    if kind == "similarities":
         return {
             "accuracy": metrics.cluster_accuracy(result, truth),
             "mutual_information": metrics.mutual_information(result, truth),
             "adjusted_rand": metrics.adjusted_rand(result, truth),
         }
-    if kind == "sets":
+    if kind == "label-sets":
         return {
             "f1": metrics.set_f1(result, truth),
             "jaccard": metrics.jaccard(result, truth),
@@ -164,11 +164,11 @@ def measures(kind: str, answers: Any, result: Any, truth: Any = None, used: Any 
 def headline(kind: str, result: Any) -> str:
     """One sentence on what was found and how sure it is."""
     N, M = len(result.item_names), len(result.annotator_names)
-    if kind == "numbers":
+    if kind == "ratings":
         low, high = result.interval()
         reach = float(np.mean(high - low)) / 2.0
         return f"{_count(N, 'number')} from {_count(M, 'annotator')}, each known to ± {reach:.3g} on average."
-    if kind in ("pairs", "rankings"):
+    if kind in ("comparisons", "rankings"):
         order = np.argsort(-result.scores, kind="stable")
         first = result.item_names[order[0]]
         if N < 2:
@@ -179,7 +179,7 @@ def headline(kind: str, result: Any) -> str:
         return f"{first} {words}: better than {result.item_names[order[1]]} with a probability of {chance}."
     doubt = int((np.asarray(result.to_frame("items", kind="dict")["probability"]) < DOUBT).sum())
     unsure = f"{doubt:,} in doubt" if doubt else "none in doubt"
-    if kind == "similar":
+    if kind == "similarities":
         return f"{_count(N, 'item')} in {_count(len(np.unique(result.clusters)), 'cluster')}, {unsure}."
     if kind == "tags":
         spans = len(result.to_frame("spans", kind="dict")["type"]) if "spans" in result.TABLES else 0
@@ -351,14 +351,14 @@ def _plain(values: Any) -> list[Any]:
 def _own_truth(kind: str, answers: Any) -> Any:
     """The truth that lies with the answers, as the metrics of their kind take it; ``None`` where nothing is known."""
     truth = getattr(answers, "truth", None)
-    if truth is None or kind in ("pairs", "rankings"):  # comparisons know true outcomes, not scores
+    if truth is None or kind in ("comparisons", "rankings"):  # comparisons know true outcomes, not scores
         return None
-    if kind == "numbers":
+    if kind == "ratings":
         return truth if np.isfinite(truth).any() else None
-    if kind == "sets":
+    if kind == "label-sets":
         known = np.flatnonzero(answers.known)
         return {_item(answers.items, n): answers.labels[truth[n]].tolist() for n in known.tolist()} or None
-    if kind == "similar":
+    if kind == "similarities":
         known = np.flatnonzero(truth >= 0)
         return dict(zip(answers.items[known].tolist(), answers.classes[truth[known]].tolist(), strict=True)) or None
     return truth
