@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs")]
 
 WIDTH = 80
 """Columns of the help texts."""
@@ -53,6 +53,8 @@ os.environ.update(
 )
 for _name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"):
     os.environ.pop(_name, None)
+
+from docstrings import parse  # noqa: E402
 
 import crowdwise  # noqa: E402
 from crowdwise import registry  # noqa: E402
@@ -152,16 +154,7 @@ def descriptions(model: Any) -> list[tuple[tuple[str, ...], str]]:
 
 def section(model: Any) -> list[tuple[tuple[str, ...], str]]:
     """(names, text) of each entry under ``Parameters`` in the docstring."""
-    doc = inspect.cleandoc(model.__doc__ or "")
-    match = re.search(r"^Parameters\n-+\n(.*?)(?=\n\w[^\n]*\n-{3,}\n|\Z)", doc, flags=re.S | re.M)
-    entries: list[tuple[tuple[str, ...], str]] = []
-    for line in match[1].splitlines() if match else []:
-        if line and not line.startswith(" "):
-            entries.append((tuple(n.strip() for n in line.split(",")), ""))
-        elif entries and line.strip():
-            names, text = entries[-1]
-            entries[-1] = (names, f"{text} {line.strip()}".strip())
-    return entries
+    return parse(model.__doc__).entries.get("Parameters", [])
 
 
 def learner_table() -> str:

@@ -3,13 +3,20 @@
 Real data is looked for in the folder named by ``CROWDWISE_DATA``, else in ``shared/data`` beside the repository; each
 data set is a folder there (``rte``, ``web``, ...). Without it the tests that need it are skipped, and the header says
 so.
+
+With ``CI=true`` a part of the system that is missing (a browser, a package) fails the tests that need it, so that a run
+that says "passed" has run them. Elsewhere they are skipped, with the reason.
 """
 
 from __future__ import annotations
 
+import fcntl
+import importlib
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -53,6 +60,60 @@ def real(name: str) -> Path:
     if not (folder / name).is_dir():
         pytest.skip(f"no real data set {name!r} in {folder}")
     return folder / name
+
+
+# -------------------------------------------------------------------- parts of the system
+
+
+def lacking(reason: str) -> None:
+    """Skip the test, where CI=true fail it."""
+    if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+        pytest.fail(f"{reason} (with CI=true a missing part is a failure)", pytrace=False)
+    pytest.skip(reason)
+
+
+def need_module(name: str) -> Any:
+    """A module that the test cannot do without."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        lacking(f"{name.partition('.')[0]} is not installed")
+
+
+def need_program(*names: str) -> str:
+    """The path of a program, the first of these names that is there."""
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    if found is None:
+        lacking(f"no {names[0]} on the path")
+    return str(found)
+
+
+def need_browser() -> str:
+    """The path of Chromium, which playwright drives; both have to be there. ``make test`` installs both."""
+    need_module("playwright.sync_api")
+    return need_program("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """``once("site", make)`` is a folder that ``make`` has filled: once in a run, whichever process comes first."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+
+    def folder_of(name: str, make: Callable[[Path], None]) -> Path:
+        folder, done = base / name, base / f"{name}.done"
+        with (base / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                make(folder)
+                done.touch()
+        return folder
+
+    return folder_of
+
+
+# -------------------------------------------------------------------- real data
 
 
 @pytest.fixture(scope="session")

@@ -12,11 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
-import importlib
-import inspect
 import io
-import os
-import pkgutil
 import re
 import runpy
 import shlex
@@ -24,7 +20,6 @@ import subprocess
 import sys
 import types
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,10 +38,6 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-MODULES = [
-    "crowdwise",
-    *sorted(m.name for m in pkgutil.walk_packages(crowdwise.__path__, "crowdwise.") if not m.name.endswith("__main__")),
-]
 LOOSE = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 NO_RUN, OUTPUT = "<!-- no-run -->", "<!-- output -->"
 
@@ -227,26 +218,6 @@ def test_every_field_of_the_json_is_described() -> None:
     assert [name for name in fields if f"`{name}`" not in page] == []
 
 
-def test_every_public_name_is_mentioned() -> None:
-    text = text_of_docs()
-    names = [*crowdwise.__all__, *(f"metrics.{name}" for name in crowdwise.metrics.__all__), *crowdwise.errors.__all__]
-    assert [name for name in names if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)] == []
-
-
-def test_every_public_member_is_mentioned() -> None:
-    text = text_of_docs()
-    for owner in (crowdwise.Votes, crowdwise.Consensus, crowdwise.Dataset):
-        names = {
-            n
-            for n, v in vars(owner).items()
-            if inspect.isroutine(v) or isinstance(v, property | staticmethod | classmethod)
-        }
-        names = {n for n in names | {f.name for f in fields(owner)} if not n.startswith("_")}
-        assert sorted(n for n in names if not re.search(rf"`[^`\n]*\b{n}\b[^`\n]*`|\.{n}\b", text)) == [], (
-            owner.__name__
-        )
-
-
 def test_every_page_is_in_the_menu() -> None:
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 
@@ -255,7 +226,7 @@ def test_every_page_is_in_the_menu() -> None:
             target = next(iter(entry.values())) if isinstance(entry, dict) else entry
             yield from pages(target) if isinstance(target, list) else [target]
 
-    listed = list(pages(site["nav"]))
+    listed = [page for page in pages(site["nav"]) if not page.startswith("reference/")]  # made in the build
     assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
 
 
@@ -300,9 +271,6 @@ def test_the_method_that_contributing_adds_works(tmp_path: Path, monkeypatch: py
     assert "two-thirds" in CliRunner().invoke(app, ["methods", "--json"]).stdout
 
 
-# -------------------------------------------------------------------- docstrings and the site
-
-
 def examples_of(module: types.ModuleType) -> str:
     """Run the examples in a module's docstrings; what went wrong."""
     runner = doctest.DocTestRunner(optionflags=LOOSE)
@@ -310,24 +278,3 @@ def examples_of(module: types.ModuleType) -> str:
     for test in doctest.DocTestFinder().find(module, module.__name__):
         runner.run(test, out=said.write)
     return said.getvalue()
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_docstring_examples(name: str) -> None:
-    assert examples_of(importlib.import_module(name)) == ""
-
-
-@pytest.mark.slow
-def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    pages = list((tmp_path / "site").rglob("*.html"))
-    assert len(pages) >= len(list(DOCS.rglob("*.md")))
-    for page in pages:  # nothing is fetched from elsewhere
-        fetched = re.findall(
-            r"<(?:script|img|link)[^>]+(?:src|href)=\"?(https?://[^\" >]+)", page.read_text(encoding="utf-8")
-        )
-        assert [address for address in fetched if "canonical" not in address] == [], page.name
