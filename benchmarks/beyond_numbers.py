@@ -3,7 +3,7 @@
     python benchmarks/beyond_numbers.py DATA [--seeds 20] [--docs]
 
 DATA is the folder of data sets. Writes ``benchmarks/results/numbers.json``; with ``--docs`` the tables in
-``docs/beyond-numbers.md`` and ``docs/beyond-grades.md`` as well. Where there is no truth (and where there is),
+``docs/answers-ratings.md`` and ``docs/answers-ordinal.md`` as well. Where there is no truth (and where there is),
 grades are judged by votes that were left out: a fifth of them, the mean of log P(what was said), the same split for
 all methods.
 """
@@ -198,12 +198,12 @@ def main():
         cover = [
             r for r in found["simulated_numbers"] if r["crowd"] in ("precisions differ", "and biases", "and scales")
         ]
-        fill("beyond-numbers.md", {
+        fill("answers-ratings.md", {
             "simulated": table(found["simulated_numbers"], "crowd", {"rmse": "RMSE"}),
             "coverage": table(cover, "crowd", {"items": "items", "bias": "bias", "precision": "precision"}, 2),
             "real": table(found["real_numbers"], "data", {"mae": "MAE", "rmse": "RMSE"}, 2),
         })  # fmt: skip
-        fill("beyond-grades.md", {
+        fill("answers-ordinal.md", {
             "simulated": table(found["simulated_grades"], "crowd", {"accuracy": "accuracy", "mae": "MAE"}),
             "real": table(found["real_grades"], "data", {"accuracy": "accuracy", "mae": "MAE", "kappa": "kappa"}),
             "left out": table(found["real_grades"], "data", {"left_out": "log P"}),

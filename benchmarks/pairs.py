@@ -4,7 +4,7 @@
     python benchmarks/pairs.py simulated
     python benchmarks/pairs.py real --data DIR
 
-Each prints tables in Markdown (those of docs/beyond-pairs.md) and writes its figures to benchmarks/results/pairs.json.
+Each prints tables in Markdown (those of docs/answers-comparisons.md) and writes its figures to benchmarks/results/pairs.json.
 Nothing is chosen by these figures: defaults were fixed before the real sets were run.
 """
 

@@ -13,8 +13,8 @@ block               where                                   from
 ``learners``        docs/learners.md                        the registry
 ``parameters KEY``  docs/methods*.md, one for each method   the docstring and signature of its class
                     docs/learners*.md, one for each learner its docstring and fields, those of all learners left out
-                    docs/beyond*.md, one for each method    of these two, whichever it is
-``beyond``          docs/beyond.md                          the registry
+                    docs/answers*.md, one for each method   of these two, whichever it is
+``answers``         docs/answers.md                          the registry
 ``shared BASE``     docs/learners.md                        docstring and fields of what learners share
 ``aliases``         docs/votes.md                           ``crowdwise.data.columns.ALIASES``
 ``help``            docs/cli.md                             ``--help`` of every command
@@ -74,9 +74,9 @@ def blocks() -> dict[str, dict[str, Callable[[], str]]]:
     for key in registry.LEARNERS:
         page = pages.setdefault(f"docs/{home(key, 'learners')}", {})
         page[f"parameters {key}"] = lambda key=key: learner_parameters(key)
-    pages["docs/beyond.md"] = {"beyond": beyond_table}
+    pages["docs/answers.md"] = {"answers": answer_table}
     for key, entry in registry.BEYOND.items():
-        page = pages.setdefault(f"docs/{home(key, 'beyond')}", {})
+        page = pages.setdefault(f"docs/{home(key, 'answers')}", {})
         write = learner_parameters if entry.inputs else parameter_list
         page[f"parameters {key}"] = lambda key=key, write=write: write(key)
     return {
@@ -172,12 +172,12 @@ def learner_table() -> str:
     return table(("learner", "family", "class", "what it does", "reference"), rows)
 
 
-def beyond_table() -> str:
+def answer_table() -> str:
     """The methods for other answers than classes, by kind, with links to each one's section."""
     rows = []
     for kind, (default, says) in registry.ANSWERS.items():
         for entry in (e for e in registry.BEYOND.values() if e.family == kind):
-            name = f"[`{entry.key}`]({home(entry.key, 'beyond')}#{entry.key})"
+            name = f"[`{entry.key}`]({home(entry.key, 'answers')}#{entry.key})"
             rows.append(
                 (
                     f"`{kind}`: {says}",

@@ -292,16 +292,12 @@ def own_members(owner: type) -> dict[str, Any]:
 def attributes(owner: type) -> dict[str, tuple[str, str]]:
     """Name -> (type, meaning): fields of a dataclass, what ``Attributes`` lists, and properties."""
     found: dict[str, tuple[str, str]] = {}
-    listed = parse(owner.__doc__).described("Attributes")
+    bases = [cls for cls in reversed(owner.__mro__) if cls.__module__.startswith("crowdwise")]
+    listed = {n: t for cls in bases for n, t in parse(cls.__doc__).described("Attributes").items()}
     parameterised = hasattr(owner, "parameters")
     types = {f.name: f.type for f in fields(owner)} if is_dataclass(owner) and not parameterised else {}
-    notes = {
-        n: t
-        for cls in reversed(owner.__mro__)
-        if cls.__module__.startswith("crowdwise")
-        for n, t in attribute_docs(cls).items()
-    }
-    notes = {**names_in_tables(sys.modules[owner.__module__].__doc__), **notes}
+    tables = {n: t for cls in bases for n, t in names_in_tables(sys.modules[cls.__module__].__doc__).items()}
+    notes = tables | {n: t for cls in bases for n, t in attribute_docs(cls).items()}
     for name, kind in types.items():
         if not name.startswith("_"):
             found[name] = (annotation(kind), listed.get(name) or notes.get(name, ""))

@@ -182,7 +182,7 @@ def test_every_parameter_of_learners_is_described() -> None:
 
 
 def test_every_method_for_other_answers_has_a_section() -> None:
-    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("beyond*.md")))
+    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("answers*.md")))
     sections = re.findall(r"^## ([\w-]+)$", text, flags=re.M)
     assert [key for key in registry.BEYOND if sections.count(key) != 1] == []
     for key, entry in registry.BEYOND.items():

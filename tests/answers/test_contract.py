@@ -228,7 +228,7 @@ class TestEveryMethod:
             ask()
 
     def test_it_has_a_section_with_its_parameters(self, key):
-        pages = [page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("beyond*.md"))]
+        pages = [page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("answers*.md"))]
         assert sum(f"\n## {key}\n" in page for page in pages) == 1
         text = "\n".join(pages)
         block = text.partition(f"<!-- parameters {key}:begin -->")[2].partition(f"<!-- parameters {key}:end -->")[0]
