@@ -194,7 +194,7 @@ def test_with_too_many_classes_counts_are_left_out_and_the_rest_still_works(monk
 
     votes = crowd().votes
     full = cw.aggregate(votes, "majority")
-    monkeypatch.setattr(module, "MOST_CELLS", 10)
+    monkeypatch.setattr(module, "MAX_CELLS", 10)
     bare = cw.aggregate(votes, "majority")
     assert bare.counts is None
     for a, b in zip(full.accuracy(), bare.accuracy(), strict=True):

@@ -9,6 +9,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.core import leave_one_out
+from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import share_with_interval
 from crowdwise.core.result import FORMAT
 from crowdwise.errors import InputError
@@ -29,7 +30,7 @@ def test_a_vote_is_judged_by_the_product_of_all_others(with_prior):
     sim, rng = sparse(N=40), np.random.default_rng(0)
     votes = sim.votes
     before = np.log(rng.dirichlet(np.ones(3), size=40)) if with_prior else None
-    e = leave_one_out.read(votes, votes.shares(), item_prior=before)
+    e = LeaveOneOut.of(votes, votes.shares(), item_prior=before)
     for s in range(votes.n_votes):
         n = votes.item[s]
         p = e.prior.copy() if before is None else np.exp(before[n])
@@ -42,8 +43,8 @@ def test_a_vote_is_judged_by_the_product_of_all_others(with_prior):
 def test_accuracy_maximises_the_likelihood_of_the_annotators_votes():
     """w with half a vote of either kind beside the votes, found on a grid."""
     votes = sparse(seed=2).votes
-    e = leave_one_out.read(votes, votes.shares())
-    right, unsure = leave_one_out.judged_votes(votes, e.right, None, False)
+    e = LeaveOneOut.of(votes, votes.shares())
+    right, unsure = leave_one_out.expected_right(votes, e.right, None, False)
     grid = np.linspace(0.002, 0.998, 2000)
     for m in range(votes.n_annotators):
         a = e.right[votes.annotator == m]
@@ -59,7 +60,7 @@ def test_coins_take_a_vote_out_again():
     """Against plain loops with the accuracies and shares of the last pass but one."""
     votes = sparse(seed=3, N=30, r=3).votes
     q = votes.shares()
-    found = leave_one_out.coins(votes, q)
+    found = leave_one_out.one_coin_right(votes, q)
     K, w = 3, None
     for _ in range(leave_one_out.PASSES):
         hits, n = np.zeros(15), np.zeros(15)
@@ -153,7 +154,7 @@ def test_consensus_table_and_report_say_the_same(method):
 def test_many_classes_are_read_as_coins_and_weights_count(monkeypatch):
     sim = cw.simulate.one_coin(600, n_annotators=15, n_classes=3, a=8, b=3, votes_per_item=5, random_state=0)
     full = cw.aggregate(sim.votes, "majority").accuracy()
-    monkeypatch.setattr(leave_one_out, "MOST_CELLS", 10)
+    monkeypatch.setattr(leave_one_out, "MAX_CELLS", 10)
     coin = cw.aggregate(sim.votes, "majority").accuracy()
     assert np.abs(full[0] - coin[0]).max() < 0.05
     true = sim.parameters["accuracy"]

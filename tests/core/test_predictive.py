@@ -33,7 +33,7 @@ def tiny(seed=0, weighted=False):
 def test_a_vote_given_the_others_is_a_ratio_of_two_enumerations(weighted, known):
     votes, theta, pi, params = tiny(weighted=weighted)
     gold = np.array([-1, 2, -1, -1, 0], dtype=np.int32) if known else None
-    found = predictive.company_scores(params, votes, gold)
+    found = predictive.leave_one_out_scores(params, votes, gold)
     rows = rows_of(votes)
     _, everything = enumerate_truths(rows, theta, pi, 5, gold=gold)
     expected = []
@@ -51,7 +51,7 @@ def test_a_vote_given_the_others_is_a_ratio_of_two_enumerations(weighted, known)
 def test_a_prior_per_item_counts():
     votes, theta, pi, params = tiny(3)
     prior = np.random.default_rng(1).dirichlet(np.ones(3), 5)
-    found = predictive.company_scores(params, votes, None, np.log(prior))
+    found = predictive.leave_one_out_scores(params, votes, None, np.log(prior))
     rows = rows_of(votes)
     _, everything = enumerate_truths(rows, theta, pi, 5, item_prior=prior)
     _, rest = enumerate_truths(rows[1:], theta, pi, 5, item_prior=prior)
@@ -69,15 +69,15 @@ def test_all_votes_of_an_annotator_on_an_item_are_left_out_together():
         votes.item, votes.annotator, votes.label, items=range(5), annotators=range(4), classes=range(3),
         weight=np.full(votes.n_votes, 2.0),
     )  # fmt: skip
-    a, b = predictive.company_scores(params, double), predictive.company_scores(params, heavy)
+    a, b = predictive.leave_one_out_scores(params, double), predictive.leave_one_out_scores(params, heavy)
     assert np.allclose(a.log_p, b.log_p) and np.array_equal(a.weight, b.weight)
 
 
 def test_an_item_of_one_annotator_is_not_foretold():
     votes = cw.Votes.from_records([("a", "x", 0), ("b", "x", 1), ("b", "y", 1)])
     params = Params(np.log(np.full((4, 2), 0.5)), np.log([[0.5, 0.5]]))
-    assert set(votes.items[predictive.company_scores(params, votes).item].tolist()) == {"b"}
-    told = predictive.company_scores(params, votes, np.array([0, -1], dtype=np.int32))
+    assert set(votes.items[predictive.leave_one_out_scores(params, votes).item].tolist()) == {"b"}
+    told = predictive.leave_one_out_scores(params, votes, np.array([0, -1], dtype=np.int32))
     assert set(votes.items[told.item].tolist()) == {"a", "b"}
 
 
@@ -121,7 +121,7 @@ def test_the_read_out_and_what_it_foretells_by_loops():
     total = counts.sum(axis=1, keepdims=True)
     strength = (counts - theta * total) / (theta - crowd)
     assert np.allclose(strength, np.median(strength), rtol=1e-6)
-    p = predictive.foretell(theta, q, votes)
+    p = predictive.predict_held_out(theta, q, votes)
     for s, (n, m, label, _) in enumerate(rows_of(votes)):
         assert np.isclose(p[s, label], sum(q[n, k] * theta[m, label, k] for k in range(3)))
     assert np.allclose(p.sum(axis=1), 1.0)
@@ -146,7 +146,7 @@ def test_long_items_do_not_underflow():
     votes = cw.Votes.from_dense(rng.integers(0, 2, (2, 3000)))
     theta = rng.dirichlet(np.ones(2), size=(3000, 2))
     params = Params(np.log(theta.transpose(0, 2, 1)).reshape(-1, 2), np.log([[0.5, 0.5]]))
-    found = predictive.company_scores(params, votes)
+    found = predictive.leave_one_out_scores(params, votes)
     assert np.isfinite(found.log_p).all()
     own = params.log_score.reshape(-1, 2, 2)[votes.annotator, votes.label]
     first = votes.item == 0

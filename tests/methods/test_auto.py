@@ -144,7 +144,7 @@ def test_scores_are_those_of_parameters_that_never_saw_the_item():
         learned = ds_confusion_models.fit_shape(
             ds_confusion_models.Vector, votes[np.flatnonzero(fold != f)], anchor=0.25
         )
-        total += predictive.company_scores(learned.params, votes[np.flatnonzero(fold == f)]).log_p.sum()
+        total += predictive.leave_one_out_scores(learned.params, votes[np.flatnonzero(fold == f)]).log_p.sum()
     assert np.isclose(model.scores_["vector"], total / votes.n_votes)
 
 

@@ -228,7 +228,7 @@ def test_a_lone_annotator(key):
     model = registry.find(key).load()
     if model.needs_gold:
         assert run(key, votes, {0: "no", 1: "yes"}).labels[5] == "yes"
-    elif model.lone_annotator:
+    elif model.single_annotator:
         assert run(key, votes).labels.tolist() == ["yes" if n % 3 else "no" for n in range(9)]
     else:
         with pytest.raises(InputError, match=r"single annotator, 'ann'.*majority"):

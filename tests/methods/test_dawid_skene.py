@@ -15,8 +15,9 @@ import crowdwise as cw
 from brute import enumerate_truths, objective, rows_of
 from crowdwise import registry
 from crowdwise.core.em import Part, statistics
-from crowdwise.core.priors import learned, pseudo_counts, strength
-from crowdwise.core.starts import informed, majority
+from crowdwise.core.priors import pseudo_counts
+from crowdwise.core.shrinkage import learned_prior, strength
+from crowdwise.core.starts import gold_weighted, majority
 from crowdwise.errors import ConvergenceWarning, ParameterError
 from crowdwise.methods.ds_dawid_skene import full, one_coin, per_class
 
@@ -115,9 +116,9 @@ def test_one_coin_reaches_the_optimum_crowd_kit_reaches():
     sim = cw.simulate.one_coin(150, n_annotators=8, n_classes=3, votes_per_item=6, random_state=1)
     theirs = OneCoinDawidSkene(n_iter=200, tol=1e-12).fit(crowdkit_frame(sim.votes))
     ours = fit(sim.votes, "one-coin", prior=1e-12, tol=1e-12, class_prior="uniform")
-    learned_prior = fit(sim.votes, "one-coin", prior=1e-12, tol=1e-12)
+    learned = fit(sim.votes, "one-coin", prior=1e-12, tol=1e-12)
     skills = theirs.skills_.loc[sim.votes.annotators].to_numpy()
-    gap = min(np.abs(c.confusion[:, 0, 0] - skills).max() for c in (ours, learned_prior))
+    gap = min(np.abs(c.confusion[:, 0, 0] - skills).max() for c in (ours, learned))
     assert gap < 0.02
 
 
@@ -250,7 +251,7 @@ def test_like_minded_annotators_are_shrunk_hard_and_mixed_ones_hardly():
     )
     mixed = cw.simulate.hammer_spammer(2000, n_annotators=40, n_classes=3, votes_per_item=5, random_state=0)
     weight = [
-        learned(statistics(Part.of(s.votes), majority(s.votes, None)).table(), hierarchical=False)[0].sum()
+        learned_prior(statistics(Part.of(s.votes), majority(s.votes, None)).table(), hierarchical=False)[0].sum()
         for s in (sim, mixed)
     ]
     assert weight[0] > 3 * weight[1]
@@ -311,7 +312,7 @@ def test_a_single_known_item_turns_nobody():
     sim = cw.simulate.one_coin(300, n_annotators=10, n_classes=3, votes_per_item=5, a=8, b=2, random_state=0)
     gold = np.full(300, -1, dtype=np.int32)
     gold[0] = (sim.truth[0] + 1) % 3  # and a wrong one at that
-    agreement = (informed(sim.votes, gold).argmax(axis=1) == sim.votes.shares().argmax(axis=1)).mean()
+    agreement = (gold_weighted(sim.votes, gold).argmax(axis=1) == sim.votes.shares().argmax(axis=1)).mean()
     assert agreement > 0.95
 
 

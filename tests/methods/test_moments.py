@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -374,20 +373,11 @@ def test_a_given_class_prior_replaces_the_one_solved_for(key):
 
 
 @pytest.mark.parametrize("gold", [False, True])
-@pytest.mark.parametrize(
-    ("where", "model"),
-    [
-        ("moments_spectral_ds:initial_confusion", SpectralDS),
-        ("moments_pairs:initial_confusion", MultiSPA),
-        ("moments_pairs:coupled_confusion", CNMF),
-        ("moments_symnmf:initial_confusion", SymNMF),
-    ],
-)
-def test_the_start_for_other_models_is_the_solution(where, model, gold):
+@pytest.mark.parametrize("model", [SpectralDS, MultiSPA, CNMF, SymNMF])
+def test_the_start_for_other_models_is_the_solution(model, gold):
     sim = cw.simulate.dirichlet(300, n_annotators=12, n_classes=3, votes_per_item=5, random_state=1)
     known = np.where(np.arange(300) < 50, sim.truth, -1).astype(np.int32) if gold else None
-    module, _, name = where.partition(":")
-    start = getattr(import_module(f"crowdwise.methods.{module}"), name)(sim.votes, known, 3)
+    start = model(random_state=3).initial_confusion(sim.votes, known)
     assert start.shape == (12, 3, 3)
     assert np.allclose(start.sum(axis=2), 1.0)
     assert np.allclose(start, model(refine=False, random_state=3).fit(sim.votes, known).consensus_.confusion)

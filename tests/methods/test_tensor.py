@@ -417,7 +417,7 @@ def test_pieces_of_the_enumeration_add_up(monkeypatch):
 
 def test_the_start_for_other_models_is_the_solution():
     sim = cw.simulate.dirichlet(300, n_annotators=12, n_classes=3, votes_per_item=5, random_state=1)
-    start = moments_tensor.initial_confusion(sim.votes, None, 3)
+    start = TensorDS(random_state=3).initial_confusion(sim.votes)
     assert np.allclose(start.sum(axis=2), 1.0)
     assert np.allclose(start, TensorDS(refine=False).fit(sim.votes).consensus_.confusion)
 

@@ -168,7 +168,7 @@ def test_texts_are_shown_and_what_does_not_apply_is_refused(tmp_path):
     found = cw.aggregate(ratings, "mean")
     text = page(cw.build_report(ratings, found, texts={"x": "a <long> text"}))
     assert "a &lt;long&gt; text" in text and "nothing step by step" in text
-    file = found.report(tmp_path / "numbers.html", ratings, title="Mine")
+    file = cw.write_report(ratings, found, tmp_path / "numbers.html", title="Mine")
     assert "<title>Mine – a number on a scale</title>" in file.read_text(encoding="utf-8")
     many = cw.simulate.ratings(30, n_annotators=5, random_state=0).answers
     assert "gaussian" in cw.write_report(many, None, tmp_path / "default.html").read_text(encoding="utf-8")

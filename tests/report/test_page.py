@@ -173,7 +173,7 @@ def test_large_crowds_are_cut_where_it_says():
 def test_writing(tmp_path):
     crowd = cw.simulate.one_coin(100, n_annotators=8, random_state=0)
     consensus = cw.aggregate(crowd.votes, "one-coin")
-    file = consensus.report(tmp_path / "report.html", crowd.votes, title="Mine")
+    file = cw.write_report(crowd.votes, consensus, tmp_path / "report.html", title="Mine")
     assert file == tmp_path / "report.html"
     assert "<title>Mine – whom to believe</title>" in file.read_text(encoding="utf-8")
     assert cw.write_report(crowd.votes, None, tmp_path / "other.html").is_file()
@@ -237,5 +237,5 @@ def test_a_figure_is_the_same_wherever_it_stands():
 def test_a_page_is_not_written_under_another_kind_of_name(tmp_path: Path) -> None:
     crowd = cw.simulate.one_coin(20, n_annotators=5, random_state=0)
     with pytest.raises(OutputError, match=r"report\.pdf: a report is an HTML page"):
-        cw.aggregate(crowd.votes).report(tmp_path / "report.pdf", crowd.votes)
+        cw.write_report(crowd.votes, cw.aggregate(crowd.votes), tmp_path / "report.pdf")
     assert not any(tmp_path.iterdir())

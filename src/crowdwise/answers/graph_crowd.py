@@ -273,7 +273,7 @@ class GraphCrowd(Model):
         given = priors.class_prior_counts(self.class_prior, votes)
         fit.learns_field = given is None
         family = ConfusionFamily(full, priors.pseudo_counts(self.prior, self.history, votes, gold), given)
-        first = em.statistics(fit.part, starts.begin(self.start, fit.part, votes, gold, self.random_state))
+        first = em.statistics(fit.part, starts.initial_posterior(self.start, fit.part, votes, gold, self.random_state))
         params = family.maximise(first)
         field = params.log_prior[0]
         J, worth, passes = 0.0, 0.0, 0

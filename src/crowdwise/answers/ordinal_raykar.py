@@ -39,9 +39,9 @@ from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.intervals import rate_interval, with_interval
 from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome
-from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.parameters import declared
-from crowdwise.core.starts import clamp, informed
+from crowdwise.core.starts import gold_weighted
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full
@@ -128,7 +128,7 @@ class OrdinalRaykar(Model):
         for j in range(K - 1):
             answers, known = question(votes, self.rank_, j, gold)
             part = Part.of(answers, known)
-            start = em.statistics(part, informed(answers, known))
+            start = em.statistics(part, gold_weighted(answers, known))
             pooled = normalise(start.table().sum(axis=0) + 0.5, axis=0)
             family = ConfusionFamily(full, (self.prior * pooled)[None], None)
             climbed = em.run_em(part, family, start, max_iter=self.max_iter, tol=self.tol, callback=callback, restart=j)

@@ -176,7 +176,7 @@ class HMMCrowd(TagModel):
     def _infer(
         self, tags: Tags, gold: Ints | None, callback: Callback | None
     ) -> tuple[Outcome, npt.NDArray[np.int32], Floats | None]:
-        q = starts.begin(self.start, Part.of(tags.votes, gold), tags.votes, gold, self.random_state)
+        q = starts.initial_posterior(self.start, Part.of(tags.votes, gold), tags.votes, gold, self.random_state)
         self.memory_ = self.memory is True
         found = self._run(tags, gold, q, callback)
         if self.memory == "auto" and memory.evidence(tags, found[1]) > 0.0:

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.core import em, priors
+from crowdwise.core import em, priors, shrinkage
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import Floats, Ints, dirichlet_multinomial, normalise
 from crowdwise.core.starts import majority
@@ -68,7 +68,7 @@ def pseudo_counts(prior: Any, history: Any, tags: Tags, part: Part, gold: Ints |
         past = share * priors._from_history(history, votes)[:, None]
         counts = counts + past
     if isinstance(prior, str) and prior in priors.NAMED:
-        table = np.stack([priors.learned(counts[:, h], prior == "hierarchical") for h in range(H)], axis=1)
+        table = np.stack([shrinkage.learned_prior(counts[:, h], prior == "hierarchical") for h in range(H)], axis=1)
     else:
         table = np.broadcast_to(priors.pseudo_counts(prior, None, votes, gold)[:, None], (M, H, K, K))
     table = table if past is None else table + past
@@ -84,7 +84,7 @@ def evidence(tags: Tags, labels: Ints) -> float:
     split = em.statistics(remembering(plain, tags), q).table().reshape(-1, K + 1, K, K)
 
     def log_evidence(counts: Floats) -> float:
-        prior = priors.learned(counts, hierarchical=False)
+        prior = shrinkage.learned_prior(counts, hierarchical=False)
         return dirichlet_multinomial(counts.transpose(0, 2, 1), prior.transpose(0, 2, 1))
 
     return sum(log_evidence(split[:, h]) for h in range(K + 1)) - log_evidence(alone)

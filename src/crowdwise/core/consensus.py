@@ -1,4 +1,4 @@
-"""The result of a fit: labels with probabilities, and what was learned about everybody."""
+"""The result of a fit to votes: labels with probabilities, and what was learned about annotators."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ import numpy.typing as npt
 from crowdwise import kernels
 from crowdwise.core.constraints import RandomState, seed_of
 from crowdwise.core.em import Part
+from crowdwise.core.leave_one_out import LeaveOneOut, accuracies
 from crowdwise.core.numerics import TIE, Floats, Ints, entropy, normalise, share_interval, share_with_interval
 from crowdwise.core.result import Result
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 
-MOST_CELLS = 2**27
+MAX_CELLS = 2**27
 """The most cells (annotators x classes x classes) whose counts a consensus keeps: a gigabyte a table."""
 
 __all__ = ["Consensus", "Outcome"]
@@ -28,7 +29,7 @@ __all__ = ["Consensus", "Outcome"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Consensus(Result):
-    """What a fit found out. Frozen; saves to and loads from a plain folder.
+    """The result of a fit to votes. Frozen; saves to and loads from a plain folder.
 
     Attributes
     ----------
@@ -85,9 +86,9 @@ class Consensus(Result):
     item_prior: Floats | None = None
     """N x K: log P(class of item n) before any vote, where a classifier or the user gave one."""
     judged: Floats | None = None
-    """2 x M: what :attr:`right` and :attr:`unsure` are, where they have been worked out."""
+    """2 x M: :attr:`right` and :attr:`unsure`, where they have been computed."""
     votes: Votes | None = field(default=None, repr=False)
-    """The votes that they are worked out from; not saved."""
+    """The votes that they are computed from; not saved."""
     annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     kind: str = "polars"
@@ -103,15 +104,23 @@ class Consensus(Result):
     # ---------------------------------------------------------------- reading it
 
     @cached_property
-    def _judged(self) -> Floats:
-        # Worked out when somebody asks for it: it costs as much as twenty passes over the votes.
-        from crowdwise.core.leave_one_out import accuracies
+    def leave_one_out(self) -> LeaveOneOut:
+        """The posterior of each vote's item without that vote: computed when first asked for, then kept."""
+        return LeaveOneOut.of(self._own_votes(), self.posterior, self.gold, self.item_prior)
 
+    @cached_property
+    def _judged(self) -> Floats:
+        # Computed when first asked for: it costs as much as twenty passes over the votes.
         if self.judged is not None:
             return self.judged
+        if "leave_one_out" in vars(self):
+            return np.stack(self.leave_one_out.expected_right())
+        return np.stack(accuracies(self._own_votes(), self.posterior, self.gold, self.item_prior))
+
+    def _own_votes(self) -> Votes:
         if self.votes is None:
             raise InputError("This consensus has neither its votes nor its annotators' right votes: fit it again.")
-        return np.stack(accuracies(self.votes, self.posterior, self.gold, self.item_prior))
+        return self.votes
 
     @property
     def right(self) -> Floats:
@@ -129,7 +138,7 @@ class Consensus(Result):
 
     @property
     def objective(self) -> float | None:
-        """What was maximised, at the end; ``None`` for methods that maximise nothing."""
+        """The value that the fit maximised; ``None`` for methods without an objective."""
         return float(self.trace[-1]) if len(self.trace) else None
 
     @property
@@ -253,7 +262,7 @@ class Consensus(Result):
     def _confusion_table(self, level: float) -> dict[str, Any]:
         if self.confusion is None:
             raise ParameterError(
-                f"{self.method} estimates no confusion matrices. Use dawid-skene, say, or the annotators table."
+                f"{self.method} estimates no confusion matrices. Use a method that does, or the table 'annotators'."
             )
         M, K, _ = self.confusion.shape
         low, high = self.confusion_interval(level)
@@ -268,7 +277,7 @@ class Consensus(Result):
             "count": self._evidence()[0].ravel(),
         }
 
-    # ---------------------------------------------------------------- keeping it
+    # ---------------------------------------------------------------- saving it
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write ``consensus.json`` and ``arrays.npz`` to a folder, all or nothing; an earlier consensus is replaced."""
@@ -277,7 +286,7 @@ class Consensus(Result):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a fit found out, before it is dressed up as a consensus."""
+    """What a fit returns, before it becomes a consensus."""
 
     posterior: Floats
     prior: Floats
@@ -306,7 +315,7 @@ def build_consensus(
     gold: Ints | None = None,
     item_prior: Floats | None = None,
 ) -> Consensus:
-    """A consensus from votes, known truths, what a fit found out, and what is known of items without votes (logs)."""
+    """A consensus from votes, gold labels, the outcome of a fit, and the log prior of each item where there is one."""
     M, K = votes.n_annotators, votes.n_classes
     cell = Part.of(votes).cell
     weight = np.empty(0) if votes.weight is None else votes.weight
@@ -317,7 +326,7 @@ def build_consensus(
         return found.reshape(M, K, K).transpose(0, 2, 1).copy()
 
     counts = spread = None
-    if M * K * K <= MOST_CELLS:
+    if M * K * K <= MAX_CELLS:
         counts, spread = table(False), table(True)
     total = np.bincount(votes.annotator, weights=votes.weight, minlength=M).astype(np.float64)
     per_item, per_annotator = np.diff(votes.indptr), np.bincount(votes.annotator, minlength=M)

@@ -68,10 +68,12 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Check:
-    """A test of one's own, and what it asks for."""
+    """A test of one's own, and what it asks for; examples as those of :class:`Constraint`."""
 
     allows: Callable[[Any], bool]
     expected: str
+    accepts: tuple[Any, ...] = ()
+    refuses: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def constraint_of(annotation: Any) -> Constraint | None:
         kind, *notes = arguments
         for note in notes:
             if isinstance(note, Check):
-                return Constraint(note.allows, note.expected, (), (object(),))
+                return Constraint(note.allows, note.expected, note.accepts, (*note.refuses, object()))
             if isinstance(note, Bounds):
                 return _number(kind, note)
         return constraint_of(kind)

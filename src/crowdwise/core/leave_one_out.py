@@ -1,13 +1,16 @@
-"""What everybody else says: the posterior of an item without the vote that is being judged, and accuracies from it.
+"""Leave-one-out: the posterior of an item without the vote that is being judged, and accuracies from it.
 
 An annotator judged by a consensus they took part in looks better than they are, the more so the fewer votes an item
-has. Here each vote is judged by the posterior of its item given the *other* votes. For that a posterior, of whatever
-method, is read as confusion matrices: its expected counts, shrunk towards the crowd's and the annotator's own accuracy
-(:func:`crowdwise.core.priors.learned`), which makes a log-linear model in which one vote can be taken out again. From
-there ``PASSES`` passes of EM make matrices and posterior fit each other: shares of votes are no probabilities, and
-likelihood alone is too sure of itself where votes are few. Where those passes would rename classes (most of the items
-that the consensus is sure are k end up in one other class), they are not made: the meaning of the classes is the
-consensus' to say.
+has. Here each vote is judged by the posterior of its item given the *other* votes. For that the posterior of any method
+is turned into confusion matrices: its expected counts, shrunk towards the crowd's and the annotator's own accuracy
+(:func:`crowdwise.core.shrinkage.learned_prior`), which makes a log-linear model in which one vote can be taken out
+again. From there ``PASSES`` passes of EM make matrices and posterior fit each other: shares of votes are no
+probabilities, and likelihood alone is too sure of itself where votes are few. Where those passes would rename classes
+(most of the items that the consensus is sure are k end up in one other class), they are not made: the consensus decides
+what the classes mean.
+
+The passes cost twenty times what one look at the votes costs, so whoever needs several of the figures makes one
+:class:`LeaveOneOut` (``LeaveOneOut.of(votes, q)``, or ``consensus.leave_one_out``) and hands it on.
 
 ==============  =====================  =============================================================================
 symbol          code                   equation
@@ -17,19 +20,19 @@ pi[k]           ``prior``              mean of the posterior; or what is known o
 r[s, k]         ``others(k)``          P(item of vote s is k | votes but s) ∝ exp( logit[n, k] - w log theta[m, k, l] )
 x[m, l, k]      ``counts``             sum over m's votes for l of r[s, k]
 a[s]            ``right``              r[s, l]: the probability that vote s is right, by the others
-w[m]            ``accuracies``         maximises sum_s log( w a[s] + (1 - w) (1 - a[s]) / (K - 1) )
+w[m]            ``expected_right``       maximises sum_s log( w a[s] + (1 - w) (1 - a[s]) / (K - 1) )
 p[s]                                   w a / ( w a + (1 - w) (1 - a) / (K - 1) ): right, given that w too
 interval        ``share_interval``     of sum_s p[s] right votes in n, with variance sum_s p (1 - p)
 ==============  =====================  =============================================================================
 
-A vote that is alone on its item has no others: a = 1/K, which says nothing about w.
+The only vote on an item has no others: a = 1/K, which carries no information about w.
 
-Memory grows with the votes and with annotators x classes², never with votes x classes. Items whose truth is given are
-certain. With more than ``MOST_CELLS`` cells of matrices, every annotator is read as a coin that is right with one
-probability and wrong evenly (:func:`coins`).
+Memory grows with the votes and with annotators x classes², never with votes x classes. Items with gold labels are
+certain. With more than ``MAX_CELLS`` cells of matrices, every annotator is taken to be right with one probability and
+wrong evenly (:func:`one_coin_right`).
 
-When it fails: annotators who err together vouch for each other; what is known of an item from a classifier that was
-trained on the very vote being judged is no independent witness.
+When it fails: annotators who err together confirm each other; a prior of an item from a classifier that was trained on
+the very vote being judged is not independent of it.
 """
 
 from __future__ import annotations
@@ -39,29 +42,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from crowdwise import kernels
-from crowdwise.core import em, priors
+from crowdwise.core import em
 from crowdwise.core.em import Params, Part
-from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, softmax
-from crowdwise.core.starts import clamp
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, softmax
+from crowdwise.core.shrinkage import learned_prior
 from crowdwise.data.votes import Votes
 
-MOST_CELLS = 2**25
-"""The most cells (annotators x classes x classes) that are looked at."""
+MAX_CELLS = 2**25
+"""The most cells (annotators x classes x classes) for which matrices are made."""
 PASSES = 20
 SURE, OVERTURNED = 0.9, 0.25
 """The passes are not made where classes with a quarter of the items of probability 0.9 or more would be renamed."""
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """A consensus read as confusion matrices, and what the others say about each vote (see the module)."""
+class LeaveOneOut:
+    """The confusion matrices behind a posterior, and the posterior without each vote in turn (see the module)."""
 
     votes: Votes
     theta: Floats
     pseudo: Floats
     prior: Floats
     logit: Floats
-    """N x K, not normalised; the truth where it is known has all the mass."""
+    """N x K, not normalised; a gold label has all the mass."""
     gold: Ints
     """N class codes, -1 unknown."""
     cell: Ints
@@ -72,6 +75,37 @@ class Evidence:
     counts: Floats
     """M x K x K (annotator, truth, label), by the others."""
     right: Floats
+    """S: the probability that the vote is right, by the others."""
+    has_item_prior: bool = False
+
+    @classmethod
+    def of(cls, votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None) -> LeaveOneOut:
+        """From votes and a posterior; ``item_prior`` holds log P(class of n) before any vote, N x K."""
+        M, K, N = votes.n_annotators, votes.n_classes, len(votes)
+        gold = np.full(N, -1, dtype=np.int32) if gold is None else gold
+        part = Part.of(votes, gold, item_prior)
+        cell, weight = part.cell, part.weight
+        found, pseudo, pi = _refined(part, clamp(q, gold))
+        log_theta = safe_log(normalise(found + pseudo, axis=1)).reshape(M * K, K)
+        before = np.log(pi)[None] if item_prior is None else item_prior
+        logit = kernels.reference.logits(votes.indptr, cell, weight, log_theta, before)
+        logit -= logit.max(axis=1, keepdims=True)
+        item = votes.item
+        norm = np.full(votes.n_votes, -np.inf)
+        for k in range(K):
+            norm = np.logaddexp(norm, _leave_out(votes, logit, gold, log_theta, cell, item, k))
+        counts, right = np.empty((M * K, K)), np.empty(votes.n_votes)
+        for k in range(K):
+            r = np.exp(_leave_out(votes, logit, gold, log_theta, cell, item, k) - norm)
+            counts[:, k] = np.bincount(cell, weights=r, minlength=M * K)
+            mine = votes.label == k
+            right[mine] = r[mine]
+        return cls(
+            votes=votes, theta=np.exp(log_theta).reshape(M, K, K).transpose(0, 2, 1).copy(),
+            pseudo=pseudo.transpose(0, 2, 1), prior=pi, logit=logit, gold=gold, cell=cell, item=item,
+            log_theta=log_theta, norm=norm, counts=counts.reshape(M, K, K).transpose(0, 2, 1).copy(), right=right,
+            has_item_prior=item_prior is not None,
+        )  # fmt: skip
 
     def others(self, k: int) -> Floats:
         """r[s, k] for all votes."""
@@ -81,58 +115,34 @@ class Evidence:
         return _leave_out(self.votes, self.logit, self.gold, self.log_theta, self.cell, self.item, k)
 
     def posterior(self) -> Floats:
-        """N x K: what all votes say."""
+        """N x K, given all votes."""
         return clamp(softmax(self.logit), self.gold)
+
+    def expected_right(self) -> tuple[Floats, Floats]:
+        """Each annotator's expected number (weight) of right votes, judged by the others, and its variance; M each."""
+        return expected_right(self.votes, self.right, self.gold, self.has_item_prior)
 
     def per_annotator(self, x: Floats) -> Floats:
         """The sum of a quantity over each annotator's votes."""
         return np.bincount(self.votes.annotator, weights=x, minlength=self.votes.n_annotators).astype(np.float64)
 
 
-def read(votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None) -> Evidence:
-    """The evidence in votes and a posterior; ``item_prior`` holds log P(class of n) before any vote, N x K."""
-    M, K, N = votes.n_annotators, votes.n_classes, len(votes)
-    gold = np.full(N, -1, dtype=np.int32) if gold is None else gold
-    part = Part.of(votes, gold, item_prior)
-    cell, weight = part.cell, part.weight
-    found, pseudo, pi = _refined(part, clamp(q, gold))
-    log_theta = safe_log(normalise(found + pseudo, axis=1)).reshape(M * K, K)
-    before = np.log(pi)[None] if item_prior is None else item_prior
-    logit = kernels.reference.logits(votes.indptr, cell, weight, log_theta, before)
-    logit -= logit.max(axis=1, keepdims=True)
-    item = votes.item
-    norm = np.full(votes.n_votes, -np.inf)
-    for k in range(K):
-        norm = np.logaddexp(norm, _leave_out(votes, logit, gold, log_theta, cell, item, k))
-    counts, right = np.empty((M * K, K)), np.empty(votes.n_votes)
-    for k in range(K):
-        r = np.exp(_leave_out(votes, logit, gold, log_theta, cell, item, k) - norm)
-        counts[:, k] = np.bincount(cell, weights=r, minlength=M * K)
-        mine = votes.label == k
-        right[mine] = r[mine]
-    return Evidence(
-        votes=votes, theta=np.exp(log_theta).reshape(M, K, K).transpose(0, 2, 1).copy(),
-        pseudo=pseudo.transpose(0, 2, 1), prior=pi, logit=logit, gold=gold, cell=cell, item=item, log_theta=log_theta,
-        norm=norm, counts=counts.reshape(M, K, K).transpose(0, 2, 1).copy(), right=right,
-    )  # fmt: skip
-
-
 def _refined(part: Part, first: Floats) -> tuple[Floats, Floats, Floats]:
     """Counts c[m, l, k], their pseudo-counts and the class prior, after some passes of EM from a posterior."""
-    q, begin = first, em.statistics(part, first)
-    stats, pseudo = begin, np.empty(0)
+    q, start = first, em.statistics(part, first)
+    stats, pseudo = start, np.empty(0)
     for i in range(PASSES):
         if i % 5 == 0:
-            pseudo = np.asarray(priors.learned(stats.table(), hierarchical=True))
+            pseudo = np.asarray(learned_prior(stats.table(), hierarchical=True))
         log_score = safe_log(normalise(stats.table() + pseudo, axis=1)).reshape(stats.counts.shape)
         pi = normalise(stats.mass + 1e-9, axis=0)
         before = np.log(pi) if part.item_prior is None else np.zeros_like(pi)  # what is known of items has it already
         stats, q = em.expect(part, Params(log_score, before[None]), posterior=i == PASSES - 1)
     if _renamed(first, q) > OVERTURNED:
-        stats = begin
+        stats = start
     return (
         stats.table(),
-        np.asarray(priors.learned(stats.table(), hierarchical=True)),
+        np.asarray(learned_prior(stats.table(), hierarchical=True)),
         normalise(stats.mass + 1e-9, axis=0),
     )
 
@@ -165,16 +175,17 @@ def accuracies(
     M, K = votes.n_annotators, votes.n_classes
     if K < 2:  # nothing to be wrong about
         return np.bincount(votes.annotator, weights=votes.weights, minlength=M).astype(np.float64), np.zeros(M)
-    by = coins(votes, q, gold, item_prior) if M * K * K > MOST_CELLS else read(votes, q, gold, item_prior).right
-    return judged_votes(votes, by, gold, item_prior is not None)
+    if M * K * K > MAX_CELLS:
+        return expected_right(votes, one_coin_right(votes, q, gold, item_prior), gold, item_prior is not None)
+    return LeaveOneOut.of(votes, q, gold, item_prior).expected_right()
 
 
-def judged_votes(votes: Votes, right: Floats, gold: Ints | None, informed: bool) -> tuple[Floats, Floats]:
-    """sum_s p[s] and sum_s p (1 - p), from a[s]; ``informed``: something is known of items before any vote."""
+def expected_right(votes: Votes, right: Floats, gold: Ints | None, has_item_prior: bool) -> tuple[Floats, Floats]:
+    """sum_s p[s] and sum_s p (1 - p), from a[s]."""
     K, m, M = votes.n_classes, votes.annotator, votes.n_annotators
-    if not informed:
-        alone = np.diff(votes.indptr)[votes.item] < 2
-        right = np.where(alone if gold is None else alone & (gold[votes.item] < 0), 1.0 / K, right)
+    if not has_item_prior:
+        single = np.diff(votes.indptr)[votes.item] < 2
+        right = np.where(single if gold is None else single & (gold[votes.item] < 0), 1.0 / K, right)
 
     def total(x: Floats) -> Floats:
         return np.bincount(m, weights=votes.weights * x, minlength=M).astype(np.float64)
@@ -191,8 +202,8 @@ def judged_votes(votes: Votes, right: Floats, gold: Ints | None, informed: bool)
     return total(p), total(p * (1.0 - p))
 
 
-def coins(votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None) -> Floats:
-    """a[s] with every annotator a coin: a vote for l adds b = log( w (K - 1) / (1 - w) ) to l, and is taken out again.
+def one_coin_right(votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None) -> Floats:
+    """a[s] with one accuracy w per annotator: a vote for l adds b = log( w (K - 1) / (1 - w) ) to l.
 
     Memory is that of the posterior.
     """

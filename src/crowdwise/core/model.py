@@ -23,10 +23,11 @@ from crowdwise.core.em import EMFit, Family, Params, Part, Stats
 from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.parameters import Parameterised, declared
+from crowdwise.core.starts import Start
+from crowdwise.core.unseen import scores_with_unseen
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, ParameterError
-from crowdwise.online.stream import Online
 
 __all__ = ["EMModel", "Model", "Outcome"]
 
@@ -45,12 +46,14 @@ class Model(Parameterised, ABC):
     """
 
     key: ClassVar[str]
-    lone_annotator: ClassVar[bool] = False
-    """Whether the model makes sense of a single annotator without any known truth."""
+    single_annotator: ClassVar[bool] = False
+    """Whether the model can be fitted to the votes of a single annotator without gold labels."""
     needs_gold: ClassVar[bool] = False
-    streams: ClassVar[bool] = False
-    """Whether it can learn from votes as they come in."""
+    """Whether it learns about annotators from gold labels alone."""
     takes_item_prior: ClassVar[bool] = False
+    """Whether it can start from probabilities of each item's classes."""
+    streams: ClassVar[bool] = False
+    """Whether it can learn from votes as they come in (:mod:`crowdwise.online`)."""
 
     ties: Literal["prior", "random"] = "prior"
     random_state: RandomState = 0
@@ -133,12 +136,12 @@ class Model(Parameterised, ABC):
     @abstractmethod
     def _predict(self, votes: Votes) -> Floats: ...
 
-    def _check_stream(self) -> None:
-        """Complain where the model cannot learn from a stream."""
+    def check_stream(self) -> None:
+        """Raise an error where the model cannot learn from a stream."""
         if not self.streams:
             raise ParameterError(
                 f"{self.key} cannot follow a stream of votes: it needs all of them at once. "
-                "Models that can: dawid-skene, one-coin, confusion-vector, ibcc."
+                "Take a model whose class says streams=True."
             )
 
     def _check_votes(self, votes: Votes, gold: Ints | None) -> None:
@@ -149,14 +152,14 @@ class Model(Parameterised, ABC):
             )
         if self.needs_gold and (gold is None or not (gold >= 0).any()):
             raise InputError(
-                f"{self.key} weighs annotators by their answers on items with known truth, and none is given: "
-                "pass truth={item: class}."
+                f"{self.key} weighs annotators by their answers on items with gold labels, and none is given: "
+                "pass gold={item: class}."
             )
-        if votes.n_annotators < 2 and not self.lone_annotator and (gold is None or not (gold >= 0).any()):
+        if votes.n_annotators < 2 and not self.single_annotator and (gold is None or not (gold >= 0).any()):
             raise InputError(
                 f"There is a single annotator, {votes.annotators[0]!r}: "
-                f"{self.key} learns whom to believe from agreement, and there is nobody to agree with. "
-                "Use the majority method, or give the truth of some items."
+                f"{self.key} learns the reliability of annotators from agreement, and there is nobody to agree with. "
+                "Use a majority vote, or give gold labels of some items."
             )
 
     def _log_item_prior(self, votes: Votes, item_prior: Any) -> Floats | None:
@@ -165,7 +168,7 @@ class Model(Parameterised, ABC):
         if not self.takes_item_prior:
             raise ParameterError(
                 f"{self.key} has no place for a prior per item: "
-                "leave item_prior out, or use a method of the Dawid-Skene family."
+                "leave item_prior out, or take a model whose class says takes_item_prior=True."
             )
         p = np.asarray(item_prior, dtype=np.float64)
         if p.shape != (len(votes), votes.n_classes) or not (
@@ -190,34 +193,20 @@ class EMModel(Model, ABC):
 
     takes_item_prior = True
 
-    start: Any = "votes"
+    start: Start = "votes"
     restarts: CountFromZero = 0
     max_iter: Count = 500
     tol: Annotated[float, Bounds(minimum=0, meaning="the gain per vote under which the fit stops")] = 1e-7
     accelerate: bool = True
     params_: Params = field(init=False)
     stats_: Stats = field(init=False)
-    online_: Online = field(init=False)
-
-    def partial_fit(self, votes: Votes, gold: Any = None) -> Self:
-        """Learn from more votes, which may be of items, annotators and classes never seen before.
-
-        What was learned is in ``online_`` (see :class:`crowdwise.Online`, which has more options), and
-        ``consensus_`` is made from all votes so far. To look at the consensus only now and then, which makes a stream
-        faster, use :class:`crowdwise.Online` itself.
-        """
-        if not hasattr(self, "online_"):
-            self.online_ = Online(self)
-        self.consensus_ = self.online_.partial_fit(votes, gold).consensus()
-        self.params_, self.stats_ = self.online_.params_, self.online_.stats_
-        return self
 
     @abstractmethod
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
         """The maximisation step, made once per fit from the start's statistics."""
 
     def _finish(self, part: Part, family: Family, params: Params) -> Params:
-        """The parameters to report, from those at the end of the climb."""
+        """The parameters to report, from those that EM ended with."""
         return params
 
     def _confusion(self, params: Params, K: int) -> Floats:
@@ -230,10 +219,10 @@ class EMModel(Model, ABC):
         part = Part.of(votes, gold, item_prior)
         first = self._start(part, votes, gold)
         family = self._family(part, first, votes, gold)
-        best = self._climb(part, family, first, callback, 0)
+        best = self._run_em(part, family, first, callback)
         rng = np.random.default_rng(self.random_state)
         for restart in range(1, self.restarts + 1):
-            again = self._climb(part, family, starts.shaken(part, votes, gold, rng), callback, restart)
+            again = self._run_em(part, family, starts.random_start(part, votes, gold, rng), callback, restart)
             if again.objective > best.objective:
                 best = again
         params = self._finish(part, family, best.params)
@@ -249,32 +238,19 @@ class EMModel(Model, ABC):
             converged=best.converged,
         )
 
-    def _climb(self, part: Part, family: Family, start: Stats, callback: Callback | None, restart: int) -> EMFit:
+    def _run_em(self, part: Part, family: Family, start: Stats, callback: Callback | None, restart: int = 0) -> EMFit:
         return em.run_em(
-            part,
-            family,
-            start,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            accelerate=self.accelerate,
-            callback=callback,
+            part, family, start, max_iter=self.max_iter, tol=self.tol, accelerate=self.accelerate, callback=callback,
             restart=restart,
-        )
+        )  # fmt: skip
 
     def _start(self, part: Part, votes: Votes, gold: Ints | None) -> Stats:
-        """Statistics to begin from: see :func:`crowdwise.core.starts.begin`."""
-        return em.statistics(part, starts.begin(self.start, part, votes, gold, self.random_state))
+        """The statistics to start from: see :func:`crowdwise.core.starts.initial_posterior`."""
+        return em.statistics(part, starts.initial_posterior(self.start, part, votes, gold, self.random_state))
 
     def _predict(self, votes: Votes) -> Floats:
-        K = votes.n_classes
-        part = Part.of(votes)
-        score = self.params_.log_score
-        strangers = votes.n_annotators - len(score) // K
-        if strangers:  # an annotator never seen answers like the crowd as a whole
-            pooled = self.stats_.table().sum(axis=0) + 1.0 / K
-            score = np.concatenate([score, np.tile(np.log(pooled / pooled.sum(axis=0)), (strangers, 1))])
-        _, q = em.expect(part, Params(score, self.params_.log_prior), posterior=True)
-        return q
+        score = scores_with_unseen(self.params_.log_score, self.stats_.counts, votes.n_annotators, votes.n_classes)
+        return em.expect(Part.of(votes), Params(score, self.params_.log_prior), posterior=True)[1]
 
 
 def recode(votes: Votes, fitted: Consensus) -> Votes:

@@ -40,6 +40,17 @@ def winners(q: Floats) -> Floats:
     return normalise((q >= q.max(axis=1, keepdims=True) - TIE).astype(np.float64), axis=1)
 
 
+def clamp(q: Floats, gold: Ints | None) -> Floats:
+    """A posterior with certainty where the truth is known."""
+    if gold is None:
+        return q
+    q = q.copy()
+    known = np.flatnonzero(gold >= 0)
+    q[known] = 0.0
+    q[known, gold[known]] = 1.0
+    return q
+
+
 def entropy(q: Floats) -> Floats:
     """The entropy of each row, in bits."""
     return np.asarray(-(q * np.log2(np.maximum(q, TINY))).sum(axis=1) + 0.0)

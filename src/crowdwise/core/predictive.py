@@ -1,26 +1,27 @@
-"""How well votes are foretold that a fit has not seen: the one measure of methods that needs no truth.
+"""The predictive log-likelihood of held-out votes: the one measure of methods that needs no truth.
 
-A vote is foretold from what the *other* votes say of its item and from what *other* items say of its annotator:
+A held-out vote is predicted from the *other* votes on its item and from the votes of its annotator on *other* items:
 
     p(l | rest) = sum_k q[n, k] theta[m, k, l]
 
-Two ways of leaving votes out, for two purposes.
+There are two ways of holding votes out, for two purposes.
 
-**By items** (:func:`item_folds`, :func:`company_scores`), for models with scores log s[m, l, k] of their own.
-Parameters come from the items of other folds; each annotator's votes on an item are then foretold from the other
-annotators' votes on it. Nothing about an item is known to the parameters, so a class that bent itself to its items
-gains nothing. Folds come from the items' names, so that neither the order of rows nor the names of annotators and
-classes matter.
+**By items** (:func:`item_folds`, :func:`leave_one_out_scores`), for models with scores log s[m, l, k] of their own.
+Parameters come from the items of other folds; each annotator's votes on an item are then predicted from the other
+annotators' votes on it. The parameters contain no information about the item, so a class that fits its items too
+closely gains nothing. Folds come from the items' names, so that neither the order of rows nor the names of annotators
+and classes matter.
 
-**By pairs** (:func:`split_pairs`, :func:`read_out`, :func:`foretell`), for any method at all. A share of the (item,
-annotator) pairs is left out, the method is fitted to the rest, and its posterior q is read out in the same way for
-every method: theta from the expected counts of the remaining votes, shrunk towards the crowd's pooled matrix.
+**By pairs** (:func:`split_pairs`, :func:`read_out`, :func:`predict_held_out`), for any method. A share of the (item,
+annotator) pairs is held out, the method is fitted to the rest, and confusion matrices are computed from its posterior q
+in the same way for every method: theta from the expected counts of the remaining votes, shrunk towards the crowd's
+pooled matrix.
 
 =============  ===============  ============  =====================================================================
 symbol         code             shape         equation
 =============  ===============  ============  =====================================================================
-q[n, k]        ``posterior``    N x K         the method's, from the votes that were left in
-c[m, l, k]     counts           M x L x K     sum over m's votes for l that were left in of q[n, k]
+q[n, k]        ``posterior``    N x K         the method's, from the remaining votes
+c[m, l, k]     counts           M x L x K     sum over m's remaining votes for l of q[n, k]
 C[l, k]        crowd            L x K         (sum_m c + 1/100) normalised
 theta          ``theta``        M x L x K     (c + s C) normalised; s: the most probable strength, from hard counts
 d[n], w[n]     ``gain``         N             difference of two scores summed over the votes on n, and their weight
@@ -28,10 +29,10 @@ mean           ``mean``         1             sum d / sum w
 error          ``error``        1             sqrt( N / (N - 1) sum (d - mean w)^2 ) / sum w
 =============  ===============  ============  =====================================================================
 
-A vote on an item nobody else voted on is not foretold: it would measure favourite labels, and no item's class.
+A vote on an item that nobody else voted on is not predicted: it would measure favourite labels, not the item's class.
 
-The error is that of items drawn anew with the same annotators. Where splits are repeated, d and w are first averaged
-over the splits item by item: repeated splits make each item's figure steadier, they do not make more items.
+The error is that of a new sample of items with the same annotators. Where splits are repeated, d and w are first
+averaged over the splits item by item: repeated splits make each item's figure steadier, they do not make more items.
 """
 
 from __future__ import annotations
@@ -41,19 +42,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crowdwise.core import em, priors
+from crowdwise.core import em
 from crowdwise.core.em import Params, Part
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, winners
+from crowdwise.core.shrinkage import learned_prior
 from crowdwise.data.votes import Votes
 
 __all__ = [
-    "Scores", "company_scores", "foretell", "item_folds", "paired", "read_out", "split_pairs",
+    "Scores", "item_folds", "leave_one_out_scores", "log_scores", "paired", "predict_held_out", "read_out",
+    "split_pairs",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What became of the votes left out, one row for each (item, annotator) pair."""
+    """The scores of held-out votes, one row for each (item, annotator) pair."""
 
     item: Ints
     weight: Floats
@@ -76,10 +79,12 @@ def item_folds(votes: Votes, folds: int) -> Ints:
     return np.array([zlib.crc32(str(name).encode()) % folds for name in votes.items.tolist()], dtype=np.int64)
 
 
-def company_scores(params: Params, votes: Votes, truth: Ints | None = None, item_prior: Floats | None = None) -> Scores:
-    """Each annotator's votes on an item, foretold from those of the others there under given parameters.
+def leave_one_out_scores(
+    params: Params, votes: Votes, gold: Ints | None = None, item_prior: Floats | None = None
+) -> Scores:
+    """Each annotator's votes on an item, predicted from those of the others there under given parameters.
 
-    With truth known, from the truth. ``item_prior`` is N x K, logarithms.
+    Where the item has a gold label, from that. ``item_prior`` is N x K, logarithms.
     """
     N, M, K = len(votes), votes.n_annotators, votes.n_classes
     item, w = votes.item, votes.weights
@@ -91,15 +96,15 @@ def company_scores(params: Params, votes: Votes, truth: Ints | None = None, item
     if item_prior is not None:
         logit = logit + item_prior
     rest = logit[where] - by_pair
-    company = np.bincount(where, minlength=N)[where] > 1
-    if truth is not None:
-        known = truth[where] >= 0
+    predicted = np.bincount(where, minlength=N)[where] > 1
+    if gold is not None:
+        known = gold[where] >= 0
         rest[known] = np.log(1e-300)
-        rest[known, truth[where[known]]] = 0.0
-        company = company | known
+        rest[known, gold[where[known]]] = 0.0
+        predicted = predicted | known
     log_p = np.logaddexp.reduce(rest + by_pair, axis=1) - np.logaddexp.reduce(rest, axis=1)
     weight = np.bincount(pair, weights=w, minlength=len(key))
-    return Scores(where[company], weight[company], log_p[company])
+    return Scores(where[predicted], weight[predicted], log_p[predicted])
 
 
 def _sums(rows: Floats, group: Ints, n: int) -> Floats:
@@ -111,7 +116,7 @@ def _sums(rows: Floats, group: Ints, n: int) -> Floats:
 
 
 def split_pairs(votes: Votes, share: float, rng: np.random.Generator) -> Ints:
-    """Which votes to leave out (a mask): a share of the (item, annotator) pairs; every item keeps at least one.
+    """Which votes to hold out (a mask): a share of the (item, annotator) pairs; every item keeps at least one.
 
     Pairs are put into random order within their item, and the first ``floor(share * pairs + u)`` are taken, u uniform:
     items with few pairs give one with the right probability.
@@ -129,14 +134,14 @@ def split_pairs(votes: Votes, share: float, rng: np.random.Generator) -> Ints:
 
 
 def read_out(votes: Votes, q: Floats) -> Floats:
-    """theta[m, l, k] from a posterior and the votes it came from, shrunk towards the crowd: alike for all methods."""
+    """theta[m, l, k] from a posterior and the votes it came from, shrunk towards the crowd, alike for all methods."""
     part = Part.of(votes)
-    pseudo = priors.learned(em.statistics(part, winners(q)).table(), hierarchical=False)
+    pseudo = learned_prior(em.statistics(part, winners(q)).table(), hierarchical=False)
     return normalise(em.statistics(part, q).table() + pseudo, axis=1)
 
 
-def foretell(theta: Floats, q: Floats, votes: Votes) -> Floats:
-    """P(label) of every vote and every label: S x L, from theta[m, l, k] and the posterior of each item."""
+def predict_held_out(theta: Floats, q: Floats, votes: Votes) -> Floats:
+    """P(label) for every vote and every label: S x L, from theta[m, l, k] and the posterior of each item."""
     return np.asarray(np.einsum("slk,sk->sl", theta[votes.annotator], q[votes.item]))
 
 

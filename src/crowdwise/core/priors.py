@@ -11,11 +11,8 @@ with parameters 1 + b.
 an array              K x K (truth, label) for everybody, or M x K x K
 ====================  =================================================================================
 
-The strength of the two shrinking priors is the one under which the counts against the majority's labels
-are most probable: the Dirichlet-multinomial marginal likelihood. A crowd of like-minded annotators is shrunk
-hard, a mixed one hardly. (Counts, not vote shares: fractions vary less than counts do, so that any crowd
-would look like-minded, and the prior would not give way as votes come in.) Past performance, where given,
-counts as evidence here too.
+The two shrinking priors are learned from the counts against the majority's labels (:mod:`crowdwise.core.shrinkage`).
+Past performance, where given, counts as evidence there too.
 """
 
 from __future__ import annotations
@@ -27,15 +24,14 @@ import numpy as np
 
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.em import Part, statistics
-from crowdwise.core.numerics import Floats, Ints, dirichlet_multinomial, maximise_1d, normalise
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.starts import majority
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError, listing, suggestion
 
 NAMED = ("crowd", "hierarchical")
-STRENGTH = (1e-2, 1e4)
-"""The range in which the strength of a learned prior is looked for."""
 
 
 def pseudo_counts(prior: Any, history: Any, votes: Votes, gold: Ints | None = None) -> Floats:
@@ -48,7 +44,7 @@ def pseudo_counts(prior: Any, history: Any, votes: Votes, gold: Ints | None = No
                 f"or an array of pseudo-counts.{suggestion(prior, NAMED)}"
             )
         counts = statistics(Part.of(votes), majority(votes, gold)).table()
-        table = learned(counts if past is None else counts + past, hierarchical=prior == "hierarchical")
+        table = learned_prior(counts if past is None else counts + past, hierarchical=prior == "hierarchical")
     else:
         table = _given(prior, votes)
     return table if past is None else table + past
@@ -128,40 +124,3 @@ def _from_history(history: Any, votes: Votes) -> Floats:
         if code >= 0:
             out[code] = table
     return out.transpose(0, 2, 1)
-
-
-def learned(counts: Floats, hierarchical: bool) -> Floats:
-    """b[m, l, k] = strength * base[m, l, k], with the base and its strength taken from the counts c[m, l, k]."""
-    M, K, _ = counts.shape
-    base = np.broadcast_to(normalise(counts.sum(axis=0) + 1e-2, axis=0), counts.shape)
-    if hierarchical:
-        base = 0.5 * base + 0.5 * one_coin_table(own_accuracy(counts), K)
-    return strength(counts, base) * base
-
-
-def own_accuracy(counts: Floats) -> Floats:
-    """Each annotator's share of right votes, with one extra vote of the crowd's average."""
-    right, total = np.einsum("mkk->m", counts), counts.sum(axis=(1, 2))
-    mean = right.sum() / max(total.sum(), 1.0)
-    return np.asarray(np.clip((right + mean) / (total + 1.0), 1e-3, 1.0 - 1e-3))
-
-
-def one_coin_table(accuracy: Floats, K: int) -> Floats:
-    """theta[m, l, k] of annotators who are right with one probability and wrong evenly."""
-    out = np.repeat(((1.0 - accuracy) / (K - 1.0))[:, None], K * K, axis=1).reshape(-1, K, K)
-    out[:, np.arange(K), np.arange(K)] = accuracy[:, None]
-    return out
-
-
-def strength(counts: Floats, base: Floats) -> float:
-    """The number of pseudo-votes per row under which the counts are most probable.
-
-    An annotator with a single vote says nothing about how much annotators differ, and is left out;
-    where nobody has two, everybody is taken to be alike.
-    """
-    telling = counts.sum(axis=(1, 2)) > 1.0 + 1e-9
-    if not telling.any():
-        return STRENGTH[1]
-    c, b = counts[telling].transpose(0, 2, 1), base[telling].transpose(0, 2, 1)
-    low, high = np.log(STRENGTH)
-    return float(np.exp(maximise_1d(lambda t: dirichlet_multinomial(c, np.exp(t) * b), low, high, tol=1e-3)))

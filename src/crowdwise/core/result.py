@@ -72,17 +72,7 @@ class Result(Frozen, ABC):
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         """The columns of a table, by name."""
 
-    # ---------------------------------------------------------------- showing and keeping it
-
-    def report(self, path: str | os.PathLike[str], answers: Any, **options: Any) -> Path:
-        """Write a report as one HTML page: whom to believe, what to look at, how sure it all is.
-
-        A result does not hold the answers, so they are handed over: votes (or the data set they came with), ratings,
-        comparisons... The options are those of :func:`crowdwise.build_report`.
-        """
-        from crowdwise.report.page import write_report
-
-        return write_report(answers, self, path, **options)
+    # ---------------------------------------------------------------- saving it
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write ``consensus.json`` and ``arrays.npz`` to a folder, all or nothing; an earlier result is replaced."""

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from crowdwise.core.numerics import Floats
 
-__all__ = ["with_unseen"]
+__all__ = ["crowd_table", "scores_with_unseen", "with_unseen"]
 
 
 def with_unseen(known: Floats, n_annotators: int, unseen: npt.ArrayLike) -> Floats:
@@ -21,3 +21,19 @@ def with_unseen(known: Floats, n_annotators: int, unseen: npt.ArrayLike) -> Floa
         return known
     row = np.broadcast_to(np.asarray(unseen, dtype=known.dtype), known.shape[1:])
     return np.concatenate([known, np.broadcast_to(row, (more, *row.shape))])
+
+
+def crowd_table(counts: Floats) -> Floats:
+    """theta[l, k] of the crowd as a whole, from the counts c[m, l, k] of its members."""
+    pooled = counts.sum(axis=0) + 1.0 / counts.shape[1]
+    return np.asarray(pooled / pooled.sum(axis=0))
+
+
+def scores_with_unseen(log_score: Floats, counts: Floats, n_annotators: int, n_labels: int) -> Floats:
+    """log s[m * L + l, k]: those of the fit, and those of the crowd as a whole for each unseen annotator.
+
+    ``counts`` are the expected counts of the fit, in the same layout.
+    """
+    shape = (-1, n_labels, log_score.shape[1])
+    unseen = np.log(crowd_table(counts.reshape(shape)))
+    return with_unseen(log_score.reshape(shape), n_annotators, unseen).reshape(-1, shape[2])

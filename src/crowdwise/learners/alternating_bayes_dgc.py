@@ -104,7 +104,7 @@ class Dirichlet(Head):
         self.truth = torch.as_tensor(gold.astype(np.int64))
         self.used = (np.diff(votes.indptr) > 0) | (gold >= 0)
         self.size = max(int(self.used.sum()), 1)
-        q = starts.informed(votes, self.gold) * self.used[:, None]
+        q = starts.gold_weighted(votes, self.gold) * self.used[:, None]
         self._take(self.family.maximise(em.statistics(Part.of(votes), q)))
 
     def begin(self, epoch: int, predict: Predict) -> None:

@@ -37,7 +37,7 @@ from torch import Tensor
 from crowdwise.core import starts
 from crowdwise.core.checks import check_choice, check_count, check_number
 from crowdwise.core.model import check_memory, recode
-from crowdwise.core.numerics import Floats, safe_log
+from crowdwise.core.numerics import Floats, clamp, safe_log
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.alternating_em import Alternating, DeepMF, check_trust, held, numbers
@@ -89,7 +89,10 @@ class Messages(Alternating):
         problem = Beliefs(self.model, votes, self.gold)
         log_pi = held(log_f, self.trust)
         log_mu, q, theta = problem.solve(
-            log_pi, starts.informed(votes, self.gold), np.zeros((len(problem.graph.item), self.n_classes)), cold=True
+            log_pi,
+            starts.gold_weighted(votes, self.gold),
+            np.zeros((len(problem.graph.item), self.n_classes)),
+            cold=True,
         )
         self._keep("counted", theta)
         self._keep("score", safe_log(theta))
@@ -138,7 +141,7 @@ class Beliefs:
             change = float(np.abs(softmax(new)[0] - softmax(log_mu)[0]).max(initial=0.0))
             log_mu = new
             logit = gather(graph, log_mu, log_pi)
-            q = starts.clamp(softmax(logit)[0], self.gold)
+            q = clamp(softmax(logit)[0], self.gold)
             nu = softmax(logit[graph.item] - log_mu)[0]
             follows = follows and sweep < messages_bp.FOLLOW and change > messages_bp.CALM
             if change <= self.model.tol and not follows:

@@ -48,7 +48,7 @@ from crowdwise.core import em, priors, starts
 from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.model import check_memory
-from crowdwise.core.numerics import Floats, normalise, safe_log
+from crowdwise.core.numerics import Floats, clamp, normalise, safe_log
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.head import FLOOR, Head, Predict, cross_entropy
@@ -94,7 +94,7 @@ class Alternating(Head):
 
     def start(self, votes: Votes) -> None:
         self.votes = votes
-        self.target = torch.as_tensor(starts.informed(votes, self.gold), dtype=torch.float32)
+        self.target = torch.as_tensor(starts.gold_weighted(votes, self.gold), dtype=torch.float32)
 
     def loss(self, batch: Batch) -> Tensor:
         return cross_entropy(self.target[batch.index].to(batch.logits.dtype), batch.logits)
@@ -217,7 +217,7 @@ class Bootstrapped(Counted):
         hard = np.zeros_like(log_f)
         hard[np.arange(len(hard)), log_f.argmax(axis=1)] = 1.0
         used = np.diff(self.votes.indptr) > 0
-        return starts.clamp(hard * used[:, None], self.gold)
+        return clamp(hard * used[:, None], self.gold)
 
     def infer(self, q: Floats, log_f: Floats) -> Floats:
         params = self.maximise(self.statistics(self.predictions(log_f)), log_f)

@@ -98,7 +98,7 @@ class Raykar(Tabular):
             used |= gold >= 0
         total = max(float(votes.weights.sum()), 1.0)
         model = self.model_ = self._data_model(x.shape[1], K)
-        q, trace, gain = starts.informed(votes, gold), list[float](), np.inf
+        q, trace, gain = starts.gold_weighted(votes, gold), list[float](), np.inf
         stats = em.statistics(part, q)
         for done in range(1, self.max_iter + 1):
             model.fit(x, q * used[:, None])

@@ -44,8 +44,7 @@ import numpy.typing as npt
 
 from crowdwise.core.checks import check_count
 from crowdwise.core.model import Outcome
-from crowdwise.core.numerics import Floats, Ints, decide, safe_log
-from crowdwise.core.starts import clamp
+from crowdwise.core.numerics import Floats, Ints, clamp, decide, safe_log
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.learners.tabular import Tabular

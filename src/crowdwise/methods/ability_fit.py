@@ -232,7 +232,7 @@ class AbilityModel(Model, ABC):
         q, c, _ = self._pass(to, state, log_prior(state), gold)
         if gold is not None or not (isinstance(self.start, str) and self.start == "votes"):
             # Known truths, or what was asked for, say whom to believe before anything else does.
-            q = starts.begin(self.start, Part.of(votes, gold, item_prior), votes, gold, self.random_state)
+            q = starts.initial_posterior(self.start, Part.of(votes, gold, item_prior), votes, gold, self.random_state)
             c = rows.voted(q)
         converged = False
         while not converged and len(trace) < self.max_iter:

@@ -28,8 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.starts import clamp
+from crowdwise.core.numerics import Floats, Ints, clamp
 from crowdwise.data.votes import Votes
 
 STEPS = 4

@@ -47,7 +47,7 @@ from crowdwise.core.checks import check_number
 from crowdwise.core.em import EMFit, Params, Part, Stats
 from crowdwise.core.numerics import Floats, Ints, normalise, softmax
 from crowdwise.core.parameters import declared
-from crowdwise.core.priors import own_accuracy
+from crowdwise.core.shrinkage import own_accuracy
 from crowdwise.data.votes import Votes
 from crowdwise.methods.bayes_ibcc import class_dirichlet, divergence, expected_log
 from crowdwise.methods.groups_mixture import KindsModel, by_accuracy

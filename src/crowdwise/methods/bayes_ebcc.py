@@ -208,14 +208,14 @@ class EBCC(EMModel):
         check_memory(votes)
         N, K, G = len(votes), votes.n_classes, int(self.subtypes)
         part = Part.of(votes, None, over_subtypes(item_prior, gold, N, K, G))
-        begin = starts.begin(self.start, Part.of(votes, gold, item_prior), votes, gold, self.random_state)
+        begin = starts.initial_posterior(self.start, Part.of(votes, gold, item_prior), votes, gold, self.random_state)
         rng = np.random.default_rng(self.random_state)
         family: SubtypeFamily | None = None
         best: EMFit | None = None
         for restart in range(self.restarts + 1):
             start = em.statistics(part, split(begin, drawn_by_name(votes, rng, G)))
             family = family or self._family(part, start, votes, gold)
-            climb = self._climb(part, family, start, callback, restart)
+            climb = self._run_em(part, family, start, callback, restart)
             # Starts that end at the same optimum differ by rounding: the first of equals stays.
             if best is None or climb.objective > best.objective + self.tol * part.n_votes:
                 best = climb

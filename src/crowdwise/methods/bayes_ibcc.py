@@ -44,11 +44,12 @@ from crowdwise.core import em, priors
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.loop import Callback, Progress
-from crowdwise.core.model import EMModel, Outcome
+from crowdwise.core.model import Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
+from crowdwise.online.streaming import StreamingModel
 
 BATCHES = 10
 """Into so many stretches a chain is cut to see how much its averages still vary."""
@@ -228,7 +229,7 @@ def shared_prior(log_prior: Floats) -> Floats:
 
 
 @declared
-class IBCC(EMModel):
+class IBCC(StreamingModel):
     """Bayesian classifier combination with independent annotators: confusion matrices under Dirichlet priors.
 
     Parameters
@@ -269,7 +270,6 @@ class IBCC(EMModel):
     """
 
     key = "ibcc"
-    streams = True
 
     prior: Any = 4.0
     class_alpha: Any = 1.0
@@ -292,8 +292,8 @@ class IBCC(EMModel):
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
                 raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
 
-    def _check_stream(self) -> None:
-        super()._check_stream()
+    def check_stream(self) -> None:
+        super().check_stream()
         if self.inference != "variational":
             raise ParameterError(f"inference={self.inference!r} needs all votes at once; a stream needs 'variational'.")
 

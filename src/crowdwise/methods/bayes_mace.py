@@ -46,7 +46,7 @@ from crowdwise.core.em import EMFit, Params, Part, Stats
 from crowdwise.core.intervals import around, beta_interval, right_votes, with_interval
 from crowdwise.core.loop import Callback
 from crowdwise.core.model import EMModel, Outcome, check_memory
-from crowdwise.core.numerics import Floats, Ints, effective_votes, normalise, safe_log
+from crowdwise.core.numerics import Floats, Ints, clamp, effective_votes, normalise, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
@@ -226,13 +226,13 @@ class MACE(EMModel):
         check_memory(votes)
         K = votes.n_classes
         part = Part.of(votes, gold, item_prior)
-        begin = starts.begin(self.start, part, votes, gold, self.random_state)
+        begin = starts.initial_posterior(self.start, part, votes, gold, self.random_state)
         rng = np.random.default_rng(self.random_state)
         best: EMFit | None = None
         for restart in range(self.restarts + 1):
-            q = begin if restart == 0 else starts.clamp(normalise(drawn_by_name(votes, rng), axis=1), gold)
+            q = begin if restart == 0 else clamp(normalise(drawn_by_name(votes, rng), axis=1), gold)
             start = em.statistics(part, q)
-            climb = self._climb(part, self._family(part, start, votes, gold), start, callback, restart)
+            climb = self._run_em(part, self._family(part, start, votes, gold), start, callback, restart)
             # Starts that end at the same optimum differ by rounding: the first of equals stays.
             if best is None or climb.objective > best.objective + self.tol * part.n_votes:
                 best = climb

@@ -259,7 +259,7 @@ class SpEM(EMModel):
         family = self._family(part, point, votes, gold)
         passes, settled = 0, self.rounds == 0
         for turn in range(self.rounds + 1):
-            climb = self._climb(part, family, point, callback, turn)
+            climb = self._run_em(part, family, point, callback, turn)
             passes += climb.iterations
             point, q = em.expect(part, climb.params, posterior=True)
             if settled or turn == self.rounds:

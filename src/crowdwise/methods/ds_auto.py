@@ -2,7 +2,7 @@
 
 Shapes of confusion matrices (:mod:`crowdwise.methods.ds_confusion_models`), from one number per annotator to all of
 them, are each fitted to a part of the items and asked to foretell the votes on the others
-(:func:`crowdwise.core.predictive.company_scores`):
+(:func:`crowdwise.core.predictive.leave_one_out_scores`):
 
     p[j, v] = sum_k q[n, k] theta[m, k, l]
 
@@ -243,7 +243,7 @@ class Auto(Model):
             if len(here) and len(there):
                 known = _rows(here, gold, item_prior)
                 fits = [self._fit_one(c, votes, gold, item_prior, callback, f + 1, there) for c in SHAPES]
-                found = [predictive.company_scores(fit.params, votes[here], *known) for fit in fits]
+                found = [predictive.leave_one_out_scores(fit.params, votes[here], *known) for fit in fits]
                 log_p.append(np.stack([x.log_p for x in found]))
                 weight.append(found[0].weight)
             if sum(map(np.sum, weight)) >= ENOUGH:

@@ -53,8 +53,8 @@ from crowdwise.core import em, starts
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.loop import Callback
-from crowdwise.core.numerics import Floats, Ints, dirichlet_multinomial, normalise, safe_log, winners
-from crowdwise.core.priors import one_coin_table, own_accuracy
+from crowdwise.core.numerics import Floats, Ints, clamp, dirichlet_multinomial, normalise, safe_log, winners
+from crowdwise.core.shrinkage import one_coin_table, own_accuracy
 from crowdwise.data.votes import Votes
 
 ROUNDS = 3
@@ -272,7 +272,7 @@ def meaning(votes: Votes, gold: Ints | None, counts: Floats) -> Floats:
     N, K = len(votes), votes.n_classes
     weight = votes.weights * telling(counts)[votes.annotator] ** 2
     sums = np.bincount(votes.item * K + votes.label, weights=weight, minlength=N * K)
-    return starts.clamp(normalise(sums.reshape(N, K).astype(np.float64), axis=1), gold)
+    return clamp(normalise(sums.reshape(N, K).astype(np.float64), axis=1), gold)
 
 
 # -------------------------------------------------------------------- fitting one
@@ -339,7 +339,7 @@ def fit_shape(
     ``past`` (M x L x K counts) is evidence like the votes: it counts for the prior, the anchor and every step.
     """
     part = Part.of(votes, gold, item_prior)
-    q = starts.informed(votes, gold)
+    q = starts.gold_weighted(votes, gold)
     stats, passes, converged = em.statistics(part, q), 0, True
     for _ in range(ROUNDS):
         labels = em.statistics(part, winners(q)).table()

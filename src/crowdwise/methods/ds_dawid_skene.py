@@ -42,11 +42,11 @@ import numpy as np
 
 from crowdwise.core import priors
 from crowdwise.core.em import Params, Part, Stats
-from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
+from crowdwise.online.streaming import StreamingModel
 
 Tie = Callable[[Floats], Floats]
 
@@ -115,7 +115,7 @@ class ConfusionFamily:
 
 
 @declared
-class DawidSkene(EMModel):
+class DawidSkene(StreamingModel):
     """Full confusion matrices, estimated by EM.
 
     Parameters
@@ -151,7 +151,6 @@ class DawidSkene(EMModel):
     """
 
     key = "dawid-skene"
-    streams = True
     _tie = staticmethod(full)
     _hard = False
 
@@ -159,8 +158,8 @@ class DawidSkene(EMModel):
     history: Any = None
     class_prior: Any = "learned"
 
-    def _check_stream(self) -> None:
-        super()._check_stream()
+    def check_stream(self) -> None:
+        super().check_stream()
         if isinstance(self.prior, str):
             raise ParameterError(
                 f"prior={self.prior!r} is learned from all votes at once, which a stream does not have: "

@@ -279,7 +279,7 @@ class GroupConditional(DawidSkene):
         shared = isinstance(self.class_prior, str) and self.class_prior == "shared"
         fixed = self._class_prior(votes)
         apart = KindFamily(np.repeat(b, G, axis=0), G, fixed, shared)
-        climb = self._climb(part, apart, em.statistics(part, plain.posterior), callback, 0)
+        climb = self._run_em(part, apart, em.statistics(part, plain.posterior), callback, 0)
         passes, s = plain.iterations + climb.iterations, 0.0
         if self.pooling != 0.0:
             stats, q = em.expect(part, climb.params, posterior=True)
@@ -287,7 +287,7 @@ class GroupConditional(DawidSkene):
             common = normalise(stats.counts[: M * G * K].reshape(M, G, K, K).sum(axis=1) + b, axis=1)
             tied = not np.isfinite(s)
             pseudo = b if tied else np.repeat(s * common + b, G, axis=0)
-            climb = self._climb(part, KindFamily(pseudo, G, fixed, shared, tied), stats, callback, 0)
+            climb = self._run_em(part, KindFamily(pseudo, G, fixed, shared, tied), stats, callback, 0)
             passes += climb.iterations
         stats, q = em.expect(part, climb.params, posterior=True)
         cells = M * G * K

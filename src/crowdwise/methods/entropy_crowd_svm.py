@@ -43,9 +43,9 @@ from crowdwise.core.constraints import fixed_seed
 from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.model import Model, Outcome
-from crowdwise.core.numerics import Floats, Ints, decide, normalise, safe_log, softmax
+from crowdwise.core.numerics import Floats, Ints, clamp, decide, normalise, safe_log, softmax
 from crowdwise.core.parameters import declared
-from crowdwise.core.starts import clamp, informed
+from crowdwise.core.starts import gold_weighted
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.methods.entropy_m3v import confusion_counts, margins, rivals, scores
@@ -193,7 +193,7 @@ class CrowdSVM(Model):
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         v = Canonical.of(votes, gold)
         seed = fixed_seed(self.random_state)  # every cost gets the same random numbers
-        start = informed(votes, gold)[np.ix_(v.item_order, v.class_order)]
+        start = gold_weighted(votes, gold)[np.ix_(v.item_order, v.class_order)]
         y = decide(start, start.sum(axis=0))
         best, chain = -np.inf, None
         for turn, cost in enumerate(COSTS if self.cost == "likelihood" else (float(self.cost),)):

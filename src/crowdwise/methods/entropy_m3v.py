@@ -41,9 +41,9 @@ from crowdwise.core.checks import check_count
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.model import Model, Outcome
-from crowdwise.core.numerics import Floats, Ints, decide, maximise_1d, normalise, safe_log, softmax
+from crowdwise.core.numerics import Floats, Ints, clamp, decide, maximise_1d, normalise, safe_log, softmax
 from crowdwise.core.parameters import declared
-from crowdwise.core.starts import clamp, informed
+from crowdwise.core.starts import gold_weighted
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.entropy_vote_order import Canonical
@@ -201,7 +201,7 @@ class MaxMarginVote(Model):
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         v = Canonical.of(votes, gold)
         N, _, K = v.shape
-        start = informed(votes, gold)[np.ix_(v.item_order, v.class_order)]
+        start = gold_weighted(votes, gold)[np.ix_(v.item_order, v.class_order)]
         y = decide(start, start.sum(axis=0))
         best, best_fit = -np.inf, None
         for turn, cost in enumerate(COSTS if self.cost == "likelihood" else (float(self.cost),)):

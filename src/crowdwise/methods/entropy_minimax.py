@@ -49,7 +49,7 @@ from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.em import Part
 from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.model import Model, Outcome
-from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
@@ -119,7 +119,7 @@ def truth_distribution(logit: Floats, gold: Ints) -> tuple[Floats, float]:
     evidence = (top + np.log(total))[:, 0]
     known = np.flatnonzero(gold >= 0)
     evidence[known] = logit[known, gold[known]]
-    return starts.clamp(q / total, gold), float(evidence.sum())
+    return clamp(q / total, gold), float(evidence.sum())
 
 
 def penalty(sigma: Floats, tau: Floats, a: float, b: float) -> float:
@@ -282,7 +282,7 @@ class Minimax(Model):
         log_prior = (
             np.full((N, K), -np.log(K)) if item_prior is None else item_prior[np.ix_(c.item_order, c.class_order)]
         )
-        q = starts.begin(self.start, Part.of(votes, gold, item_prior), votes, gold, self.random_state)[
+        q = starts.initial_posterior(self.start, Part.of(votes, gold, item_prior), votes, gold, self.random_state)[
             np.ix_(c.item_order, c.class_order)
         ]
         sigma, tau = np.zeros((M, K, K)), np.zeros((N, K, K))

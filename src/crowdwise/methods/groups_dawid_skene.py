@@ -40,16 +40,15 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from crowdwise.core import priors, starts
+from crowdwise.core import priors, shrinkage, starts
 from crowdwise.core.annotator_groups import LEAST, Dependence, cut, dependence, renumbered, spectral_groups, tree
 from crowdwise.core.checks import check_count
 from crowdwise.core.constraints import Bounds, Check, Count, Fraction, NonNegative, is_count
 from crowdwise.core.em import Part
 from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome, check_memory
-from crowdwise.core.numerics import Floats, Ints, safe_log, winners
+from crowdwise.core.numerics import Floats, Ints, clamp, safe_log, winners
 from crowdwise.core.parameters import declared, leading
-from crowdwise.core.starts import clamp
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError, listing
@@ -211,7 +210,7 @@ class GroupedMajority(Grouped):
     """
 
     key = "grouped-majority"
-    lone_annotator = True
+    single_annotator = True
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         group = self.group_ = self._groups(votes)
@@ -325,7 +324,7 @@ class GroupedDawidSkene(Grouped):
         K, cells = votes.n_classes, Cells.of(votes, group)
         r = first_opinions(cells, group, winners(start), K)
         counts = reference.scatter(cells.indptr, cells.vote, cells.weight, winners(r), votes.n_annotators * K)
-        return priors.learned(counts.reshape(-1, K, K), hierarchical=self.prior == "hierarchical")
+        return shrinkage.learned_prior(counts.reshape(-1, K, K), hierarchical=self.prior == "hierarchical")
 
     def _begin(self, votes: Votes, gold: Ints | None, group: Ints) -> Floats:
         """The posterior of the truths to begin with."""
@@ -334,7 +333,7 @@ class GroupedDawidSkene(Grouped):
             return one_vote_each(votes, group)
         # Known truths say more about whom to believe than the number of groups does.
         start = "votes" if by_groups else self.start
-        return starts.begin(start, Part.of(votes, gold), votes, gold, self.random_state)
+        return starts.initial_posterior(start, Part.of(votes, gold), votes, gold, self.random_state)
 
     def _predict(self, votes: Votes) -> Floats:
         K, M = votes.n_classes, votes.n_annotators

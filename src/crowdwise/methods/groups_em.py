@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crowdwise.core.loop import Callback, Progress
-from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, winners
-from crowdwise.core.starts import clamp
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, winners
 from crowdwise.data.votes import Votes
 from crowdwise.kernels import reference
 

@@ -80,7 +80,7 @@ class KindsModel(EMModel, ABC):
         start = self._start(part, votes, gold)
         best: tuple[float, EMFit] | None = None
         for place, J in enumerate(self._tried(votes.n_annotators)):
-            climb = self._climb(part, self._family(part, start, votes, gold, J), start, callback, place)
+            climb = self._run_em(part, self._family(part, start, votes, gold, J), start, callback, place)
             score = self._score(climb, J, votes)
             if best is None or score > best[0]:
                 best = score, climb

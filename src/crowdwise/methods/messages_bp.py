@@ -37,13 +37,13 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.core import em, priors, starts
+from crowdwise.core import em, priors, shrinkage
 from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.em import Params, Part
 from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.model import Model, Outcome
-from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
@@ -124,7 +124,7 @@ def gather(graph: Graph, log_mu: Floats, log_pi: Floats) -> Floats:
 
 def hold(nu: Floats, graph: Graph, gold: Ints | None) -> Floats:
     """Messages of items with known truth say just that."""
-    return nu if gold is None else starts.clamp(nu, gold[graph.item])
+    return nu if gold is None else clamp(nu, gold[graph.item])
 
 
 def bethe(log_z: float, nu: Floats, log_mu: Floats, logit: Floats, log_z_item: Floats, gold: Ints | None) -> float:
@@ -179,7 +179,7 @@ class BeliefPropagation(Model):
     """
 
     key = "bp"
-    lone_annotator = True
+    single_annotator = True
     takes_item_prior = True
 
     coins: str = "full"
@@ -222,7 +222,7 @@ class BeliefPropagation(Model):
         def prior_rows() -> Floats:
             return np.broadcast_to(safe_log(pi), (N, K)) + (0.0 if item_prior is None else item_prior)
 
-        q = starts.clamp(normalise(votes.shares() + 1.0 / K, axis=1), gold) if adaptive else None
+        q = clamp(normalise(votes.shares() + 1.0 / K, axis=1), gold) if adaptive else None
         log_mu = np.zeros((len(graph.item), K))
         # Draws near the posterior stand for the prior badly: there the first messages are the vote shares, not uniform.
         nu = hold(softmax(prior_rows()[graph.item])[0] if q is None else q[graph.item], graph, gold)
@@ -240,7 +240,7 @@ class BeliefPropagation(Model):
             logit = gather(graph, log_mu, prior_rows())
             belief, log_z_item = softmax(logit)
             value = bethe(log_z, nu, log_mu, logit, log_z_item, gold)
-            q = starts.clamp(belief, gold)
+            q = clamp(belief, gold)
             if fixed is None:
                 pi = normalise(q.sum(axis=0), axis=0)
                 logit = gather(graph, log_mu, prior_rows())
@@ -253,7 +253,7 @@ class BeliefPropagation(Model):
         self.theta_, self._log_pi, self._votes = theta, safe_log(pi), votes
         self.belief_ = softmax(logit)[0]
         return Outcome(
-            posterior=starts.clamp(self.belief_, gold),
+            posterior=clamp(self.belief_, gold),
             prior=pi,
             confusion=theta,
             log_likelihood=value,
@@ -278,7 +278,7 @@ class BeliefPropagation(Model):
         alpha = dirichlet_parameters(self.prior, self.history, votes)
         if self.coins == "one":
             right, wrong = one_coin_parameters(self.prior, None, votes).mean(axis=0)
-            self._stranger = priors.one_coin_table(np.array([right / (right + wrong)]), K)[0]
+            self._stranger = shrinkage.one_coin_table(np.array([right / (right + wrong)]), K)[0]
             exact = exact_jobs(graph, one_coin_parameters(self.prior, self.history, votes)[:, None, :], K)
             return lambda q, earlier=None: exact, False, False
         if self.integral == "sampled" or (K > 2 and self.integral == "auto"):

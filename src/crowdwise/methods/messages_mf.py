@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.core import priors
+from crowdwise.core import priors, shrinkage
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
@@ -97,7 +97,7 @@ class MeanField(EMModel):
     """
 
     key = "mf"
-    lone_annotator = True
+    single_annotator = True
 
     coins: str = "full"
     prior: Any = 2.0
@@ -119,4 +119,4 @@ class MeanField(EMModel):
         mean = params.alpha / params.alpha.sum(axis=-1, keepdims=True)
         if mean.ndim == 3:
             return np.asarray(mean)
-        return priors.one_coin_table(mean[:, 0], K).transpose(0, 2, 1)
+        return shrinkage.one_coin_table(mean[:, 0], K).transpose(0, 2, 1)

@@ -48,7 +48,6 @@ from scipy.sparse import csr_matrix
 
 from crowdwise import kernels
 from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.constraints import RandomState
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
@@ -312,16 +311,3 @@ class CNMF(MomentModel):
 
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
         return [solve_coupled(votes, gold, self.hold, self.weighting, self.max_sweeps, self.pair_tol)]
-
-
-def initial_confusion(votes: Votes, gold: Ints | None = None, random_state: RandomState = 0) -> Floats:
-    """theta[m, k, l] of ``multispa`` with its defaults before any EM, for another model to start from.
-
-    There is nothing random in it: ``random_state`` is there so that all such functions are called alike.
-    """
-    return np.ascontiguousarray(MultiSPA()._solutions(votes, gold)[0].table.transpose(0, 2, 1))
-
-
-def coupled_confusion(votes: Votes, gold: Ints | None = None, random_state: RandomState = 0) -> Floats:
-    """theta[m, k, l] of ``cnmf``, as :func:`initial_confusion` is of ``multispa``."""
-    return np.ascontiguousarray(CNMF()._solutions(votes, gold)[0].table.transpose(0, 2, 1))

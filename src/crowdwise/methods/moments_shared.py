@@ -83,7 +83,7 @@ class Solution:
 
 def vote_counts(votes: Votes, gold: Ints | None) -> Floats:
     """c[m, l, k] against the vote shares, or against what the known truths make of them."""
-    return em.statistics(Part.of(votes), starts.informed(votes, gold)).table()
+    return em.statistics(Part.of(votes), starts.gold_weighted(votes, gold)).table()
 
 
 def vote_table(counts: Floats) -> Floats:
@@ -230,6 +230,11 @@ class MomentModel(EMModel):
     @abstractmethod
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
         """One or more solutions of the moment equations."""
+
+    def initial_confusion(self, votes: Votes, gold: Ints | None = None) -> Floats:
+        """theta[m, k, l] of the solution, before any EM, for another model to start from."""
+        found = likeliest(Part.of(votes, gold), self._solutions(votes, gold))
+        return np.ascontiguousarray(found.table.transpose(0, 2, 1))
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> ConfusionFamily:
         pseudo = priors.pseudo_counts(self.prior, None, votes, gold)

@@ -49,7 +49,6 @@ from crowdwise.methods.moments_shared import (
     MomentModel,
     Solution,
     check_cost,
-    likeliest,
     match,
     proper,
     ranking,
@@ -259,9 +258,3 @@ class SpectralDS(MomentModel):
 
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
         return solve_groups(votes, gold, self.smooth, self.splits, self.random_state)
-
-
-def initial_confusion(votes: Votes, gold: Ints | None = None, random_state: RandomState = 0) -> Floats:
-    """theta[m, k, l] of ``spectral-ds`` with its defaults before any EM, for another model to start from."""
-    found = likeliest(Part.of(votes, gold), SpectralDS(random_state=random_state)._solutions(votes, gold))
-    return np.ascontiguousarray(found.table.transpose(0, 2, 1))

@@ -45,7 +45,6 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.constraints import RandomState
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
@@ -200,11 +199,3 @@ class SymNMF(MomentModel):
 
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
         return [solve_symmetric(votes, gold, self.ridge, self.max_sweeps, self.pair_tol)]
-
-
-def initial_confusion(votes: Votes, gold: Ints | None = None, random_state: RandomState = 0) -> Floats:
-    """theta[m, k, l] of ``symnmf`` with its defaults before any EM, for another model to start from.
-
-    There is nothing random in it: ``random_state`` is there so that all such functions are called alike.
-    """
-    return np.ascontiguousarray(SymNMF()._solutions(votes, gold)[0].table.transpose(0, 2, 1))

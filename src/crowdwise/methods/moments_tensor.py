@@ -50,7 +50,6 @@ from __future__ import annotations
 import numpy as np
 
 from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.constraints import RandomState
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
@@ -220,15 +219,6 @@ def solve_tensor(
     table[np.ix_(solved, np.arange(K), classes[columns])] = proper(found)[:, :, places]
     prior[classes[columns]] = np.maximum(d[places], FLOOR)
     return Solution(table, normalise(prior, axis=0), solved, trace, len(trace), settled)
-
-
-def initial_confusion(
-    votes: Votes, gold: Ints | None = None, random_state: RandomState = 0, *, min_votes: float | None = None,
-    weighting: str = "counts", hold: float = 10.0, max_sweeps: int = 500, inner: int = 10, moment_tol: float = 1e-6,
-) -> Floats:  # fmt: skip
-    """theta[m, k, l] of ``tensor`` before any EM, for another model to start from. Nothing in it is random."""
-    found = solve_tensor(votes, gold, min_votes, weighting, hold, max_sweeps, inner, moment_tol)
-    return np.ascontiguousarray(found.table.transpose(0, 2, 1))
 
 
 # -------------------------------------------------------------------- the class

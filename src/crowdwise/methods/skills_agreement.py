@@ -45,9 +45,9 @@ from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome
-from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.parameters import declared
-from crowdwise.core.starts import TRUST, clamp, log_odds, tested_and_right
+from crowdwise.core.starts import GOLD_WEIGHT, log_odds, tested_and_right
 from crowdwise.data.votes import Votes
 from crowdwise.methods.skills_graph import (
     Pairs,
@@ -314,7 +314,7 @@ class PGD(PairSkills):
         x, lows, highs = np.full(size, 0.5), np.full(size, low), np.full(size, high)
         if size > M and gold is not None:  # the truth is the last annotator; tested ones start from their tests
             tested, right = tested_and_right(votes, gold)
-            p = (right + TRUST * (1.0 + (K - 1.0) * 0.5) / K) / (tested + TRUST)
+            p = (right + GOLD_WEIGHT * (1.0 + (K - 1.0) * 0.5) / K) / (tested + GOLD_WEIGHT)
             x[:M] = (K * p - 1.0) / (K - 1.0)
             x[M], lows[M], highs[M] = 1.0, 1.0, 1.0
         return descend(found, np.clip(x, lows, highs), lows, highs, self.max_iter, self.tol)

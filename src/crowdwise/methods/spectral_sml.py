@@ -36,9 +36,8 @@ from crowdwise.core.em import Params, Part
 from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome
-from crowdwise.core.numerics import Floats, Ints, maximise_1d
+from crowdwise.core.numerics import Floats, Ints, clamp, maximise_1d
 from crowdwise.core.parameters import declared
-from crowdwise.core.starts import clamp
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.skills_graph import (

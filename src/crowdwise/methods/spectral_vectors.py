@@ -48,8 +48,7 @@ import numpy as np
 from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome
-from crowdwise.core.numerics import Floats, Ints, normalise
-from crowdwise.core.starts import clamp
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.data.votes import Votes
 from crowdwise.methods.skills_graph import (
     CONTRADICTIONS,

@@ -21,9 +21,9 @@ from crowdwise.core.checks import check_number
 from crowdwise.core.intervals import beta_interval, with_interval
 from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome
-from crowdwise.core.numerics import Floats, Ints, normalise, winners
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise, winners
 from crowdwise.core.parameters import declared
-from crowdwise.core.starts import clamp, log_odds, shares, tested_and_right, weighted_posterior
+from crowdwise.core.starts import log_odds, shares, tested_and_right, weighted_posterior
 from crowdwise.data.votes import Votes
 
 
@@ -48,7 +48,7 @@ class MajorityVote(Model):
     """
 
     key = "majority"
-    lone_annotator = True
+    single_annotator = True
 
     soft: bool = True
 
@@ -86,7 +86,7 @@ class GoldWeighted(Model):
     """
 
     key = "gold-weighted"
-    lone_annotator = True
+    single_annotator = True
     needs_gold = True
 
     shrink: float = 2.0

@@ -46,9 +46,8 @@ from crowdwise.core.constraints import Bounds, Count, NonNegative
 from crowdwise.core.intervals import rate_interval, with_interval
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.model import Model, Outcome
-from crowdwise.core.numerics import TIE, Floats, Ints, normalise, softmax, winners
+from crowdwise.core.numerics import TIE, Floats, Ints, clamp, normalise, softmax, winners
 from crowdwise.core.parameters import declared
-from crowdwise.core.starts import clamp
 from crowdwise.core.unseen import with_unseen
 from crowdwise.data.votes import Votes
 

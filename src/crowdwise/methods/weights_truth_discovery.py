@@ -56,9 +56,8 @@ from crowdwise.core.constraints import Bounds, Count, NonNegative, Positive
 from crowdwise.core.intervals import chi_squared_interval, rate_interval, with_interval
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.model import Model, Outcome
-from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.parameters import declared
-from crowdwise.core.starts import clamp
 from crowdwise.core.unseen import with_unseen
 from crowdwise.data.votes import Votes
 from crowdwise.methods.weights_agreement import Alternating, alternate, total_votes

@@ -126,7 +126,7 @@ class Online:
         on_duplicate: OnDuplicate = "error",
     ) -> None:
         model.check_parameters()
-        model._check_stream()
+        model.check_stream()
         if step is not None and not (isinstance(step, (int, float)) and 0.5 < step <= 1.0):
             raise ParameterError(f"step={step!r}: expected a number above 0.5 and at most 1, or None (exact).")
         for name, value in (("revisit", revisit), ("shrink", shrink), ("trust", trust)):
@@ -243,7 +243,7 @@ class Online:
         annotator, label = (code.astype(np.int32) for code in np.divmod(part.cell, K))
         i, m, k = (np.arange(n).astype(object) for n in (len(items), len(who), K))  # names do not matter here
         votes = Votes(part.indptr, annotator, label, i, m, k, weight=part.weight if len(part.weight) else None)
-        q = starts.informed(votes, part.truth)
+        q = starts.gold_weighted(votes, part.truth)
         stats = em.statistics(part, q)
         for _ in range(PASSES):
             self._hold(stats)

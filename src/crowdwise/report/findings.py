@@ -190,7 +190,7 @@ def diagnose(
 def _instead(answers: Any) -> str:
     """What to do with something that is no votes."""
     if isinstance(kind := getattr(answers, "answer_type", None), str):
-        return f"diagnose is about classes. For {kind}, aggregate(answers).report(path, answers) shows what is in them."
+        return f"diagnose is about classes. For {kind}, write_report(answers, aggregate(answers), path) shows them."
     return "make them with Votes.from_frame."
 
 

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.intervals import with_interval
-from crowdwise.core.leave_one_out import Evidence
+from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import Floats, normalise
 from crowdwise.data.votes import Votes
 from crowdwise.trust.judged_votes import binomial_tail
@@ -46,7 +46,7 @@ class Skills:
     p_random: Floats
 
 
-def skills(evidence: Evidence, useful: float) -> Skills:
+def skills(evidence: LeaveOneOut, useful: float) -> Skills:
     """The pooled regression of "said l" on r[s, l], the probability that l is true by the other votes.
 
     If somebody knows the answer with probability g and else answers from habit h, P(says l) = g r_l + (1 - g) h_l, the
@@ -96,7 +96,7 @@ def skills(evidence: Evidence, useful: float) -> Skills:
     return Skills(np.where(known, g, np.nan), np.where(known, se, np.nan), p_values[0], p_values[1])
 
 
-def constant_p(evidence: Evidence) -> Floats:
+def constant_p(evidence: LeaveOneOut) -> Floats:
     """M x K: p-values against P(says l | truth is not l) <= 1/2; 1 where l is under ``MOSTLY`` of the votes."""
     x = evidence.counts
     use, total = x.sum(axis=1), x.sum(axis=(1, 2))[:, None]
@@ -105,7 +105,7 @@ def constant_p(evidence: Evidence) -> Floats:
     return np.where(use >= MOSTLY * np.maximum(total, 1.0), binomial_tail(wrong, not_l, 0.5), 1.0)
 
 
-def class_bias(evidence: Evidence) -> tuple[Floats, Floats, Floats]:
+def class_bias(evidence: LeaveOneOut) -> tuple[Floats, Floats, Floats]:
     """M x K: (said l) - P(truth is l) as a share of the votes, its standard error, and p-values.
 
     Said l for another class, and another for l: a sign test between the two kinds of mistakes, against a half, or
@@ -122,7 +122,7 @@ def class_bias(evidence: Evidence) -> tuple[Floats, Floats, Floats]:
     return (over - under) / n, error, binomial_tail(over, over + under, usual)
 
 
-def confusion_p(evidence: Evidence, least: float) -> Floats:
+def confusion_p(evidence: LeaveOneOut, least: float) -> Floats:
     """M x K x K (annotator, truth, label): p-values against P(l | truth k) <= max(least, the rate of all others)."""
     x = evidence.counts
     M, K, _ = x.shape
@@ -155,7 +155,7 @@ def agreement(votes: Votes, level: float) -> dict[str, npt.NDArray[Any]]:
     return with_interval("agreement", mean, betaincinv(a, b, tail), betaincinv(a, b, 1.0 - tail))
 
 
-def weights(evidence: Evidence, reach: float) -> dict[str, npt.NDArray[Any]]:
+def weights(evidence: LeaveOneOut, reach: float) -> dict[str, npt.NDArray[Any]]:
     """log theta[l, l] - log of the mean of theta[k, l] over the other classes k (by prior), averaged over their votes.
 
     Var log theta = psi'(a) - psi'(A) for a Dirichlet; that of the mean by the delta method; rows are independent.
@@ -179,7 +179,7 @@ def weights(evidence: Evidence, reach: float) -> dict[str, npt.NDArray[Any]]:
     return with_interval("weight", mean, mean - reach * error, mean + reach * error)
 
 
-def information(evidence: Evidence, reach: float) -> dict[str, npt.NDArray[Any]]:
+def information(evidence: LeaveOneOut, reach: float) -> dict[str, npt.NDArray[Any]]:
     """I(truth; label) in bits, with the delta method's error, held between 0 and the entropy of the classes."""
     theta, pi = evidence.theta, evidence.prior
     label = np.einsum("k,mkl->ml", pi, theta)

@@ -54,7 +54,7 @@ import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.intervals import with_interval
-from crowdwise.core.leave_one_out import Evidence, judged_votes
+from crowdwise.core.leave_one_out import LeaveOneOut, expected_right
 from crowdwise.core.numerics import Floats, share_with_interval
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
@@ -211,11 +211,11 @@ def assess_annotators(
 # -------------------------------------------------------------------- the pieces
 
 
-def _accuracy(evidence: Evidence, consensus: Consensus, anew: bool, level: float) -> tuple[Floats, Floats, Floats]:
+def _accuracy(evidence: LeaveOneOut, consensus: Consensus, anew: bool, level: float) -> tuple[Floats, Floats, Floats]:
     """That of the consensus; worked out anew where more truths are known than it was told."""
     if not anew:
         return consensus.accuracy(level)
-    right, unsure = judged_votes(evidence.votes, evidence.right, evidence.gold, consensus.item_prior is not None)
+    right, unsure = expected_right(evidence.votes, evidence.right, evidence.gold, consensus.item_prior is not None)
     return share_with_interval(right, consensus.total, unsure, level)
 
 
@@ -226,7 +226,7 @@ def _quantile(level: float) -> float:
 
 
 def _words(
-    evidence: Evidence, p: dict[str, Floats], columns: dict[str, Any], level: float
+    evidence: LeaveOneOut, p: dict[str, Floats], columns: dict[str, Any], level: float
 ) -> tuple[tuple[str, ...], ...]:
     """The flags of each annotator. A plainer word silences those that follow from it."""
     classes = [str(c) for c in evidence.votes.classes.tolist()]
@@ -243,7 +243,7 @@ def _words(
 
 
 def _words_of(
-    m: int, p: dict[str, Floats], columns: dict[str, Any], level: float, classes: list[str], evidence: Evidence
+    m: int, p: dict[str, Floats], columns: dict[str, Any], level: float, classes: list[str], evidence: LeaveOneOut
 ) -> list[str]:
     words = []
     constant = int(p["always says"][m].argmin())

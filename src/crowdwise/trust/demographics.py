@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.leave_one_out import Evidence
+from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.data.frames import is_missing, make_frame
 from crowdwise.data.votes import Votes
@@ -174,7 +174,7 @@ def compare_demographics(
     return DemographicReport(columns, whole, confusion, level, votes.kind)
 
 
-def _outcomes(evidence: Evidence) -> list[tuple[str, Floats]]:
+def _outcomes(evidence: LeaveOneOut) -> list[tuple[str, Floats]]:
     """What is compared: each class, the mean where classes are numbers, and being right by the others."""
     votes = evidence.votes
     out = [(str(c), (votes.label == k).astype(np.float64)) for k, c in enumerate(votes.classes)]

@@ -40,9 +40,8 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.leave_one_out import Evidence
-from crowdwise.core.numerics import Floats, Ints, normalise
-from crowdwise.core.starts import clamp
+from crowdwise.core.leave_one_out import LeaveOneOut
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
@@ -273,7 +272,7 @@ def gap_estimate(value: Floats, draws: Floats, level: float, n: int) -> Estimate
 
 
 def annotator_gaps(
-    evidence: Evidence, by: Groups, k: int, level: float, resamples: int, rng: np.random.Generator
+    evidence: LeaveOneOut, by: Groups, k: int, level: float, resamples: int, rng: np.random.Generator
 ) -> dict[str, npt.NDArray[Any]]:
     """The gaps of each annotator between the groups of items they saw, with intervals; NaN where they saw one group.
 

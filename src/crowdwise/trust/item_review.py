@@ -48,7 +48,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.leave_one_out import Evidence
+from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import Floats, Ints, entropy, normalise
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
@@ -232,13 +232,13 @@ def _rank(review: Floats, right: Floats, flip: Floats) -> Ints:
     return out
 
 
-def crowd_matrix(evidence: Evidence) -> Floats:
+def crowd_matrix(evidence: LeaveOneOut) -> Floats:
     """C[k, l]: how the crowd as a whole answers, by the others' judgement."""
     K = evidence.votes.n_classes
     return normalise(evidence.counts.sum(axis=0) + 1.0 / K, axis=1)
 
 
-def disagreement(evidence: Evidence, q: Floats) -> Floats:
+def disagreement(evidence: LeaveOneOut, q: Floats) -> Floats:
     """P(as many votes against the truth or more), averaged over the truth; 1 where there are no votes."""
     votes = evidence.votes
     size = np.diff(votes.indptr)
@@ -318,7 +318,7 @@ def quasi_independent(counts: Floats, rounds: int = 200) -> Floats:
 
 
 def class_pairs(
-    evidence: Evidence, q: Floats, label: Ints, runner: Ints, second: Floats, level: float
+    evidence: LeaveOneOut, q: Floats, label: Ints, runner: Ints, second: Floats, level: float
 ) -> tuple[ClassPair, ...]:
     """The pairs of classes, the most confused first (see the module)."""
     from scipy.special import ndtr

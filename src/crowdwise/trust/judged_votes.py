@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core import leave_one_out
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.leave_one_out import MOST_CELLS, Evidence
+from crowdwise.core.leave_one_out import MAX_CELLS, LeaveOneOut
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.frames import is_missing
 from crowdwise.data.votes import Votes
@@ -23,11 +22,11 @@ from crowdwise.errors import InputError, LabelError, ParameterError, listing
 MOST_GROUPS = 200
 
 
-def read_evidence(votes: Votes, consensus: Consensus, truth: Any = None) -> Evidence:
+def read_evidence(votes: Votes, consensus: Consensus, truth: Any = None) -> LeaveOneOut:
     """The evidence in votes and their consensus; ``truth`` (as in ``fit``) overrules the consensus where given."""
     check_match(votes, consensus)
     M, K = votes.n_annotators, votes.n_classes
-    if M * K * K > MOST_CELLS:
+    if M * K * K > MAX_CELLS:
         raise InputError(
             f"{M:,} annotators x {K:,}² classes are too many confusion matrices to judge. "
             "Merge rare classes, or look at fewer annotators: votes.only([...]) and its own consensus."
@@ -36,7 +35,7 @@ def read_evidence(votes: Votes, consensus: Consensus, truth: Any = None) -> Evid
     if truth is not None:
         given = votes.encode_truth(truth)
         gold = given if gold is None else np.where(given >= 0, given, gold)
-    return leave_one_out.read(votes, consensus.posterior, gold, consensus.item_prior)
+    return LeaveOneOut.of(votes, consensus.posterior, gold, consensus.item_prior)
 
 
 def check_match(votes: Votes, consensus: Consensus) -> None:

@@ -279,7 +279,7 @@ def _row(name: str, model: Model, votes: Votes, masks: list[Ints], replicates: i
         told(f"split {number}", name)
         seen, hidden = votes.select(~mask), votes.select(mask)
         q = _copy_fitted(model, seen).posterior
-        p = predictive.foretell(predictive.read_out(seen, q), q, hidden)
+        p = predictive.predict_held_out(predictive.read_out(seen, q), q, hidden)
         gain += np.bincount(
             hidden.item, weights=hidden.weights * predictive.log_scores(p, hidden), minlength=len(votes)
         )

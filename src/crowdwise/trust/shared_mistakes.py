@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
-from crowdwise.core.priors import learned
+from crowdwise.core.shrinkage import learned_prior
 from crowdwise.data.votes import Votes
 from crowdwise.kernels import reference
 
@@ -51,7 +51,7 @@ def null_model(votes: Votes, q: Floats, weight: Floats) -> tuple[Floats, Floats,
     M, K, D = votes.n_annotators, votes.n_classes, len(EASE)
     cell, w = votes.annotator.astype(np.int64) * K + votes.label, weight[votes.annotator]
     counts = reference.scatter(votes.indptr, cell, np.empty(0), q, M * K).reshape(M, K, K)
-    pseudo = learned(counts, hierarchical=True)  # [m, l, k]
+    pseudo = learned_prior(counts, hierarchical=True)  # [m, l, k]
     beta = safe_log(normalise(counts + pseudo, axis=1))
     share = np.outer(normalise(q.sum(axis=0) + 1.0 / K, axis=0), np.full(D, 1.0 / D))
     for step in range(ROUNDS):

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.intervals import with_interval
-from crowdwise.core.leave_one_out import Evidence
+from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
@@ -62,7 +62,7 @@ def speed(votes: Votes, times: Floats) -> Floats:
     return np.asarray(np.divide(3600.0 * count, spent, out=np.full(M, np.nan), where=spent > 0))
 
 
-def drift(evidence: Evidence, times: Floats, level: float) -> tuple[dict[str, npt.NDArray[Any]], Floats]:
+def drift(evidence: LeaveOneOut, times: Floats, level: float) -> tuple[dict[str, npt.NDArray[Any]], Floats]:
     """The slope of being right on the order of the votes (0 to 1), its interval, and two-sided p-values.
 
     Being right is taken against what the annotator's own matrix expects for the class:
