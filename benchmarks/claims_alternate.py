@@ -49,7 +49,7 @@ def odd_or_even(truth: Any, rng: np.random.Generator) -> tuple[Any, Any, Any]:
 
 def measure(key: str, x: Any, crowd: Any, x_test: Any, y_test: Any, seed: int, **given: Any) -> dict[str, float]:
     began = time.perf_counter()
-    learner = registry.create_learner(key, random_state=seed, **given).fit(x, crowd.votes)
+    learner = registry.find(key, inputs=True).create(random_state=seed, **given).fit(x, crowd.votes)
     return {
         "labels": 100 * learner.consensus_.score(crowd.truth),
         "test": 100 * float((learner.predict(x_test).astype(int) == y_test).mean()),
@@ -117,7 +117,9 @@ def noise(seeds: int, epochs: int) -> dict[str, Any]:
             crowd = cw.simulate.regular(1000, l=3, r=4, a=1.0, b=0.5, random_state=seed)
             x = np.random.default_rng(seed).normal(size=(1000, 64))
             for key in ("deep-bp", "deep-mf"):
-                learner = registry.create_learner(key, prior=(1.0, 0.5), trust=trust, epochs=epochs, random_state=seed)
+                learner = registry.find(key, inputs=True).create(
+                    prior=(1.0, 0.5), trust=trust, epochs=epochs, random_state=seed
+                )
                 runs[key].append({"labels": 100 * learner.fit(x, crowd.votes).consensus_.score(crowd.truth)})
             found = cw.aggregate(crowd.votes, "bp", prior=(1.0, 0.5)).score(crowd.truth)
             runs["bp"].append({"labels": 100 * found})
@@ -159,7 +161,7 @@ def share(seeds: int, epochs: int, data: Path | None) -> dict[str, Any]:
                         warnings.simplefilter("ignore")
                         if key in registry.LEARNERS:
                             more = {"epochs": epochs} if key == "bayes-dgc" else {}
-                            learner = registry.create_learner(key, random_state=seed, **more).fit(x, some)
+                            learner = registry.find(key, inputs=True).create(random_state=seed, **more).fit(x, some)
                             found = learner.consensus_
                         else:
                             learner, found = None, cw.aggregate(some, key)

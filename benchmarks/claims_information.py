@@ -51,7 +51,7 @@ def coin_crowd(seed, n_items=1000):
 
 
 def measure(X, votes, X_test, y_test, key, seed, **settings):
-    learner = registry.create_learner(key, random_state=seed, **settings).fit(X, votes)
+    learner = registry.find(key, inputs=True).create(random_state=seed, **settings).fit(X, votes)
     found = learner.predict_proba(X_test).argmax(axis=1)
     return 100.0 * float((found == y_test).mean())
 

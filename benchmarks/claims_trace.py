@@ -52,7 +52,7 @@ def one(data, key, p, alike, seed, items, epochs, device):
     theta, votes = flippers(truth, p, alike, rng)
     began = time.perf_counter()
     settings = {"network": "tanno", "epochs": epochs, "random_state": seed, "device": device}
-    learner = registry.create_learner(key, **settings).fit(X, votes)
+    learner = registry.find(key, inputs=True).create(**settings).fit(X, votes)
     found = learner.predict_proba(data["x_test"]).argmax(axis=1)
     error = float(((learner.confusion_ - theta) ** 2).sum(axis=2).mean())
     accuracy = 100.0 * float((found == data["y_test"]).mean())

@@ -45,7 +45,7 @@ def main() -> None:
                 "precision": precision,
                 "random_state": 0,
             }
-            learner = registry.create_learner(key, **settings).fit(X, votes)
+            learner = registry.find(key, inputs=True).create(**settings).fit(X, votes)
             rows.append({"device": name, "torch": torch.__version__, "learner": key, "precision": precision,
                          "items": N, "seconds": learner.history_[-1].seconds})  # fmt: skip
             print(json.dumps(rows[-1]), flush=True)

@@ -61,7 +61,9 @@ def epoch_seconds(key: str, network: str, X: Any, votes: Votes, epochs: int) -> 
     if key == "mbem":  # its later rounds start the network anew, which is no work of an epoch
         settings["rounds"] = 1
     told: list[float] = []
-    registry.create_learner(key, **settings).fit(X, votes, callback=lambda _: told.append(time.process_time()))
+    registry.find(key, inputs=True).create(**settings).fit(
+        X, votes, callback=lambda _: told.append(time.process_time())
+    )
     return float(np.diff(told).min())
 
 
@@ -96,7 +98,7 @@ def many(n_items: int, n_annotators: int = 100_000, n_classes: int = 4) -> dict[
     for key in keys():
         began = time.process_time()
         settings = {"epochs": 2, "random_state": 0, "device": "cpu", "batch_size": 256}
-        learner = registry.create_learner(key, **settings).fit(X, votes)
+        learner = registry.find(key, inputs=True).create(**settings).fit(X, votes)
         out[key] = {
             "epoch_seconds": min(step.seconds for step in learner.history_),
             "fit_seconds": time.process_time() - began,

@@ -75,7 +75,7 @@ def blocks() -> dict[str, dict[str, Callable[[], str]]]:
         page = pages.setdefault(f"docs/{home(key, 'learners')}", {})
         page[f"parameters {key}"] = lambda key=key: learner_parameters(key)
     pages["docs/answers.md"] = {"answers": answer_table}
-    for key, entry in registry.BEYOND.items():
+    for key, entry in registry.ANSWER_METHODS.items():
         page = pages.setdefault(f"docs/{home(key, 'answers')}", {})
         write = learner_parameters if entry.inputs else parameter_list
         page[f"parameters {key}"] = lambda key=key, write=write: write(key)
@@ -114,7 +114,7 @@ def method_table(folder: str) -> str:
 
 def parameter_list(key: str) -> str:
     """What is particular to a method as a table; what it shares with its base class as one line."""
-    model = (registry.BEYOND.get(key) or registry.find(key)).load()
+    model = (registry.ANSWER_METHODS.get(key) or registry.find(key)).load()
     base = next((c for c in model.__mro__[1:] if c.__dict__.get("key") in registry.METHODS), None)
     described = descriptions(model)
     known, inherited = model.parameters(), base.parameters() if base else {}
@@ -175,8 +175,8 @@ def learner_table() -> str:
 def answer_table() -> str:
     """The methods for other answers than classes, by kind, with links to each one's section."""
     rows = []
-    for kind, (default, says) in registry.ANSWERS.items():
-        for entry in (e for e in registry.BEYOND.values() if e.family == kind):
+    for kind, default, says in ((t.name, t.default, t.says) for t in registry.ANSWER_TYPES.values()):
+        for entry in (e for e in registry.ANSWER_METHODS.values() if e.answer_type == kind):
             name = f"[`{entry.key}`]({home(entry.key, 'answers')}#{entry.key})"
             rows.append(
                 (
@@ -198,7 +198,7 @@ def shared_parameters(module: str, name: str) -> str:
 
 def learner_parameters(key: str) -> str:
     """What is particular to a learner as a table; what it shares with all others as one line."""
-    model = (registry.BEYOND.get(key) or registry.find_learner(key)).load()
+    model = (registry.ANSWER_METHODS.get(key) or registry.find(key, inputs=True)).load()
     base = next((c for c in model.__mro__ if c.__name__ in ("Learner", "Tabular")), None)
     if base is None:  # a learner of other answers, which describes all it has
         return parameter_table(section(model), model.parameters())

@@ -10,6 +10,7 @@ In README.md, CONTRIBUTING.md and all pages under docs
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import io
@@ -184,8 +185,8 @@ def test_every_parameter_of_learners_is_described() -> None:
 def test_every_method_for_other_answers_has_a_section() -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("answers*.md")))
     sections = re.findall(r"^## ([\w-]+)$", text, flags=re.M)
-    assert [key for key in registry.BEYOND if sections.count(key) != 1] == []
-    for key, entry in registry.BEYOND.items():
+    assert [key for key in registry.ANSWER_METHODS if sections.count(key) != 1] == []
+    for key, entry in registry.ANSWER_METHODS.items():
         described = text.partition(f"<!-- parameters {key}:begin -->")[2].partition(f"<!-- parameters {key}:end -->")[0]
         shared = "all networks" in described
         assert shared or [name for name in entry.load().parameters() if f"`{name}`" not in described] == [], key
@@ -244,11 +245,12 @@ def test_the_method_that_contributing_adds_works(tmp_path: Path, monkeypatch: py
     page = ROOT / "CONTRIBUTING.md"
     python = [b for b in blocks(page) if b.language == "python"]
     file = next(b for b in python if "class TwoThirds(Model)" in b.text)
-    line = next(b for b in python if b.text.startswith("Entry("))
-    module = types.ModuleType("crowdwise.methods.two_thirds")
+    line = next(b for b in python if b.text.startswith('("two-thirds"'))
+    module = types.ModuleType("crowdwise.methods.votes_two_thirds")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     run_python(file, page, vars(module))
-    entry = eval(line.text.strip().rstrip(","), {"Entry": registry.Entry})
+    key, target, *words = ast.literal_eval(line.text.strip().rstrip(","))
+    entry = registry.Entry(key, f"methods.{target}", *words)
     monkeypatch.setitem(registry.METHODS, entry.key, entry)
 
     crowd = crowdwise.simulate.one_coin(100, n_annotators=9, n_classes=3, votes_per_item=5, random_state=0)

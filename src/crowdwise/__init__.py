@@ -60,7 +60,8 @@ if TYPE_CHECKING:
     from crowdwise.methods.votes_majority import GoldWeighted as GoldWeighted
     from crowdwise.methods.votes_majority import MajorityVote as MajorityVote
     from crowdwise.online.stream import Online as Online
-    from crowdwise.registry import BEYOND as BEYOND
+    from crowdwise.registry import ANSWER_METHODS as ANSWER_METHODS
+    from crowdwise.registry import ANSWER_TYPES as ANSWER_TYPES
     from crowdwise.registry import LEARNERS as LEARNERS
     from crowdwise.registry import METHODS as METHODS
     from crowdwise.report.build import build_report as build_report
@@ -71,7 +72,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _WHERE = {
-    "BEYOND": "registry",
+    "ANSWER_METHODS": "registry",
+    "ANSWER_TYPES": "registry",
     "Campaign": "active.campaign",
     "Clustering": "answers.similarities_clusters",
     "Comparisons": "data.comparisons",
@@ -119,9 +121,9 @@ _MODULES = {"errors": "errors", "metrics": "metrics", "simulate": "simulate"}
 
 def _methods() -> dict[str, str]:
     """Class -> module of every method and learner, from the registry."""
-    from crowdwise.registry import BEYOND, LEARNERS, METHODS
+    from crowdwise.registry import ANSWER_METHODS, LEARNERS, METHODS
 
-    return {e.class_name: e.module for entries in (METHODS, LEARNERS, BEYOND) for e in entries.values()}
+    return {e.class_name: e.module for entries in (METHODS, LEARNERS, ANSWER_METHODS) for e in entries.values()}
 
 
 __all__ = sorted([*_WHERE, *_MODULES, *_methods()])

@@ -54,19 +54,21 @@ def aggregate(
     if not isinstance(answers, str):  # a table; pandas gives out a column of this name
         votes, answers = Votes.from_frame(votes), Votes.answer_type
     answers = "graph" if graph is not None and answers == Votes.answer_type and method is None else answers
-    method = registry.ANSWERS[answers][0] if method is None else method
-    if graph is not None and (method not in registry.BEYOND or registry.BEYOND[method].family != "graph"):
+    method = registry.default_method(answers, votes.n_annotators) if method is None else method
+    if graph is not None and (
+        method not in registry.ANSWER_METHODS or registry.ANSWER_METHODS[method].answer_type != "graph"
+    ):
         raise ParameterError(f"{method} does not look at a graph: leave graph out, or use graph-crowd.")
-    if answers == Votes.answer_type and method not in registry.BEYOND:
+    if answers == Votes.answer_type and method not in registry.ANSWER_METHODS:
         consensus: Consensus = registry.create(method, **params).fit(votes, gold, callback=callback).consensus_
         return consensus
     known = {name: value for name, value in (("gold", gold), ("graph", graph)) if value is not None}
-    if method in registry.BEYOND and registry.BEYOND[method].load().table is type(votes):
-        answers = registry.BEYOND[method].family  # votes may be graded or linked
-    entry = registry.find_beyond(method, answers)
+    if method in registry.ANSWER_METHODS and registry.ANSWER_METHODS[method].load().table is type(votes):
+        answers = registry.ANSWER_METHODS[method].answer_type  # votes may be graded or linked
+    entry = registry.find(method, answers)
     if entry.inputs:
         raise ParameterError(f"{method} looks at inputs as well: use {entry.class_name}(...).fit(X, answers).")
-    return registry.create_beyond(method, answers, **params).fit(votes, callback=callback, **known).consensus_
+    return registry.create(method, answers, **params).fit(votes, callback=callback, **known).consensus_
 
 
 def compare(

@@ -84,21 +84,21 @@ BESIDE: dict[str, Callable[[], dict[str, Any]]] = {
     "graph": lambda: {"graph": cw.simulate.graph(80, n_annotators=8, random_state=0).parameters["edges"]},
 }
 """What else ``fit`` is handed, of a kind that needs it."""
-KEYS = list(registry.BEYOND)
-LABEL_ONLY = [key for key in KEYS if not registry.BEYOND[key].inputs]
+KEYS = list(registry.ANSWER_METHODS)
+LABEL_ONLY = [key for key in KEYS if not registry.ANSWER_METHODS[key].inputs]
 
 
 def make(key: str, **more: Any) -> Any:
-    entry = registry.BEYOND[key]
+    entry = registry.ANSWER_METHODS[key]
     known = entry.load().parameters()
     given = LIGHT.get(key, {}) | ({"random_state": 3} if "random_state" in known else {}) | more
-    return registry.create_beyond(key, entry.family, **given)
+    return entry.create(**given)
 
 
 def fit(key: str, answers: Any, X: Any, **more: Any) -> Any:
     model = make(key, **more)
-    entry = registry.BEYOND[key]
-    return model.fit(X, answers) if entry.inputs else model.fit(answers, **BESIDE.get(entry.family, dict)())
+    entry = registry.ANSWER_METHODS[key]
+    return model.fit(X, answers) if entry.inputs else model.fit(answers, **BESIDE.get(entry.answer_type, dict)())
 
 
 def item_names(answers: Any) -> list[Any]:
@@ -115,7 +115,7 @@ def fitted() -> Callable[[str], Any]:
         if key not in made:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                made[key] = fit(key, *EXAMPLES[registry.BEYOND[key].family]())
+                made[key] = fit(key, *EXAMPLES[registry.ANSWER_METHODS[key].answer_type]())
         return made[key]
 
     return get
@@ -140,10 +140,10 @@ def same_table(one: dict[str, Any], two: dict[str, Any], by: str, atol: float = 
 @pytest.mark.parametrize("key", KEYS)
 class TestEveryMethod:
     def test_it_is_registered_under_its_own_key_and_public(self, key):
-        entry = registry.BEYOND[key]
+        entry = registry.ANSWER_METHODS[key]
         model = entry.load()
         assert model.key == key
-        assert entry.family in registry.ANSWERS
+        assert entry.answer_type in registry.ANSWER_TYPES
         assert getattr(cw, entry.class_name) is model
         assert entry.summary and key not in registry.METHODS and key not in registry.LEARNERS
 
@@ -152,28 +152,28 @@ class TestEveryMethod:
 
         model = make(key)
         params = model.get_params(deep=False)
-        assert set(params) == set(registry.BEYOND[key].load().parameters())
+        assert set(params) == set(registry.ANSWER_METHODS[key].load().parameters())
         copy = clone(model)
         assert type(copy) is type(model) and copy.get_params(deep=False) == params
         assert model.set_params(**params) is model
         assert not hasattr(copy, "consensus_")
 
     def test_parameters_are_described_and_checked(self, key):
-        model = registry.BEYOND[key].load()
+        model = registry.ANSWER_METHODS[key].load()
         text = "\n".join(c.__doc__ or "" for c in model.__mro__)
         assert [name for name in model.parameters() if not re.search(rf"\b{name}\b", text)] == []
-        answers, X = EXAMPLES[registry.BEYOND[key].family]()
+        answers, X = EXAMPLES[registry.ANSWER_METHODS[key].answer_type]()
         with pytest.raises(ParameterError, match="random_state"):
             fit(key, answers, X, random_state=-1)
         with pytest.raises(ParameterError, match=f"{key} has no parameter 'nonsense'"):
             make(key, nonsense=1)
 
     def test_fit_returns_self_and_a_frozen_result(self, key):
-        entry = registry.BEYOND[key]
-        answers, X = EXAMPLES[entry.family]()
+        entry = registry.ANSWER_METHODS[key]
+        answers, X = EXAMPLES[entry.answer_type]()
         model = make(key)
         given = (X, answers) if entry.inputs else (answers,)
-        assert model.fit(*given, **BESIDE.get(entry.family, dict)()) is model
+        assert model.fit(*given, **BESIDE.get(entry.answer_type, dict)()) is model
         result = model.consensus_
         assert isinstance(result, Result)
         assert result.method == key and result.n_votes > 0 and result.seconds >= 0.0
@@ -209,13 +209,13 @@ class TestEveryMethod:
         assert np.array_equal(back.trace, result.trace)
 
     def test_seeds_repeat(self, key, fitted):
-        again = fit(key, *EXAMPLES[registry.BEYOND[key].family]())
+        again = fit(key, *EXAMPLES[registry.ANSWER_METHODS[key].answer_type]())
         for one, two in zip(tables(fitted(key).consensus_).values(), tables(again.consensus_).values(), strict=True):
             same_table(one, two, by=next(iter(one)))
         assert np.array_equal(again.consensus_.trace, fitted(key).consensus_.trace)
 
     def test_another_table_is_refused(self, key):
-        model = registry.BEYOND[key].load()
+        model = registry.ANSWER_METHODS[key].load()
         wrong: Any = sets()[0] if getattr(model, "table", None) is not cw.LabelSets else similar()[0]
         with pytest.raises(InputError, match=r"[Ee]xpect"):
             fit(key, wrong, np.zeros((len(wrong), 2)))
@@ -232,15 +232,17 @@ class TestEveryMethod:
         assert sum(f"\n## {key}\n" in page for page in pages) == 1
         text = "\n".join(pages)
         block = text.partition(f"<!-- parameters {key}:begin -->")[2].partition(f"<!-- parameters {key}:end -->")[0]
-        model = registry.BEYOND[key].load()
-        shared = (ROOT / "docs" / "learners.md").read_text(encoding="utf-8") if registry.BEYOND[key].inputs else ""
+        model = registry.ANSWER_METHODS[key].load()
+        shared = (
+            (ROOT / "docs" / "learners.md").read_text(encoding="utf-8") if registry.ANSWER_METHODS[key].inputs else ""
+        )
         assert [name for name in model.parameters() if f"`{name}" not in block + shared] == []
         assert ">>>" in (model.__doc__ or ""), "a method shows itself at work in a doctest"
 
 
 @pytest.mark.parametrize("key", LABEL_ONLY)
 def test_order_of_rows_and_names_do_not_matter(key, fitted):
-    answers, _ = EXAMPLES[registry.BEYOND[key].family]()
+    answers, _ = EXAMPLES[registry.ANSWER_METHODS[key].answer_type]()
     table = answers.to_frame("dict")
     order = np.random.default_rng(5).permutation(len(next(iter(table.values()))))
     shuffled = {name: [column[i] for i in order] for name, column in table.items()}
@@ -257,7 +259,7 @@ def test_order_of_rows_and_names_do_not_matter(key, fitted):
 
 @pytest.mark.parametrize("key", LABEL_ONLY)
 def test_names_of_items_do_not_matter(key):
-    family = registry.BEYOND[key].family
+    family = registry.ANSWER_METHODS[key].answer_type
     answers, _ = EXAMPLES[family]()
     # Its default base, auto, draws the votes it leaves out with a seed, in the order of the items.
     more: dict[str, Any] = {"base": "dawid-skene"} if key == "binary-relevance" else {}
@@ -283,13 +285,13 @@ def test_the_objective_never_falls(key, fitted):
 
 @pytest.mark.parametrize("key", KEYS)
 def test_aggregate_takes_the_table_or_says_what_it_needs(key):
-    entry = registry.BEYOND[key]
-    answers, _ = EXAMPLES[entry.family]()
+    entry = registry.ANSWER_METHODS[key]
+    answers, _ = EXAMPLES[entry.answer_type]()
     if entry.inputs:
         with pytest.raises(ParameterError, match="inputs as well"):
             cw.aggregate(answers, key)
         return
-    beside = BESIDE.get(entry.family, dict)()
+    beside = BESIDE.get(entry.answer_type, dict)()
     assert cw.aggregate(answers, key, **LIGHT.get(key, {}), **beside).method == key
     with pytest.raises(ParameterError, match="is for"):
         cw.aggregate(answers, "majority" if answers.answer_type != "votes" else "mean")
@@ -297,7 +299,7 @@ def test_aggregate_takes_the_table_or_says_what_it_needs(key):
 
 def test_votes_are_not_taken_for_other_answers():
     votes = graded()[0]
-    with pytest.raises(ParameterError, match="crowd-clustering is for similarities; these are votes"):
+    with pytest.raises(ParameterError, match=r"crowd-clustering is for similarities .*, not for votes"):
         cw.aggregate(votes, "crowd-clustering")
     with pytest.raises(ParameterError, match="there are binary-relevance"):
         cw.aggregate(sets()[0], "crowd-clustering")
@@ -305,9 +307,9 @@ def test_votes_are_not_taken_for_other_answers():
         cw.aggregate(similar()[0], "crowd_clustering")
 
 
-def test_every_kind_in_the_registry_is_a_kind_of_answers_with_an_example():
-    assert {entry.family for entry in registry.BEYOND.values()} == set(registry.ANSWERS) - {"votes"} == set(EXAMPLES)
-    for kind, (default, says) in registry.ANSWERS.items():
-        assert says
-        if any(entry.family == kind for entry in registry.BEYOND.values()):
-            assert registry.BEYOND[default].family == kind
+def test_every_answer_type_has_a_table_a_default_method_and_an_example():
+    kinds = {entry.answer_type for entry in registry.ANSWER_METHODS.values()}
+    assert kinds == set(registry.ANSWER_TYPES) - {"votes"} == set(EXAMPLES)
+    for name, kind in registry.ANSWER_TYPES.items():
+        assert kind.says and registry.find(kind.default, name).answer_type == name
+        assert kind.load().answer_type in (name, "votes")

@@ -14,7 +14,7 @@ from crowdwise.core.estimates import Estimates
 from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError, ReadError
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
-KEYS = [key for key, entry in registry.BEYOND.items() if entry.family == "ratings" and not entry.inputs]
+KEYS = [key for key, entry in registry.ANSWER_METHODS.items() if entry.answer_type == "ratings" and not entry.inputs]
 
 
 def crowd(seed=0, **given):
@@ -91,7 +91,7 @@ def test_order_of_rows_and_names_do_not_matter_and_the_unit_does_not_either(key)
 def test_the_truth_is_not_looked_at_the_input_is_left_alone_and_a_second_fit_agrees(key):
     made = crowd(n_items=60)
     before = made.ratings.value.copy()
-    model = registry.create_beyond(key, "ratings")
+    model = registry.create(key, "ratings")
     first = model.fit(made.ratings).consensus_
     second = model.fit(made.ratings.with_truth(None)).consensus_
     assert np.array_equal(first.values, second.values)
@@ -106,7 +106,7 @@ def test_doubling_every_rating_equals_doubling_the_weights(key):
         np.repeat(r.item, 2), np.repeat(r.annotator, 2), np.repeat(r.value, 2), on_duplicate="all", **names
     )
     weighted = cw.Ratings.from_codes(r.item, r.annotator, r.value, weight=np.full(r.n_ratings, 2.0), **names)
-    params = {"hedge": False} if "hedge" in registry.BEYOND[key].load().parameters() else {}
+    params = {"hedge": False} if "hedge" in registry.ANSWER_METHODS[key].load().parameters() else {}
     if key == "bayes-iterative":  # messages leave out a rating, of which there are two here
         return
     a, b = (cw.aggregate(t, key, **params).values for t in (double, weighted))

@@ -173,7 +173,7 @@ def test_known_truth_new_items_and_odd_tables(key, tmp_path):
     gold = np.where(np.arange(300) < 60, made.truth, -1).astype(np.int32)
     told = cw.aggregate(made.votes, key, gold=gold)
     assert np.array_equal(told.label_codes[:60], made.truth[:60]) and np.allclose(told.posterior[:60].max(axis=1), 1.0)
-    model = cw.registry.create_beyond(key, "ordinal").fit(made.votes[:200])
+    model = cw.registry.create(key, "ordinal").fit(made.votes[:200])
     q = model.predict_proba(made.votes[200:])
     assert q.shape == (100, 5) and np.allclose(q.sum(axis=1), 1.0)
     assert np.allclose(model.predict_proba(made.votes[:200]), model.consensus_.posterior, atol=1e-8)

@@ -188,7 +188,7 @@ def test_the_objective_never_falls(key: str) -> None:
             8, n_annotators=12, n_comparisons=300, spammers=0.3, reversed_=0.3, tie=-1.0, random_state=seed
         ).comparisons
         seen: list[float] = []
-        model = getattr(cw, cw.BEYOND[key].class_name)()
+        model = getattr(cw, cw.ANSWER_METHODS[key].class_name)()
         model.fit(table, callback=lambda step, seen=seen: seen.append(step.objective))
         assert (np.diff(model.consensus_.trace) >= -1e-9).all() and len(seen) >= 2 and model.consensus_.converged
 

@@ -184,7 +184,7 @@ class TestEveryMethod:
             cw.aggregate(bio.tags, key, gold=gold)
 
     def test_new_tags_are_judged_by_what_was_learned(self, key, bio):
-        model = cw.BEYOND[key].load()().fit(bio.tags)
+        model = cw.ANSWER_METHODS[key].load()().fit(bio.tags)
         np.testing.assert_allclose(model.predict_proba(bio.tags), model.consensus_.posterior, atol=1e-9)
         assert model.predict(bio.tags).tolist() == model.consensus_.labels.tolist()
         strangers = cw.Tags.from_records([("n", 0, 99, "B-PER"), ("n", 1, 99, "I-PER"), ("n", 0, 3, "B-PER")])
@@ -192,7 +192,7 @@ class TestEveryMethod:
 
     def test_parameters_and_callbacks(self, key, bio):
         told = []
-        model = cw.BEYOND[key].load()(max_iter=2, tol=0.0)
+        model = cw.ANSWER_METHODS[key].load()(max_iter=2, tol=0.0)
         with pytest.raises(NotFittedError):
             model.predict(bio.tags)
         with pytest.warns(ConvergenceWarning, match="raise max_iter"):
@@ -213,7 +213,7 @@ class TestEveryMethod:
         with pytest.raises(InputError, match="single annotator"):
             cw.aggregate(cw.Tags.from_records([("s", 0, "a", "x"), ("s", 1, "a", "y")]), key)
         with pytest.raises(InputError, match="expects Tags"):
-            cw.BEYOND[key].load()().fit(bio.tags.votes)
+            cw.ANSWER_METHODS[key].load()().fit(bio.tags.votes)
 
 
 @pytest.mark.parametrize("given", ["often", np.ones((2, 2)), -np.ones((8, 7)), np.ones((8, 7))])

@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
     votes = cw.simulate.one_coin(40, n_annotators=6, n_classes=3, votes_per_item=4, random_state=0)
     votes.votes.to_frame("polars").write_csv(path / "votes.csv")
     for name, crowd in (
-        ("numbers", cw.simulate.ratings(40, n_annotators=6, votes_per_item=4, random_state=0)),
+        ("ratings", cw.simulate.ratings(40, n_annotators=6, votes_per_item=4, random_state=0)),
         ("battles", cw.simulate.comparisons(8, n_annotators=6, n_comparisons=300, tie=0.3, random_state=0)),
         ("rankings", cw.simulate.rankings(8, n_annotators=5, n_rankings=50, random_state=0)),
         ("tags", cw.simulate.bio_tags(20, n_annotators=6, random_state=0)),
@@ -43,13 +43,13 @@ def folder(tmp_path_factory):
         if name == "tags":
             table.select("sequence", "position", "truth").unique().write_csv(path / "true-tags.csv")
         else:
-            known = crowd.truth if name == "numbers" else crowd.scores
+            known = crowd.truth if name == "ratings" else crowd.scores
             pl.DataFrame({"item": crowd.answers.items, "value": known}).write_csv(path / f"true-{name}.csv")
     return path
 
 
 KINDS = {
-    "numbers.csv": ("ratings", "gaussian", "true-numbers.csv", {"mae": (0, 1), "rmse": (0, 1)}, ["item", "value"]),
+    "ratings.csv": ("ratings", "gaussian", "true-ratings.csv", {"mae": (0, 1), "rmse": (0, 1)}, ["item", "value"]),
     "battles.csv": ("comparisons", "crowd-bt", "true-battles.csv", {"kendall": (0.5, 1)}, ["item", "rank"]),
     "rankings.csv": ("rankings", "plackett-luce", "true-rankings.csv", {"kendall": (0.5, 1)}, ["item", "rank"]),
     "same.csv": ("similarities", "crowd-clustering", "kinds.csv", {"adjusted_rand": (0.5, 1)}, ["item", "cluster"]),
@@ -88,7 +88,7 @@ def test_every_kind_from_a_file_to_tables_and_a_page(folder, tmp_path, file):
     assert f"put together by <strong>{method}</strong>" in page.read_text(encoding="utf-8")
     told = run("aggregate", folder / file, "--answers", kind, "--truth", folder / truth, "--json", *light)
     facts = json.loads(told.stdout)
-    assert (facts["answers"], facts["method"]) == (kind, method) and "read as" not in told.stderr
+    assert (facts["answer_type"], facts["method"]) == (kind, method) and "read as" not in told.stderr
     for name, (low, high) in figures.items():
         assert low <= facts[name] <= high and facts[f"{name}_low"] <= facts[name] <= facts[f"{name}_high"]
 
@@ -99,21 +99,21 @@ def test_a_report_on_its_own(folder, tmp_path):
     assert "with a probability of" in done.stderr
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Leaderboard" in text and '<h1 dir="auto">battles.csv</h1>' in text
-    facts = json.loads(run("report", folder / "numbers.csv", "--answers", "ratings", "--json", "--title", "T").stdout)
-    assert facts["answers"] == "ratings" and facts["title"] == "T" and "item_table" not in facts
+    facts = json.loads(run("report", folder / "ratings.csv", "--answers", "ratings", "--json", "--title", "T").stdout)
+    assert facts["answer_type"] == "ratings" and facts["title"] == "T" and "item_table" not in facts
     graded = run("report", folder / "votes.csv", "--answers", "ordinal", "--json")
     assert json.loads(graded.stdout)["method"]["key"] == "ordinal-dawid-skene"
-    assert run("report", folder / "numbers.csv", "--attribute", "x").exit_code == 2
+    assert run("report", folder / "ratings.csv", "--attribute", "x").exit_code == 2
     assert run("report", folder / "votes.csv", "--column", "item=x").exit_code == 2
 
 
 def test_a_folder_is_classes_unless_told_and_has_its_own_truth(folder, tmp_path):
     place = tmp_path / "set"
     place.mkdir()
-    (place / "labels.csv").write_bytes((folder / "numbers.csv").read_bytes())
-    (place / "truth.csv").write_bytes((folder / "true-numbers.csv").read_bytes())
+    (place / "labels.csv").write_bytes((folder / "ratings.csv").read_bytes())
+    (place / "truth.csv").write_bytes((folder / "true-ratings.csv").read_bytes())
     facts = json.loads(run("aggregate", place, "--answers", "ratings", "--json").stdout)
-    assert facts["answers"] == "ratings" and 0 < facts["mae"] < 1
+    assert facts["answer_type"] == "ratings" and 0 < facts["mae"] < 1
     guessed = run("aggregate", place, "--json", "--set", "max_iter=1")
     assert "read as votes. They may be ratings, since 'value' holds numbers with fractions" in guessed.stderr
     (place / "labels.csv").write_bytes((folder / "battles.csv").read_bytes())
@@ -128,14 +128,14 @@ def test_many_whole_numbers_are_classes_with_a_word_of_doubt(tmp_path):
     done = run("aggregate", tmp_path / "whole.csv", "--json", "--method", "majority")
     assert "may be" not in done.stderr  # a method says what they are
     done = run("report", tmp_path / "whole.csv", "--json", "--answers", "ratings", "--method", "mean")
-    assert json.loads(done.stdout)["answers"] == "ratings" and "may be" not in done.stderr
+    assert json.loads(done.stdout)["answer_type"] == "ratings" and "may be" not in done.stderr
     from crowdwise.cli.answer_types import kind_of
 
     assert kind_of(tmp_path / "whole.csv", None, None) == "votes"
 
 
 def test_label_names_the_column_of_the_answer(folder, tmp_path):
-    pl.read_csv(folder / "numbers.csv").rename({"value": "cm"}).write_csv(tmp_path / "cm.csv")
+    pl.read_csv(folder / "ratings.csv").rename({"value": "cm"}).write_csv(tmp_path / "cm.csv")
     words = ["aggregate", tmp_path / "cm.csv", "--answers", "ratings", "--method", "mean", "--json"]
     assert run(*words).exit_code == 1
     assert run(*words, "--label", "cm").exit_code == 0
@@ -158,7 +158,7 @@ def test_figures_against_truth_as_json(folder):
         "aggregate", folder / "same.csv", "--answers", "similarities", *FAST, "--truth", folder / "kinds.csv", "--json"
     )
     facts = json.loads(done.stdout)
-    assert facts["answers"] == "similarities" and facts["adjusted_rand"] > 0.8
+    assert facts["answer_type"] == "similarities" and facts["adjusted_rand"] > 0.8
     assert facts["accuracy_low"] <= facts["accuracy"] <= facts["accuracy_high"]
     done = run("aggregate", folder / "sets.csv", "--truth", folder / "true.csv", "--json", "--set", "share=false")
     facts = json.loads(done.stdout)
@@ -182,7 +182,7 @@ def test_columns_may_be_named(folder, tmp_path):
 
 def test_a_method_says_the_kind(folder):
     done = run("aggregate", folder / "same.csv", "--method", "crowd-clustering", "--json", *FAST)
-    assert json.loads(done.stdout)["answers"] == "similarities"
+    assert json.loads(done.stdout)["answer_type"] == "similarities"
 
 
 def test_classes_stay_what_they_were(folder):
@@ -193,14 +193,14 @@ def test_classes_stay_what_they_were(folder):
 
 
 def test_grades_are_votes_for_a_method_of_theirs(folder, monkeypatch):
-    entry = registry.Entry("graded", "ordinal", "one_coin_for_grades:Graded", "A stand-in", "")
+    entry = registry.Entry("graded", "answers.ordinal_one_coin:Graded", "A stand-in", "")
     monkeypatch.setattr(registry.Entry, "load", lambda self: cw.OneCoin if self.key == "graded" else LOAD(self))
-    monkeypatch.setitem(registry.BEYOND, "graded", entry)
+    monkeypatch.setitem(registry.ANSWER_METHODS, "graded", entry)
     words = ["aggregate", folder / "votes.csv", "--answers", "ordinal", "--method", "graded"]
     truth = cw.simulate.one_coin(40, n_annotators=6, n_classes=3, votes_per_item=4, random_state=0).truth
     pl.DataFrame({"item": np.arange(40), "label": truth}).write_csv(folder / "grades.csv")
     done = run(*words, "--truth", folder / "grades.csv", "--json")
-    assert json.loads(done.stdout)["answers"] == "ordinal" and json.loads(done.stdout)["accuracy"] > 0.5
+    assert json.loads(done.stdout)["answer_type"] == "ordinal" and json.loads(done.stdout)["accuracy"] > 0.5
     assert "p(0)" in run(*words, "--probabilities").stdout.splitlines()[0]
     assert run(*words, "--gold", folder / "grades.csv", "--json").exit_code == 0
 
@@ -218,7 +218,7 @@ LOAD = registry.Entry.load
         (["same.csv", "--gold", "kinds.csv"], 2, "no use for known truth"),
         (["same.csv", "--probabilities", *FAST], 2, "--probabilities"),
         (["same.csv", "--set", "clusters=2"], 2, "Did you mean 'n_clusters'"),
-        (["votes.csv", "--column", "item=x"], 2, "other answers than classes"),
+        (["votes.csv", "--column", "item=x"], 2, "other answer types than votes"),
         (["votes.csv", "--answers", "label-sets"], 0, ""),
         (["votes.csv", "--answers", "similarities"], 1, "item_a"),
         (["votes.csv", "--answers", "comparisons"], 1, "left"),
@@ -228,8 +228,8 @@ LOAD = registry.Entry.load
         (["battles.csv", "--answers", "ratings"], 1, "No column found for: item"),
         (["sets.csv", "--answers", "ratings"], 1, "value"),
         (["tags.csv", "--truth", "kinds.csv"], 1, "A table of true tags needs a sequence"),
-        (["numbers.csv", "--truth", "true.csv"], 1, "A truth table needs an item column and a value column"),
-        (["numbers.csv", "--method", "crowd-regression"], 2, "inputs as well"),
+        (["ratings.csv", "--truth", "true.csv"], 1, "A truth table needs an item column and a value column"),
+        (["ratings.csv", "--method", "crowd-regression"], 2, "inputs as well"),
         (["battles.csv", "--form", "wide"], 2, "form does not apply to comparisons"),
         (["votes.csv", "--answers", "opinions"], 2, ""),
     ],
@@ -244,11 +244,12 @@ def test_methods_are_listed_by_kind():
     done = run("methods", "--answers", "similarities")
     assert "crowd-clustering" in done.stdout and "binary-relevance" not in done.stdout
     everything = run("methods").stdout
-    assert all(key in everything for key in registry.BEYOND)
+    assert all(key in everything for key in registry.ANSWER_METHODS)
     facts = json.loads(run("methods", "--json").stdout)
-    assert {entry["key"] for entry in facts["beyond"]} == set(registry.BEYOND)
-    assert set(facts) == {"default", "methods", "default_learner", "learners", "beyond", "answers"}
-    assert set(json.loads(run("methods", "--answers", "label-sets", "--json").stdout)) == {"beyond", "answers"}
+    assert {entry["key"] for entry in facts["answer_methods"]} == set(registry.ANSWER_METHODS)
+    assert set(facts) == {"default", "methods", "default_learner", "learners", "answer_methods", "answer_types"}
+    of_sets = json.loads(run("methods", "--answers", "label-sets", "--json").stdout)
+    assert set(of_sets) == {"answer_methods", "answer_types"}
     assert run("methods", "--answers", "opinions").exit_code == 2
 
 
@@ -270,7 +271,7 @@ def test_real_files(real, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["describe", "diagnose", "compare"])
-@pytest.mark.parametrize("name", ["numbers", "battles", "rankings", "same", "sets", "tags"])
+@pytest.mark.parametrize("name", ["ratings", "battles", "rankings", "same", "sets", "tags"])
 def test_commands_for_votes_say_what_other_answers_are(folder, command, name):
     kind = KINDS[f"{name}.csv"][0]
     done = run(command, folder / f"{name}.csv")
@@ -281,7 +282,7 @@ def test_commands_for_votes_say_what_other_answers_are(folder, command, name):
 
 
 def test_who_names_the_label_column_has_votes(folder, tmp_path):
-    done = run("describe", folder / "numbers.csv", "--label", "value", "--json")
+    done = run("describe", folder / "ratings.csv", "--label", "value", "--json")
     assert done.exit_code == 0 and json.loads(done.stdout)["annotators"] == 6
     rng = np.random.default_rng(0)
     rows = [f"{n},{m},{5 * rng.integers(0, 21)}" for n in range(30) for m in "abcd"]

@@ -268,7 +268,7 @@ def test_methods_lists_learners_too():
         "import crowdwise as cw; cw.MaxMIG",
         "import crowdwise as cw; cw.CrowdClassifier",
         "import crowdwise as cw; cw.load_learner('model')",
-        "from crowdwise import registry; registry.create_learner('crowdlab')",
+        "from crowdwise import registry; registry.find('crowdlab', inputs=True).create()",
         "from crowdwise.learners.information_max_mig import MaxMIG",
     ],
 )

@@ -79,8 +79,8 @@ def test_parts_that_nothing_joins_are_told_of(tmp_path: Path) -> None:
     ("words", "code", "message"),
     [
         (["--method", "elo"], 2, "Unknown method for comparisons 'elo'"),
-        (["--method", "anchored"], 2, "for comparisons there are"),
-        (["--method", "deep-bt"], 2, "needs features"),
+        (["--method", "anchored"], 2, "for these there are"),
+        (["--method", "deep-bt"], 2, "looks at inputs as well"),
         (["--set", "prior=-1"], 2, "prior=-1"),
         (["--out", "board.txt"], 2, "board.txt"),
         (["--left", "nothing"], 1, "no column 'nothing'"),

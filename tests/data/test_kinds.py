@@ -33,7 +33,7 @@ ITEM = ["item", "annotator"]
 def test_clear_cases(columns, rows, kind):
     found = guess(columns, rows)
     assert found.kind == kind
-    assert found.reason and found.kind in registry.ANSWERS
+    assert found.reason and found.kind in registry.ANSWER_TYPES
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_glance_at_files(tmp_path, ending):
 
 
 def test_every_kind_but_linked_has_a_reader():
-    assert set(READERS) == set(registry.ANSWERS) - {"graph"}
+    assert set(READERS) == set(registry.ANSWER_TYPES) - {"graph"}
     for kind in READERS:
         assert reader(kind).__name__.startswith("read_")
 

@@ -280,7 +280,7 @@ def test_strangers_answer_as_the_crowd() -> None:
 def test_seeds_saving_and_known_truth(key: str, tmp_path: Path) -> None:
     X, votes, truth = crowd(120)
     gold = {n: int(truth[n]) for n in range(10)}
-    make = lambda: registry.create_learner(key, epochs=3, random_state=4)  # noqa: E731
+    make = lambda: registry.find(key, inputs=True).create(epochs=3, random_state=4)  # noqa: E731
     first, second = make().fit(X, votes, gold), make().fit(X, votes, gold)
     p = first.predict_proba(X)
     assert (p == second.predict_proba(X)).all()

@@ -20,8 +20,10 @@ LIGHT = {"epochs": 3, "random_state": 0}
 
 
 def make(key, **given):
-    known = registry.find_learner(key).load().parameters()
-    return registry.create_learner(key, **{name: value for name, value in (LIGHT | given).items() if name in known})
+    known = registry.find(key, inputs=True).load().parameters()
+    return registry.find(key, inputs=True).create(
+        **{name: value for name, value in (LIGHT | given).items() if name in known}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +159,7 @@ class TestEveryLearner:
         assert not np.array_equal(model.predict_proba(X), without.predict_proba(X))
 
 
-NETWORKED = [key for key in KEYS if "network" in registry.find_learner(key).load().parameters()]
+NETWORKED = [key for key in KEYS if "network" in registry.find(key, inputs=True).load().parameters()]
 
 
 @pytest.mark.parametrize("key", NETWORKED)

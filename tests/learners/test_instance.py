@@ -263,7 +263,7 @@ def test_seeds_saving_and_known_truth(key: str, tmp_path: Path) -> None:
     settings = {"warm_up": 2, "epochs": 3, "random_state": 4} | (
         {"transition_epochs": 2} if key == "transition-x" else {}
     )
-    first, second = (registry.create_learner(key, **settings).fit(X, votes, gold) for _ in range(2))
+    first, second = (registry.find(key, inputs=True).create(**settings).fit(X, votes, gold) for _ in range(2))
     p = first.predict_proba(X)
     assert (p == second.predict_proba(X)).all()
     first.save(tmp_path / "it")

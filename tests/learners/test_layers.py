@@ -337,7 +337,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("key", "settings"), SETTINGS)
 def test_it_learns_who_exchanges_classes(key: str, settings: dict[str, Any]) -> None:
     x, votes, truth, theta, _ = crowd(0)
-    learner = registry.create_learner(key, epochs=30, random_state=0, **settings).fit(x, votes)
+    learner = registry.find(key, inputs=True).create(epochs=30, random_state=0, **settings).fit(x, votes)
     new, _, new_truth, _, _ = crowd(1)
     majority = (votes.shares().argmax(axis=1) == truth).mean()
     assert learner.score(new, new_truth) > 0.84  # the best possible is 0.86
@@ -354,7 +354,7 @@ def test_vectors_learn_what_vectors_can(kind: str) -> None:
     mine = np.flatnonzero((votes.annotator == 0) & (rng.random(votes.n_votes) < 0.7))
     biased[mine] = 2  # the first annotator likes the last class
     votes = replace(votes, label=biased)
-    learner = registry.create_learner("crowd-layer", kind=kind, epochs=30, random_state=0).fit(x, votes)
+    learner = registry.find("crowd-layer", inputs=True).create(kind=kind, epochs=30, random_state=0).fit(x, votes)
     assert learner.score(x, truth) > 0.84
     _, second, liked = learner.confusion_[0, 0]
     if kind == "VW":  # a weight per class cannot say that a label is liked
@@ -367,8 +367,8 @@ def test_vectors_learn_what_vectors_can(kind: str) -> None:
 def test_speelfc_closes_in_on_the_matrices() -> None:
     def error(n: int) -> float:
         x, votes, _, theta, _ = crowd(3, n)
-        return float(np.abs(registry.create_learner("speelfc", epochs=30, random_state=0).fit(x, votes).confusion_
-                            - theta).mean())  # fmt: skip
+        learner = registry.find("speelfc", inputs=True).create(epochs=30, random_state=0).fit(x, votes)
+        return float(np.abs(learner.confusion_ - theta).mean())
 
     assert error(1600) < 0.75 * error(200)
 
@@ -379,7 +379,7 @@ def test_conal_finds_the_noise_that_all_share() -> None:
     label = votes.label.copy()
     fooled = (truth[votes.item] == 0) & (rng.random(votes.n_votes) < 0.4)
     label[fooled] = 1  # everybody takes the first class for the second now and then
-    learner = registry.create_learner("conal", epochs=30, random_state=0).fit(x, replace(votes, label=label))
+    learner = registry.find("conal", inputs=True).create(epochs=30, random_state=0).fit(x, replace(votes, label=label))
     common = torch.softmax(learner._trainer.head.common.detach(), dim=1).numpy()
     assert common[0, 1] > 2.0 * max(common[0, 2], common[1, 2], common[2, 0])
     columns = learner.consensus_.annotator_columns
@@ -390,7 +390,7 @@ def test_the_union_knows_who_votes_how_often() -> None:
     x, votes, *_ = crowd(5)
     rng = np.random.default_rng(5)
     votes = votes.select((votes.annotator >= 4) | (rng.random(votes.n_votes) < 0.3))
-    learner = registry.create_learner("unionnet", epochs=40, random_state=0).fit(x, votes)
+    learner = registry.find("unionnet", inputs=True).create(epochs=40, random_state=0).fit(x, votes)
     T = learner._trainer.head.T.detach()
     share = torch.softmax(T.transpose(0, 1).reshape(K, -1), dim=1).reshape(K, 8, K).sum(dim=2).mean(dim=0).numpy()
     np.testing.assert_allclose(share, np.bincount(votes.annotator) / votes.n_votes, atol=0.03)
@@ -398,7 +398,7 @@ def test_the_union_knows_who_votes_how_often() -> None:
 
 def test_crowd_ar_tells_the_reliable_from_the_rest() -> None:
     x, votes, truth, _, right = crowd(6, 800, swap=False)
-    learner = registry.create_learner("crowd-ar", epochs=40, random_state=0).fit(x, votes)
+    learner = registry.find("crowd-ar", inputs=True).create(epochs=40, random_state=0).fit(x, votes)
     columns = learner.consensus_.annotator_columns["reliability"]
     assert np.corrcoef(columns, right)[0, 1] > 0.8
     assert (learner._trainer.head.v >= 0).all()
@@ -409,7 +409,7 @@ def test_crowd_ar_tells_the_reliable_from_the_rest() -> None:
 @pytest.mark.parametrize("key", LEARNERS)
 def test_runs_repeat_and_come_back_from_disk(key: str, tmp_path: Path) -> None:
     x, votes, *_ = crowd(7, 150)
-    fits = [registry.create_learner(key, epochs=3, random_state=3).fit(x, votes) for _ in range(2)]
+    fits = [registry.find(key, inputs=True).create(epochs=3, random_state=3).fit(x, votes) for _ in range(2)]
     first, again = (fit.predict_proba(x, votes) for fit in fits)
     assert (first == again).all() and (fits[0].confusion_ == fits[1].confusion_).all()
     back = load_learner(fits[0].save(tmp_path / "learner"))
@@ -433,7 +433,7 @@ def test_runs_repeat_and_come_back_from_disk(key: str, tmp_path: Path) -> None:
 def test_settings_out_of_range_are_named(key: str, settings: dict[str, Any]) -> None:
     x, votes, *_ = crowd(8, 60)
     with pytest.raises(ParameterError, match=next(iter(settings))):
-        registry.create_learner(key, **settings).fit(x, votes)
+        registry.find(key, inputs=True).create(**settings).fit(x, votes)
 
 
 def test_an_annotator_who_never_voted_has_no_reliability() -> None:

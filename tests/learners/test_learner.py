@@ -52,9 +52,9 @@ NOT_WITH_SINGLE_PRECISION = {
 
 def light(key, **given):
     """A learner that is quick to fit, and learns something nevertheless."""
-    known = registry.find_learner(key).load().parameters()
+    known = registry.find(key, inputs=True).load().parameters()
     settings = {"epochs": 8, "lr": 0.02, "weight_epochs": 2, "random_state": 0} | given
-    return registry.create_learner(key, **{name: value for name, value in settings.items() if name in known})
+    return registry.find(key, inputs=True).create(**{name: value for name, value in settings.items() if name in known})
 
 
 def not_for(learner):

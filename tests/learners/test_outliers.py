@@ -210,7 +210,7 @@ def test_without_outliers_nothing_is_lost() -> None:
     for seed in (2, 3):
         x, votes, truth, _ = crowd(seed, 0.0, n=1600)
         scores = [
-            registry.create_learner(key, random_state=seed).fit(x[:400], votes[:400])
+            registry.find(key, inputs=True).create(random_state=seed).fit(x[:400], votes[:400])
             .score(x[400:], truth[400:]) for key in ("coinnet", "geocrowdnet-f")
         ]  # fmt: skip
         difference.append(scores[0] - scores[1])

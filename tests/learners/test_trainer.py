@@ -19,7 +19,7 @@ from crowdwise.learners.joint_confusions import CCEM, Confusions, identity
 from crowdwise.learners.trainer import Stages, Trainer
 from crowdwise.learners.training import OPTIMISERS, SCHEDULES, Epoch, Plan
 from crowdwise.learners.vote_edges import Edges, split
-from crowdwise.registry import create_learner
+from crowdwise.registry import find
 from learners.crowd import small
 
 
@@ -369,11 +369,11 @@ class TestCheckpoints:
     def test_learners_go_on_too(self, tmp_path, key):
         X, votes, _ = small(n=90)
         settings = {"epochs": 6, "random_state": 0}
-        straight = create_learner(key, **settings).fit(X, votes)
+        straight = find(key, inputs=True).create(**settings).fit(X, votes)
         file = tmp_path / "one.safetensors"
         with pytest.raises(Killed):
-            create_learner(key, **settings, checkpoint=file).fit(X, votes, callback=kill_after(4))
-        resumed = create_learner(key, **settings, checkpoint=file).fit(X, votes)
+            find(key, inputs=True).create(**settings, checkpoint=file).fit(X, votes, callback=kill_after(4))
+        resumed = find(key, inputs=True).create(**settings, checkpoint=file).fit(X, votes)
         assert np.array_equal(straight.predict_proba(X), resumed.predict_proba(X))
         assert np.array_equal(straight.consensus_.posterior, resumed.consensus_.posterior)
         assert np.array_equal(straight.confusion_, resumed.confusion_)
@@ -408,10 +408,10 @@ class TestCheckpoints:
         """Heads of the same size, and one of the same kind with another setting."""
         X, votes, _ = small(n=60)
         settings = {"epochs": 2, "random_state": 0, "checkpoint": tmp_path / "one.safetensors"}
-        create_learner("geocrowdnet-f", **settings).fit(X, votes)
+        find("geocrowdnet-f", inputs=True).create(**settings).fit(X, votes)
         for key, more in (("ccem", {}), ("geocrowdnet-w", {}), ("geocrowdnet-f", {"weight": 0.5})):
             with pytest.raises(InputError, match="other inputs, votes or settings"):
-                create_learner(key, **settings, **more).fit(X, votes)
+                find(key, inputs=True).create(**settings, **more).fit(X, votes)
 
     def test_a_broken_one_is_refused(self, tmp_path):
         file = tmp_path / "one.safetensors"

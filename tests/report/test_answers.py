@@ -29,7 +29,7 @@ def _made(request):
 
 
 def test_every_kind_with_a_table_of_its_own_has_a_page():
-    assert set(KINDS) == set(registry.ANSWERS) - {"votes", "ordinal", "graph"}  # those are votes
+    assert set(KINDS) == set(registry.ANSWER_TYPES) - {"votes", "ordinal", "graph"}  # those are votes
 
 
 def test_names_that_are_markup_do_nothing_and_nothing_is_loaded(made):

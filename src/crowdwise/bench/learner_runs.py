@@ -207,7 +207,7 @@ def all_methods() -> list[str]:
 def create(method: str, seed: int, epochs: int | None, **more: Any) -> Any:
     """A learner with its defaults, from ``key`` or ``key:first stage``."""
     key, colon, stage = method.partition(":")
-    known = registry.find_learner(key).load().parameters()
+    known = registry.find(key, inputs=True).load().parameters()
     settings: dict[str, Any] = {"random_state": seed, **more}
     if epochs is not None and "epochs" in known:
         settings["epochs"] = epochs
@@ -215,7 +215,7 @@ def create(method: str, seed: int, epochs: int | None, **more: Any) -> Any:
         if "aggregator" not in known:
             raise ParameterError(f"{method}: {key} has no first stage. Name it without {colon}{stage}.")
         settings["aggregator"] = registry.find(stage).key
-    return registry.create_learner(key, **settings)
+    return registry.find(key, inputs=True).create(**settings)
 
 
 def measure_all(plan: Plan, *, jobs: int = 1, told: Told | None = None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from crowdwise.errors import InputError, ParameterError, ReadError, suggestion
 if TYPE_CHECKING:
     from crowdwise.data.guess import Guess
 
-Answers = StrEnum("Answers", {kind: kind for kind in registry.ANSWERS if kind != "graph"})  # type: ignore[misc]
+Answers = StrEnum("Answers", {kind: kind for kind in registry.ANSWER_TYPES if kind != "graph"})  # type: ignore[misc]
 """The kinds that a file can hold; linked items also need a graph."""
 
 AnswersOption = Annotated[
@@ -42,17 +42,17 @@ def refuse_columns(given: list[str] | None) -> None:
     """Of classes, columns have options of their own."""
     if given:
         raise ParameterError(
-            "--column is for other answers than classes: name columns with --item, --annotator, --label."
+            "--column is for other answer types than votes: name columns with --item, --annotator, --label."
         )
 
 
 def listed(kind: str | None) -> list[registry.Entry]:
     """The methods for other answers than classes, in the order of the kinds; only those of one, where it is named."""
-    kinds = list(registry.ANSWERS)
+    kinds = list(registry.ANSWER_TYPES)
     if kind is not None and kind not in (*kinds, "all", "beyond"):
         raise ParameterError(f"--answers {kind}: expected {', '.join(kinds)} or all.{suggestion(kind, kinds)}")
     wanted = [kind] if kind in kinds else kinds
-    return [entry for name in wanted for entry in registry.BEYOND.values() if entry.family == name]
+    return [entry for name in wanted for entry in registry.ANSWER_METHODS.values() if entry.answer_type == name]
 
 
 def kind_of(path: Path, asked: Answers | None, method: str | None) -> str:
@@ -62,8 +62,8 @@ def kind_of(path: Path, asked: Answers | None, method: str | None) -> str:
     """
     if asked is not None:
         return asked.value
-    if method in registry.BEYOND:
-        return registry.BEYOND[method].family
+    if method in registry.ANSWER_METHODS:
+        return registry.ANSWER_METHODS[method].answer_type
     if method is not None:
         return "votes"
     found = _guessed(path)
@@ -132,14 +132,8 @@ def fitted(
     from crowdwise.cli import show as terminal
     from crowdwise.report.other_answers import measures
 
-    key = registry.ANSWERS[kind][0] if method is None else method
-    entry = registry.find(key) if kind == "ordinal" and key in registry.METHODS else registry.find_beyond(key, kind)
-    if entry.inputs:
-        raise ParameterError(
-            f"{key} looks at inputs as well, which `crowdwise aggregate` has no place for: use it from Python, "
-            f"{entry.class_name}(...).fit(X, answers)."
-        )
-    model = registry.create(key, **params) if key in registry.METHODS else registry.create_beyond(key, kind, **params)
+    key = registry.ANSWER_TYPES[kind].default if method is None else method
+    model = registry.create(key, kind, **params)
     if path.is_dir():
         folder, file = path, _table_in(path, "votes")
         if file is None:
@@ -219,7 +213,7 @@ def facts(kind: str, result: Any, measured: dict[str, Any]) -> dict[str, Any]:
     """The JSON object of ``crowdwise aggregate --json`` for answers beyond classes."""
     out: dict[str, Any] = {
         "method": result.method,
-        "answers": kind,
+        "answer_type": kind,
         "items": len(result.item_names),
         "annotators": len(result.annotator_names),
         "votes": result.n_votes,

@@ -226,7 +226,7 @@ def known_inputs(data: Dataset, features: Path | None, path: Path, labels: Any) 
 
 
 def new_learner(key: str, epochs: int | None, seed: int) -> Any:
-    return registry.create_learner(key, random_state=seed, **({} if epochs is None else {"epochs": epochs}))
+    return registry.find(key, inputs=True).create(random_state=seed, **({} if epochs is None else {"epochs": epochs}))
 
 
 # -------------------------------------------------------------------- many at a time

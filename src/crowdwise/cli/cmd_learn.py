@@ -91,7 +91,7 @@ def learn(
     check_folder(out)
     params = assignments(set_)
     given = {"network": network, "epochs": epochs, "random_state": seed}
-    learner = registry.create_learner(method, **params, **{n: v for n, v in given.items() if v is not None})
+    learner = registry.find(method, inputs=True).create(**params, **{n: v for n, v in given.items() if v is not None})
     data = load(path, reading)
     X, test = inputs_of(data, features, path)
     votes = data.votes if truth is None else data.votes.with_truth(read_truth(truth))

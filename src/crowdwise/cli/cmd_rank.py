@@ -25,7 +25,7 @@ from crowdwise.cli.options import (
     emit,
     write_table,
 )
-from crowdwise.errors import ColumnError, ParameterError
+from crowdwise.errors import ColumnError
 
 
 def rank(
@@ -94,13 +94,8 @@ def rank(
     if seed is not None:
         params["random_state"] = seed
     table = _read(path, left, right, outcome, annotator, question, on_missing)
-    alone = table.answer_type == "comparisons" and table.n_annotators == 1  # there is nobody to be told apart
-    key = method or ("bradley-terry" if alone else registry.ANSWERS[table.answer_type][0])
-    if key in registry.BEYOND and registry.BEYOND[key].inputs:
-        raise ParameterError(
-            f"{key} needs features of the items: use crowdwise.{registry.BEYOND[key].class_name} in Python."
-        )
-    model = registry.create_beyond(key, table.answer_type, **params)
+    key = method or registry.default_method(table.answer_type, table.n_annotators)
+    model = registry.create(key, table.answer_type, **params)
     with show.progress(key) as callback:
         ranking = model.fit(table, callback=callback).consensus_
     if out is not None:

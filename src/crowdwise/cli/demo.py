@@ -162,7 +162,7 @@ def compare_learners(crowd: Simulated) -> list[tuple[str, float, float, float]]:
 
     rows = []
     for key, settings in LEARNERS:
-        learner = registry.create_learner(key, random_state=0, **settings)
+        learner = registry.find(key, inputs=True).create(random_state=0, **settings)
         with one_thread():
             learner.fit(crowd.features["x_train"], crowd.votes)
         right = learner.predict(crowd.features["x_test"]) == crowd.features["y_test"]

@@ -241,10 +241,10 @@ def methods(
     shown = {
         "methods": list(registry.METHODS.values()) if labels or every or answers == "votes" else [],
         "learners": list(registry.LEARNERS.values()) if learners or every else [],
-        "beyond": beyond if answers or every else [],
+        "answer_methods": beyond if answers or every else [],
     }
     if not as_json:
-        show_lists.show_methods(shown["methods"], shown["learners"], shown["beyond"])
+        show_lists.show_methods(shown["methods"], shown["learners"], shown["answer_methods"])
         return
     facts: dict[str, Any] = {}
     if shown["methods"]:
@@ -253,9 +253,9 @@ def methods(
     if shown["learners"]:
         facts |= {"default_learner": registry.DEFAULT_LEARNER, "learners": [described(e) for e in shown["learners"]]}
     if answers or every:
-        facts["beyond"] = [described(entry) | {"inputs": entry.inputs} for entry in shown["beyond"]]
-        facts["answers"] = {
-            kind: {"default": default, "says": says} for kind, (default, says) in registry.ANSWERS.items()
+        facts["answer_methods"] = [described(entry) | {"inputs": entry.inputs} for entry in shown["answer_methods"]]
+        facts["answer_types"] = {
+            kind.name: {"default": kind.default, "says": kind.says} for kind in registry.ANSWER_TYPES.values()
         }
     if any(method["parameters"] is None for part in shown for method in facts.get(part, [])):
         say("Note: what parameters learners have is known where torch is: pip install 'crowdwise[deep]'.")
@@ -274,6 +274,7 @@ def described(entry: registry.Entry) -> dict[str, Any]:
     return {
         "key": entry.key,
         "family": entry.family,
+        "answer_type": entry.answer_type,
         "class": entry.class_name,
         "summary": entry.summary,
         "reference": entry.reference,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from crowdwise.cli.show import console
-from crowdwise.registry import ANSWERS, DEFAULT_LEARNER, Entry
+from crowdwise.registry import ANSWER_TYPES, DEFAULT_LEARNER, Entry
 
 
 def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = (), beyond: Iterable[Entry] = ()) -> None:
@@ -19,16 +19,16 @@ def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = (), beyon
     header = ("method", "what it does", "reference", "family")
     kinds: dict[str, list[Entry]] = {}
     for entry in beyond:
-        kinds.setdefault(entry.family, []).append(entry)
+        kinds.setdefault(entry.answer_type, []).append(entry)
     groups: list[tuple[str, Iterable[Entry]]] = [
         ("From votes alone: aggregate", entries),
         ("From inputs and votes: learn", learners),
         *(
-            (f"{kind.capitalize()}, {ANSWERS[kind][1]}: aggregate --answers {kind}", some)
+            (f"{kind.capitalize()}, {ANSWER_TYPES[kind].says}: aggregate --answers {kind}", some)
             for kind, some in kinds.items()
         ),
     ]
-    defaults = {DEFAULT_LEARNER, *(default for default, _ in ANSWERS.values())}
+    defaults = {DEFAULT_LEARNER, *(kind.default for kind in ANSWER_TYPES.values())}
     parts = [(title, [(e.key, e.summary, e.reference, e.family) for e in some]) for title, some in groups]
     parts = [(title, rows) for title, rows in parts if rows]
     for columns in (4, 3, 2):

@@ -66,7 +66,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Change the method or its settings; the next fit uses them."""
         if "method" in params:
             self.method = params.pop("method")
-        known = registry.find_learner(self.method).load().parameters()
+        known = registry.find(self.method, inputs=True).load().parameters()
         for name in params:
             if name not in known:
                 raise ParameterError(f"{self.method} has no parameter {name!r}: it has {', '.join(known)}.")
@@ -75,7 +75,9 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, gold: Any = None, *, callback: Callback | None = None) -> Self:
         """Learn from inputs and votes, as :meth:`crowdwise.learners.learner.Learner.fit` does."""
-        self.model_ = registry.create_learner(self.method, **self._settings).fit(X, y, gold, callback=callback)
+        self.model_ = (
+            registry.find(self.method, inputs=True).create(**self._settings).fit(X, y, gold, callback=callback)
+        )
         return self
 
     def predict_proba(self, X: Any, votes: Votes | None = None) -> Floats:
@@ -138,7 +140,7 @@ def load_learner(folder: str | os.PathLike[str], *, network: Any = None, device:
     except (OSError, ValueError, KeyError, TypeError) as error:
         lacks = "learner.json lacks " if isinstance(error, KeyError) else ""
         raise ReadError(f"{folder} does not hold a readable learner: {lacks}{error}.") from error
-    entry = registry.BEYOND.get(method) or registry.find_learner(method)
+    entry = registry.ANSWER_METHODS.get(method) or registry.find(method, inputs=True)
     try:
         return entry.load().load(folder, network=network, device=device)
     except KeyError as error:  # somebody was at the files

@@ -6,7 +6,7 @@ One builder for all kinds: it goes by the tables of a result, their columns, and
 ===============  ==================================================================================================
 key              holds
 ===============  ==================================================================================================
-``answers``      the kind, a key of ``registry.ANSWERS``; ``says``, what an annotator said
+``answer_type``  a key of ``registry.ANSWER_TYPES``; ``says``, what an annotator said
 ``title`` ...    as in ``build``: also ``date``, ``version``, ``format``, ``method``, ``notes``
 ``summary``      a headline, and figures with a name, a value and a note
 ``data``         name and value of what describes the answers
@@ -83,17 +83,17 @@ def answers_report(
         Whether to add the whole tables of items and annotators, for the downloads.
     """
     kind = str(getattr(answers, "answer_type", ""))
-    if kind not in registry.ANSWERS:
+    if kind not in registry.ANSWER_TYPES:
         raise InputError(f"Expected a table of answers and found {type(answers).__name__}.")
     if result is None:
-        result = registry.create_beyond(registry.ANSWERS[kind][0], kind).fit(answers).consensus_
+        result = registry.create(registry.ANSWER_TYPES[kind].default, kind).fit(answers).consensus_
     if not isinstance(result, Result):
         raise InputError(f"Expected the result of a fit and found {type(result).__name__}.")
     measured = measures(kind, answers, result, truth)
     out: dict[str, Any] = {
         "format": FORMAT,
-        "answers": kind,
-        "says": registry.ANSWERS[kind][1],
+        "answer_type": kind,
+        "says": registry.ANSWER_TYPES[kind].says,
         "title": title or kind.capitalize(),
         "date": date.today().isoformat(),
         "version": __version__,

@@ -83,7 +83,7 @@ def page(report: dict[str, Any]) -> str:
     engine.filters |= {"pct": pct, "num": num, "count": count, "safejson": safe_json, "short": short}
     script = (TEMPLATES / "script.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    if "answers" in report:
+    if "answer_type" in report:
         return engine.get_template("answers.html").render(
             r=report,
             files=_answer_files(report),

@@ -16,7 +16,7 @@ MOST_POINTS = 400
 
 def method_facts(result: Any) -> dict[str, Any]:
     """Key, summary, parameters, passes and trace of any result."""
-    entries = (registry.METHODS, registry.LEARNERS, registry.BEYOND)
+    entries = (registry.METHODS, registry.LEARNERS, registry.ANSWER_METHODS)
     entry = next((found[result.method] for found in entries if result.method in found), None)
     trace = result.trace
     if len(trace) > MOST_POINTS:
