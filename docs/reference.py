@@ -160,7 +160,7 @@ def page_of(value: Any, module: str) -> str:
 
 
 def answer_methods() -> dict[str, Any]:
-    return registry.ANSWER_METHODS if hasattr(registry, "ANSWER_METHODS") else registry.BEYOND
+    return registry.ANSWER_METHODS
 
 
 @cache

@@ -54,7 +54,7 @@ def aggregate(
     if not isinstance(answers, str):  # a table; pandas gives out a column of this name
         votes, answers = Votes.from_frame(votes), Votes.answer_type
     answers = "graph" if graph is not None and answers == Votes.answer_type and method is None else answers
-    method = registry.default_method(answers, votes.n_annotators) if method is None else method
+    method = registry.default_method(answers, len(votes.annotators)) if method is None else method
     if graph is not None and (
         method not in registry.ANSWER_METHODS or registry.ANSWER_METHODS[method].answer_type != "graph"
     ):
