@@ -4,8 +4,8 @@
     python benchmarks/pairs.py simulated
     python benchmarks/pairs.py real --data DIR
 
-Each prints tables in Markdown (those of docs/answers-comparisons.md) and writes its figures to benchmarks/results/pairs.json.
-Nothing is chosen by these figures: defaults were fixed before the real sets were run.
+Each prints tables in Markdown (those of docs/answers-comparisons.md) and writes its figures to
+benchmarks/results/pairs.json. Nothing is chosen by these figures: defaults were fixed before the real sets were run.
 """
 
 from __future__ import annotations
