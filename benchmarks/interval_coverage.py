@@ -18,7 +18,7 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise.core.numerics import share_with_interval
-from crowdwise.trust.agreement import (
+from crowdwise.trust import (
     cohen_kappa,
     fleiss_kappa,
     gwet_ac1,

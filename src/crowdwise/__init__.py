@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crowdwise import metrics as metrics
     from crowdwise import simulate as simulate
+    from crowdwise import trust as trust
     from crowdwise.active.campaign import Campaign as Campaign
     from crowdwise.answers.comparisons_leaderboard import Ranking as Ranking
     from crowdwise.answers.comparisons_preferences import preference_weights as preference_weights
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from crowdwise.report.findings import Diagnosis as Diagnosis
     from crowdwise.report.findings import diagnose as diagnose
     from crowdwise.report.page import write_report as write_report
+    from crowdwise.trust.agreement import agreement as agreement
 
 __version__ = "0.1.0"
 
@@ -97,6 +99,7 @@ _WHERE = {
     "Tags": "data.tags",
     "Votes": "data.votes",
     "aggregate": "api",
+    "agreement": "trust.agreement",
     "build_report": "report.build",
     "compare": "api",
     "diagnose": "report.findings",
@@ -116,7 +119,7 @@ _WHERE = {
     "write_preferences": "answers.comparisons_preferences",
     "write_report": "report.page",
 }
-_MODULES = {"errors": "errors", "metrics": "metrics", "simulate": "simulate"}
+_MODULES = {"errors": "errors", "metrics": "metrics", "simulate": "simulate", "trust": "trust"}
 
 
 def _methods() -> dict[str, str]:

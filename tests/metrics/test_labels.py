@@ -86,7 +86,7 @@ def test_intervals_are_seeded_and_widen_with_the_level():
     assert (a.low, a.high) == (b.low, b.high)
     wide = metrics.accuracy(q, y, level=0.99)
     assert wide.low < a.low < a.value < a.high < wide.high
-    assert repr(wide).startswith("Estimate(0.") and "99% from" in repr(wide)
+    assert repr(wide).startswith("Estimate(0.") and "99% CI" in repr(wide)
     assert float(a) == a.value
 
 
@@ -104,7 +104,7 @@ def test_names_and_codes_give_the_same():
         (lambda: metrics.accuracy(Q, np.array([0.0, 1.0, 1.0, 1.0])), InputError, "integer class codes"),
         (lambda: metrics.accuracy(Q, np.array([0, 1, 2, 3])), InputError, "class code 3"),
         (lambda: metrics.accuracy(Q, np.full(4, -1)), InputError, "nothing to measure"),
-        (lambda: metrics.accuracy(Q, Y, level=95), ParameterError, "between 0 and 1"),
+        (lambda: metrics.accuracy(Q, Y, level=95), ParameterError, "above 0 and below 1"),
         (lambda: metrics.accuracy(Q, Y, resamples=0), ParameterError, "at least 1"),
         (lambda: metrics.log_loss(Q, Y, floor=0), ParameterError, "floor"),
         (lambda: metrics.calibration_error(Q, Y, bins=0), ParameterError, "bins"),

@@ -13,7 +13,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.report.build import choose_attributes, histogram, words_for
+from crowdwise.report.build import choose_attributes, histogram
 from crowdwise.report.section_groups import layout
 from crowdwise.report.section_items import review
 from crowdwise.report.thumbnails import png, thumbnail
@@ -287,16 +287,3 @@ def test_histograms_count_everything():
         assert sum(b["count"] for b in bins) == len(counts)
         assert len(bins) <= 15
         assert all(a["to"] + 1 == b["from"] for a, b in pairwise(bins))
-
-
-def test_words_for_coefficients():
-    assert [words_for("alpha", x) for x in (-0.1, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)] == [
-        "poor",
-        "slight",
-        "fair",
-        "moderate",
-        "substantial",
-        "almost perfect",
-        "almost perfect",
-    ]
-    assert words_for("percent", 0.9) == words_for("alpha", float("nan")) == ""

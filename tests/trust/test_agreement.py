@@ -11,20 +11,22 @@ from scipy.stats import binom
 
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.trust.agreement import (
-    agreement,
+from crowdwise.trust import (
     cohen_kappa,
     fleiss_kappa,
     gwet_ac1,
     gwet_ac2,
     icc,
     krippendorff_alpha,
+    light_kappa,
     pairwise_agreement,
     percent_agreement,
     scott_pi,
 )
-from crowdwise.trust.agreement_counts import patterns
-from crowdwise.trust.pairwise_agreement import kappa_variance
+from crowdwise.trust.agreement import strength
+from crowdwise.trust.agreement_by_type import set_similarities
+from crowdwise.trust.agreement_counts import Patterns
+from crowdwise.trust.agreement_pairs import kappa_variance
 
 ONCE = {"resamples": 1}
 
@@ -293,7 +295,9 @@ def test_patterns_are_the_different_rows_of_counts():
     label, votes = random_table(2)
     counts = np.array([np.bincount(row[row >= 0], minlength=votes.n_classes) for row in label if (row >= 0).any()])
     rows, times = np.unique(counts, axis=0, return_counts=True)
-    found, often = patterns(votes)
+    made = Patterns.of_votes(votes)
+    found, often = made.counts, made.times
+    assert np.array_equal(found[made.pattern[made.pattern >= 0]], counts)
     order = np.lexsort(found.T[::-1])
     assert np.array_equal(found[order], rows)
     assert np.array_equal(often[order], times)
@@ -326,12 +330,121 @@ def test_values_may_be_given_for_classes_that_are_no_numbers():
         icc(votes, values={k: v for k, v in values.items() if k != "best"})
 
 
-def test_the_summary_holds_what_suits_the_scale():
+def test_the_coefficients_suit_the_scale():
     votes = krippendorffs()
-    assert agreement(votes)["krippendorff alpha"] == krippendorff_alpha(votes)
-    frame = agreement(votes, scale="ordinal").to_frame()
-    assert frame["coefficient"].to_list() == ["percent", "fleiss kappa", "gwet ac2", "krippendorff alpha"]
-    assert agreement(votes, scale="interval").to_frame("dict")["coefficient"].tolist()[-1] == "icc"
+    assert cw.agreement(votes)["krippendorff alpha"] == krippendorff_alpha(votes)
+    frame = cw.agreement(votes, scale="ordinal").to_frame()
+    assert frame["coefficient"].to_list() == [
+        "percent",
+        "fleiss kappa",
+        "gwet ac2",
+        "krippendorff alpha",
+        "light kappa",
+    ]
+    assert cw.agreement(votes, scale="interval").to_frame("dict")["coefficient"].tolist()[-1] == "icc"
+    two = cw.agreement(cw.Votes.from_dense([[0, 0]] * 20 + [[0, 1]] * 5 + [[1, 1]] * 15))
+    assert two["cohen kappa"].value == pytest.approx(0.75)
+
+
+# -------------------------------------------------------------------- other answer types
+
+
+def test_light_is_the_mean_of_cohen():
+    label, votes = random_table(1)
+    pairs = pairwise_agreement(votes, weights="quadratic")
+    assert light_kappa(votes, weights="quadratic", **ONCE).value == pytest.approx(np.nanmean(pairs.kappa))
+
+
+def test_ratings_have_the_alpha_and_correlations_of_votes_on_a_scale():
+    label = np.where(KRIPPENDORFF < 0, np.nan, KRIPPENDORFF)
+    found = cw.agreement(cw.Ratings.from_dense(label), resamples=50)
+    assert round(found["krippendorff alpha"].value, 3) == 0.849
+    votes = krippendorffs()
+    for form in ("agreement", "consistency"):
+        assert found[f"icc {form}"].value == pytest.approx(icc(votes, form=form, **ONCE).value)
+    assert found["icc"].value == pytest.approx(icc(votes, **ONCE).value)
+
+
+def test_comparisons_do_not_depend_on_which_item_was_shown_first():
+    rows = [("a", "b", "ann", "left"), ("b", "a", "bob", "right"), ("a", "c", "ann", "tie"), ("c", "a", "bob", "left")]
+    rows += [("b", "c", "ann", "right"), ("b", "c", "bob", "right"), ("c", "b", "cem", "left")]
+    turned = [(b, a, who, {"left": "right", "right": "left"}.get(said, said)) for a, b, who, said in rows]
+    found, other = (cw.agreement(cw.Comparisons.from_records(r)) for r in (rows, turned))
+    assert found.estimates == other.estimates
+    assert found["percent"].value == pytest.approx(2 / 3)  # ab and bc agree, ac does not
+    # Six answers are wins (three from either side), one is a tie: D_e = 1 - (2 * 3 * 2 + 0) / (7 * 6) ...
+    mass = np.array([3.0, 1.0, 3.0])
+    expected = (49 - (mass**2).sum()) / 42
+    assert found["krippendorff alpha"].value == pytest.approx(1 - (2 / 7) / expected)
+
+
+def test_rankings_agree_by_the_mean_of_kendalls_tau():
+    from scipy.stats import kendalltau
+
+    orders = {"ann": "abcd", "bob": "abdc", "cem": "dcba", "dan": "bcad"}
+    rankings = cw.Rankings.from_records([(who, "all", list(order)) for who, order in orders.items()])
+    place = [[order.index(item) for item in "abcd"] for order in orders.values()]
+    tau = np.mean([kendalltau(x, y).statistic for x, y in combinations(place, 2)])
+    found = cw.agreement(rankings)
+    assert found["kendall tau"].value == pytest.approx(tau)
+    assert found["percent"].value == pytest.approx((1 + tau) / 2)
+
+
+def test_label_sets_by_the_masi_distance():
+    jaccard, masi = set_similarities(np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1], [0, 0, 0.0], [0, 0, 1]]))
+    assert jaccard[0].tolist() == pytest.approx([1, 1 / 2, 1 / 3, 0, 0])
+    assert masi[0].tolist() == pytest.approx([1, 1 / 3, 1 / 9, 0, 0])
+    assert masi[3, 3] == 1.0
+    sets = [("x", "ann", "ab"), ("x", "bob", "a"), ("y", "ann", "c"), ("y", "bob", "c")]
+    found = cw.agreement(cw.LabelSets.from_records([(n, who, list(labels)) for n, who, labels in sets]))
+    assert found["percent"].value == 0.5 and found["jaccard"].value == 0.75
+    # Distances: ab-a 2/3, both to c 1. Observed: (2/3 + 0) / 2; expected: all ordered pairs of the four answers.
+    assert found["krippendorff alpha"].value == pytest.approx(1 - (1 / 3) / ((2 * (2 / 3) + 8) / 12))
+
+
+def test_tags_agree_by_tokens_and_by_spans():
+    said = {"ann": ["B-P", "I-P", "O", "B-P"], "bob": ["B-P", "I-P", "O", "O"], "cem": ["B-P", "O", "O", "B-P"]}
+    rows = [(s, n, who, tag) for s in "xy" for who, tags in said.items() for n, tag in enumerate(tags)]
+    rows += [("z", n, "ann", tag) for n, tag in enumerate(said["ann"])]  # nobody else saw it
+    tags = cw.Tags.from_records(rows)
+    found = cw.agreement(tags, **ONCE)
+    assert found["krippendorff alpha"].value == pytest.approx(krippendorff_alpha(tags.votes, **ONCE).value)
+    # ann and bob share one of (2, 1) spans, ann and cem one of (2, 2), bob and cem none of (1, 2).
+    assert found["span f1"].value == pytest.approx(2 * 2 / (3 + 4 + 3))
+    assert found["span f1"].n == 2 and found.unit == "sequences"
+
+
+def test_similarities_are_votes_on_pairs():
+    rows = [
+        ("a", "b", "ann", "same"),
+        ("b", "a", "bob", "same"),
+        ("a", "c", "ann", "same"),
+        ("a", "c", "bob", "different"),
+    ]
+    assert cw.agreement(cw.Similarities.from_records(rows))["percent"].value == 0.5
+
+
+def test_a_result_reads_as_a_table_and_as_a_sentence():
+    found = cw.agreement(krippendorffs(), resamples=200)
+    lines = repr(found).splitlines()
+    assert lines[0].split() == ["votes,", "11", "items", "value", "95%", "CI"]
+    assert lines[1].startswith("percent ") and len(lines) == 6
+    assert found.summary.startswith("Krippendorff alpha is 0.743 (95% CI 0.") and found.summary.endswith(
+        ", 11 items): substantial agreement."
+    )
+    nothing = cw.agreement(cw.Votes.from_dense([[0, 0]] * 6, classes=[0, 1]), resamples=20)
+    assert nothing.summary == "Krippendorff alpha does not exist: one class alone was used on 6 items."
+    with pytest.raises(ParameterError, match="are for votes, and these are rankings"):
+        cw.agreement(cw.Rankings.from_records([("ann", "q", ["a", "b"])]), scale="ordinal")
+    with pytest.raises(InputError, match="No two annotators ranked"):
+        cw.agreement(cw.Rankings.from_records([("ann", "q", ["a", "b"])]))
+
+
+def test_coefficients_have_landis_and_kochs_words():
+    assert [strength("fleiss kappa", x) for x in (-0.1, 0.1, 0.3, 0.5, 0.7, 0.95)] == [
+        "poor", "slight", "fair", "moderate", "substantial", "almost perfect",
+    ]  # fmt: skip
+    assert strength("percent", 0.9) == "" == strength("icc", float("nan"))
 
 
 def test_degenerate_tables():
@@ -350,7 +463,7 @@ def test_errors_say_what_to_do():
     votes = krippendorffs()
     lone = cw.Votes.from_records([("a", 1, 0), ("b", 2, 1)])
     weighted = cw.Votes.from_records([("a", 1, 0, 2.0), ("a", 2, 1, 1.0)])
-    with pytest.raises(InputError, match="No item has two votes"):
+    with pytest.raises(InputError, match="No item has two answers"):
         krippendorff_alpha(lone)
     with pytest.raises(InputError, match="weight=None"):
         fleiss_kappa(weighted)

@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdwise.cli.show import console
 from crowdwise.trust.method_comparison import Comparison
-from crowdwise.trust.predictive_checks import Check
+from crowdwise.trust.posterior_checks import Check
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -12,16 +12,19 @@ annotation                             allowed
 ``A | B``, ``A | None``                what one of them allows
 ``Any`` and all else                   anything: the class checks it itself
 =====================================  ==========================================
+
+Models check their parameters (:mod:`crowdwise.core.parameters`), functions their arguments, under :func:`checked`.
 """
 
 from __future__ import annotations
 
+import inspect
 import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import Annotated, Any, Literal
+from functools import cache, wraps
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -29,7 +32,7 @@ from crowdwise.errors import ParameterError, suggestion
 
 __all__ = [
     "Bounds", "Check", "Constraint", "Count", "CountFromZero", "Fraction", "NonNegative", "Positive", "RandomState",
-    "Share", "constraint_of", "fixed_seed", "is_count", "is_number", "seed_of",
+    "Share", "checked", "constraint_of", "fixed_seed", "is_count", "is_number", "seed_of",
 ]  # fmt: skip
 
 
@@ -166,6 +169,41 @@ def _union(members: list[Constraint | None]) -> Constraint | None:
 def _either(parts: list[str]) -> str:
     """``a, b or c``"""
     return " or ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function refuse arguments that its annotations do not allow.
+
+    >>> @checked
+    ... def half(level: Fraction) -> float:
+    ...     return level / 2.0
+    >>> half(level=2)
+    Traceback (most recent call last):
+    crowdwise.errors.ParameterError: level=2: expected a number above 0 and below 1.
+    """
+    signature = inspect.signature(function)
+
+    @cache
+    def constraints() -> dict[str, Constraint]:
+        hints = typing.get_type_hints(function, include_extras=True)
+        return {name: found for name in hints if (found := constraint_of(hints[name])) is not None}
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:  # said better by the call itself
+            return function(*args, **kwargs)
+        for name, constraint in constraints().items():
+            if name in given:
+                constraint.check(name, given[name])
+        return function(*args, **kwargs)
+
+    return call
 
 
 # -------------------------------------------------------------------- what is asked for often

@@ -7,6 +7,7 @@ inferred truth (:func:`crowdwise.core.numerics.share_interval`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,20 @@ Z = 1.959963984540054
 def with_interval(name: str, value: Floats, low: Floats, high: Floats) -> dict[str, npt.NDArray[Any]]:
     """The three columns of an estimate; the value is within its interval whatever rounding did."""
     return {name: value, f"{name}_low": np.minimum(low, value), f"{name}_high": np.maximum(high, value)}
+
+
+def interval_text(
+    low: float, high: float, *, level: float = 0.95, form: Callable[[float], str] = "{:.3f}".format
+) -> str:
+    """An interval as it is written everywhere.
+
+    >>> interval_text(0.61, 0.66), interval_text(-0.2, 0.3, level=0.9), interval_text(0.61, 0.66, form="{:.0%}".format)
+    ('95% CI 0.610-0.660', '90% CI -0.200 to 0.300', '95% CI 61-66%')
+    """
+    a, b = form(low), form(high)
+    if not (a[0].isdigit() and b[0].isdigit()):
+        return f"{level:.0%} CI {a} to {b}"
+    return f"{level:.0%} CI {a.removesuffix('%') if b.endswith('%') else a}-{b}"
 
 
 def around(value: Floats, variance: Floats, low: float = -np.inf, high: float = np.inf) -> tuple[Floats, Floats]:

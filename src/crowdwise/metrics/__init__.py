@@ -9,7 +9,7 @@ arrays.
 >>> import crowdwise as cw
 >>> crowd = cw.simulate.one_coin(200, n_annotators=10, n_classes=2, votes_per_item=5, random_state=0)
 >>> cw.metrics.accuracy(cw.aggregate(crowd.votes, "one-coin"), crowd.truth)
-Estimate(0.745, 95% from 0.680 to 0.810, n=200)
+Estimate(0.745, 95% CI 0.680-0.810, n=200)
 """
 
 from __future__ import annotations

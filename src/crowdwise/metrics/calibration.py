@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core.constraints import Count, Fraction, checked
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.errors import ParameterError
-from crowdwise.metrics.bootstrap import Estimate, bootstrap, bootstrap_mean
+from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 from crowdwise.metrics.labels import hits, known_items
 
 __all__ = ["brier", "calibration_error", "log_loss", "reliability"]
 
 
-def log_loss(
-    result: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0, floor: float = 1e-15
-) -> Estimate:
+@checked
+def log_loss(result: Any, truth: Any, *, floor: Fraction = 1e-15, **options: Unpack[Options]) -> Estimate:
     """The mean of -log P(true class), with probabilities held above ``floor``."""
-    if not 0.0 < floor < 1.0:
-        raise ParameterError(f"floor={floor!r}: expected a number between 0 and 1.")
     q, y = known_items(result, truth)
-    return bootstrap_mean(
-        -np.log(np.maximum(q[np.arange(len(y)), y], floor)), level=level, resamples=resamples, random_state=random_state
-    )
+    return Bootstrap(**options).mean(-np.log(np.maximum(q[np.arange(len(y)), y], floor)))
 
 
-def brier(result: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0) -> Estimate:
+def brier(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The mean of sum_k (q_k - 1[truth = k])^2: 0 is perfect, 2 certain and wrong."""
     q, y = known_items(result, truth)
     score = (q * q).sum(axis=1) - 2.0 * q[np.arange(len(y)), y] + 1.0
-    return bootstrap_mean(score, level=level, resamples=resamples, random_state=random_state)
+    return Bootstrap(**options).mean(score)
 
 
-def calibration_error(
-    result: Any, truth: Any, *, bins: int = 15, level: float = 0.95, resamples: int = 1000, random_state: int = 0
-) -> Estimate:
+@checked
+def calibration_error(result: Any, truth: Any, *, bins: Count = 15, **options: Unpack[Options]) -> Estimate:
     """Expected calibration error: the mean over items of |accuracy - probability| of their bin.
 
     Bins are of equal width over the top probability.
@@ -48,10 +42,11 @@ def calibration_error(
         gap = np.bincount(where, weights=weight * (right - top), minlength=bins)
         return float(np.abs(gap).sum() / weight.sum())
 
-    return bootstrap(statistic, len(y), level=level, resamples=resamples, random_state=random_state)
+    return Bootstrap(**options).of_weights(statistic, len(y))
 
 
-def reliability(result: Any, truth: Any, *, bins: int = 15) -> dict[str, npt.NDArray[Any]]:
+@checked
+def reliability(result: Any, truth: Any, *, bins: Count = 15) -> dict[str, npt.NDArray[Any]]:
     """The calibration curve: number, mean probability and accuracy of the items in each bin of the top probability.
 
     Bins without items are left out.
@@ -65,6 +60,4 @@ def reliability(result: Any, truth: Any, *, bins: int = 15) -> dict[str, npt.NDA
 
 
 def _bin(q: Floats, bins: int) -> Ints:
-    if bins < 1:
-        raise ParameterError(f"bins={bins!r}: expected at least 1.")
     return np.asarray(np.clip(np.ceil(q.max(axis=1) * bins) - 1, 0, bins - 1), dtype=np.int64)

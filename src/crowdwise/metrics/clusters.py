@@ -13,20 +13,18 @@ With n[k, c] items in cluster k and class c:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import InputError
-from crowdwise.metrics.bootstrap import Estimate, bootstrap
+from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options, some_known
 
 __all__ = ["adjusted_rand", "cluster_accuracy", "mutual_information"]
 
 
-def cluster_accuracy(
-    found: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0
-) -> Estimate:
+def cluster_accuracy(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The share of items whose cluster is their class, under the best one-to-one matching of clusters to classes."""
     from scipy.optimize import linear_sum_assignment
 
@@ -37,12 +35,10 @@ def cluster_accuracy(
         rows, columns = linear_sum_assignment(-table)
         return float(table[rows, columns].sum() / weight.sum())
 
-    return bootstrap(statistic, len(k), level=level, resamples=resamples, random_state=random_state)
+    return Bootstrap(**options).of_weights(statistic, len(k))
 
 
-def mutual_information(
-    found: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0
-) -> Estimate:
+def mutual_information(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """Normalised mutual information of clusters and classes (by the mean of their entropies): 1 is a perfect match."""
     k, c = _known(found, truth)
 
@@ -53,12 +49,10 @@ def mutual_information(
             return 1.0
         return min(1.0, max(0.0, 2.0 * (rows + columns - _bits(p)) / (rows + columns)))
 
-    return bootstrap(statistic, len(k), level=level, resamples=resamples, random_state=random_state)
+    return Bootstrap(**options).of_weights(statistic, len(k))
 
 
-def adjusted_rand(
-    found: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0
-) -> Estimate:
+def adjusted_rand(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The adjusted Rand index: 1 is a perfect match, 0 what random clusters of these sizes come to.
 
     In resamples an item is never paired with itself.
@@ -76,7 +70,7 @@ def adjusted_rand(
         expected, most = rows * columns / total if total > 0 else 0.0, (rows + columns) / 2.0
         return 1.0 if most == expected else (both - expected) / (most - expected)
 
-    return bootstrap(statistic, len(k), level=level, resamples=resamples, random_state=random_state)
+    return Bootstrap(**options).of_weights(statistic, len(k))
 
 
 def _table(k: Ints, c: Ints, weight: Floats) -> Floats:
@@ -100,7 +94,5 @@ def _known(found: Any, truth: Any) -> tuple[Ints, Ints]:
                 "Expected a Clustering with a mapping from item to class, or N clusters with N integer class codes, "
                 f"and found shapes {cluster.shape} and {true.shape} ({true.dtype})."
             )
-    known = true >= 0
-    if not known.any():
-        raise InputError("No item has a known truth: there is nothing to measure.")
+    known = some_known(true >= 0)
     return tuple(np.unique(x[known], return_inverse=True)[1] for x in (cluster, true))  # type: ignore[return-value]

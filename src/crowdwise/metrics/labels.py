@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import TIE, Floats, Ints
 from crowdwise.errors import InputError
-from crowdwise.metrics.bootstrap import Estimate, bootstrap_mean
+from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options, some_known
 
 __all__ = ["accuracy", "accuracy_per_class", "confusion_error", "hits", "known_items"]
 
 
-def accuracy(result: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0) -> Estimate:
+def accuracy(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The share of items whose most probable class is the true one.
 
     An item with j tied classes counts 1/j if the truth is among them.
     """
     q, y = known_items(result, truth)
-    return bootstrap_mean(hits(q, y), level=level, resamples=resamples, random_state=random_state)
+    return Bootstrap(**options).mean(hits(q, y))
 
 
-def accuracy_per_class(
-    result: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0
-) -> dict[Any, Estimate]:
+def accuracy_per_class(result: Any, truth: Any, **options: Unpack[Options]) -> dict[Any, Estimate]:
     """The accuracy on the items of each true class (recall), by class name; classes without items are left out."""
     q, y = known_items(result, truth)
     names = result.classes.tolist() if isinstance(result, Consensus) else list(range(q.shape[1]))
     right = hits(q, y)
-    return {
-        names[k]: bootstrap_mean(right[y == k], level=level, resamples=resamples, random_state=random_state)
-        for k in np.unique(y).tolist()
-    }
+    return {names[k]: Bootstrap(**options).mean(right[y == k]) for k in np.unique(y).tolist()}
 
 
-def confusion_error(
-    estimated: Any, true: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0
-) -> Estimate:
+def confusion_error(estimated: Any, true: Any, **options: Unpack[Options]) -> Estimate:
     """How far estimated confusion matrices are from the true ones: the mean over annotators of |A - A'|_F^2 / K.
 
     Both are M x K x K (annotator, truth, label), or a Consensus that has them. Reference: Tanno et al. 2019.
@@ -52,9 +45,7 @@ def confusion_error(
     a, b = tables
     if a.shape != b.shape or a.ndim != 3 or a.shape[1] != a.shape[2]:
         raise InputError(f"Expected two M x K x K arrays of the same shape and found {a.shape} and {b.shape}.")
-    return bootstrap_mean(
-        ((a - b) ** 2).sum(axis=(1, 2)) / a.shape[1], level=level, resamples=resamples, random_state=random_state
-    )
+    return Bootstrap(**options).mean(((a - b) ** 2).sum(axis=(1, 2)) / a.shape[1])
 
 
 def hits(q: Floats, y: Ints) -> Floats:
@@ -77,7 +68,5 @@ def known_items(result: Any, truth: Any) -> tuple[Floats, Ints]:
             )
         if len(y) and y.max() >= q.shape[1]:
             raise InputError(f"The truth has class code {y.max()}, and there are {q.shape[1]} classes.")
-    known = y >= 0
-    if not known.any():
-        raise InputError("No item has a known truth: there is nothing to measure.")
+    known = some_known(y >= 0)
     return q[known], y[known]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -11,30 +11,25 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.estimates import Estimates
 from crowdwise.core.numerics import Floats
 from crowdwise.errors import InputError
-from crowdwise.metrics.bootstrap import Estimate, bootstrap, bootstrap_mean
+from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options, some_known
 
 __all__ = ["kendall", "mae", "quadratic_kappa", "rmse", "spearman"]
 
 
-def mae(result: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0) -> Estimate:
+def mae(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """Mean absolute error: of numbers in their unit, of grades in grades."""
     x, y = _numbers(result, truth)
-    return bootstrap_mean(np.abs(x - y), level=level, resamples=resamples, random_state=random_state)
+    return Bootstrap(**options).mean(np.abs(x - y))
 
 
-def rmse(result: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0) -> Estimate:
+def rmse(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """Root mean square error."""
     x, y = _numbers(result, truth)
     square = (x - y) ** 2
-    return bootstrap(
-        lambda w: float(np.sqrt(w @ square / w.sum())), len(x), level=level, resamples=resamples,
-        random_state=random_state,
-    )  # fmt: skip
+    return Bootstrap(**options).of_weights(lambda w: float(np.sqrt(w @ square / w.sum())), len(x))
 
 
-def quadratic_kappa(
-    result: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0
-) -> Estimate:
+def quadratic_kappa(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """Cohen's kappa with squared distances between grades as weights: 1 is perfect, 0 chance.
 
     = 1 - mean (x - y)^2 / (var x + var y + (mean x - mean y)^2): its denominator is the mean square of independent
@@ -48,10 +43,10 @@ def quadratic_kappa(
         chance = w @ (x - a) ** 2 / total + w @ (y - b) ** 2 / total + (a - b) ** 2
         return 1.0 if chance == 0.0 else float(1.0 - w @ (x - y) ** 2 / total / chance)
 
-    return bootstrap(statistic, len(x), level=level, resamples=resamples, random_state=random_state)
+    return Bootstrap(**options).of_weights(statistic, len(x))
 
 
-def spearman(result: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0) -> Estimate:
+def spearman(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """Spearman's rank correlation, ties at their mean rank; 0 where one side is constant."""
     from scipy.stats import rankdata
 
@@ -60,23 +55,22 @@ def spearman(result: Any, truth: Any, *, level: float = 0.95, resamples: int = 1
         size = np.sqrt((a @ a) * (b @ b))
         return float(a @ b / size) if size > 0 else 0.0
 
-    return _resampled(statistic, result, truth, level=level, resamples=resamples, random_state=random_state)
+    return _resampled(statistic, result, truth, **options)
 
 
-def kendall(result: Any, truth: Any, *, level: float = 0.95, resamples: int = 200, random_state: int = 0) -> Estimate:
-    """Kendall's rank correlation tau-b, which allows for ties; 0 where one side is constant."""
+def kendall(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
+    """Kendall's rank correlation tau-b, which allows for ties; 0 where one side is constant. 200 resamples."""
     from scipy.stats import kendalltau
 
     def statistic(x: Floats, y: Floats) -> float:
         return 0.0 if (x == x[0]).all() or (y == y[0]).all() else float(kendalltau(x, y).statistic)
 
-    return _resampled(statistic, result, truth, level=level, resamples=resamples, random_state=random_state)
+    return _resampled(statistic, result, truth, **({"resamples": 200} | options))
 
 
 def _resampled(
-    statistic: Callable[[Floats, Floats], float], result: Any, truth: Any, *, level: float, resamples: int,
-    random_state: int,
-) -> Estimate:  # fmt: skip
+    statistic: Callable[[Floats, Floats], float], result: Any, truth: Any, **options: Unpack[Options]
+) -> Estimate:
     """A statistic of pairs, with items drawn again for the interval."""
     x, y = _numbers(result, truth)
 
@@ -84,7 +78,7 @@ def _resampled(
         take = np.repeat(np.arange(len(x)), w.astype(np.int64))
         return statistic(x[take], y[take])
 
-    return bootstrap(weighted, len(x), level=level, resamples=resamples, random_state=random_state)
+    return Bootstrap(**options).of_weights(weighted, len(x))
 
 
 def _numbers(result: Any, truth: Any) -> tuple[Floats, Floats]:
@@ -101,7 +95,5 @@ def _numbers(result: Any, truth: Any) -> tuple[Floats, Floats]:
                 "Expected Estimates, a Consensus, or two arrays with a number for each item, and found shapes "
                 f"{x.shape} and {y.shape}."
             )
-    known = ~(np.isnan(x) | np.isnan(y))
-    if not known.any():
-        raise InputError("No item has a known truth: there is nothing to measure.")
+    known = some_known(~(np.isnan(x) | np.isnan(y)))
     return x[known], y[known]

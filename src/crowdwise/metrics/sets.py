@@ -12,14 +12,15 @@ nothing was taken (or nothing is true) a figure is 0, as in scikit-learn; the Ja
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core.constraints import checked
 from crowdwise.core.numerics import Floats
-from crowdwise.errors import InputError, ParameterError
-from crowdwise.metrics.bootstrap import Estimate, bootstrap, bootstrap_mean
+from crowdwise.errors import InputError
+from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options, some_known
 
 __all__ = [
     "hamming_loss",
@@ -33,28 +34,25 @@ __all__ = [
 ]
 
 Table = npt.NDArray[np.bool_]
-AVERAGES = ("micro", "macro")
+Average = Literal["micro", "macro"]
 
 
-def set_precision(
-    found: Any, truth: Any, *, average: str = "micro", level: float = 0.95, resamples: int = 1000, random_state: int = 0
-) -> Estimate:
+@checked
+def set_precision(found: Any, truth: Any, *, average: Average = "micro", **options: Unpack[Options]) -> Estimate:
     """The share of labels taken that are right."""
-    return _averaged(found, truth, "precision", average, level, resamples, random_state)
+    return _averaged(found, truth, "precision", average, options)
 
 
-def set_recall(
-    found: Any, truth: Any, *, average: str = "micro", level: float = 0.95, resamples: int = 1000, random_state: int = 0
-) -> Estimate:
+@checked
+def set_recall(found: Any, truth: Any, *, average: Average = "micro", **options: Unpack[Options]) -> Estimate:
     """The share of true labels that were taken."""
-    return _averaged(found, truth, "recall", average, level, resamples, random_state)
+    return _averaged(found, truth, "recall", average, options)
 
 
-def set_f1(
-    found: Any, truth: Any, *, average: str = "micro", level: float = 0.95, resamples: int = 1000, random_state: int = 0
-) -> Estimate:
+@checked
+def set_f1(found: Any, truth: Any, *, average: Average = "micro", **options: Unpack[Options]) -> Estimate:
     """The harmonic mean of precision and recall."""
-    return _averaged(found, truth, "f1", average, level, resamples, random_state)
+    return _averaged(found, truth, "f1", average, options)
 
 
 def label_scores(found: Any, truth: Any) -> dict[str, npt.NDArray[Any]]:
@@ -66,30 +64,26 @@ def label_scores(found: Any, truth: Any) -> dict[str, npt.NDArray[Any]]:
     return {"label": names, "items": true.sum(axis=0), **figures}
 
 
-def subset_accuracy(
-    found: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0
-) -> Estimate:
+def subset_accuracy(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The share of items whose set is right as a whole."""
     q, true = _known(found, truth)
     right = ((q > 0.5) == true).all(axis=1).astype(np.float64)
-    return bootstrap_mean(right, level=level, resamples=resamples, random_state=random_state)
+    return Bootstrap(**options).mean(right)
 
 
-def jaccard(found: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0) -> Estimate:
+def jaccard(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The mean over items of |taken and true| / |taken or true|; 1 where both are empty."""
     q, true = _known(found, truth)
     both, either = ((q > 0.5) & true).sum(axis=1), ((q > 0.5) | true).sum(axis=1)
     share = np.divide(both, either, out=np.ones(len(q)), where=either > 0)
-    return bootstrap_mean(share, level=level, resamples=resamples, random_state=random_state)
+    return Bootstrap(**options).mean(share)
 
 
-def hamming_loss(
-    found: Any, truth: Any, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0
-) -> Estimate:
+def hamming_loss(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The share of all (item, label) pairs that are decided wrongly."""
     q, true = _known(found, truth)
     wrong = ((q > 0.5) != true).mean(axis=1)
-    return bootstrap_mean(wrong, level=level, resamples=resamples, random_state=random_state)
+    return Bootstrap(**options).mean(wrong)
 
 
 def top_k_with_gold_count(found: Any, truth: Any) -> dict[str, npt.NDArray[Any]]:
@@ -131,18 +125,14 @@ def _expected_hits(q: Floats, true: Table, k: int) -> float:
     return float(true[above].sum() + true[tied].sum() * left / tied.sum())
 
 
-def _averaged(
-    found: Any, truth: Any, which: str, average: str, level: float, resamples: int, random_state: int
-) -> Estimate:
-    if average not in AVERAGES:
-        raise ParameterError(f"average={average!r}: expected 'micro' or 'macro'.")
+def _averaged(found: Any, truth: Any, which: str, average: Average, options: Options) -> Estimate:
     q, true = _known(found, truth)
     taken = q > 0.5
 
     def statistic(weight: Floats) -> float:
         return float(_figures(taken, true, weight, pooled=average == "micro")[which].mean())
 
-    return bootstrap(statistic, len(q), level=level, resamples=resamples, random_state=random_state)
+    return Bootstrap(**options).of_weights(statistic, len(q))
 
 
 def _figures(taken: Table, true: Table, weight: Floats, pooled: bool = False) -> dict[str, Floats]:
@@ -173,6 +163,4 @@ def _known(found: Any, truth: Any) -> tuple[Floats, Table]:
                 f"booleans, and found shapes {q.shape} and {true.shape} ({true.dtype})."
             )
         known = np.ones(len(q), dtype=bool)
-    if not known.any():
-        raise InputError("No item has a known truth: there is nothing to measure.")
-    return q[known], true[known]
+    return q[some_known(known)], true[known]

@@ -6,7 +6,7 @@ over sequences first (micro averages), and the bootstrap draws whole sequences.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from crowdwise.data import encoding
 from crowdwise.data.tag_schemes import Spans
 from crowdwise.data.tags import Tags
 from crowdwise.errors import InputError, LabelError, listing
-from crowdwise.metrics.bootstrap import Estimate, bootstrap
+from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 
 __all__ = ["span_scores", "span_scores_per_type"]
 
@@ -24,9 +24,7 @@ Counts = npt.NDArray[np.float64]
 SCORES = ("precision", "recall", "f1")
 
 
-def span_scores(
-    result: Any, tags: Tags, truth: Any = None, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0
-) -> dict[str, Estimate]:
+def span_scores(result: Any, tags: Tags, truth: Any = None, **options: Unpack[Options]) -> dict[str, Estimate]:
     """Precision, recall and F1 of exact spans.
 
     Parameters
@@ -37,16 +35,16 @@ def span_scores(
         The sequences. Those all of whose tokens have a known truth are counted.
     truth
         The true tags, as :meth:`crowdwise.Tags.encode_truth` takes them; by default those that lie with ``tags``.
-    level, resamples, random_state
-        Of the bootstrap intervals.
+    **options
+        Of the intervals: see :class:`~crowdwise.metrics.bootstrap.Options`.
     """
     found, true, which = _both(result, tags, truth)
     counts = _counts(found, true, len(tags))[which]
-    return _scores(counts, level, resamples, random_state)
+    return _scores(counts, options)
 
 
 def span_scores_per_type(
-    result: Any, tags: Tags, truth: Any = None, *, level: float = 0.95, resamples: int = 1000, random_state: int = 0
+    result: Any, tags: Tags, truth: Any = None, **options: Unpack[Options]
 ) -> dict[str, dict[str, Estimate]]:
     """As :func:`span_scores`, for each type of spans that was found or is true."""
     found, true, which = _both(result, tags, truth)
@@ -54,11 +52,11 @@ def span_scores_per_type(
     for name in sorted({*found.type.tolist(), *true.type.tolist()}):
         counts = _counts(_of_type(found, name), _of_type(true, name), len(tags))[which]
         if counts.sum() > 0:
-            out[name] = _scores(counts, level, resamples, random_state)
+            out[name] = _scores(counts, options)
     return out
 
 
-def _scores(counts: Counts, level: float, resamples: int, random_state: int) -> dict[str, Estimate]:
+def _scores(counts: Counts, options: Options) -> dict[str, Estimate]:
     def share(column: int) -> Any:
         def statistic(weight: Counts) -> float:
             right, found, true = weight @ counts
@@ -67,10 +65,7 @@ def _scores(counts: Counts, level: float, resamples: int, random_state: int) -> 
 
         return statistic
 
-    return {
-        name: bootstrap(share(n), len(counts), level=level, resamples=resamples, random_state=random_state)
-        for n, name in enumerate(SCORES)
-    }
+    return {name: Bootstrap(**options).of_weights(share(n), len(counts)) for n, name in enumerate(SCORES)}
 
 
 def _both(result: Any, tags: Tags, truth: Any) -> tuple[Spans, Spans, npt.NDArray[np.int64]]:

@@ -45,21 +45,12 @@ from crowdwise.report.section_groups import group_section
 from crowdwise.report.section_items import class_pairs, item_table, review
 from crowdwise.report.section_method import method_facts
 from crowdwise.report.section_summary import MOST_NAMES, summary
-from crowdwise.trust.agreement import agreement
+from crowdwise.trust.agreement import agreement, strength
 
 __all__ = ["build_report"]
 
 FORMAT = 1
 BINS = 10
-WORDS = (
-    (0.0, "poor"),
-    (0.2, "slight"),
-    (0.4, "fair"),
-    (0.6, "moderate"),
-    (0.8, "substantial"),
-    (1.01, "almost perfect"),
-)
-"""Landis and Koch's words for coefficients up to each value."""
 
 
 def build_report(
@@ -260,11 +251,4 @@ def _agreement(votes: Votes, notes: list[str]) -> list[dict[str, Any]]:
     except InputError as error:
         notes.append(f"Agreement: {error}")
         return []
-    return [{"coefficient": name, **estimate(e), "words": words_for(name, e.value)} for name, e in found.items()]
-
-
-def words_for(name: str, value: float) -> str:
-    """Landis and Koch's word for a coefficient; none for a percentage, which chance has a part in."""
-    if name == "percent" or not np.isfinite(value):
-        return ""
-    return next(word for top, word in WORDS if value <= top)
+    return [{"coefficient": name, **estimate(e), "words": strength(name, e.value)} for name, e in found.items()]

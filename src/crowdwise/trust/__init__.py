@@ -1,20 +1,55 @@
-"""Whom to believe, and where to look again.
+"""Reliability: of annotators, of items, of methods.
 
-Everything here is handed votes and a consensus, and looks at the truth only where that is handed over too.
+Every function takes votes, most a consensus of them as well, and none looks at the truth unless it is handed over.
 
-==================  ================================================================================
-``agreement``       percent, Cohen, Scott, Fleiss, Krippendorff, Gwet, intraclass correlation
-``spammers``        annotators who answer whatever the item is
-``colluders``       annotators who repeat each other's mistakes
-``groups``          annotators who depend on one another
-``annotators``      a table with intervals and flags in words
-``items``           what to look at again, and which classes are taken for one another
-``fairness``        error rates by an attribute of items; ``thresholds`` that keep gaps small
-``demographics``    which groups of annotators label differently
-``compare``         methods side by side without any truth; ``checks``: what a consensus does not explain
-==================  ================================================================================
-
-The mathematics behind them: ``tables``, ``coefficients``, ``correlations``, ``pairs`` and ``bootstrap`` (agreement),
-``capacity``, ``covariance`` and ``clusters`` (spammers), ``rings`` and ``mistakes`` (colluders), ``measures`` and
-``times`` (annotators), ``evidence`` (all).
+=====================  ==============================================================================================
+``agreement``          all coefficients of agreement that suit some answers (``crowdwise.agreement``)
+``spammers``           annotators whose answers do not depend on the item
+``colluders``          annotators who repeat each other's mistakes; ``collusion_rings``: who agree too much
+``dependent_groups``   annotators who depend on one another
+``annotators``         a table of annotators with intervals and flags
+``item_review``        items to look at again, and classes that are taken for one another
+``fairness``           error rates by an attribute of items; ``fair_thresholds`` that keep gaps small
+``demographics``       which groups of annotators label differently
+``method_comparison``  methods side by side without any truth; ``posterior_checks``: what a consensus does not explain
+=====================  ==============================================================================================
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "agreement_coefficients": (
+        "percent_agreement", "fleiss_kappa", "gwet_ac1", "gwet_ac2", "krippendorff_alpha",
+    ),
+    "agreement_pairs": ("PairwiseAgreement", "cohen_kappa", "light_kappa", "pairwise_agreement", "scott_pi"),
+    "annotators": ("AnnotatorReport", "assess_annotators"),
+    "capacity": ("channel_capacity", "raykar_yu_score"),
+    "colluders": ("SharedMistakes", "shared_mistakes"),
+    "collusion_rings": ("Colluders", "find_colluders"),
+    "demographics": ("DemographicReport", "compare_demographics"),
+    "dependent_groups": ("DependentGroups", "find_groups"),
+    "fair_thresholds": ("Thresholds", "choose_thresholds"),
+    "fairness": ("FairnessReport", "assess_fairness"),
+    "intraclass": ("icc",),
+    "item_review": ("ClassPair", "ItemReport", "assess_items"),
+    "method_comparison": ("Comparison", "compare"),
+    "posterior_checks": ("predictive_checks",),
+    "spammers": ("Spammers", "capacity_spammers", "covariance_spammers", "raykar_yu_spammers"),
+}  # fmt: skip
+__all__ = sorted(name for names in _WHERE.values() for name in names)
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _WHERE.items():
+        if name in names:
+            return getattr(import_module(f"crowdwise.trust.{module}"), name)
+    if name in ("agreement", *_WHERE):
+        return import_module(f"crowdwise.trust.{name}")
+    raise AttributeError(f"module 'crowdwise.trust' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,8 +1,9 @@
-"""How much annotators agree beyond chance, each coefficient with a bootstrap interval over items.
+"""How much annotators agree beyond chance: the coefficients that suit some answers, each with a bootstrap interval.
 
-This is the door: the coefficients of a whole crowd are in ``coefficients``, intraclass correlations in
-``correlations``, those of two annotators in ``pairs``, their intervals in ``bootstrap``. Nothing here needs a complete
-table: items may have different numbers of votes, from different annotators.
+Nothing here needs a complete table: items may have different numbers of answers, from different annotators. Which
+coefficients there are for which answers is in ``agreement_by_type``; those of a whole crowd are in
+``agreement_coefficients``, intraclass correlations in ``intraclass``, those of two annotators in
+``pairwise_agreement``, their intervals in ``metrics.bootstrap``.
 
 When it fails: chance-corrected coefficients fall when one class dominates, however good the annotators are. Agreement
 is not accuracy: a crowd can agree on a mistake.
@@ -15,89 +16,120 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from crowdwise.core.constraints import checked
+from crowdwise.core.intervals import interval_text
+from crowdwise.data.comparisons import Comparisons
+from crowdwise.data.dataset import Dataset
 from crowdwise.data.frames import make_frame
+from crowdwise.data.label_sets import LabelSets
+from crowdwise.data.rankings import Rankings
+from crowdwise.data.ratings import Ratings
+from crowdwise.data.similarities import Similarities
+from crowdwise.data.tags import Tags
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
-from crowdwise.metrics import Estimate
-from crowdwise.trust.agreement_coefficients import (
-    SCALES,
-    fleiss_kappa,
-    gwet_ac1,
-    gwet_ac2,
-    krippendorff_alpha,
-    percent_agreement,
-)
-from crowdwise.trust.intraclass import icc
-from crowdwise.trust.item_bootstrap import Options
-from crowdwise.trust.pairwise_agreement import PairwiseAgreement, cohen_kappa, pairwise_agreement, scott_pi
+from crowdwise.metrics.bootstrap import Estimate, Options
+from crowdwise.trust import agreement_by_type as by_type
+from crowdwise.trust.agreement_counts import Scale
 
-__all__ = [
-    "Agreement",
-    "PairwiseAgreement",
-    "agreement",
-    "cohen_kappa",
-    "fleiss_kappa",
-    "gwet_ac1",
-    "gwet_ac2",
-    "icc",
-    "krippendorff_alpha",
-    "pairwise_agreement",
-    "percent_agreement",
-    "scott_pi",
-]
+__all__ = ["Agreement", "agreement", "strength"]
+
+OTHERS: dict[type, tuple[str, Any, str]] = {
+    Ratings: ("ratings", by_type.of_ratings, "items"),
+    Comparisons: ("comparisons", by_type.of_comparisons, "pairs of items"),
+    Rankings: ("rankings", by_type.of_rankings, "rankings"),
+    Similarities: ("similarities", by_type.of_similarities, "pairs of items"),
+    LabelSets: ("label-sets", by_type.of_label_sets, "items"),
+    Tags: ("tags", by_type.of_tags, "sequences"),
+}
+"""Table -> answer type, coefficients, and what the intervals are over."""
+STRENGTHS = ((0.0, "poor"), (0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial"))
+"""Landis and Koch's words for coefficients up to each value; above, "almost perfect"."""
+UNCORRECTED = ("percent", "jaccard", "span f1")
+"""Coefficients in which chance has a part: they have no such word."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Agreement:
-    """Several coefficients of the same votes, by name."""
+    """Several coefficients of the same answers, by name."""
 
+    answer_type: str
     estimates: dict[str, Estimate]
+    unit: str = "items"
+    """What intervals are over, and what ``n`` counts."""
     kind: str = "polars"
 
     def __getitem__(self, name: str) -> Estimate:
         return self.estimates[name]
 
+    @property
+    def summary(self) -> str:
+        """One sentence: the coefficient to report, its interval, and the usual word for it."""
+        name = next(name for name in ("krippendorff alpha", "kendall tau") if name in self.estimates)
+        e = self.estimates[name]
+        if not np.isfinite(e.value):
+            return f"{name.capitalize()} does not exist: one class alone was used on {e.n:,} {self.unit}."
+        ends, word = interval_text(e.low, e.high, level=e.level), strength(name, e.value)
+        return f"{name.capitalize()} is {e.value:.3f} ({ends}, {e.n:,} {self.unit}): {word} agreement."
+
+    def __repr__(self) -> str:
+        rows = [
+            (name, f"{e.value:.3f}", interval_text(e.low, e.high, level=e.level).partition(" CI ")[2])
+            for name, e in self.estimates.items()
+        ]
+        first = next(iter(self.estimates.values()))
+        rows = [(f"{self.answer_type}, {first.n:,} {self.unit}", "value", f"{first.level:.0%} CI"), *rows]
+        wide = max(len(row[0]) for row in rows)
+        return "\n".join(f"{name:<{wide}}  {value:>7}  {ends}" for name, value, ends in rows)
+
     def to_frame(self, kind: str | None = None) -> Any:
-        """One row per coefficient: coefficient, value, low, high, items."""
+        """One row per coefficient: coefficient, value, low, high, n (items, or what else intervals are over)."""
         found = list(self.estimates.values())
         columns = {
             "coefficient": np.array(list(self.estimates), dtype=object),
-            "value": np.array([e.value for e in found]),
-            "low": np.array([e.low for e in found]),
-            "high": np.array([e.high for e in found]),
-            "items": np.array([e.n for e in found], dtype=np.int64),
+            **{name: np.array([getattr(e, name) for e in found]) for name in ("value", "low", "high", "n")},
         }
         return make_frame(columns, kind or self.kind)
 
 
-def agreement(
-    votes: Votes,
-    *,
-    scale: str = "nominal",
-    values: Any = None,
-    **how: Unpack[Options],
-) -> Agreement:
-    """The coefficients that suit a scale, side by side.
+def strength(name: str, value: float) -> str:
+    """Landis and Koch's word for a coefficient; none for a percentage, in which chance has a part."""
+    if name in UNCORRECTED or not np.isfinite(value):
+        return ""
+    return next((word for top, word in STRENGTHS if value <= top), "almost perfect")
 
-    Nominal: percentage, Fleiss' kappa, AC1, alpha. Ordinal: the same with quadratic weights (AC2) and ordinal alpha.
-    Interval and ratio: alpha and the one-way intraclass correlation of one vote.
+
+@checked
+def agreement(answers: Any, *, scale: Scale | None = None, values: Any = None, **options: Unpack[Options]) -> Agreement:
+    """How much annotators agree: all coefficients that suit the answers, with bootstrap intervals.
+
+    Parameters
+    ----------
+    answers
+        Votes (or a table that :meth:`~crowdwise.Votes.from_frame` takes, or a data set), or a table of other answers.
+        Weights are refused.
+    scale
+        Of votes: ``"nominal"`` by default; ``"ordinal"`` for classes in order, ``"interval"`` or ``"ratio"`` for
+        numbers.
+    values
+        A number for each class, as a sequence or a mapping; by default the classes themselves, where they are numbers.
+    **options
+        ``level``, ``resamples`` and ``random_state`` of the intervals: see
+        :class:`~crowdwise.metrics.bootstrap.Bootstrap`.
 
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.agreement import agreement
     >>> crowd = cw.simulate.one_coin(300, n_annotators=9, n_classes=3, votes_per_item=4, random_state=0)
-    >>> agreement(crowd.votes).to_frame()["coefficient"].to_list()
-    ['percent', 'fleiss kappa', 'gwet ac1', 'krippendorff alpha']
+    >>> found = cw.agreement(crowd.votes)
+    >>> found.to_frame()["coefficient"].to_list()
+    ['percent', 'fleiss kappa', 'gwet ac1', 'krippendorff alpha', 'light kappa']
     """
-    if scale not in SCALES:
-        raise ParameterError(f"scale={scale!r}: expected one of {', '.join(map(repr, SCALES))}.")
-    found: dict[str, Estimate] = {"percent": percent_agreement(votes, **how)}
-    if scale == "nominal":
-        found |= {"fleiss kappa": fleiss_kappa(votes, **how), "gwet ac1": gwet_ac1(votes, **how)}
-    elif scale == "ordinal":
-        found |= {"fleiss kappa": fleiss_kappa(votes, weights="quadratic", **how), "gwet ac2": gwet_ac2(votes, **how)}
-    found["krippendorff alpha"] = krippendorff_alpha(votes, scale=scale, values=values, **how)
-    if scale in ("interval", "ratio"):
-        found["icc"] = icc(votes, values=values, **how)
-    return Agreement(found, votes.kind)
+    given: Any = answers.votes if isinstance(answers, Dataset) else answers
+    if type(given) in OTHERS:
+        name, coefficients, unit = OTHERS[type(given)]
+        if scale is not None or values is not None:
+            raise ParameterError(f"scale and values are for votes, and these are {name}: leave them out.")
+        return Agreement(name, coefficients(given, options), unit, given.kind)
+    votes = given if isinstance(given, Votes) else Votes.from_frame(given)
+    return Agreement("votes", by_type.of_votes(votes, scale or "nominal", values, options), kind=votes.kind)

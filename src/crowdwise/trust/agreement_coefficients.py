@@ -25,21 +25,84 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.constraints import checked
+from crowdwise.core.numerics import Floats
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
-from crowdwise.metrics import Estimate
-from crowdwise.trust.agreement_counts import chance_corrected, numbers, one_minus_ratio, pairable, ratio, weights_of
-from crowdwise.trust.item_bootstrap import Bootstrap, Options
+from crowdwise.metrics.bootstrap import Estimate, Options, Statistic
+from crowdwise.trust.agreement_counts import (
+    Coefficient,
+    Patterns,
+    Scale,
+    Weights,
+    chance_corrected,
+    numbers,
+    one_minus_ratio,
+    ratio,
+    weights_of,
+)
 
 __all__ = ["fleiss_kappa", "gwet_ac1", "gwet_ac2", "krippendorff_alpha", "percent_agreement"]
-
-SCALES = ("nominal", "ordinal", "interval", "ratio")
 
 # -------------------------------------------------------------------- the maths
 
 
-def distances(scale: str, values: Floats) -> Floats:
+def percent(found: Patterns, w: Floats) -> Coefficient:
+    """p_a."""
+    return _of_shares(found, w, lambda s: ratio(s[:, 1], s[:, 0]))
+
+
+def fleiss(found: Patterns, w: Floats) -> Coefficient:
+    """Fleiss' kappa."""
+
+    def statistic(s: Floats) -> Floats:
+        pi = s[:, 3:] / s[:, 2:3]
+        return chance_corrected(ratio(s[:, 1], s[:, 0]), np.einsum("bk,kl,bl->b", pi, w, pi))
+
+    return _of_shares(found, w, statistic)
+
+
+def gwet(found: Patterns, w: Floats) -> Coefficient:
+    """AC1, or AC2 with weights."""
+    K = len(w)
+
+    def statistic(s: Floats) -> Floats:
+        pi = s[:, 3:] / s[:, 2:3]
+        expected = w.sum() / (K * (K - 1.0)) * (pi * (1.0 - pi)).sum(axis=1)
+        return chance_corrected(ratio(s[:, 1], s[:, 0]), expected)
+
+    return _of_shares(found, w, statistic)
+
+
+def _of_shares(found: Patterns, w: Floats, statistic: Statistic) -> Coefficient:
+    """Per pattern: has it pairs, the share of them that agree, 1, and the vote shares."""
+    counts = found.counts
+    size = counts.sum(axis=1)
+    paired = size > 1.0
+    same = np.einsum("pk,pk->p", counts @ w, counts) - counts @ np.diag(w)
+    share = np.divide(same, size * (size - 1.0), out=np.zeros_like(size), where=paired)
+    table = np.column_stack([paired, share, np.ones(len(size)), counts / size[:, None]])
+    return Coefficient(np.ones(len(size), dtype=bool), table, statistic)
+
+
+def alpha(found: Patterns, d: Floats, mirrored: bool = False) -> Coefficient:
+    """Krippendorff's alpha from distances; ``mirrored``: class k and class K - 1 - k are one, seen from two sides."""
+    used = found.counts.sum(axis=1) > 1.5
+    counts = found.counts[used]
+    size = counts.sum(axis=1)
+
+    def statistic(s: Floats) -> Floats:
+        mass = (s[:, 1:] + s[:, :0:-1]) / 2.0 if mirrored else s[:, 1:]
+        total = mass.sum(axis=1)
+        return one_minus_ratio(
+            s[:, 0] / total, np.einsum("bk,bk->b", mass @ d, mass) / (total * np.maximum(total - 1.0, 1.0))
+        )
+
+    table = np.column_stack([np.einsum("pk,pk->p", counts @ d, counts) / (size - 1.0), counts])
+    return Coefficient(used, table, statistic)
+
+
+def distances(scale: Scale, values: Floats) -> Floats:
     """d[k, l] of Krippendorff's alpha on a nominal, interval or ratio scale."""
     x, y = values[:, None], values[None]
     if scale == "nominal":
@@ -49,9 +112,10 @@ def distances(scale: str, values: Floats) -> Floats:
     return np.asarray(np.divide(x - y, x + y, out=np.zeros((len(values), len(values))), where=(x + y) != 0.0) ** 2)
 
 
-def mid_ranks(share: Floats) -> Floats:
-    """The mean rank of each class: d[k, l] of the ordinal scale is the squared difference of two of them."""
-    return np.asarray(np.cumsum(share, axis=-1) - share / 2.0)
+def ordinal_alpha(found: Patterns) -> Coefficient:
+    """Krippendorff's alpha with the squared difference of mid-ranks, which the votes themselves make."""
+    used = found.counts.sum(axis=1) > 1.5
+    return Coefficient(used, _coincidences(found.counts[used]), _ordinal_statistic)
 
 
 def _coincidences(counts: Floats) -> Any:
@@ -71,7 +135,12 @@ def _coincidences(counts: Floats) -> Any:
     return csr_matrix((value, (p, k * K + m)), shape=(P, K * K))
 
 
-def _ordinal_alpha(s: Floats) -> Floats:
+def mid_ranks(share: Floats) -> Floats:
+    """The mean rank of each class: d[k, l] of the ordinal scale is the squared difference of two of them."""
+    return np.asarray(np.cumsum(share, axis=-1) - share / 2.0)
+
+
+def _ordinal_statistic(s: Floats) -> Floats:
     K = int(np.sqrt(s.shape[1]))
     o = s.reshape(-1, K, K)
     mass = o.sum(axis=2)
@@ -81,30 +150,16 @@ def _ordinal_alpha(s: Floats) -> Floats:
     square = 2.0 * (mass * rank**2).sum(axis=1)
     seen = square - 2.0 * np.einsum("bkl,bk,bl->b", o, rank, rank)
     chance = square * total - 2.0 * (mass * rank).sum(axis=1) ** 2
-    chance[chance < 1e-12 * square * total] = 0.0  # one class alone, but for rounding
+    chance[chance < 1e-12 * square * total] = 0.0  # a single class, but for rounding
     return one_minus_ratio(seen / total, chance / (total * np.maximum(total - 1.0, 1.0)))
-
-
-def _gwet_table(votes: Votes, weights: str | None, values: Any) -> tuple[Floats, Ints, int]:
-    """Per pattern: has it pairs, the share of them that agree, 1, and the vote shares."""
-    w = weights_of(votes, weights, values)
-    counts, times, n = pairable(votes, at_least=1)
-    size = counts.sum(axis=1)
-    paired = size > 1.0
-    same = np.einsum("pk,pk->p", counts @ w, counts) - counts @ np.diag(w)
-    share = np.divide(same, size * (size - 1.0), out=np.zeros_like(size), where=paired)
-    return np.column_stack([paired, share, np.ones(len(size)), counts / size[:, None]]), times, n
 
 
 # -------------------------------------------------------------------- the coefficients
 
 
+@checked
 def percent_agreement(
-    votes: Votes,
-    *,
-    weights: str | None = None,
-    values: Any = None,
-    **how: Unpack[Options],
+    votes: Votes, *, weights: Weights = None, values: Any = None, **options: Unpack[Options]
 ) -> Estimate:
     """The share of pairs of votes that agree, averaged over items with two votes or more.
 
@@ -117,28 +172,22 @@ def percent_agreement(
         in part.
     values
         With ``weights``: a number for each class, as a sequence or a mapping, where their order is not enough.
-    level, resamples, random_state
-        Of the interval: see :class:`~crowdwise.trust.item_bootstrap.Bootstrap`.
+    **options
+        Of the interval: see :class:`~crowdwise.metrics.bootstrap.Bootstrap`.
 
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.agreement import percent_agreement
     >>> votes = cw.Votes.from_dense([[0, 0, 0], [0, 1, 1], [1, 1, 1], [1, 1, 0]])
-    >>> round(percent_agreement(votes).value, 3)
+    >>> round(cw.trust.percent_agreement(votes).value, 3)
     0.667
     """
-    table, times, n = _gwet_table(votes, weights, values)
-    return Bootstrap(**how).estimate(table, times, lambda s: ratio(s[:, 1], s[:, 0]), n)
+    found = Patterns.of_votes(votes)
+    return found.estimate(percent(found, weights_of(votes, weights, values)), **options)
 
 
-def fleiss_kappa(
-    votes: Votes,
-    *,
-    weights: str | None = None,
-    values: Any = None,
-    **how: Unpack[Options],
-) -> Estimate:
+@checked
+def fleiss_kappa(votes: Votes, *, weights: Weights = None, values: Any = None, **options: Unpack[Options]) -> Estimate:
     """Fleiss' kappa, items with any number of votes; with two votes each it is Scott's pi of the whole crowd.
 
     Chance agreement comes from the mean over items of their vote shares (Gwet 2014). Parameters as in
@@ -147,23 +196,16 @@ def fleiss_kappa(
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.agreement import fleiss_kappa
     >>> crowd = cw.simulate.one_coin(300, n_annotators=9, n_classes=3, votes_per_item=4, random_state=0)
-    >>> found = fleiss_kappa(crowd.votes)
+    >>> found = cw.trust.fleiss_kappa(crowd.votes)
     >>> found.low < found.value < found.high
     True
     """
-    w = weights_of(votes, weights, values)
-    table, times, n = _gwet_table(votes, weights, values)
-
-    def statistic(s: Floats) -> Floats:
-        pi = s[:, 3:] / s[:, 2:3]
-        return chance_corrected(ratio(s[:, 1], s[:, 0]), np.einsum("bk,kl,bl->b", pi, w, pi))
-
-    return Bootstrap(**how).estimate(table, times, statistic, n)
+    found = Patterns.of_votes(votes)
+    return found.estimate(fleiss(found, weights_of(votes, weights, values)), **options)
 
 
-def gwet_ac1(votes: Votes, **how: Unpack[Options]) -> Estimate:
+def gwet_ac1(votes: Votes, **options: Unpack[Options]) -> Estimate:
     """Gwet's AC1: chance agreement is that on items hard enough to be guessed, so that a dominant class does no harm.
 
     Parameters as in :func:`percent_agreement`.
@@ -171,49 +213,33 @@ def gwet_ac1(votes: Votes, **how: Unpack[Options]) -> Estimate:
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.agreement import fleiss_kappa, gwet_ac1
     >>> votes = cw.Votes.from_dense([[0, 0]] * 95 + [[0, 1]] * 5)
-    >>> round(gwet_ac1(votes).value, 2), round(fleiss_kappa(votes).value, 2)
+    >>> round(cw.trust.gwet_ac1(votes).value, 2), round(cw.trust.fleiss_kappa(votes).value, 2)
     (0.95, -0.03)
     """
-    return gwet_ac2(votes, weights=None, **how)
+    return gwet_ac2(votes, weights=None, **options)
 
 
+@checked
 def gwet_ac2(
-    votes: Votes,
-    *,
-    weights: str | None = "quadratic",
-    values: Any = None,
-    **how: Unpack[Options],
+    votes: Votes, *, weights: Weights = "quadratic", values: Any = None, **options: Unpack[Options]
 ) -> Estimate:
     """Gwet's AC2: AC1 with partial agreement between neighbouring classes. Parameters as in :func:`percent_agreement`.
 
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.agreement import gwet_ac1, gwet_ac2
     >>> votes = cw.Votes.from_dense([[1, 1, 2], [3, 3, 3], [1, 2, 2], [3, 2, 3]])
-    >>> gwet_ac2(votes).value > gwet_ac1(votes).value
+    >>> cw.trust.gwet_ac2(votes).value > cw.trust.gwet_ac1(votes).value
     True
     """
-    w = weights_of(votes, weights, values)
-    table, times, n = _gwet_table(votes, weights, values)
-    K = votes.n_classes
-
-    def statistic(s: Floats) -> Floats:
-        pi = s[:, 3:] / s[:, 2:3]
-        expected = w.sum() / (K * (K - 1.0)) * (pi * (1.0 - pi)).sum(axis=1)
-        return chance_corrected(ratio(s[:, 1], s[:, 0]), expected)
-
-    return Bootstrap(**how).estimate(table, times, statistic, n)
+    found = Patterns.of_votes(votes)
+    return found.estimate(gwet(found, weights_of(votes, weights, values)), **options)
 
 
+@checked
 def krippendorff_alpha(
-    votes: Votes,
-    *,
-    scale: str = "nominal",
-    values: Any = None,
-    **how: Unpack[Options],
+    votes: Votes, *, scale: Scale = "nominal", values: Any = None, **options: Unpack[Options]
 ) -> Estimate:
     """Krippendorff's alpha: 1 - observed / expected disagreement of pairs of votes.
 
@@ -226,37 +252,21 @@ def krippendorff_alpha(
         ``"interval"``: by the squared difference, ``"ratio"``: by the squared relative difference, of ``values``.
     values
         A number for each class, as a sequence or a mapping; by default the classes themselves, where they are numbers.
-    level, resamples, random_state
+    **options
         As in :func:`percent_agreement`.
 
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.agreement import krippendorff_alpha
     >>> crowd = cw.simulate.one_coin(300, n_annotators=9, n_classes=3, votes_per_item=4, random_state=0)
-    >>> found = krippendorff_alpha(crowd.votes)
+    >>> found = cw.trust.krippendorff_alpha(crowd.votes)
     >>> 0.0 < found.low < found.value < found.high < 1.0
     True
     """
-    if scale not in SCALES:
-        raise ParameterError(f"scale={scale!r}: expected one of {', '.join(map(repr, SCALES))}.")
-    counts, times, n = pairable(votes)
-    K = votes.n_classes
-    x = np.arange(K, dtype=np.float64) if scale in ("nominal", "ordinal") else numbers(votes, values)
+    found = Patterns.of_votes(votes)
+    if scale == "ordinal":
+        return found.estimate(ordinal_alpha(found), **options)
+    x = np.arange(votes.n_classes, dtype=np.float64) if scale == "nominal" else numbers(votes, values)
     if scale == "ratio" and (x < 0).any():
         raise ParameterError("scale='ratio': the values of the classes must not be negative.")
-    if scale == "ordinal":
-        table, statistic = _coincidences(counts), _ordinal_alpha
-    else:
-        d = distances(scale, x)
-        size = counts.sum(axis=1)
-        table = np.column_stack([np.einsum("pk,pk->p", counts @ d, counts) / (size - 1.0), counts])
-
-        def statistic(s: Floats) -> Floats:
-            mass = s[:, 1:]
-            total = mass.sum(axis=1)
-            return one_minus_ratio(
-                s[:, 0] / total, np.einsum("bk,bk->b", mass @ d, mass) / (total * np.maximum(total - 1.0, 1.0))
-            )
-
-    return Bootstrap(**how).estimate(table, times, statistic, n)
+    return found.estimate(alpha(found, distances(scale, x)), **options)

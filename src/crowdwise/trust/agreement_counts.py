@@ -1,39 +1,91 @@
-"""What coefficients of agreement count: patterns of votes, weights between classes, numbers for classes."""
+"""What coefficients of agreement count: patterns of labels, weights between classes, numbers for classes."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
+from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options, Statistic
 
-WEIGHTS = (None, "linear", "quadratic")
-
-
-def patterns(votes: Votes) -> tuple[Floats, Ints]:
-    """The different rows of n[i, k] among items with votes (P x K), and how many items have each.
-
-    Rows are told apart by the sum of a random 64-bit number per label, drawn once.
-    """
-    K = votes.n_classes
-    size = np.diff(votes.indptr)
-    code = np.random.default_rng(20).integers(0, 2**63, size=K, dtype=np.uint64)
-    total = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(code[votes.label], dtype=np.uint64)])
-    sums = (total[votes.indptr[1:]] - total[votes.indptr[:-1]])[size > 0]
-    _, first, times = np.unique(sums, return_index=True, return_counts=True)
-    items = np.flatnonzero(size > 0)[first]
-    start, length = votes.indptr[items], size[items]
-    ends = np.cumsum(length)
-    take = np.arange(ends[-1] if len(ends) else 0) + np.repeat(start - (ends - length), length)
-    row = np.repeat(np.arange(len(items)), length)
-    counts = np.bincount(row * K + votes.label[take], minlength=len(items) * K).reshape(-1, K)
-    return counts.astype(np.float64), times
+Weights = Literal["linear", "quadratic"] | None
+Scale = Literal["nominal", "ordinal", "interval", "ratio"]
 
 
-def agreement_weights(K: int, weights: str | None, values: Floats | None = None) -> Floats:
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """The different rows of n[i, k] among items with labels, and which items have each."""
+
+    counts: Floats
+    """P x K."""
+    times: Ints
+    """P: how many items have it."""
+    pattern: Ints
+    """The pattern of every item, -1 where it has none."""
+    n: int
+    """Items with two labels or more."""
+
+    @classmethod
+    def of(cls, indptr: Ints, label: Ints, K: int) -> Patterns:
+        """The patterns of items whose labels lie between ``indptr``.
+
+        Rows are kept apart by the sum of a random 64-bit number per label, drawn once.
+        """
+        size = np.diff(indptr)
+        if not (size > 1).any():
+            raise InputError("No item has two answers: there is nothing to agree on. Collect several on some items.")
+        code = np.random.default_rng(20).integers(0, 2**63, size=K, dtype=np.uint64)
+        total = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(code[label], dtype=np.uint64)])
+        there = np.flatnonzero(size > 0)
+        sums = (total[indptr[1:]] - total[indptr[:-1]])[there]
+        _, first, inverse, times = np.unique(sums, return_index=True, return_inverse=True, return_counts=True)
+        pattern = np.full(len(size), -1, dtype=np.int64)
+        pattern[there] = inverse
+        items = there[first]
+        length = size[items]
+        ends = np.cumsum(length)
+        take = np.arange(ends[-1]) + np.repeat(indptr[items] - (ends - length), length)
+        row = np.repeat(np.arange(len(items)), length)
+        counts = np.bincount(row * K + label[take], minlength=len(items) * K).reshape(-1, K).astype(np.float64)
+        return cls(counts, times, pattern, int(times[length > 1].sum()))
+
+    @classmethod
+    def of_votes(cls, votes: Votes) -> Patterns:
+        check_unweighted(votes)
+        return cls.of(votes.indptr, votes.label, votes.n_classes)
+
+    def estimate(self, coefficient: Coefficient, groups: Ints | None = None, **options: Unpack[Options]) -> Estimate:
+        """A coefficient with its interval; items of one group (a sequence, say) are drawn together."""
+        by, used = Bootstrap(**options), coefficient.used
+        if groups is None:
+            return by.of_sums(coefficient.table, self.times[used], coefficient.statistic, self.n)
+        from scipy.sparse import csr_matrix
+
+        row = np.full(len(self.times), -1, dtype=np.int64)
+        row[used] = np.arange(int(used.sum()))
+        at = np.flatnonzero(self.pattern >= 0)
+        at = at[row[self.pattern[at]] >= 0]
+        names, group = np.unique(groups[at], return_inverse=True)
+        adds = csr_matrix((np.ones(len(at)), (group, row[self.pattern[at]])), shape=(len(names), int(used.sum())))
+        once = np.ones(len(names), dtype=np.int64)
+        return by.of_sums(adds @ coefficient.table, once, coefficient.statistic, len(names))
+
+
+@dataclass(frozen=True, eq=False)
+class Coefficient:
+    """A function of sums over items: what an item of each pattern in use adds, and the function."""
+
+    used: Any
+    """P: which patterns count."""
+    table: Any
+    statistic: Statistic
+
+
+def agreement_weights(K: int, weights: Weights, values: Floats | None = None) -> Floats:
     """w[k, l]: identity, 1 - |x - y| / range, or 1 - (x - y)^2 / range^2, of the classes' places or values."""
     if weights is None:
         return np.eye(K)
@@ -50,38 +102,26 @@ def chance_corrected(observed: Floats, expected: Floats) -> Floats:
 
 def one_minus_ratio(observed: Floats, expected: Floats) -> Floats:
     """1 - D_o / D_e; nan where nothing could differ."""
-    return np.asarray(1.0 - np.divide(observed, expected, out=np.full_like(expected, np.nan), where=expected > 0.0))
+    return 1.0 - ratio(observed, expected)
 
 
 def ratio(top: Floats, bottom: Floats) -> Floats:
+    """top / bottom; nan where that is not positive."""
     return np.asarray(np.divide(top, bottom, out=np.full_like(bottom, np.nan), where=bottom > 0.0))
 
 
-def pairable(votes: Votes, at_least: int = 2) -> tuple[Floats, Ints, int]:
-    """Patterns with so many votes, their times, and the number of items with two votes or more."""
-    check_unweighted(votes)
-    counts, times = patterns(votes)
-    size = counts.sum(axis=1)
-    n = int(times[size > 1.5].sum())
-    if n == 0:
-        raise InputError("No item has two votes: there is nothing to agree on. Collect several votes on some items.")
-    keep = size > at_least - 0.5
-    return counts[keep], times[keep], n
-
-
-def check_unweighted(votes: Votes) -> None:
-    if not isinstance(votes, Votes):
-        raise InputError(f"Expected Votes and found {type(votes).__name__}: make them with Votes.from_frame.")
-    if votes.weight is not None and not np.allclose(votes.weight, 1.0):
+def check_unweighted(answers: Any) -> None:
+    """Refuse what is no table of answers, and answers with weights."""
+    if not hasattr(answers, "annotators"):
+        raise InputError(f"Expected Votes and found {type(answers).__name__}: make them with Votes.from_frame.")
+    if answers.weight is not None and not np.allclose(answers.weight, 1.0):
         raise InputError(
-            "The votes have weights, and coefficients of agreement count votes. "
-            "Leave them out: dataclasses.replace(votes, weight=None)."
+            "The answers have weights, and coefficients of agreement count answers. "
+            "Leave them out: dataclasses.replace(answers, weight=None)."
         )
 
 
-def weights_of(votes: Votes, weights: str | None, values: Any) -> Floats:
-    if weights not in WEIGHTS:
-        raise ParameterError(f"weights={weights!r}: expected None, 'linear' or 'quadratic'.")
+def weights_of(votes: Votes, weights: Weights, values: Any) -> Floats:
     return agreement_weights(votes.n_classes, weights, None if values is None else numbers(votes, values))
 
 

@@ -9,7 +9,7 @@ shares are learned), and annotator m says l with probability
 independently of all others. For a pair (i, j) the truth and the ease of an item are inferred from the *other*
 annotators' votes alone, so neither a hard item nor a wrong consensus counts against them. The test
 compares the mistakes that i and j have in common, sum over items of 1[both say l] P(l is wrong), with their mean and
-variance under that model: the mathematics is in :mod:`crowdwise.trust.shared_mistakes`.
+variance under that model: the mathematics is in :mod:`crowdwise.trust.mistakes_model`.
 
 The p-value is the tail of a scaled Poisson distribution with that mean and variance. Where there are at least 50 pairs
 they are shifted and scaled so that their middle is no wider than it should be. Then Benjamini and Hochberg's procedure
@@ -42,7 +42,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.trust.collusion_rings import Colluders, find_colluders
 from crowdwise.trust.judged_votes import adjusted
-from crowdwise.trust.shared_mistakes import moments, null_model, tail
+from crowdwise.trust.mistakes_model import moments, null_model, tail
 
 GROUPS = 10
 """The most groups that are set apart, one after the other."""

@@ -28,7 +28,7 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.frames import make_frame
 from crowdwise.errors import InputError, ParameterError, listing
-from crowdwise.metrics import Estimate
+from crowdwise.metrics.bootstrap import Estimate
 from crowdwise.trust.judged_votes import check_level, positive_code, read_groups
 
 __all__ = ["Thresholds", "choose_thresholds"]

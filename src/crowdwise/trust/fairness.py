@@ -45,7 +45,7 @@ from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.metrics import Estimate
+from crowdwise.metrics.bootstrap import Estimate
 from crowdwise.trust.judged_votes import Groups, check_level, positive_code, read_evidence, read_groups
 
 __all__ = ["FairnessReport", "assess_fairness"]

@@ -18,20 +18,20 @@ References: Shrout and Fleiss 1979, McGraw and Wong 1996, Henderson 1953.
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from crowdwise.core.numerics import Floats
+from crowdwise.core.constraints import Count, checked
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.ratings import Ratings
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
-from crowdwise.metrics import Estimate
-from crowdwise.trust.agreement_counts import numbers, pairable, ratio
-from crowdwise.trust.item_bootstrap import Bootstrap, Options
+from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
+from crowdwise.trust.agreement_counts import Patterns, check_unweighted, numbers, one_minus_ratio, ratio
 
 __all__ = ["icc"]
 
-FORMS = ("one-way", "agreement", "consistency")
+Form = Literal["one-way", "agreement", "consistency"]
 
 
 def variance_components(n: Floats, A: Floats, B: Floats, T: Floats) -> tuple[Floats, Floats, Floats]:
@@ -64,70 +64,90 @@ def _one_way(s: Floats, k: int) -> Floats:
     return ratio(a, a + within / k)
 
 
-def _two_way_table(votes: Votes, x: Floats) -> Any:
-    """Per item: 1, n, n^2, y^2 / n, squares, then the votes' values and the votes themselves by annotator; sparse."""
+def interval_alpha(ratings: Ratings, **options: Unpack[Options]) -> Estimate:
+    """Krippendorff's alpha of numbers: 1 - mean squared difference within items / that of all pairs.
+
+    Over the ordered pairs of n numbers, sum (x - y)^2 = 2 (n sum x^2 - (sum x)^2).
+    """
+    size, total, squares = (x[np.diff(ratings.indptr) > 1] for x in _sums(ratings.indptr, ratings.value))
+    table = np.column_stack([2.0 * (size * squares - total**2) / (size - 1.0), size, total, squares])
+
+    def statistic(s: Floats) -> Floats:
+        seen, n, y, yy = s.T
+        return one_minus_ratio(seen / n, 2.0 * (n * yy - y**2) / (n * np.maximum(n - 1.0, 1.0)))
+
+    return Bootstrap(**options).of_sums(table, np.ones(len(size), dtype=np.int64), statistic, len(size))
+
+
+def _sums(indptr: Ints, y: Floats) -> tuple[Floats, Floats, Floats]:
+    """Of every item: how many numbers, their sum, and that of their squares."""
+    item, N = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), len(indptr) - 1
+    total, squares = (np.bincount(item, weights=z, minlength=N).astype(np.float64) for z in (y, y**2))
+    return np.diff(indptr).astype(np.float64), total, squares
+
+
+def _two_way_table(answers: Votes | Ratings, y: Floats) -> Any:
+    """Per item: 1, n, n^2, y^2 / n, squares, then the answers' values and the answers by annotator; sparse."""
     from scipy.sparse import csr_matrix, hstack
 
-    N, M = len(votes), votes.n_annotators
-    item, y = votes.item, x[votes.label]
-    size = np.diff(votes.indptr).astype(np.float64)
-    total, squares = (np.bincount(item, weights=z, minlength=N) for z in (y, y**2))
-    own, one = (
-        csr_matrix((z, votes.annotator, votes.indptr), shape=(N, M)) for z in (y, np.ones(votes.n_votes))
-    )  # fmt: skip
+    N, M = len(answers), answers.n_annotators
+    size, total, squares = _sums(answers.indptr, y)
+    own, one = (csr_matrix((z, answers.annotator, answers.indptr), shape=(N, M)) for z in (y, np.ones(len(y))))
     facts = np.column_stack([np.ones(N), size, size**2, total**2 / np.maximum(size, 1.0), squares])
     return hstack([csr_matrix(facts), own, one]).tocsr()[np.flatnonzero(size > 0)]
 
 
+@checked
 def icc(
-    votes: Votes,
+    answers: Votes | Ratings,
     *,
-    form: str = "one-way",
-    average_of: int = 1,
+    form: Form = "one-way",
+    average_of: Count = 1,
     values: Any = None,
-    **how: Unpack[Options],
+    **options: Unpack[Options],
 ) -> Estimate:
-    """An intraclass correlation: the share of the variance of votes that is between items.
+    """An intraclass correlation: the share of the variance of answers that is between items.
 
     Parameters
     ----------
-    votes
-        The votes; weights of votes are refused.
+    answers
+        Votes or ratings; weights are refused.
     form
         ``"one-way"``: who voted is not looked at, ICC(1, k) of Shrout and Fleiss. ``"agreement"``: annotators are a
         random sample and their levels count as error, ICC(2, k) or ICC(A, k). ``"consistency"``: differences in level
         between annotators do not count, ICC(3, k) or ICC(C, k). The two-way forms are from Henderson's first method;
         on a complete table they are the usual ones.
     average_of
-        k: 1 for the reliability of a single vote, more for that of the mean of so many.
+        k: 1 for the reliability of a single answer, more for that of the mean of so many.
     values
         A number for each class; by default the classes themselves, where they are numbers.
-    level, resamples, random_state
+    **options
         As in :func:`percent_agreement`. The interval is over items; annotators are held as they are.
 
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.agreement import icc
     >>> table = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
     >>> votes = cw.Votes.from_dense(table)
-    >>> [round(icc(votes, form=f).value, 2) for f in ("one-way", "agreement", "consistency")]
+    >>> [round(cw.trust.icc(votes, form=f).value, 2) for f in ("one-way", "agreement", "consistency")]
     [0.17, 0.29, 0.71]
     """
-    if form not in FORMS:
-        raise ParameterError(f"form={form!r}: expected one of {', '.join(map(repr, FORMS))}.")
-    if not isinstance(average_of, (int, np.integer)) or isinstance(average_of, bool) or average_of < 1:
-        raise ParameterError(f"average_of={average_of!r}: expected a whole number of at least 1.")
-    by = Bootstrap(**how)
-    x = numbers(votes, values)
+    by = Bootstrap(**options)
+    check_unweighted(answers)
+    if isinstance(answers, Ratings):
+        y, times = answers.value, np.ones(int((np.diff(answers.indptr) > 0).sum()), dtype=np.int64)
+        n = int((np.diff(answers.indptr) > 1).sum())
+        size, total, squares = (x[np.diff(answers.indptr) > 0] for x in _sums(answers.indptr, y))
+    else:
+        x = numbers(answers, values)
+        found = Patterns.of_votes(answers)
+        y, times, n = x[answers.label], found.times, found.n
+        size, total, squares = found.counts.sum(axis=1), found.counts @ x, found.counts @ x**2
     if form == "one-way":
-        counts, times, n = pairable(votes, at_least=1)
-        size, total = counts.sum(axis=1), counts @ x
-        table = np.column_stack([np.ones(len(size)), size, size**2, total, total**2 / size, counts @ x**2])
-        return by.estimate(table, times, lambda s: _one_way(s, average_of), n)
-    _, _, n = pairable(votes)
-    table = _two_way_table(votes, x)
-    M = votes.n_annotators
+        table = np.column_stack([np.ones(len(size)), size, size**2, total, total**2 / size, squares])
+        return by.of_sums(table, times, lambda s: _one_way(s, average_of), n)
+    table = _two_way_table(answers, y)
+    M = answers.n_annotators
 
     def statistic(s: Floats) -> Floats:
         own, votes_of = s[:, 5 : 5 + M], s[:, 5 + M :]
@@ -139,4 +159,4 @@ def icc(
         noise = e if form == "consistency" else b + e
         return ratio(a, a + noise / average_of)
 
-    return by.estimate(table, np.ones(table.shape[0], dtype=np.int64), statistic, n)
+    return by.of_sums(table, np.ones(table.shape[0], dtype=np.int64), statistic, n)

@@ -43,7 +43,7 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InputError, ParameterError
-from crowdwise.trust.predictive_checks import Check, predictive_checks
+from crowdwise.trust.posterior_checks import Check, predictive_checks
 
 __all__ = ["Comparison", "compare"]
 
@@ -69,7 +69,7 @@ class Comparison:
     calibration
         The calibration error of each, from that table.
     checks
-        For each method, the posterior predictive checks of :mod:`crowdwise.trust.predictive_checks`.
+        For each method, the posterior predictive checks of :mod:`crowdwise.trust.posterior_checks`.
     accuracy
         The share of items with known truth that are labelled right, ties split; ``None`` without truth.
     problems

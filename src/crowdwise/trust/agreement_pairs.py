@@ -8,6 +8,7 @@ function                 value
 =======================  ============================================================================
 ``cohen_kappa``          1 - sum d p / sum d r c'
 ``scott_pi``             the same with both shares replaced by their mean
+``light_kappa``          the mean of Cohen's kappa over all pairs
 ``pairwise_agreement``   Cohen's kappa of all pairs with common items, intervals by the delta method
 =======================  ============================================================================
 
@@ -25,17 +26,18 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise import kernels
+from crowdwise.core.constraints import Count, Fraction, checked
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import encoding
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
-from crowdwise.metrics import Estimate
-from crowdwise.trust.agreement_counts import check_unweighted, one_minus_ratio, weights_of
-from crowdwise.trust.item_bootstrap import CHUNK, Bootstrap, Options
+from crowdwise.metrics.bootstrap import CHUNK, Bootstrap, Estimate, Options
+from crowdwise.trust.agreement_counts import Weights, check_unweighted, one_minus_ratio, ratio, weights_of
+from crowdwise.trust.mistakes_model import paired_votes
 
-__all__ = ["PairwiseAgreement", "cohen_kappa", "pairwise_agreement", "scott_pi"]
+__all__ = ["PairwiseAgreement", "cohen_kappa", "light_kappa", "pairwise_agreement", "scott_pi"]
 
 MOST_PAIRS = 3e8
 """The most pairs of votes on common items that are listed."""
@@ -83,15 +85,11 @@ def kappa_variance(tables: Floats, d: Floats) -> Floats:
 # -------------------------------------------------------------------- two annotators
 
 
+@checked
 def cohen_kappa(
-    votes: Votes,
-    first: Any = None,
-    second: Any = None,
-    *,
-    weights: str | None = None,
-    values: Any = None,
-    **how: Unpack[Options],
-) -> Estimate:
+    votes: Votes, first: Any = None, second: Any = None, *, weights: Weights = None, values: Any = None,
+    **options: Unpack[Options],
+) -> Estimate:  # fmt: skip
     """Cohen's kappa of two annotators on the items both labelled.
 
     Parameters
@@ -102,44 +100,38 @@ def cohen_kappa(
         The names of the two; may be left out where there are just two.
     weights
         ``None``, ``"linear"`` or ``"quadratic"``: how a disagreement counts by the distance of the classes.
-    values, level, resamples, random_state
+    values, **options
         As in :func:`percent_agreement`.
 
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.agreement import cohen_kappa
     >>> votes = cw.Votes.from_dense([[0, 0]] * 20 + [[0, 1]] * 5 + [[1, 0]] * 10 + [[1, 1]] * 15)
-    >>> round(cohen_kappa(votes).value, 3)
+    >>> round(cw.trust.cohen_kappa(votes).value, 3)
     0.4
     """
-    return _of_two(votes, first, second, weights, values, False, Bootstrap(**how))
+    return _of_two(votes, first, second, weights, values, False, Bootstrap(**options))
 
 
+@checked
 def scott_pi(
-    votes: Votes,
-    first: Any = None,
-    second: Any = None,
-    *,
-    weights: str | None = None,
-    values: Any = None,
-    **how: Unpack[Options],
-) -> Estimate:
+    votes: Votes, first: Any = None, second: Any = None, *, weights: Weights = None, values: Any = None,
+    **options: Unpack[Options],
+) -> Estimate:  # fmt: skip
     """Scott's pi of two annotators: Cohen's kappa with one label distribution for both. Parameters as there.
 
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.agreement import scott_pi
     >>> votes = cw.Votes.from_dense([[0, 0]] * 20 + [[0, 1]] * 5 + [[1, 0]] * 10 + [[1, 1]] * 15)
-    >>> round(scott_pi(votes).value, 3)
+    >>> round(cw.trust.scott_pi(votes).value, 3)
     0.394
     """
-    return _of_two(votes, first, second, weights, values, True, Bootstrap(**how))
+    return _of_two(votes, first, second, weights, values, True, Bootstrap(**options))
 
 
 def _of_two(
-    votes: Votes, first: Any, second: Any, weights: str | None, values: Any, pooled: bool, by: Bootstrap
+    votes: Votes, first: Any, second: Any, weights: Weights, values: Any, pooled: bool, by: Bootstrap
 ) -> Estimate:
     d = 1.0 - weights_of(votes, weights, values)
     K = votes.n_classes
@@ -163,7 +155,7 @@ def _of_two(
     used = np.flatnonzero(times)
     table = np.zeros((len(used), K * K))
     table[np.arange(len(used)), used] = 1.0
-    return by.estimate(table, times[used], statistic, int(times.sum()))
+    return by.of_sums(table, times[used], statistic, int(times.sum()))
 
 
 def _two_codes(votes: Votes, first: Any, second: Any) -> tuple[int, int]:
@@ -180,6 +172,47 @@ def _two_codes(votes: Votes, first: Any, second: Any) -> tuple[int, int]:
     if codes[0] == codes[1]:
         raise ParameterError(f"first and second are both {first!r}: expected two different annotators.")
     return int(codes[0]), int(codes[1])
+
+
+def light_kappa(votes: Votes, *, weights: Weights = None, values: Any = None, **options: Unpack[Options]) -> Estimate:
+    """Light's kappa: the mean of Cohen's kappa over all pairs of annotators with common items.
+
+    Parameters as in :func:`cohen_kappa`. The work goes with the square of the annotators: for a few of them.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> votes = cw.Votes.from_dense([[0, 0, 0]] * 20 + [[0, 1, 0]] * 5 + [[1, 0, 1]] * 10 + [[1, 1, 1]] * 15)
+    >>> round(cw.trust.light_kappa(votes).value, 3)
+    0.6
+    """
+    from scipy.sparse import csr_matrix
+
+    check_unweighted(votes)
+    d, K, M = 1.0 - weights_of(votes, weights, values), votes.n_classes, votes.n_annotators
+    one, two = paired_votes(votes.indptr, np.arange(len(votes)))
+    turn = votes.annotator[one] > votes.annotator[two]
+    one, two = np.where(turn, two, one), np.where(turn, one, two)
+    apart = votes.annotator[one] != votes.annotator[two]
+    one, two = one[apart], two[apart]
+    if not len(one):
+        raise InputError("No two annotators have an item in common: there is nothing to compare.")
+    key = votes.annotator[one].astype(np.int64) * M + votes.annotator[two]
+    pairs, pair = np.unique(key, return_inverse=True)
+    cell = (pair * K + votes.label[one]) * K + votes.label[two]
+    items, row = np.unique(votes.item[one], return_inverse=True)
+    table = csr_matrix((np.ones(len(cell)), (row, cell)), shape=(len(items), len(pairs) * K * K))
+
+    def statistic(s: Floats) -> Floats:
+        tables = s.reshape(-1, K, K)
+        kappa = np.full(len(tables), np.nan)
+        some = tables.sum(axis=(1, 2)) > 0
+        kappa[some] = kappa_of(tables[some], d)
+        by_pair = kappa.reshape(len(s), -1)
+        there = np.isfinite(by_pair)
+        return ratio(np.where(there, by_pair, 0.0).sum(axis=1), there.sum(axis=1).astype(np.float64))
+
+    return Bootstrap(**options).of_sums(table, np.ones(len(items), dtype=np.int64), statistic, len(items))
 
 
 # -------------------------------------------------------------------- every pair
@@ -216,10 +249,11 @@ class PairwiseAgreement:
         return make_frame(columns, kind or self.kind)
 
 
+@checked
 def pairwise_agreement(
-    votes: Votes, *, weights: str | None = None, values: Any = None, least: int = 1, level: float = 0.95
+    votes: Votes, *, weights: Weights = None, values: Any = None, min_common: Count = 1, level: Fraction = 0.95
 ) -> PairwiseAgreement:
-    """Cohen's kappa of every pair of annotators with at least ``least`` common items.
+    """Cohen's kappa of every pair of annotators with at least ``min_common`` common items.
 
     Intervals are by the delta method (Fleiss, Cohen and Everitt 1969) with one item more that agrees as by chance, so
     that a few items without a disagreement prove nothing, and held between -1 and 1; all of that range where kappa
@@ -228,17 +262,13 @@ def pairwise_agreement(
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.agreement import pairwise_agreement
     >>> crowd = cw.simulate.one_coin(200, n_annotators=6, n_classes=3, votes_per_item=3, random_state=0)
-    >>> pairwise_agreement(crowd.votes).to_frame().shape
+    >>> cw.trust.agreement_pairs(crowd.votes).to_frame().shape
     (15, 7)
     """
     from scipy.special import stdtrit
 
     check_unweighted(votes)
-    Bootstrap(level=level)
-    if not isinstance(least, (int, np.integer)) or least < 1:
-        raise ParameterError(f"least={least!r}: expected a whole number of at least 1.")
     K = votes.n_classes
     w = weights_of(votes, weights, values)
     size = np.diff(votes.indptr).astype(np.float64)
@@ -254,7 +284,7 @@ def pairwise_agreement(
     pair, place = np.unique(one[keep].astype(np.int64) * votes.n_annotators + two[keep], return_inverse=True)
     cell = place * (K * K) + (row[keep] % K) * K + col[keep] % K
     n = np.bincount(place, weights=count[keep], minlength=len(pair))
-    enough = np.flatnonzero(n >= least - 1e-9)
+    enough = np.flatnonzero(n >= min_common - 1e-9)
     out = np.empty((len(pair), 3))
     order = np.argsort(place, kind="stable")
     edges = np.searchsorted(place[order], np.arange(len(pair) + 1))
