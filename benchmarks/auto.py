@@ -155,7 +155,7 @@ def measure(folder: Path, seeds: int) -> dict[str, Any]:
         cells[cell.data, cell.method] = cell.as_dict()
     for name in names:
         votes = cw.read_dataset(folder / name, on_duplicate="all").votes
-        notes[name] = cw.aggregate(votes).note
+        notes[name] = " ".join(cw.aggregate(votes).notes)
     accuracy = {
         key: {name: cells[name, key]["accuracy"] for name in names}
         for key in registry.METHODS

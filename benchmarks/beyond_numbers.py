@@ -70,7 +70,7 @@ def simulated_numbers(seeds):
                 found = cw.aggregate(crowd.ratings, key, **params)
                 low, high = found.interval()
                 table = found.to_frame("annotators", kind="dict")
-                row = {"rmse": found.score(crowd.truth)["rmse"]}
+                row = {"rmse": cw.metrics.rmse(found, crowd.truth).value}
                 row["items"] = float(((low <= crowd.truth) & (crowd.truth <= high)).mean())
                 row |= {what: covered(table, crowd.parameters, what) for what in ("bias", "precision")}
                 rows.setdefault(label, []).append(row)

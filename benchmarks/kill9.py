@@ -73,7 +73,7 @@ def main(kills: int) -> None:
                 sys.stdout.flush()
         with cw.Campaign.open(folder, cw.OneCoin()) as campaign:
             assert campaign.votes().n_votes == len(there)
-            assert campaign.consensus().n_votes == len(there)
+            assert campaign.consensus().n_answers == len(there)
     sys.stdout.write(f"{kills} kills: nothing lost, nothing twice.\n")
 
 

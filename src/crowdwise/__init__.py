@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from crowdwise.answers.comparisons_leaderboard import Ranking as Ranking
     from crowdwise.answers.comparisons_preferences import preference_weights as preference_weights
     from crowdwise.answers.comparisons_preferences import write_preferences as write_preferences
-    from crowdwise.answers.graph_crowd import LinkedConsensus as LinkedConsensus
-    from crowdwise.answers.label_sets_binary_relevance import LabelSetConsensus as LabelSetConsensus
+    from crowdwise.answers.graph_crowd import GraphConsensus as GraphConsensus
+    from crowdwise.answers.label_sets_result import LabelSetConsensus as LabelSetConsensus
     from crowdwise.answers.similarities_clusters import Clustering as Clustering
     from crowdwise.answers.tags_result import TagConsensus as TagConsensus
     from crowdwise.api import aggregate as aggregate
@@ -85,10 +85,10 @@ _WHERE = {
     "Diagnosis": "report.findings",
     "Estimates": "core.estimates",
     "Graph": "data.graph",
+    "GraphConsensus": "answers.graph_crowd",
     "LEARNERS": "registry",
-    "LabelSetConsensus": "answers.label_sets_binary_relevance",
+    "LabelSetConsensus": "answers.label_sets_result",
     "LabelSets": "data.label_sets",
-    "LinkedConsensus": "answers.graph_crowd",
     "METHODS": "registry",
     "Online": "online.stream",
     "Ranking": "answers.comparisons_leaderboard",

@@ -176,7 +176,7 @@ class TestEveryMethod:
         assert model.fit(*given, **BESIDE.get(entry.answer_type, dict)()) is model
         result = model.consensus_
         assert isinstance(result, Result)
-        assert result.method == key and result.n_votes > 0 and result.seconds >= 0.0
+        assert result.method == key and result.n_answers > 0 and result.seconds >= 0.0
         assert result.item_names.tolist() == item_names(answers)
         assert result.annotator_names.tolist() == answers.annotators.tolist()
         for f in fields(result):
@@ -274,7 +274,7 @@ def test_names_of_items_do_not_matter(key):
     one = fit(key, answers, None, **more).consensus_
     two = make(key, **more).fit(type(answers).from_frame(other), **beside).consensus_
     same_table(tables(one)["annotators"], tables(two)["annotators"], by="annotator", atol=1e-5)
-    assert len(two.item_names) == len(one.item_names) and two.n_votes == one.n_votes
+    assert len(two.item_names) == len(one.item_names) and two.n_answers == one.n_answers
 
 
 @pytest.mark.parametrize("key", LABEL_ONLY)

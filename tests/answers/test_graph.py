@@ -154,13 +154,13 @@ def model(crowd):
 
 def test_the_result(crowd, model, tmp_path):
     found = model.consensus_
-    assert isinstance(found, cw.LinkedConsensus) and found.strength == model.strength_ > 0.0 and found.worth > 5.41
+    assert isinstance(found, cw.GraphConsensus) and found.strength == model.strength_ > 0.0 and found.worth > 5.41
     np.testing.assert_allclose(found.posterior.sum(axis=1), 1.0, atol=1e-9)
     edges = crowd.parameters["edges"]
     degree = np.bincount(edges.ravel(), minlength=150)
     assert found.to_frame("items", kind="dict")["neighbours"].tolist() == degree.tolist()
     found.save(tmp_path / "kept")
-    again = cw.LinkedConsensus.load(tmp_path / "kept")
+    again = cw.GraphConsensus.load(tmp_path / "kept")
     assert again.strength == found.strength and again.labels.tolist() == found.labels.tolist()
 
 

@@ -178,10 +178,10 @@ def test_weights_count_like_repeated_answers():
 def test_together_asks_by_name():
     rows = [("a", "b", m, 1) for m in "xyz"] + [("a", "c", m, 0) for m in "xyz"] + [("b", "c", m, 0) for m in "xyz"]
     found = cw.aggregate(cw.Similarities.from_records(rows), n_clusters=2)
-    assert found.together("a", "b") > 0.9 > 0.1 > found.together("a", "c")
-    assert found.together("a", "a") == 1.0
+    assert found.co_cluster_probability("a", "b") > 0.9 > 0.1 > found.co_cluster_probability("a", "c")
+    assert found.co_cluster_probability("a", "a") == 1.0
     with pytest.raises(InputError, match="no item 'z'"):
-        found.together("a", "z")
+        found.co_cluster_probability("a", "z")
 
 
 @pytest.mark.parametrize(

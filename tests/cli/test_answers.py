@@ -259,7 +259,7 @@ def test_real_files(real, tmp_path):
         folder = real(name)
         facts = json.loads(run("aggregate", folder, "--answers", "ratings", "--json").stdout)
         ratings = cw.read_ratings(folder / "labels.csv", truth_path=folder / "truth.csv")
-        assert facts["mae"] == pytest.approx(cw.aggregate(ratings).score(ratings.truth)["mae"])
+        assert facts["mae"] == pytest.approx(cw.metrics.mae(cw.aggregate(ratings), ratings.truth).value)
     doubt = run("report", real("n_emotion") / "labels.csv", "--json", "--out", tmp_path / "x.csv")
     assert doubt.exit_code == 2  # a page ends in .html: said before anything is read
     judged = run("aggregate", real("mtbench_judgments") / "labels.csv", "--json", "--report", tmp_path / "page.html")

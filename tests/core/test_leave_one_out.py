@@ -116,7 +116,7 @@ def test_known_truths_count_and_stay_with_a_saved_consensus(tmp_path):
     assert np.array_equal(back.gold, gold)
     for a, b in zip(c.accuracy(0.9), back.accuracy(0.9), strict=True):
         assert np.array_equal(a, b)
-    assert back.votes is None and FORMAT == 2
+    assert back.votes is None and FORMAT == 3
     with pytest.raises(InputError, match="fit it again"):
         replace(back, judged=None).accuracy()
     without = cw.aggregate(sim.votes, "dawid-skene")

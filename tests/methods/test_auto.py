@@ -164,7 +164,7 @@ def test_a_true_model_wins_on_its_own_data(name, make):
     scores = model.scores_
     assert scores[name] > max(x for other, x in scores.items() if other != name) - 0.002
     assert model.weights_[name] == max(model.weights_.values())
-    assert {"coin": "one accuracy", "full": "full confusion", "habit": "habit"}[name] in model.consensus_.note
+    assert {"coin": "one accuracy", "full": "full confusion", "habit": "habit"}[name] in model.consensus_.notes[0]
 
 
 def _habits(rng, M, K):
@@ -217,7 +217,7 @@ def test_where_a_single_annotator_voted_the_simplest_shape_decides():
     coin = ds_confusion_models.fit_shape(ds_confusion_models.Coin, some, anchor=0.25)
     assert np.array_equal(model.consensus_.posterior[:100], coin.posterior[:100])
     assert not np.allclose(model.consensus_.posterior[100:], coin.posterior[100:], atol=1e-3)
-    assert "Where a single annotator voted (100 items)" in model.consensus_.note
+    assert "Where a single annotator voted (100 items)" in model.consensus_.notes[0]
     twice = cw.Votes.from_records([("a", "x", 0), ("a", "x", 1), ("b", "x", 0), ("b", "y", 1)], on_duplicate="all")
     assert ds_auto.lone(twice).tolist() == [True, False]
 
@@ -227,7 +227,7 @@ def test_with_nothing_to_foretell_the_simplest_is_taken():
     model = cw.Auto().fit(votes)
     assert model.weights_ == {"coin": 1.0, "vector": 0.0, "habit": 0.0, "full": 0.0}
     assert all(np.isnan(x) for x in model.scores_.values())
-    assert "no item has votes of two annotators" in model.consensus_.note
+    assert "no item has votes of two annotators" in model.consensus_.notes[0]
     assert (model.consensus_.label_codes == votes.label).all()
 
 
@@ -260,9 +260,9 @@ def test_known_truth_helps_and_a_prior_of_the_classes_is_kept():
 def test_the_note_is_kept(tmp_path):
     sim = cw.simulate.dirichlet(200, n_annotators=10, n_classes=3, votes_per_item=4, random_state=0)
     found = cw.aggregate(sim.votes)
-    assert found.method == "auto" and found.note.endswith(".")
-    assert cw.Consensus.load(found.save(tmp_path / "kept")).note == found.note
-    assert cw.aggregate(sim.votes, "majority").note == ""
+    assert found.method == "auto" and found.notes[0].endswith(".")
+    assert cw.Consensus.load(found.save(tmp_path / "kept")).notes == found.notes
+    assert cw.aggregate(sim.votes, "majority").notes == []
 
 
 @pytest.mark.parametrize(("name", "value"), [("folds", 1), ("sample", 0), ("max_iter", True), ("tol", np.inf)])

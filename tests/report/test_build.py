@@ -121,7 +121,7 @@ def test_items_have_votes_and_probabilities(crowd, report):
 
 def test_the_note_of_a_consensus_is_its_choice(crowd):
     consensus = cw.aggregate(crowd.votes, "majority")
-    object.__setattr__(consensus, "note", "Chosen because the votes say so.")
+    object.__setattr__(consensus, "notes", ["Chosen because the votes say so."])
     report = cw.build_report(crowd.votes, consensus)
     assert report["method"]["choice"] == "Chosen because the votes say so."
     assert report["method"]["trace"] == []

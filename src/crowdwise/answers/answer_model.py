@@ -1,4 +1,4 @@
-"""What every model for answers beyond classes is: parameters stored as given, ``fit``, and one frozen result."""
+"""The base of models for other answer types than votes: parameters stored as given, ``fit``, and one frozen result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import field
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from crowdwise.core.constraints import RandomState
 from crowdwise.core.loop import Callback
@@ -22,11 +22,13 @@ Found = TypeVar("Found", bound=Result)
 
 @declared
 class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
-    """The base of models for one kind of table. A subclass names the table and gives ``_fit``."""
+    """The base of models for one type of answers. A subclass names its table and its result, and gives ``_fit``."""
 
     key: ClassVar[str]
     table: ClassVar[type]
-    """The kind of answers it takes, such as :class:`crowdwise.Ratings`."""
+    """What it is fitted to, such as :class:`crowdwise.Ratings`."""
+    result: ClassVar[type[Result]]
+    """What it gives, such as :class:`crowdwise.Estimates`."""
     random_state: RandomState = 0
     consensus_: Found = field(init=False)
 
@@ -36,7 +38,7 @@ class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
         Parameters
         ----------
         answers
-            A table of the right kind. Known truth that lies with it is not looked at.
+            A table of the type the model is for. Its ``truth`` is not used.
         callback
             Called with a :class:`crowdwise.core.loop.Progress` after every pass over the answers.
         """
@@ -44,10 +46,11 @@ class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
         if not isinstance(answers, self.table):
             raise InputError(f"{self.key} expects {self.table.__name__} and found {type(answers).__name__}.")
         began = time.perf_counter()
-        self.consensus_ = self._fit(answers, callback, began)
-        if not getattr(self.consensus_, "converged", True):
+        found = self._fit(answers, callback)
+        self.consensus_ = self.result.of(self, answers, seconds=time.perf_counter() - began, **found)  # type: ignore[assignment]
+        if not self.consensus_.converged:
             warnings.warn(
-                f"{self.key} stopped after {getattr(self.consensus_, 'iterations', 0)} iterations before it settled: "
+                f"{self.key} stopped after {self.consensus_.iterations} iterations before it converged: "
                 "raise max_iter, or tol if that is close enough.",
                 ConvergenceWarning,
                 stacklevel=2,
@@ -55,8 +58,8 @@ class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
         return self
 
     @abstractmethod
-    def _fit(self, answers: Answers, callback: Callback | None, began: float) -> Found:
-        """The result; ``began`` is when the fit began, for its ``seconds``."""
+    def _fit(self, answers: Answers, callback: Callback | None) -> dict[str, Any]:
+        """What was found: the fields of the result, save those that say how it was made."""
 
     def _fitted(self) -> Found:
         try:

@@ -33,8 +33,8 @@ E. Horvitz, Pairwise ranking aggregation in a crowdsourced setting, WSDM 2013.
 
 from __future__ import annotations
 
-import time
 import warnings
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,11 +45,10 @@ from crowdwise.answers.comparisons_leaderboard import Ranking
 from crowdwise.answers.comparisons_likelihood import DENSE, Games, Model
 from crowdwise.answers.comparisons_newton import Solution
 from crowdwise.core.checks import check_choice, check_count, check_number, is_number
-from crowdwise.core.constraints import Count, NonNegative, seed_of
+from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import declared
-from crowdwise.core.result import plain
 from crowdwise.data.comparisons import TIE, Comparisons
 from crowdwise.errors import ConnectionWarning, InputError, ParameterError
 
@@ -67,6 +66,7 @@ class PairModel(AnswerModel[Comparisons, Ranking]):
     """What models of comparisons share: parameters, the graph, counts, the result."""
 
     table: ClassVar[type] = Comparisons
+    result: ClassVar[type] = Ranking
     prior: float = 1.0
     ties: str = "davidson"
     max_iter: Count = 100
@@ -98,8 +98,8 @@ class PairModel(AnswerModel[Comparisons, Ranking]):
         return x
 
     def _result(
-        self, table: Comparisons, games: Games, model: Model, found: Solution, began: float, **more: Any
-    ) -> Ranking:  # fmt: skip
+        self, table: Comparisons, games: Games, model: Model, found: Solution, **more: Any
+    ) -> dict[str, Any]:  # fmt: skip
         N = table.n_items
         s = found.x[:N] - found.x[:N].mean()
         spread = comparisons_newton.covariance(
@@ -112,29 +112,25 @@ class PairModel(AnswerModel[Comparisons, Ranking]):
             more |= {"position": found.theta, "position_error": spread.theta}
         if model.ties:
             more |= {"tie": float(found.x[N]), "tie_error": float(spread.shared[0])}
-        return build_ranking(
-            self, table, games, s, spread.scores, spread.draws,
-            trace=found.trace, iterations=found.iterations, converged=found.converged, began=began, **more,
+        return ranked(
+            table, games, s, spread.scores, spread.draws,
+            trace=found.trace, iterations=found.iterations, converged=found.converged, **more,
         )  # fmt: skip
 
 
-def build_ranking(
-    model: PairModel, table: Comparisons, games: Games, scores: Floats, errors: Floats, draws: Any, *, trace: Floats,
-    iterations: int, converged: bool, began: float, **more: Any,
-) -> Ranking:  # fmt: skip
-    """The result, with all that is counted; items that nothing joins are told of."""
+def ranked(
+    table: Comparisons, games: Games, scores: Floats, errors: Floats, draws: Any, *, notes: Sequence[str] = (),
+    **more: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """The fields of the result, with all that is counted; a warning where items are not joined by comparisons."""
     part = comparisons_connectivity.components(table.left, table.right, table.n_items)
-    told = comparisons_connectivity.notes(part, games, table.items)
+    found = comparisons_connectivity.notes(part, games, table.items)
     if int(part.max()) > 0:
-        warnings.warn(told[0], ConnectionWarning, stacklevel=5)
-    return Ranking(
-        method=model.key,
-        params={name: plain(value) for name, value in model.get_params().items()},
-        item_names=table.items, annotator_names=table.annotators, scores=scores, errors=errors, draws=draws,
-        components=part, counts=item_counts(table), annotator_counts=annotator_counts(table, scores),
-        trace=trace, iterations=iterations, converged=converged, seconds=time.perf_counter() - began,
-        seed=seed_of(model.random_state), n_votes=len(table), placed=table.placed, notes=told, kind=table.kind, **more,
-    )  # fmt: skip
+        warnings.warn(found[0], ConnectionWarning, stacklevel=5)
+    return more | {
+        "scores": scores, "errors": errors, "draws": draws, "components": part, "counts": item_counts(table),
+        "annotator_counts": annotator_counts(table, scores), "placed": table.placed, "notes": [*found, *notes],
+    }  # fmt: skip
 
 
 def item_counts(table: Comparisons) -> dict[str, Floats]:
@@ -186,14 +182,14 @@ class BradleyTerry(PairModel):
 
     key: ClassVar[str] = "bradley-terry"
 
-    def _fit(self, answers: Comparisons, callback: Callback | None, began: float) -> Ranking:
+    def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
         games = self._games(answers, by_annotator=False, placed=False)
         model = Model("plain", games.n_ties > 0, float(self.prior))
         found = comparisons_newton.maximise(
             games, model, self._start(games, model), np.empty(0), max_iter=self.max_iter, tol=self.tol,
             callback=callback,
         )  # fmt: skip
-        return self._result(answers, games, model, found, began)
+        return self._result(answers, games, model, found)
 
 
 @declared
@@ -249,7 +245,7 @@ class CrowdBT(PairModel):
                 "the first the larger: else nothing tells an order from its reverse."
             )
 
-    def _fit(self, answers: Comparisons, callback: Callback | None, began: float) -> Ranking:
+    def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
         games = self._games(answers, by_annotator=True, placed=False)
         simple = Model("plain", games.n_ties > 0, float(self.prior))
         start = self._start_crowd(answers, games, simple)
@@ -266,16 +262,16 @@ class CrowdBT(PairModel):
             if best is None or value > best[0]:
                 best = value, model, found
         assert best is not None
-        ranking = self._result(answers, games, best[1], best[2], began)
+        notes = []
         if games.n_annotators == 1:
-            ranking.notes.append(
+            notes.append(
                 "One annotator: how reliable they are and how far scores are spread cannot be told apart but by the "
                 "prior. bradley-terry takes them to answer straight."
             )
         if len(choices) > 1:
             a, b = best[1].beta
-            ranking.notes.append(f"Reliabilities were taken to be spread like Beta({a + 0.5:g}, {b + 0.5:g}).")
-        return ranking
+            notes.append(f"Reliabilities were taken to be spread like Beta({a + 0.5:g}, {b + 0.5:g}).")
+        return self._result(answers, games, best[1], best[2], notes=notes)
 
     def _start_crowd(self, table: Comparisons, games: Games, model: Model) -> tuple[Floats, Floats]:
         """Scores and reliabilities to begin with: plain Bradley-Terry, then once more with every annotator counted by
@@ -352,7 +348,7 @@ class PositionBT(PairModel):
         super()._check_together()
         check_number(self, "spread", above=0.0)
 
-    def _fit(self, answers: Comparisons, callback: Callback | None, began: float) -> Ranking:
+    def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
         if not answers.placed:
             raise InputError(
                 "Which item was shown first is not known of these comparisons (placed=False), so position-bt has "
@@ -364,4 +360,4 @@ class PositionBT(PairModel):
             games, model, self._start(games, model), np.zeros(games.n_annotators), max_iter=self.max_iter, tol=self.tol,
             callback=callback,
         )  # fmt: skip
-        return self._result(answers, games, model, found, began)
+        return self._result(answers, games, model, found)

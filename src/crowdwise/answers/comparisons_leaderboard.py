@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core.intervals import beta_interval, quantile, rate_interval
 from crowdwise.core.numerics import Floats
 from crowdwise.core.result import Result
+from crowdwise.core.truth_scores import kendall_tau
 from crowdwise.data import encoding
+from crowdwise.data.ratings import locate_truth
 from crowdwise.errors import InputError, listing, suggestion
 
 __all__ = ["Ranking"]
@@ -20,7 +23,7 @@ SAME = 1e-9
 """Scores closer than this share a rank."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Ranking(Result):
     """Scores of items, the higher the better, centred at zero; on the scale of log odds.
 
@@ -52,22 +55,13 @@ class Ranking(Result):
 
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "leaderboard")
 
-    method: str
-    params: dict[str, Any]
-    item_names: npt.NDArray[Any]
-    annotator_names: npt.NDArray[Any]
+    answer_type: str = "comparisons"
     scores: Floats
     errors: Floats
     draws: npt.NDArray[np.float32]
     components: npt.NDArray[np.int32]
     counts: Mapping[str, Floats]
     annotator_counts: Mapping[str, Floats]
-    trace: Floats
-    iterations: int
-    converged: bool
-    seconds: float
-    seed: int | None
-    n_votes: int
     tie: float | None = None
     tie_error: float | None = None
     placed: bool = False
@@ -79,11 +73,9 @@ class Ranking(Result):
     group_errors: Floats | None = None
     group_weights: Floats | None = None
     membership: Floats | None = None
-    notes: list[str] = field(default_factory=list)
-    kind: str = "polars"
 
     def __repr__(self) -> str:
-        return f"Ranking({self.method}: {len(self.item_names):,} items, {self.n_votes:,} answers)"
+        return f"Ranking({self.method}: {len(self.item_names):,} items, {self.n_answers:,} answers)"
 
     # ---------------------------------------------------------------- questions
 
@@ -127,6 +119,17 @@ class Ranking(Result):
         """How sure it is that item i has the higher score: the share of the draws in which it has."""
         return float((self.draws[:, self._at(i)] > self.draws[:, self._at(j)]).mean())
 
+    def score(self, truth: Any) -> float:
+        """Kendall's rank correlation (tau-b) with known true scores.
+
+        ``truth`` is a mapping from item to score, or N scores with NaN for unknown.
+        """
+        true = locate_truth(truth, self.item_names)
+        known = ~np.isnan(true)
+        if not known.any():
+            raise InputError("No item has a known truth: there is nothing to measure.")
+        return kendall_tau(self.scores[known], true[known])
+
     def _at(self, name: Any) -> int:
         at = int(encoding.locate(encoding.to_vocabulary([name]), self.item_names)[0])
         if at < 0:
@@ -139,7 +142,7 @@ class Ranking(Result):
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         if table == "annotators":
             return self._annotators(level)
-        z = _quantile(level)
+        z = quantile(level)
         low, high = self.rank_interval(level)
         columns: dict[str, Any] = {
             "item": self.item_names,
@@ -170,7 +173,7 @@ class Ranking(Result):
             columns |= _rate("tie_rate", n["ties"], n["comparisons"], level)
         if self.placed:
             columns |= _rate("first_rate", n["first"], n["decided"], level)
-        z = _quantile(level)
+        z = quantile(level)
         if self.reliability is not None and self.reliability_error is not None:
             columns["reliability"] = self.reliability
             columns["reliability_low"], columns["reliability_high"] = _share(
@@ -186,31 +189,20 @@ class Ranking(Result):
         return columns
 
 
-def _quantile(level: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + level / 2.0))
-
-
 def _share(eta: Floats, error: Floats, level: float) -> tuple[Floats, Floats]:
     """The interval of a reliability whose logit has a standard error: that of the Beta distribution with this mean, and
     with as many answers behind it as that error is worth. Near 0 and 1 it leans the right way, where the Normal does
     not."""
-    from scipy.special import betaincinv
-
-    n, tail = 1.0 / (error**2 * eta * (1.0 - eta)), (1.0 - level) / 2.0
-    low, high = (betaincinv(eta * n, (1.0 - eta) * n, p) for p in (tail, 1.0 - tail))
+    n = 1.0 / (error**2 * eta * (1.0 - eta))
+    low, high = beta_interval(eta * n, (1.0 - eta) * n, level)
     return np.minimum(low, eta), np.maximum(high, eta)
 
 
 def _rate(name: str, right: Floats, total: Floats, level: float) -> dict[str, Floats]:
     """A share with its interval (Beta, under Jeffreys' prior); empty where there is nothing to share."""
-    from scipy.special import betaincinv
-
-    tail, none = (1.0 - level) / 2.0, total <= 0
-    a, b = right + 0.5, np.maximum(total - right, 0.0) + 0.5
+    none = total <= 0
+    low, high = rate_interval(right, total, level)
     value = np.where(none, np.nan, right / np.where(none, 1.0, total))
-    low, high = betaincinv(a, b, tail), betaincinv(a, b, 1.0 - tail)
     ends = {f"{name}_low": np.minimum(low, np.nan_to_num(value, nan=1.0)),
             f"{name}_high": np.maximum(high, np.nan_to_num(value, nan=0.0))}  # fmt: skip
     return {name: value} | {key: np.where(none, np.nan, end) for key, end in ends.items()}

@@ -25,13 +25,12 @@ tell their taste (under ten or so), and says nothing of reliability: a group of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from crowdwise.answers import comparisons_newton
-from crowdwise.answers.comparisons_bradley_terry import PairModel, build_ranking
-from crowdwise.answers.comparisons_leaderboard import Ranking
+from crowdwise.answers.comparisons_bradley_terry import PairModel, ranked
 from crowdwise.answers.comparisons_likelihood import Games, Model, derivatives, log_likelihood, log_prior, look
 from crowdwise.core.checks import check_count
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative
@@ -179,7 +178,7 @@ class MixtureBT(PairModel):
         check_count(self, "groups")
         check_count(self, "restarts")
 
-    def _fit(self, answers: Comparisons, callback: Callback | None, began: float) -> Ranking:
+    def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
         if self.prior == 0.0 and self.groups > 1:
             raise InputError(
                 "Without a prior the scores of a group that made few comparisons are not finite: give mixture-bt a "
@@ -219,10 +218,10 @@ class MixtureBT(PairModel):
             draws.append(spread.draws)
             taus.append(float(x[N]) if model.ties else np.nan)
         mean = weights @ np.array(scores)
-        return build_ranking(
-            self, answers, games, mean, np.sqrt(weights**2 @ np.array(errors) ** 2),
+        return ranked(
+            answers, games, mean, np.sqrt(weights**2 @ np.array(errors) ** 2),
             np.tensordot(weights, np.array(draws), axes=1).astype(np.float32),
-            trace=best.trace, iterations=len(best.trace), converged=best.converged, began=began,
+            trace=best.trace, iterations=len(best.trace), converged=best.converged,
             group_scores=np.array(scores), group_errors=np.array(errors), group_weights=weights,
             membership=best.membership[:, order], tie=float(weights @ taus) if model.ties else None,
         )  # fmt: skip

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -74,11 +74,11 @@ ANNEAL = (0.25, 0.5, 0.75)
 SAME = 0.04
 """Two strengths closer than this are one."""
 
-__all__ = ["GraphCrowd", "LinkedConsensus"]
+__all__ = ["GraphConsensus", "GraphCrowd"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LinkedConsensus(Consensus):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class GraphConsensus(Consensus):
     """A :class:`~crowdwise.Consensus` of items joined by a graph.
 
     Attributes
@@ -89,6 +89,7 @@ class LinkedConsensus(Consensus):
         What the votes on each item gain in log-likelihood, given those on the others, by the graph.
     """
 
+    answer_type: str = "graph"
     strength: float = 0.0
     worth: float = 0.0
 
@@ -214,7 +215,9 @@ class GraphCrowd(Model):
     """
 
     key = "graph-crowd"
+    answer_type: ClassVar[str] = "graph"
     table: ClassVar[type] = Votes
+    result: ClassVar[type] = GraphConsensus
     takes_item_prior = True
 
     strength: Any = "learned"
@@ -226,7 +229,7 @@ class GraphCrowd(Model):
     start: Any = "votes"
     max_iter: Count = 500
     tol: NonNegative = 1e-7
-    consensus_: LinkedConsensus = field(init=False)
+    consensus_: GraphConsensus = field(init=False)
 
     def fit(
         self, votes: Votes, gold: Any = None, *, graph: Any = None, item_prior: Any = None,
@@ -250,9 +253,6 @@ class GraphCrowd(Model):
             super().fit(votes, gold, item_prior=item_prior, callback=callback)
         finally:
             self.__dict__.pop("_graph", None)
-        plain = self.consensus_
-        values = {f.name: getattr(plain, f.name) for f in fields(Consensus)}
-        self.consensus_ = LinkedConsensus(**values, strength=self.strength_, worth=self.worth_)
         return self
 
     def predict_proba(self, votes: Votes, graph: Any = None) -> Floats:
@@ -317,6 +317,7 @@ class GraphCrowd(Model):
             iterations=passes,
             converged=converged,
             item_columns={"neighbours": np.diff(links.into.indptr)},
+            more={"strength": J, "worth": worth},
         )
 
     def _climb(

@@ -32,25 +32,22 @@ relevance; the sharing is crowdwise's.
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from crowdwise import registry
 from crowdwise.answers.answer_model import AnswerModel
+from crowdwise.answers.label_sets_result import LabelSetConsensus
 from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.constraints import Count, NonNegative, seed_of
+from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.loop import Callback, Progress
-from crowdwise.core.numerics import Floats, Ints, dirichlet_multinomial, entropy, maximise_1d, share_interval
+from crowdwise.core.numerics import Floats, dirichlet_multinomial, maximise_1d
 from crowdwise.core.parameters import declared
-from crowdwise.core.result import Result, plain
-from crowdwise.data.label_sets import LabelSets, encode_sets
+from crowdwise.data.label_sets import LabelSets
 from crowdwise.errors import InputError, ParameterError
 
-__all__ = ["BinaryRelevance", "LabelSetConsensus"]
+__all__ = ["BinaryRelevance"]
 
 STRENGTH = (1e-2, 1e4)
 """The range in which the strength of the sharing is looked for."""
@@ -109,120 +106,6 @@ def learn_strength(counts: Floats) -> Floats:
     return out
 
 
-# -------------------------------------------------------------------- the result
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LabelSetConsensus(Result):
-    """The set of each item, with the probability of every label. Frozen; saves to and loads from a plain folder.
-
-    Attributes
-    ----------
-    posterior
-        N x L: P(label l is in the set of item n); 0 where the label was not on offer.
-    member
-        N x L: whether it is taken to be (a probability over one half).
-    sets
-        The labels of each item, as a list of lists.
-    counts, spread
-        M x L x 2 x 2 expected answers (annotator, label, truth, answer), and their posterior variance.
-    strength
-        How many answers an annotator's habits on other labels are worth at most: on items without the label, and on
-        items with it; empty where nothing was shared.
-    """
-
-    NAMES: ClassVar[tuple[str, ...]] = ("item_names", "annotator_names", "labels")
-    TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "labels", "cells", "rates")
-
-    method: str
-    params: dict[str, Any]
-    item_names: npt.NDArray[Any]
-    annotator_names: npt.NDArray[Any]
-    labels: npt.NDArray[Any]
-    posterior: Floats
-    member: npt.NDArray[np.bool_]
-    counts: Floats
-    spread: Floats
-    answers_per_item: Ints
-    answers_per_annotator: Ints
-    labels_per_answer: Floats
-    agreement: Floats
-    """The share of each annotator's yes and no that the sets confirm."""
-    strength: Floats = field(default_factory=lambda: np.empty(0))
-    trace: Floats = field(default_factory=lambda: np.empty(0))
-    iterations: int = 0
-    converged: bool = True
-    seconds: float = 0.0
-    seed: int | None = None
-    n_votes: int = 0
-    kind: str = "polars"
-
-    def __repr__(self) -> str:
-        return (
-            f"LabelSetConsensus({self.method}: {len(self.item_names):,} items, {len(self.annotator_names):,} "
-            f"annotators, {len(self.labels)} labels; {self.member.sum(axis=1).mean():.2f} labels per item)"
-        )
-
-    @property
-    def sets(self) -> list[list[Any]]:
-        return [self.labels[row].tolist() for row in self.member]
-
-    def truth_table(self, truth: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """N x L booleans and for which items they are known, from a mapping of items to labels or such an array."""
-        return encode_sets(truth, self.item_names, self.labels)
-
-    def rate_interval(self, counts: Floats, spread: Floats, t: int, level: float) -> tuple[Floats, Floats, Floats]:
-        """A rate (1: sensitivity, 0: specificity) from counts[..., truth, answer], and the ends of its interval."""
-        right, total = counts[..., t, t], counts[..., t, :].sum(axis=-1)
-        p = (right + 0.5) / (total + 1.0)
-        unsure = (1.0 - p) ** 2 * spread[..., t, t] + p**2 * spread[..., t, 1 - t]
-        low, high = share_interval(right, total, unsure, level)
-        return p, np.minimum(low, p), np.maximum(high, p)
-
-    def _rates(self, counts: Floats, spread: Floats, level: float) -> dict[str, Floats]:
-        out: dict[str, Floats] = {}
-        for t, name in ((1, "sensitivity"), (0, "specificity")):
-            value, low, high = self.rate_interval(counts, spread, t, level)
-            out |= {name: value.ravel(), f"{name}_low": low.ravel(), f"{name}_high": high.ravel()}
-        return out
-
-    def _columns(self, table: str, level: float) -> dict[str, Any]:
-        q, (N, L) = self.posterior, self.posterior.shape
-        if table == "items":
-            sure = np.where(self.member, q, 1.0 - q)
-            both = np.stack([q, 1.0 - q], axis=2).reshape(-1, 2)
-            return {
-                "item": self.item_names,
-                "labels": np.array(["|".join(map(str, some)) for some in self.sets], dtype=object),
-                "size": self.member.sum(axis=1),
-                "probability": np.exp(np.log(np.maximum(sure, 1e-300)).sum(axis=1)),
-                "entropy": entropy(both).reshape(N, L).sum(axis=1),
-                "answers": self.answers_per_item,
-            }
-        if table == "labels":
-            return {
-                "label": self.labels, "items": self.member.sum(axis=0), "share": q.mean(axis=0),
-                **self._rates(self.counts.sum(axis=0), self.spread.sum(axis=0), level),
-            }  # fmt: skip
-        if table == "cells":
-            n, label = (a.ravel() for a in np.indices((N, L)))
-            return {
-                "item": self.item_names[n], "label": self.labels[label], "probability": q.ravel(),
-                "member": self.member.ravel(),
-            }  # fmt: skip
-        if table == "rates":
-            m, label = (a.ravel() for a in np.indices(self.counts.shape[:2]))
-            return {
-                "annotator": self.annotator_names[m], "label": self.labels[label],
-                **self._rates(self.counts, self.spread, level),
-            }  # fmt: skip
-        return {
-            "annotator": self.annotator_names, "answers": self.answers_per_annotator,
-            **self._rates(self.counts.sum(axis=1), self.spread.sum(axis=1), level),
-            "agreement": self.agreement, "labels_per_answer": self.labels_per_answer,
-        }  # fmt: skip
-
-
 # -------------------------------------------------------------------- the model
 
 
@@ -253,6 +136,7 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
 
     key: ClassVar[str] = "binary-relevance"
     table: ClassVar[type] = LabelSets
+    result: ClassVar[type] = LabelSetConsensus
 
     base: str = registry.DEFAULT
     base_params: dict[str, Any] | None = None
@@ -280,7 +164,7 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
         check_count(self, "max_iter")
         check_number(self, "tol", least=0.0, what="a number of at least 0")
 
-    def _fit(self, answers: LabelSets, callback: Callback | None, began: float) -> LabelSetConsensus:
+    def _fit(self, answers: LabelSets, callback: Callback | None) -> dict[str, Any]:
         if answers.n_labels < 1:
             raise InputError("There are no labels.")
         shares = self._shares() and answers.n_labels > 1
@@ -298,7 +182,7 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
             if change <= self.tol:
                 converged = True
                 break
-        return self._result(answers, q, counts, spread, strength, (step, converged), time.perf_counter() - began)
+        return self._result(answers, q, counts, spread, strength, (step, converged))
 
     def _shares(self) -> bool:
         takes = "history" in registry.find(self.base).load().parameters()
@@ -328,8 +212,8 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
 
     def _result(
         self, answers: LabelSets, q: Floats, counts: Floats, spread: Floats, strength: Floats,
-        rounds: tuple[int, bool], seconds: float,
-    ) -> LabelSetConsensus:  # fmt: skip
+        rounds: tuple[int, bool],
+    ) -> dict[str, Any]:  # fmt: skip
         M, member = answers.n_annotators, q > 0.5
         per_annotator = np.bincount(answers.annotator, minlength=M)
         size = np.bincount(answers.annotator, weights=np.diff(answers.set_indptr), minlength=M)
@@ -340,13 +224,10 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
             right = votes.label == np.repeat(member[answers.offering(k), k], np.diff(votes.indptr))
             agrees += np.bincount(votes.annotator, weights=right, minlength=M)
             asked += np.bincount(votes.annotator, minlength=M)
-        return LabelSetConsensus(
-            method=self.key, params={name: plain(value) for name, value in self.get_params().items()},
-            item_names=answers.items, annotator_names=answers.annotators, labels=answers.labels, posterior=q,
-            member=member, counts=counts, spread=spread, answers_per_item=np.diff(answers.indptr),
-            answers_per_annotator=per_annotator,
-            labels_per_answer=np.divide(size, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
-            agreement=np.divide(agrees, asked, out=np.full(M, np.nan), where=asked > 0), strength=strength,
-            iterations=rounds[0], converged=rounds[1], seconds=seconds, seed=seed_of(self.random_state),
-            n_votes=answers.n_answers, kind=answers.kind,
-        )  # fmt: skip
+        return {
+            "labels": answers.labels, "posterior": q, "member": member, "counts": counts, "spread": spread,
+            "answers_per_item": np.diff(answers.indptr), "answers_per_annotator": per_annotator,
+            "labels_per_answer": np.divide(size, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
+            "agreement": np.divide(agrees, asked, out=np.full(M, np.nan), where=asked > 0), "strength": strength,
+            "iterations": rounds[0], "converged": rounds[1],
+        }  # fmt: skip

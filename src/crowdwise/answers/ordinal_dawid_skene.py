@@ -356,6 +356,7 @@ class OrdinalDawidSkene(EMModel):
     """
 
     key = "ordinal-dawid-skene"
+    answer_type: ClassVar[str] = "ordinal"
     table: ClassVar[type] = Votes
 
     order: Sequence[Any] | None = None

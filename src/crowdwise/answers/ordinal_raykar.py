@@ -110,6 +110,7 @@ class OrdinalRaykar(Model):
     """
 
     key = "ordinal-raykar"
+    answer_type: ClassVar[str] = "ordinal"
     table: ClassVar[type] = Votes
 
     order: Sequence[Any] | None = None

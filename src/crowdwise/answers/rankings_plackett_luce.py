@@ -25,7 +25,6 @@ References: R. Plackett, The analysis of permutations, Applied Statistics 1975. 
 
 from __future__ import annotations
 
-import time
 import warnings
 from typing import Any, ClassVar
 
@@ -37,11 +36,10 @@ from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.answers.comparisons_leaderboard import Ranking
 from crowdwise.answers.comparisons_likelihood import Derivatives, Games, Model, log_prior
 from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.constraints import Count, NonNegative, seed_of
+from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
-from crowdwise.core.result import plain
 from crowdwise.data.rankings import Rankings
 from crowdwise.errors import ConnectionWarning
 
@@ -132,6 +130,7 @@ class PlackettLuce(AnswerModel[Rankings, Ranking]):
 
     key: ClassVar[str] = "plackett-luce"
     table: ClassVar[type] = Rankings
+    result: ClassVar[type] = Ranking
 
     prior: float = 1.0
     max_iter: Count = 100
@@ -143,7 +142,7 @@ class PlackettLuce(AnswerModel[Rankings, Ranking]):
         check_count(self, "max_iter")
         check_number(self, "tol", above=0.0)
 
-    def _fit(self, answers: Rankings, callback: Callback | None, began: float) -> Ranking:
+    def _fit(self, answers: Rankings, callback: Callback | None) -> dict[str, Any]:
         N, prior = answers.n_items, float(self.prior)
         some = blocks(answers)
         neighbours = _neighbours(some, N, answers.n_annotators)
@@ -181,15 +180,12 @@ class PlackettLuce(AnswerModel[Rankings, Ranking]):
         told = comparisons_connectivity.notes(part, neighbours, answers.items)
         if int(part.max()) > 0:
             warnings.warn(told[0], ConnectionWarning, stacklevel=4)
-        return Ranking(
-            method=self.key,
-            params={name: plain(v) for name, v in self.get_params().items()},
-            item_names=answers.items, annotator_names=answers.annotators, scores=s, errors=spread.scores,
-            draws=spread.draws, components=part, counts=_item_counts(some, N),
-            annotator_counts=_annotator_counts(some, s, answers.n_annotators), trace=np.array(trace), iterations=t,
-            converged=converged, seconds=time.perf_counter() - began, seed=seed_of(self.random_state), 
-            n_votes=len(answers), notes=told, kind=answers.kind,
-        )  # fmt: skip
+        return {
+            "answer_type": "rankings", "scores": s, "errors": spread.scores,
+            "draws": spread.draws, "components": part, "counts": _item_counts(some, N),
+            "annotator_counts": _annotator_counts(some, s, answers.n_annotators), "trace": np.array(trace),
+            "iterations": t, "converged": converged, "notes": told,
+        }  # fmt: skip
 
 
 # -------------------------------------------------------------------- counting

@@ -22,7 +22,7 @@ import numpy as np
 
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.estimates import Estimates, build_estimates
+from crowdwise.core.estimates import Estimates
 from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints, maximise_1d
 from crowdwise.data.ratings import Ratings
@@ -170,6 +170,7 @@ class RatingModel(AnswerModel[Ratings, Estimates]):
     """The base of methods for ratings."""
 
     table: ClassVar[type] = Ratings
+    result: ClassVar[type] = Estimates
 
     def _check_several(self, ratings: Ratings) -> None:
         if ratings.n_annotators < 2:
@@ -196,10 +197,10 @@ class MeanRating(RatingModel):
 
     key = "mean"
 
-    def _fit(self, answers: Ratings, callback: Callback | None, began: float) -> Estimates:
+    def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         z = weighted_mean(answers.item, answers.weights, answers.value, len(answers))
-        return build_estimates(
-            self.key, self.get_params(), answers, began=began, seed=self.random_state, values=z,
+        return dict(
+            values=z,
             iterations=1, **scatter(answers, z),
         )  # fmt: skip
 
@@ -221,13 +222,11 @@ class MedianRating(RatingModel):
 
     key = "median"
 
-    def _fit(self, answers: Ratings, callback: Callback | None, began: float) -> Estimates:
+    def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         z = weighted_median(answers.item, answers.weights, answers.value, len(answers))
         found = scatter(answers, z)
         found["deviations"] = found["deviations"] * np.where(np.diff(answers.indptr) > 2, np.sqrt(np.pi / 2.0), 1.0)
-        return build_estimates(
-            self.key, self.get_params(), answers, began=began, seed=self.random_state, values=z, iterations=1, **found
-        )
+        return dict(values=z, iterations=1, **found)
 
 
 # -------------------------------------------------------------------- checks

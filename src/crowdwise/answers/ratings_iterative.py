@@ -45,7 +45,6 @@ import numpy as np
 from crowdwise.answers.ratings_averages import RatingModel, check_loop, counts, ease_prior, hedged, standardise
 from crowdwise.core.checks import check_flag
 from crowdwise.core.constraints import Count, NonNegative
-from crowdwise.core.estimates import Estimates, build_estimates
 from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
@@ -157,7 +156,7 @@ class BayesIterative(RatingModel):
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(300, n_annotators=20, bias=0.0, votes_per_item=5, random_state=0)
     >>> found = cw.aggregate(crowd.ratings, "bayes-iterative")
-    >>> found.score(crowd.truth)["rmse"] < 0.8 * cw.aggregate(crowd.ratings, "mean").score(crowd.truth)["rmse"]
+    >>> found.score(crowd.truth) > cw.aggregate(crowd.ratings, "mean").score(crowd.truth)
     True
     """
 
@@ -170,7 +169,7 @@ class BayesIterative(RatingModel):
     max_iter: Count = 100
     tol: NonNegative = 1e-4
 
-    def _fit(self, answers: Ratings, callback: Callback | None, began: float) -> Estimates:
+    def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         self._check_several(answers)
         y, centre, unit = standardise(answers)
         given = self._grid()
@@ -212,8 +211,7 @@ class BayesIterative(RatingModel):
             e = w * message
             without = (u[n] * h[n] - e * y) / np.maximum(h[n] - e, LEAST)
             u, var, share = hedged(answers, y, u, var, without)
-        return build_estimates(
-            self.key, self.get_params(), answers, began=began, seed=self.random_state,
+        return dict(
             values=centre + unit * u, share=share, deviations=unit * np.sqrt(var), precision=mean / unit**2,
             precision_shape=1.0 / np.maximum(relative, 1e-6), mean=centre + unit * mu,
             spread=unit * float(np.sqrt(tau2)), centre=centre, iterations=done, converged=converged,

@@ -43,7 +43,6 @@ from crowdwise.answers.ratings_averages import (
 )
 from crowdwise.core.checks import check_flag, check_number
 from crowdwise.core.constraints import Count, NonNegative
-from crowdwise.core.estimates import Estimates, build_estimates
 from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import declared
@@ -88,16 +87,16 @@ class Discovery(RatingModel):
     tol: NonNegative = 1e-4
 
     def _result(
-        self, ratings: Ratings, began: float, z: Floats, v: Floats, trace: list[float], done: int, converged: bool
-    ) -> Estimates:
+        self, ratings: Ratings, z: Floats, v: Floats, trace: list[float], done: int, converged: bool
+    ) -> dict[str, Any]:
         found = scatter(ratings, z)
         w = ratings.weights * v[ratings.annotator]
         total = counts(ratings.item, w, len(ratings))
         noise = counts(ratings.item, w * w / found["precision"][ratings.annotator], len(ratings))
         alone = np.full(len(ratings), float(np.var(ratings.value)))
         found["deviations"] = np.sqrt(np.divide(noise, total**2, out=alone, where=total > 0))
-        return build_estimates(
-            self.key, self.get_params(), ratings, began=began, seed=self.random_state, values=z,
+        return dict(
+            values=z,
             trace=np.array(trace), iterations=done, converged=converged, annotator_columns={"weight": v}, **found,
         )  # fmt: skip
 
@@ -126,7 +125,7 @@ class PMNumeric(Discovery):
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(300, n_annotators=20, bias=0.0, votes_per_item=5, random_state=0)
     >>> found = cw.aggregate(crowd.ratings, "pm-numeric")
-    >>> found.score(crowd.truth)["rmse"] < cw.aggregate(crowd.ratings, "mean").score(crowd.truth)["rmse"]
+    >>> found.score(crowd.truth) > cw.aggregate(crowd.ratings, "mean").score(crowd.truth)
     True
     """
 
@@ -135,7 +134,7 @@ class PMNumeric(Discovery):
     loss: str = "squared"
     per_rating: bool = True
 
-    def _fit(self, answers: Ratings, callback: Callback | None, began: float) -> Estimates:
+    def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         y, _, _ = standardise(answers)
         item, m, w, N, M = answers.item, answers.annotator, answers.weights, len(answers), answers.n_annotators
         mean = weighted_mean(item, w, y, N)
@@ -155,7 +154,7 @@ class PMNumeric(Discovery):
 
         locate = weighted_median if self.loss == "absolute" else weighted_mean
         trace_of = None if self.per_rating else lambda v, d: -float(v @ d)
-        return self._result(answers, began, *alternate(self, answers, callback, losses, weigh, locate, trace_of))
+        return self._result(answers, *alternate(self, answers, callback, losses, weigh, locate, trace_of))
 
     def _check_together(self) -> None:
         super()._check_together()
@@ -182,7 +181,7 @@ class CATDNumeric(Discovery):
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(300, n_annotators=20, bias=0.0, votes_per_item=5, random_state=0)
     >>> found = cw.aggregate(crowd.ratings, "catd-numeric")
-    >>> found.score(crowd.truth)["rmse"] < cw.aggregate(crowd.ratings, "mean").score(crowd.truth)["rmse"]
+    >>> found.score(crowd.truth) > cw.aggregate(crowd.ratings, "mean").score(crowd.truth)
     True
     """
 
@@ -190,7 +189,7 @@ class CATDNumeric(Discovery):
 
     alpha: float = 0.05
 
-    def _fit(self, answers: Ratings, callback: Callback | None, began: float) -> Estimates:
+    def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         from scipy.special import gammaincinv
 
         m, w, M = answers.annotator, answers.weights, answers.n_annotators
@@ -204,7 +203,7 @@ class CATDNumeric(Discovery):
             v = np.asarray(quantile / d)
             return np.asarray(v / v.max())
 
-        return self._result(answers, began, *alternate(self, answers, callback, losses, weigh, weighted_mean, None))
+        return self._result(answers, *alternate(self, answers, callback, losses, weigh, weighted_mean, None))
 
     def _check_together(self) -> None:
         super()._check_together()

@@ -12,8 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.numerics import Floats, Ints, entropy, share_interval
+from crowdwise.core.intervals import row_interval
+from crowdwise.core.numerics import Floats, Ints, entropy
 from crowdwise.core.result import Result
+from crowdwise.core.truth_scores import adjusted_rand
 from crowdwise.data import encoding
 from crowdwise.data.similarities import Similarities, encode_classes
 from crowdwise.errors import InputError, listing
@@ -21,7 +23,7 @@ from crowdwise.errors import InputError, listing
 __all__ = ["Clustering"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Clustering(Result):
     """Clusters of items. Frozen; saves to and loads from a plain folder.
 
@@ -43,17 +45,11 @@ class Clustering(Result):
     tried, evidence
         The numbers of clusters that were tried, and what the answers speak for each (a lower bound of their log
         probability); empty where the method does not compare them.
-    trace, iterations, converged, seconds
-        How the fit went.
     """
 
-    NAMES: ClassVar[tuple[str, ...]] = ("item_names", "annotator_names")
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "clusters")
 
-    method: str
-    params: dict[str, Any]
-    item_names: npt.NDArray[Any]
-    annotator_names: npt.NDArray[Any]
+    answer_type: str = "similarities"
     posterior: Floats
     cluster_codes: npt.NDArray[np.int32]
     prior: Floats
@@ -68,13 +64,6 @@ class Clustering(Result):
     component: npt.NDArray[np.int32]
     tried: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     evidence: Floats = field(default_factory=lambda: np.empty(0))
-    trace: Floats = field(default_factory=lambda: np.empty(0))
-    iterations: int = 0
-    converged: bool = True
-    seconds: float = 0.0
-    seed: int | None = None
-    n_votes: int = 0
-    kind: str = "polars"
 
     def __repr__(self) -> str:
         sure = float(self.posterior.max(axis=1).mean()) if len(self.posterior) else float("nan")
@@ -89,18 +78,24 @@ class Clustering(Result):
         """The cluster of each item, counted from 1."""
         return self.cluster_codes.astype(np.int64) + 1
 
-    @property
-    def objective(self) -> float | None:
-        """What was maximised, at the end."""
-        return float(self.trace[-1]) if len(self.trace) else None
+    def score(self, truth: Any) -> float:
+        """The adjusted Rand index against known classes: 1 is a perfect match, 0 chance.
+
+        ``truth`` is a mapping from item to class, or N class codes with -1 for unknown.
+        """
+        true = self.truth_codes(truth)
+        known = true >= 0
+        if not known.any():
+            raise InputError("No item has a known truth: there is nothing to measure.")
+        return adjusted_rand(self.cluster_codes[known], true[known], np.ones(int(known.sum())))
 
     def truth_codes(self, truth: Any) -> Ints:
         """N class codes (-1 unknown) from a mapping of items to classes, or from N classes in the items' order."""
         codes, _ = encode_classes(truth, self.item_names)
         return codes
 
-    def together(self, first: Any, second: Any) -> float:
-        """P(two items, by name, are in the same cluster), as far as each one's own probabilities tell."""
+    def co_cluster_probability(self, first: Any, second: Any) -> float:
+        """P(two items, by name, are in the same cluster), from each item's own probabilities."""
         names = encoding.to_vocabulary([first, second])
         at = encoding.locate(names, self.item_names)
         if (at < 0).any():
@@ -109,12 +104,7 @@ class Clustering(Result):
 
     def rate_interval(self, which: str, level: float = 0.95) -> tuple[Floats, Floats]:
         """The two ends of an interval for every annotator's ``"sensitivity"`` or ``"specificity"``."""
-        k = {"specificity": 0, "sensitivity": 1}[which]
-        right, total = self.counts[:, k, k], self.counts[:, k].sum(axis=1)
-        p = (right + 0.5) / (total + 1.0)
-        # Var of the sum over answers of 1[truth = k] (1[answer = k] - p), the truth of each pair being inferred.
-        unsure = (1.0 - p) ** 2 * self.spread[:, k, k] + p**2 * self.spread[:, k, 1 - k]
-        low, high = share_interval(right, total, unsure, level)
+        _, low, high = row_interval(self.counts, self.spread, int(which == "sensitivity"), level)
         value = getattr(self, which)
         return np.minimum(low, value), np.maximum(high, value)
 

@@ -36,7 +36,6 @@ F. Picard and S. Robin, A mixture model for random graphs, Statistics and Comput
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -45,7 +44,7 @@ import numpy as np
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.answers.similarities_clusters import Clustering, agreements, canonical
 from crowdwise.core.checks import check_flag, check_number
-from crowdwise.core.constraints import Count, CountFromZero, NonNegative, seed_of
+from crowdwise.core.constraints import Count, CountFromZero, NonNegative
 from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints, softmax
 from crowdwise.core.parameters import declared
@@ -297,6 +296,7 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
 
     key: ClassVar[str] = "crowd-clustering"
     table: ClassVar[type] = Similarities
+    result: ClassVar[type] = Clustering
 
     n_clusters: int | None = None
     max_clusters: int = 20
@@ -316,7 +316,7 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
         check_flag(self, "pool")
         check_number(self, "tol", least=0.0, what="a number of at least 0, the gain per answer to stop at")
 
-    def _fit(self, answers: Similarities, callback: Callback | None, began: float) -> Clustering:
+    def _fit(self, answers: Similarities, callback: Callback | None) -> dict[str, Any]:
         if self.n_clusters is not None and self.n_clusters > len(answers):
             raise InputError(f"n_clusters={self.n_clusters} is more than the {len(answers)} items.")
         graph = Graph.of(answers)
@@ -328,16 +328,14 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
         q = best.q[:, canonical(best.q)]
         post = best.counts + best.hyper
         rate = post / post.sum(axis=2, keepdims=True)
-        return Clustering(
-            method=self.key, params=self.get_params(), item_names=answers.items, annotator_names=answers.annotators,
-            posterior=q, cluster_codes=q.argmax(axis=1).astype(np.int32),
-            prior=(1.0 + q.sum(axis=0)) / (q.shape[1] + len(q)),
-            sensitivity=rate[:, 1, 1].copy(), specificity=rate[:, 0, 0].copy(), **agreements(answers, q),
-            tried=np.array(list(tried), dtype=np.int64), evidence=np.array(list(tried.values()), dtype=np.float64),
-            trace=best.trace, iterations=best.iterations, converged=best.converged,
-            seconds=time.perf_counter() - began, seed=seed_of(self.random_state),
-            n_votes=answers.n_answers, kind=answers.kind,
-        )  # fmt: skip
+        return {
+            "posterior": q, "cluster_codes": q.argmax(axis=1).astype(np.int32),
+            "prior": (1.0 + q.sum(axis=0)) / (q.shape[1] + len(q)),
+            "sensitivity": rate[:, 1, 1].copy(), "specificity": rate[:, 0, 0].copy(), **agreements(answers, q),
+            "tried": np.array(list(tried), dtype=np.int64),
+            "evidence": np.array(list(tried.values()), dtype=np.float64),
+            "trace": best.trace, "iterations": best.iterations, "converged": best.converged,
+        }  # fmt: skip
 
     def _search(self, graph: Graph, answers: Similarities, callback: Callback | None) -> tuple[Fit, dict[int, float]]:
         """1, 2, 4, 8... clusters up to the most allowed, then ever closer around the best of them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
@@ -11,21 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.answers.answer_model import AnswerModel
-from crowdwise.core.consensus import Consensus, build_consensus
+from crowdwise.core.consensus import Consensus, consensus_fields
 from crowdwise.core.loop import Callback
 from crowdwise.core.model import Outcome, recode
 from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.data import tag_schemes
 from crowdwise.data.frames import make_frame
 from crowdwise.data.tag_schemes import Spans
-from crowdwise.data.tags import Tags
+from crowdwise.data.tags import Tags, truth_by_token
 from crowdwise.errors import InputError, LabelError, ParameterError
 from crowdwise.kernels import chains
 
 __all__ = ["TagConsensus", "TagModel", "decode"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TagConsensus(Consensus):
     """A :class:`~crowdwise.Consensus` over the tokens of sequences.
 
@@ -44,7 +43,9 @@ class TagConsensus(Consensus):
 
     NAMES: ClassVar[tuple[str, ...]] = (*Consensus.NAMES, "sequence_names", "words")
     TABLES: ClassVar[tuple[str, ...]] = (*Consensus.TABLES, "spans")
+    UNIT: ClassVar[str] = "tokens"
 
+    answer_type: str = "tags"
     starts: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
     sequence_names: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=object))
     position: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -52,8 +53,9 @@ class TagConsensus(Consensus):
     scheme: str = "plain"
     transition: Floats | None = None
 
-    def __repr__(self) -> str:
-        return super().__repr__().replace("Consensus(", "TagConsensus(", 1).replace(" items", " tokens", 1)
+    @classmethod
+    def of(cls, model: Any, answers: Tags, **found: Any) -> Self:
+        return super().of(model, answers.votes, **sequence_fields(answers), **found)
 
     @property
     def sequence(self) -> Ints:
@@ -71,6 +73,10 @@ class TagConsensus(Consensus):
             name: self.labels[lo:hi].tolist()
             for name, lo, hi in zip(self.sequence_names.tolist(), self.starts[:-1], self.starts[1:], strict=True)
         }
+
+    def truth_codes(self, truth: Any) -> Ints:
+        """T tag codes (-1 unknown), from all that :meth:`crowdwise.Tags.encode_truth` takes."""
+        return super().truth_codes(truth_by_token(truth, self.sequence_names, self.starts, self.item_names))
 
     def find_spans(self) -> Spans:
         """The spans that the labels spell out."""
@@ -125,20 +131,26 @@ def valid_only(allowed: npt.NDArray[np.bool_]) -> Floats:
     return np.where(allowed, 0.0, -np.inf)
 
 
-def tag_consensus(consensus: Consensus, tags: Tags, transition: Floats | None = None) -> TagConsensus:
-    """The consensus over tokens with what is known of their sequences."""
-    return TagConsensus(
-        **{f.name: getattr(consensus, f.name) for f in fields(Consensus)},
-        starts=tags.starts, sequence_names=tags.sequences, position=tags.position,
-        words=np.empty(0, dtype=object) if tags.words is None else tags.words,
-        scheme=tags.scheme, transition=transition,
-    )  # fmt: skip
+def sequence_fields(tags: Tags) -> dict[str, Any]:
+    """What a result holds of the sequences."""
+    words = np.empty(0, dtype=object) if tags.words is None else tags.words
+    return {
+        "starts": tags.starts, "sequence_names": tags.sequences, "position": tags.position, "words": words,
+        "scheme": tags.scheme,
+    }  # fmt: skip
+
+
+def tag_consensus(consensus: Consensus, tags: Tags) -> TagConsensus:
+    """A consensus over tokens with what is known of their sequences."""
+    found = {f.name: getattr(consensus, f.name) for f in fields(Consensus)}
+    return TagConsensus(**found | {"answer_type": "tags"}, **sequence_fields(tags))
 
 
 class TagModel(AnswerModel[Tags, TagConsensus]):
     """The base of models for :class:`~crowdwise.Tags`. A subclass gives ``_infer`` and ``_posterior``."""
 
     table: ClassVar[type] = Tags
+    result: ClassVar[type] = TagConsensus
 
     def fit(self, answers: Tags, gold: Any = None, *, callback: Callback | None = None) -> Self:
         """Learn from tags.
@@ -161,14 +173,10 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
         finally:
             del self._gold
 
-    def _fit(self, answers: Tags, callback: Callback | None, began: float) -> TagConsensus:
+    def _fit(self, answers: Tags, callback: Callback | None) -> dict[str, Any]:
         check_tags(answers, self._gold, self.key)
         outcome, labels, transition = self._infer(answers, self._gold, callback)
-        consensus = build_consensus(
-            self.key, self.get_params(), answers.votes, outcome, labels=labels, seed=self.random_state,
-            seconds=time.perf_counter() - began,
-        )  # fmt: skip
-        return tag_consensus(consensus, answers, transition)
+        return {"transition": transition, **consensus_fields(answers.votes, outcome, labels)}
 
     @abstractmethod
     def _infer(

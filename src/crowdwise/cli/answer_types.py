@@ -216,7 +216,7 @@ def facts(kind: str, result: Any, measured: dict[str, Any]) -> dict[str, Any]:
         "answer_type": kind,
         "items": len(result.item_names),
         "annotators": len(result.annotator_names),
-        "votes": result.n_votes,
+        "votes": result.n_answers,
         "iterations": result.iterations,
         "converged": result.converged,
         "objective": float(result.trace[-1]) if len(result.trace) else None,
@@ -235,7 +235,7 @@ def show(kind: str, result: Any, items: Any, measured: dict[str, Any], written: 
     screen.print()
     screen.print(
         f"[bold]{result.method}[/bold] ({kind}): {len(result.item_names):,} items, "
-        f"{len(result.annotator_names):,} annotators, {result.n_votes:,} answers"
+        f"{len(result.annotator_names):,} annotators, {result.n_answers:,} answers"
     )
     screen.print(f"{result.iterations} passes, {result.seconds:.2f} s")
     for name, estimate in measured.items():

@@ -118,12 +118,12 @@ def facts(consensus: Consensus, measured: Estimate | None) -> dict[str, Any]:
         "items": len(consensus.item_names),
         "annotators": len(consensus.annotator_names),
         "classes": len(consensus.classes),
-        "votes": consensus.n_votes,
+        "votes": consensus.n_answers,
         "iterations": consensus.iterations,
         "converged": consensus.converged,
         "objective": consensus.objective,
         "seconds": round(consensus.seconds, 4),
-        "note": consensus.note,
+        "note": " ".join(consensus.notes),
     }
     if measured is not None:
         out |= {"accuracy": measured.value, "accuracy_low": measured.low, "accuracy_high": measured.high}
@@ -137,12 +137,12 @@ def show_consensus(consensus: Consensus, measured: Estimate | None, written: lis
     screen = console()
     screen.print()
     screen.print(
-        f"[bold]{consensus.method}[/bold]: {len(consensus.item_names):,} items, "
-        f"{len(consensus.annotator_names):,} annotators, {len(consensus.classes)} classes, {consensus.n_votes:,} votes"
+        f"[bold]{consensus.method}[/bold]: {len(consensus.item_names):,} items, {len(consensus.annotator_names):,} "
+        f"annotators, {len(consensus.classes)} classes, {consensus.n_answers:,} votes"
     )
     screen.print(f"{consensus.iterations} passes, {consensus.seconds:.2f} s")
-    if consensus.note:
-        screen.print(consensus.note, markup=False, soft_wrap=True)
+    for told in consensus.notes:
+        screen.print(told, markup=False, soft_wrap=True)
     if measured is not None:
         screen.print(
             f"accuracy on {measured.n:,} items with truth: [bold]{measured.value:.4f}[/bold] "

@@ -22,7 +22,7 @@ def learned(learner: Any, measured: Estimate | None, tested: tuple[float, int] |
         "items": len(found.item_names),
         "annotators": len(found.annotator_names),
         "classes": len(found.classes),
-        "votes": found.n_votes,
+        "votes": found.n_answers,
         "seed": learner.seed_,
         "seconds": round(found.seconds, 4),
         "history": {
@@ -65,7 +65,7 @@ def show_learned(learner: Any, measured: Estimate | None, tested: tuple[float, i
     screen.print()
     screen.print(
         f"[bold]{found.method}[/bold]: {len(found.item_names):,} items, {len(found.annotator_names):,} annotators, "
-        f"{len(found.classes)} classes, {found.n_votes:,} votes"
+        f"{len(found.classes)} classes, {found.n_answers:,} votes"
     )
     held = "" if facts_["held_out_last"] is None else f", held-out votes {facts_['held_out_last']:.4f}"
     screen.print(f"{facts_['epochs']} epochs, loss {facts_['loss_last']:.4f}{held}, {found.seconds:.2f} s")

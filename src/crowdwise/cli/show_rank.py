@@ -24,7 +24,7 @@ def facts(ranking: Ranking) -> dict[str, Any]:
         "method": ranking.method,
         "items": len(ranking.item_names),
         "annotators": len(ranking.annotator_names),
-        "comparisons": ranking.n_votes,
+        "comparisons": ranking.n_answers,
         "components": int(ranking.components.max()) + 1,
         "tie": ranking.tie,
         "iterations": ranking.iterations,
@@ -40,7 +40,7 @@ def show_ranking(ranking: Ranking, written: list[Any]) -> None:
     screen.print()
     screen.print(
         f"[bold]{ranking.method}[/bold]: {len(ranking.item_names):,} items, {len(ranking.annotator_names):,} "
-        f"annotators, {ranking.n_votes:,} answers"
+        f"annotators, {ranking.n_answers:,} answers"
     )
     screen.print(f"{ranking.iterations} steps, {ranking.seconds:.2f} s")
     for told in ranking.notes:

@@ -40,7 +40,7 @@ def show_diagnosis(found: Diagnosis, measured: Any = None, screen: Console | Non
     screen.print(Text(headline(found), style="bold"))
     screen.print(
         Text(
-            f"{consensus.n_votes:,} votes by {len(consensus.annotator_names):,} annotators on "
+            f"{consensus.n_answers:,} votes by {len(consensus.annotator_names):,} annotators on "
             f"{len(consensus.item_names):,} items, {len(consensus.classes)} classes; labels by {consensus.method}"
         )
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,39 +27,33 @@ MAX_CELLS = 2**27
 __all__ = ["Consensus", "Outcome"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Consensus(Result):
-    """The result of a fit to votes. Frozen; saves to and loads from a plain folder.
+    """What a fit to votes found out. Frozen; saves to and loads from a plain folder.
+
+    The fields that all results have are those of :class:`~crowdwise.core.result.Result`.
 
     Attributes
     ----------
-    method, params, seed
-        How it was made.
     posterior
         N x K: P(truth of item n is class k, given all).
     labels
         The class of each item, by name (in the order of ``item_names``).
-    items, annotators
-        Tables, in the kind of dataframe the votes came from (see :meth:`to_frame`).
     prior
         K: the class distribution.
     confusion
         M x K x K: P(annotator m says l, given truth k), axis 1 the truth; ``None`` where the method has none.
     counts
         M x K x K expected counts (annotator, truth, label): the evidence; ``None`` where there are too many to keep.
-    objective, trace, log_likelihood, iterations, converged, seconds
-        How the fit went. ``trace`` is the objective after every accepted pass.
-    note
-        A sentence on what the method decided and why (``auto``: which model it took); empty for most.
+    log_likelihood
+        Of the votes, at the end.
     """
 
     NAMES: ClassVar[tuple[str, ...]] = ("item_names", "annotator_names", "classes")
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "confusion")
+    UNIT: ClassVar[str] = "items"
 
-    method: str
-    params: dict[str, Any]
-    item_names: npt.NDArray[Any]
-    annotator_names: npt.NDArray[Any]
+    answer_type: str = "votes"
     classes: npt.NDArray[Any]
     posterior: Floats
     label_codes: npt.NDArray[np.int32]
@@ -75,12 +69,6 @@ class Consensus(Result):
     """The posterior variance of the counts."""
     confusion: Floats | None = None
     log_likelihood: float | None = None
-    trace: Floats = field(default_factory=lambda: np.empty(0))
-    iterations: int = 0
-    converged: bool = True
-    seconds: float = 0.0
-    seed: int | None = None
-    n_votes: int = 0
     gold: Ints | None = None
     """N class codes of the items whose truth was given, -1 for the others; ``None`` where none was."""
     item_prior: Floats | None = None
@@ -91,14 +79,12 @@ class Consensus(Result):
     """The votes that they are computed from; not saved."""
     annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
-    kind: str = "polars"
-    note: str = ""
 
     def __repr__(self) -> str:
         sure = float(self.posterior.max(axis=1).mean()) if len(self.posterior) else float("nan")
         return (
-            f"Consensus({self.method}: {len(self.item_names):,} items, {len(self.annotator_names):,} annotators, "
-            f"{len(self.classes)} classes; mean probability {sure:.3f}, {self.iterations} iterations)"
+            f"{type(self).__name__}({self.method}: {len(self.item_names):,} {self.UNIT}, {len(self.annotator_names):,} "
+            f"annotators, {len(self.classes)} classes; mean probability {sure:.3f}, {self.iterations} iterations)"
         )
 
     # ---------------------------------------------------------------- reading it
@@ -135,11 +121,6 @@ class Consensus(Result):
     @property
     def labels(self) -> npt.NDArray[Any]:
         return self.classes[self.label_codes]
-
-    @property
-    def objective(self) -> float | None:
-        """The value that the fit maximised; ``None`` for methods without an objective."""
-        return float(self.trace[-1]) if len(self.trace) else None
 
     @property
     def items(self) -> Any:
@@ -299,8 +280,10 @@ class Outcome:
     item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     item_prior: Floats | None = None
     """N x K: log P(class of item n) without votes, where the method has a classifier."""
-    note: str = ""
-    """A sentence on what was decided and why, for people."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences on what was decided and why."""
+    more: dict[str, Any] = field(default_factory=dict)
+    """Further fields of the result, where that is a subclass of :class:`Consensus`."""
 
 
 def build_consensus(
@@ -315,7 +298,22 @@ def build_consensus(
     gold: Ints | None = None,
     item_prior: Floats | None = None,
 ) -> Consensus:
-    """A consensus from votes, gold labels, the outcome of a fit, and the log prior of each item where there is one."""
+    """A consensus from votes, known truths, what a fit found out, and what is known of items without votes (logs)."""
+    return Consensus(
+        method=method, params=params, item_names=votes.items, annotator_names=votes.annotators, seconds=seconds,
+        seed=seed_of(seed), n_answers=votes.n_answers, kind=votes.kind,
+        **consensus_fields(votes, outcome, labels, gold, item_prior),
+    )  # fmt: skip
+
+
+def consensus_fields(
+    votes: Votes,
+    outcome: Outcome,
+    labels: npt.NDArray[np.int32],
+    gold: Ints | None = None,
+    item_prior: Floats | None = None,
+) -> dict[str, Any]:
+    """What a consensus holds besides the names and how it was made."""
     M, K = votes.n_annotators, votes.n_classes
     cell = Part.of(votes).cell
     weight = np.empty(0) if votes.weight is None else votes.weight
@@ -328,20 +326,14 @@ def build_consensus(
     counts = spread = None
     if M * K * K <= MAX_CELLS:
         counts, spread = table(False), table(True)
-    total = np.bincount(votes.annotator, weights=votes.weight, minlength=M).astype(np.float64)
     per_item, per_annotator = np.diff(votes.indptr), np.bincount(votes.annotator, minlength=M)
     agrees = np.bincount(votes.annotator[votes.label == np.repeat(labels, per_item)], minlength=M)
-    return Consensus(
-        method=method, params=params, item_names=votes.items, annotator_names=votes.annotators, classes=votes.classes,
-        posterior=q, label_codes=labels, prior=outcome.prior,
-        total=total, counts=counts, spread=spread, votes=votes,
-        item_prior=item_prior if outcome.item_prior is None else outcome.item_prior,
-        gold=None if gold is None or not (gold >= 0).any() else gold,
-        votes_per_item=per_item, votes_per_annotator=per_annotator,
-        agreement=np.divide(agrees, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
-        confusion=outcome.confusion, log_likelihood=outcome.log_likelihood, trace=outcome.trace,
-        iterations=outcome.iterations, converged=outcome.converged, seconds=seconds,
-        seed=seed_of(seed), n_votes=votes.n_votes,
-        annotator_columns=outcome.annotator_columns, item_columns=outcome.item_columns, kind=votes.kind,
-        note=outcome.note,
-    )  # fmt: skip
+    found = {f.name: getattr(outcome, f.name) for f in fields(outcome) if f.name != "more"}
+    return found | outcome.more | {
+        "classes": votes.classes, "label_codes": labels, "votes": votes, "counts": counts, "spread": spread,
+        "total": np.bincount(votes.annotator, weights=votes.weight, minlength=M).astype(np.float64),
+        "item_prior": item_prior if outcome.item_prior is None else outcome.item_prior,
+        "gold": None if gold is None or not (gold >= 0).any() else gold,
+        "votes_per_item": per_item, "votes_per_annotator": per_annotator,
+        "agreement": np.divide(agrees, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
+    }  # fmt: skip

@@ -46,17 +46,46 @@ def around(value: Floats, variance: Floats, low: float = -np.inf, high: float = 
     return np.clip(value - reach, low, high), np.clip(value + reach, low, high)
 
 
-def beta_interval(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+def quantile(level: float, freedom: Floats | None = None) -> Any:
+    """How many standard deviations hold the middle ``level`` of a Normal or t distribution (of that deviation)."""
+    from scipy.special import ndtri, stdtrit
+
+    p = (1.0 + level) / 2.0
+    return float(ndtri(p)) if freedom is None else stdtrit(freedom, p)
+
+
+def beta_interval(a: Floats, b: Floats, level: float = LEVEL) -> tuple[Floats, Floats]:
     """The central interval of Beta(a, b)."""
     from scipy.special import betaincinv
 
-    tail = (1.0 - LEVEL) / 2.0
+    tail = (1.0 - level) / 2.0
     return np.asarray(betaincinv(a, b, tail)), np.asarray(betaincinv(a, b, 1.0 - tail))
 
 
-def rate_interval(right: Floats, total: Floats) -> tuple[Floats, Floats]:
+def gamma_interval(mean: Floats, shape: Floats, level: float = LEVEL) -> tuple[Floats, Floats]:
+    """The central interval of Gamma distributions with these means and shapes."""
+    from scipy.special import gammaincinv
+
+    tail = (1.0 - level) / 2.0
+    low, high = (np.asarray(mean * gammaincinv(shape, p) / shape) for p in (tail, 1.0 - tail))
+    return np.minimum(low, mean), np.maximum(high, mean)
+
+
+def rate_interval(right: Floats, total: Floats, level: float = LEVEL) -> tuple[Floats, Floats]:
     """Of a rate with ``right`` of ``total`` trials, by the Beta posterior under Jeffreys' prior."""
-    return beta_interval(right + 0.5, np.maximum(total - right, 0.0) + 0.5)
+    return beta_interval(right + 0.5, np.maximum(total - right, 0.0) + 0.5, level)
+
+
+def row_interval(counts: Floats, spread: Floats, t: int, level: float = LEVEL) -> tuple[Floats, Floats, Floats]:
+    """P(answer t | truth t) and its interval, from counts[..., truth, answer] of two answers and their variances.
+
+    The truth is inferred: the variance of the sum over answers of 1[truth = t] (1[answer = t] - p) goes into it.
+    """
+    right, total = counts[..., t, t], counts[..., t, :].sum(axis=-1)
+    p = (right + 0.5) / (total + 1.0)
+    unsure = (1.0 - p) ** 2 * spread[..., t, t] + p**2 * spread[..., t, 1 - t]
+    low, high = share_interval(right, total, unsure, level)
+    return p, low, high
 
 
 def chi_squared_interval(n: Floats) -> tuple[Floats, Floats]:

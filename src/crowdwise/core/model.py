@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core import em, starts
-from crowdwise.core.consensus import Consensus, Outcome, build_consensus
+from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import Bounds, Count, CountFromZero, RandomState
 from crowdwise.core.em import EMFit, Family, Params, Part, Stats
 from crowdwise.core.loop import Callback
@@ -48,6 +48,8 @@ class Model(Parameterised, ABC):
     key: ClassVar[str]
     single_annotator: ClassVar[bool] = False
     """Whether the model can be fitted to the votes of a single annotator without gold labels."""
+    answer_type: ClassVar[str] = "votes"
+    result: ClassVar[type[Consensus]] = Consensus
     needs_gold: ClassVar[bool] = False
     """Whether it learns about annotators from gold labels alone."""
     takes_item_prior: ClassVar[bool] = False
@@ -88,17 +90,11 @@ class Model(Parameterised, ABC):
         log_prior = self._log_item_prior(votes, item_prior)
         outcome = self._fit(votes, known, log_prior, callback)
         rng = np.random.default_rng(self.random_state)
-        self.consensus_ = build_consensus(
-            self.key,
-            self.get_params(),
-            votes,
-            outcome,
-            labels=decide(outcome.posterior, outcome.prior, self.ties, rng),
-            seed=self.random_state,
-            seconds=time.perf_counter() - began,
-            gold=known,
-            item_prior=log_prior,
-        )
+        labels = decide(outcome.posterior, outcome.prior, self.ties, rng)
+        self.consensus_ = self.result.of(
+            self, votes, answer_type=self.answer_type, seconds=time.perf_counter() - began,
+            **consensus_fields(votes, outcome, labels, known, log_prior),
+        )  # fmt: skip
         if not outcome.converged:
             gain = ""
             if len(outcome.trace) > 1:

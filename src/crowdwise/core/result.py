@@ -1,4 +1,4 @@
-"""What the results of all fits share: frozen arrays, tables with names, and a plain folder to be kept in."""
+"""What the results of all fits share: how they were made, frozen arrays, tables, a score, and a folder to save in."""
 
 from __future__ import annotations
 
@@ -7,32 +7,84 @@ import os
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
+from crowdwise.core.constraints import seed_of
+from crowdwise.core.numerics import Floats
 from crowdwise.data import encoding
 from crowdwise.data.folders import replacing
 from crowdwise.data.frames import make_frame
 from crowdwise.data.frozen import Frozen
 from crowdwise.errors import ParameterError, ReadError
 
-FORMAT = 2
+FORMAT = 3
 
 __all__ = ["Result", "plain"]
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Result(Frozen, ABC):
-    """The base of frozen results. A subclass is a frozen dataclass that gives :meth:`_columns`.
+    """The base of frozen results. A subclass is a frozen dataclass that gives :meth:`_columns` and :meth:`score`.
 
     Fields may hold arrays, dicts of arrays, and what JSON can hold; those named in ``NAMES`` are vocabularies.
+
+    Attributes
+    ----------
+    method, params, seed
+        How it was made.
+    answer_type, n_answers
+        What annotators said (``"votes"``, ``"ratings"``...), and how many answers there are.
+    items, annotators
+        Tables, in the kind of dataframe the answers came from (see :meth:`to_frame`).
+    objective, trace, iterations, converged, seconds
+        How the fit went. ``trace`` is the objective after every accepted pass.
+    notes
+        Sentences on what the method decided and what the result rests on; none for most.
     """
 
     NAMES: ClassVar[tuple[str, ...]] = ("item_names", "annotator_names")
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators")
-    kind: str
+
+    method: str
+    params: dict[str, Any]
+    answer_type: str
+    item_names: npt.NDArray[Any]
+    annotator_names: npt.NDArray[Any]
+    n_answers: int = 0
+    trace: Floats = field(default_factory=lambda: np.empty(0))
+    iterations: int = 0
+    converged: bool = True
+    seconds: float = 0.0
+    seed: int | None = None
+    notes: list[str] = field(default_factory=list)
+    kind: str = "polars"
+
+    @classmethod
+    def of(cls, model: Any, answers: Any, **found: Any) -> Self:
+        """The result of a model that was fitted to some answers: what it ``found``, and how it was made."""
+        return cls(**{
+            "method": model.key,
+            "params": {name: plain(value) for name, value in model.get_params(deep=False).items()},
+            "item_names": answers.items,
+            "annotator_names": answers.annotators,
+            "n_answers": answers.n_answers,
+            "seed": seed_of(model.random_state),
+            "kind": answers.kind,
+        } | found)  # fmt: skip
+
+    @property
+    def objective(self) -> float | None:
+        """What was maximised, at the end; ``None`` where the method has no objective."""
+        return float(self.trace[-1]) if len(self.trace) else None
+
+    @abstractmethod
+    def score(self, truth: Any) -> float:
+        """How well it agrees with known truth: 1 is perfect."""
 
     # ---------------------------------------------------------------- tables
 

@@ -204,6 +204,11 @@ class Comparisons(Answers):
         return len(self.items)
 
     @property
+    def n_answers(self) -> int:
+        """The number of answers: rows of the long table."""
+        return len(self.outcome)
+
+    @property
     def n_votes(self) -> int:
         """S, the number of comparisons."""
         return len(self.outcome)

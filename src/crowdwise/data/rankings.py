@@ -177,6 +177,11 @@ class Rankings(Frozen):
         return len(self.annotators)
 
     @property
+    def n_answers(self) -> int:
+        """The number of answers: rows of the long table."""
+        return len(self.indptr) - 1
+
+    @property
     def n_votes(self) -> int:
         """The number of rankings."""
         return len(self.annotator)

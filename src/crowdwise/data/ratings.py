@@ -199,6 +199,11 @@ class Ratings(ByItem):
     # ---------------------------------------------------------------- what is in it
 
     @property
+    def n_answers(self) -> int:
+        """The number of answers: rows of the long table."""
+        return len(self.value)
+
+    @property
     def n_ratings(self) -> int:
         """S, the number of ratings (``len(ratings)`` is the number of items)."""
         return len(self.value)

@@ -151,6 +151,11 @@ class Tags(Frozen):
         return len(self.votes)
 
     @property
+    def n_answers(self) -> int:
+        """The number of answers: rows of the long table."""
+        return self.votes.n_votes
+
+    @property
     def n_votes(self) -> int:
         """The number of tags given."""
         return self.votes.n_votes
@@ -244,21 +249,7 @@ class Tags(Frozen):
         From such codes, from a mapping of sequences to their lists of tags, or from one of tokens
         (``sequence:position``) to tags.
         """
-        if hasattr(truth, "keys") and any(isinstance(v, (list, tuple, np.ndarray)) for v in truth.values()):
-            names = encoding.to_vocabulary(list(truth))
-            place = encoding.locate(names, self.sequences)
-            tokens: dict[Any, Any] = {}
-            for name, g in zip(names.tolist(), place.tolist(), strict=True):
-                if g < 0:
-                    continue
-                given, lo, hi = list(truth[name]), self.starts[g], self.starts[g + 1]
-                if len(given) != hi - lo:
-                    raise InputError(f"Sequence {name!r} has {hi - lo} tokens and {len(given)} true tags.")
-                tokens |= dict(zip(self.votes.items[lo:hi].tolist(), given, strict=True))
-            if not tokens:
-                raise InputError(f"None of the sequences with truth is here: truth names {listing(names, 3)}.")
-            truth = tokens
-        return self.votes.encode_truth(truth)
+        return self.votes.encode_truth(truth_by_token(truth, self.sequences, self.starts, self.votes.items))
 
     # ---------------------------------------------------------------- out again
 
@@ -318,3 +309,21 @@ class Tags(Frozen):
         new = votes.label.copy()
         new[order[bad]] = tag_schemes.beginnings(self.classes)[label[bad]]
         return replace(self, votes=replace(votes, label=new))
+
+
+def truth_by_token(truth: Any, sequences: Vocabulary, starts: npt.NDArray[Any], tokens: Vocabulary) -> Any:
+    """A mapping of tokens to tags from one of sequences to their lists of tags; any other truth as it is."""
+    if not (hasattr(truth, "keys") and any(isinstance(v, (list, tuple, np.ndarray)) for v in truth.values())):
+        return truth
+    names = encoding.to_vocabulary(list(truth))
+    out: dict[Any, Any] = {}
+    for name, g in zip(names.tolist(), encoding.locate(names, sequences).tolist(), strict=True):
+        if g < 0:
+            continue
+        given, lo, hi = list(truth[name]), starts[g], starts[g + 1]
+        if len(given) != hi - lo:
+            raise InputError(f"Sequence {name!r} has {hi - lo} tokens and {len(given)} true tags.")
+        out |= dict(zip(tokens[lo:hi].tolist(), given, strict=True))
+    if not out:
+        raise InputError(f"None of the sequences with truth is here: truth names {listing(names, 3)}.")
+    return out

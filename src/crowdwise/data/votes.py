@@ -237,6 +237,11 @@ class Votes(ByItem):
     # ---------------------------------------------------------------- what is in it
 
     @property
+    def n_answers(self) -> int:
+        """The number of answers: rows of the long table."""
+        return len(self.label)
+
+    @property
     def n_votes(self) -> int:
         """S, the number of votes (``len(votes)`` is the number of items)."""
         return len(self.label)

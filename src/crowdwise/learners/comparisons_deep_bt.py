@@ -266,8 +266,8 @@ class DeepBT(Learner):
             item_names=table.items, annotator_names=table.annotators, scores=s, errors=errors, draws=draws,
             components=part, counts=item_counts(table), annotator_counts=annotator_counts(table, s),
             trace=-np.array([epoch.loss for epoch in self.history_]), iterations=len(self.history_), converged=True,
-            seconds=time.perf_counter() - began, seed=self.seed_, n_votes=len(table), tie=tau, placed=table.placed,
-            kind=table.kind, **more,
+            seconds=time.perf_counter() - began, seed=self.seed_, n_answers=table.n_answers, tie=tau,
+            placed=table.placed, kind=table.kind, **more,
         )  # fmt: skip
 
     def _scores(self, inputs: Inputs) -> tuple[Floats, Floats]:

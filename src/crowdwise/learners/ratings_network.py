@@ -44,9 +44,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from torch import Tensor, nn
 
 from crowdwise.core.checks import check_choice, check_count, check_flag, check_number
-from crowdwise.core.estimates import Estimates, build_estimates
+from crowdwise.core.estimates import Estimates
 from crowdwise.core.numerics import Floats
-from crowdwise.core.result import plain
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.learners import networks
@@ -278,9 +277,9 @@ class CrowdRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             found |= {"bias": bias, "bias_sd": np.sqrt(sd**2 + np.var(bias) / len(bias))}
         if "S" in self.layer:
             found |= {"scale": slope, "scale_sd": sd / max(float(np.std(f)), 1e-9)}
-        self.consensus_: Estimates = build_estimates(
-            self.key, {name: plain(v) for name, v in self.get_params(deep=False).items()}, ratings, began=began,
-            seed=self.seed_, values=z, deviations=np.sqrt(var), precision=precision,
+        self.consensus_: Estimates = Estimates.of(
+            self, ratings, seconds=time.perf_counter() - began, seed=self.seed_, values=z,
+            deviations=np.sqrt(var), precision=precision,
             precision_shape=np.maximum(n, 1.0) / 2.0, mean=middle, spread=float(np.std(z)), centre=middle,
             trace=-np.array([epoch.loss for epoch in self.history_]), iterations=self.history_[-1].epoch,
             item_columns={"predicted": f}, annotator_columns={"slope": slope, "offset": offset}, **found,

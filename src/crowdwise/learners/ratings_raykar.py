@@ -41,10 +41,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 
 from crowdwise.core.checks import check_count, check_flag, check_number
-from crowdwise.core.estimates import Estimates, build_estimates
+from crowdwise.core.estimates import Estimates
 from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats
-from crowdwise.core.result import plain
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import ConvergenceWarning, InputError, OutputError, ParameterError
 from crowdwise.learners.inputs import as_inputs
@@ -127,7 +126,7 @@ class RaykarRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(300, n_annotators=10, bias=0.0, features=5, votes_per_item=2, random_state=0)
     >>> model = RaykarRegression().fit(crowd.features["x_train"], crowd.ratings)
-    >>> model.consensus_.score(crowd.truth)["rmse"] < cw.aggregate(crowd.ratings, "gaussian").score(crowd.truth)["rmse"]
+    >>> model.consensus_.score(crowd.truth) > cw.aggregate(crowd.ratings, "gaussian").score(crowd.truth)
     True
     """
 
@@ -169,9 +168,9 @@ class RaykarRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.annotators_, self.precision_, self.gap_ = ratings.annotators, p / unit**2, gap * unit**2
         share = np.bincount(ratings.annotator, weights=v[ratings.item], minlength=len(p)) / np.maximum(n, 1.0)
         free = n * (1.0 - np.clip(p * share, 0.0, 1.0)) ** 2
-        self.consensus_: Estimates = build_estimates(
-            self.key, {name: plain(value) for name, value in self.get_params(deep=False).items()}, ratings, began=began,
-            seed=self.random_state, values=centre + unit * z, deviations=unit * np.sqrt(v), precision=self.precision_,
+        self.consensus_: Estimates = Estimates.of(
+            self, ratings, seconds=time.perf_counter() - began,
+            values=centre + unit * z, deviations=unit * np.sqrt(v), precision=self.precision_,
             precision_shape=PRIOR + free / 2.0, mean=centre + unit * float(z.mean()), spread=unit * float(z.std()),
             centre=centre, trace=np.array(trace) - ratings.weights.sum() * np.log(unit), iterations=len(trace),
             converged=converged, item_columns={"predicted": centre + unit * f},

@@ -282,7 +282,7 @@ class VolMaxDCC(Learner):
             cluster_codes=q.argmax(axis=1).astype(np.int32), prior=q.mean(axis=0),
             sensitivity=rate[:, 1, 1].copy(), specificity=rate[:, 0, 0].copy(), **facts,
             trace=-np.array([epoch.loss for epoch in self.history_]), iterations=self.history_[-1].epoch,
-            seconds=seconds, seed=self.seed_, n_votes=answers.n_answers, kind=answers.kind,
+            seconds=seconds, seed=self.seed_, n_answers=answers.n_answers, kind=answers.kind,
         )  # fmt: skip
 
     # ---------------------------------------------------------------- using it

@@ -133,7 +133,7 @@ def explain(w: Floats, scores: Floats, together: float, candidates: Sequence[typ
 
 @declared
 class Auto(Model):
-    """An average of models, weighted by how they foretell left-out votes; ``consensus.note`` says which, and why.
+    """An average of models, weighted by how they foretell left-out votes; ``consensus.notes`` says which, and why.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class Auto(Model):
     >>> consensus = cw.aggregate(crowd.votes, "auto")
     >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
     True
-    >>> "full confusion matrix" in consensus.note
+    >>> "full confusion matrix" in consensus.notes[0]
     True
     """
 
@@ -212,7 +212,7 @@ class Auto(Model):
             confusion=theta.reshape(-1, K, K).transpose(0, 2, 1).copy(),
             iterations=sum(fit.iterations for fit in fits.values()),
             converged=all(fit.converged for fit in fits.values()),
-            note=note,
+            notes=[note],
         )
 
     def _weigh(

@@ -17,6 +17,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from crowdwise.core import truth_scores
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options, some_known
@@ -59,18 +60,7 @@ def adjusted_rand(found: Any, truth: Any, **options: Unpack[Options]) -> Estimat
     """
     k, c = _known(found, truth)
 
-    def statistic(weight: Floats) -> float:
-        table, own = _table(k, c, weight), float((weight * weight).sum())
-
-        def pairs(sizes: Floats) -> float:
-            return float((sizes * sizes).sum()) - own
-
-        both, rows, columns = pairs(table), pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
-        total = float(weight.sum()) ** 2 - own
-        expected, most = rows * columns / total if total > 0 else 0.0, (rows + columns) / 2.0
-        return 1.0 if most == expected else (both - expected) / (most - expected)
-
-    return Bootstrap(**options).of_weights(statistic, len(k))
+    return Bootstrap(**options).of_weights(lambda weight: truth_scores.adjusted_rand(k, c, weight), len(k))
 
 
 def _table(k: Ints, c: Ints, weight: Floats) -> Floats:

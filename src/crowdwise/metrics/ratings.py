@@ -10,6 +10,7 @@ import numpy as np
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.estimates import Estimates
 from crowdwise.core.numerics import Floats
+from crowdwise.core.truth_scores import kendall_tau
 from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options, some_known
 
@@ -60,12 +61,7 @@ def spearman(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
 
 def kendall(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """Kendall's rank correlation tau-b, which allows for ties; 0 where one side is constant. 200 resamples."""
-    from scipy.stats import kendalltau
-
-    def statistic(x: Floats, y: Floats) -> float:
-        return 0.0 if (x == x[0]).all() or (y == y[0]).all() else float(kendalltau(x, y).statistic)
-
-    return _resampled(statistic, result, truth, **({"resamples": 200} | options))
+    return _resampled(kendall_tau, result, truth, **({"resamples": 200} | options))
 
 
 def _resampled(

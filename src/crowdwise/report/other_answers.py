@@ -315,8 +315,8 @@ def _figures(answers: Any, result: Any, measured: Mapping[str, Any]) -> list[dic
     items = "Tokens" if "tokens" in answers.describe() else "Items"
     out.append({"name": items, "value": f"{len(result.item_names):,}", "note": ""})
     out.append({"name": "Annotators", "value": f"{len(result.annotator_names):,}", "note": ""})
-    each = result.n_votes / max(len(result.annotator_names), 1)
-    out.append({"name": "Answers", "value": f"{result.n_votes:,}", "note": f"{each:.3g} of each annotator"})
+    each = result.n_answers / max(len(result.annotator_names), 1)
+    out.append({"name": "Answers", "value": f"{result.n_answers:,}", "note": f"{each:.3g} of each annotator"})
     return out
 
 
