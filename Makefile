@@ -2,15 +2,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
+# Files are compiled when they are first imported, which is few of them, and not all at once.
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -q --no-compile -c constraints.txt
 NEEDS := pyproject.toml constraints.txt
 
 # No banner about other tools in the middle of a documentation build.
 export NO_MKDOCS_2_WARNING := 1
+# What is compiled once is kept, for the many processes that tests start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench docs install clean
+.PHONY: help demo test pytest lint browser bench docs install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -18,8 +21,12 @@ help: ## this list
 demo: $(VENV)/installed ## see it work: methods and learners compared on a made-up crowd, and a report of whom to believe
 	$(BIN)/crowdwise demo
 
-test: lint ## lint, all tests and doctests, the documentation in strict mode among them
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --doctest-modules tests src/crowdwise
+test: ## lint, all tests and doctests, the documentation in strict mode; installs what they need, Chromium too
+	@$(MAKE) --no-print-directory -j 2 browser $(VENV)/installed-dev
+	@$(MAKE) --no-print-directory -j 2 pytest lint
+
+pytest: $(VENV)/installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal --doctest-modules tests src/crowdwise
 
 lint: $(VENV)/installed-dev ## ruff and mypy
 	$(BIN)/ruff check .
@@ -32,6 +39,9 @@ bench: $(VENV)/installed-dev ## speed beside crowd-kit, growth, reading, accurac
 docs: $(VENV)/installed-dev ## write the generated pages, then build the site into site/
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m mkdocs build --strict
+
+browser:
+	@.ci/browser
 
 install: $(VENV)/installed-dev ## only set up .venv with everything the tests need
 
@@ -49,6 +59,8 @@ $(VENV)/installed: $(VENV)/tools
 	$(PIP) --no-build-isolation -e '.[deep,report]'
 	@touch $@
 
+# crowd-kit, which methods are compared with, asks for more than we use of it (transformers): its own files suffice.
 $(VENV)/installed-dev: $(VENV)/tools
 	$(PIP) --no-build-isolation -e '.[dev]'
+	$(PIP) --no-deps crowd-kit
 	@touch $(VENV)/installed $@
