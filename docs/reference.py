@@ -375,14 +375,14 @@ def by_name(target: str) -> Any:
 
 def parameter_table(value: Any, resolve: docstrings.Link) -> str:
     """The parameters that are described; those that share a description and all else, in one row."""
-    told = meanings(value)
+    said = meanings(value)
     allowed = value.constraints() if hasattr(value, "constraints") else {}
     rows: dict[tuple[str, ...], list[str]] = {}
     for name, parameter in _parameters(value).items():
-        if name in told:
+        if name in said:
             words = inline(allowed[name].expected) if name in allowed else ""
             given = "" if parameter.default is parameter.empty else f"`{default(parameter.default)}`"
-            rows.setdefault((words, given, inline(told[name], resolve)), []).append(f"`{name}`")
+            rows.setdefault((words, given, inline(said[name], resolve)), []).append(f"`{name}`")
     lines = [(", ".join(names), *rest) for rest, names in rows.items()]
     if any(line[1] for line in lines):
         return table(("parameter", "allowed", "default", "meaning"), lines)

@@ -174,7 +174,10 @@ def test_other_tables_are_refused_and_nothing_is_told_before_a_fit():
         cw.GaussianRatings().fit(cw.simulate.one_coin(20, random_state=0).votes)
     with pytest.raises(NotFittedError):
         cw.GaussianRatings()._fitted()
-    with pytest.raises(ParameterError, match=r"dawid-skene is for votes .one class of a few., not for ratings: for these there are mean"):
+    with pytest.raises(
+        ParameterError,
+        match=r"dawid-skene is for votes .one class of a few., not for ratings: for these there are mean",
+    ):
         cw.aggregate(crowd(n_items=20).ratings, "dawid-skene")
 
 
