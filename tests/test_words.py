@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from conftest import ROOT
 
 RETIRED = {

@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 import crowdwise as cw
 from crowdwise import registry
 from crowdwise.answers import ratings_gaussian, ratings_gaussian_steps
-from crowdwise.answers.ratings_averages import counts, hedged, standardise, weighted_median
+from crowdwise.answers.ratings_shared import counts, hedged, standardise, weighted_median
 from crowdwise.core.estimates import Estimates
 from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError, ReadError
 
@@ -159,7 +159,7 @@ def test_odd_tables(key):
         ("bayes-iterative", {"prior": [0.5, 0.5]}, "prior="),
         ("bayes-iterative", {"prior": "flat"}, "prior='flat'"),
         ("covariance", {"level": 0.0}, "level=0.0"),
-        ("covariance", {"least": 1}, "least=1"),
+        ("covariance", {"min_items": 1}, "min_items=1"),
         ("pm-numeric", {"loss": "cubic"}, "loss='cubic'"),
         ("catd-numeric", {"alpha": 2.0}, "alpha=2.0"),
     ],
@@ -176,7 +176,7 @@ def test_other_tables_are_refused_and_nothing_is_told_before_a_fit():
         cw.GaussianRatings()._fitted()
     with pytest.raises(
         ParameterError,
-        match=r"dawid-skene is for votes .one class of a few., not for ratings: for these there are mean",
+        match=r"dawid-skene is for votes .*, not for ratings: for these there are mean",
     ):
         cw.aggregate(crowd(n_items=20).ratings, "dawid-skene")
 
@@ -205,7 +205,7 @@ def fitted(ratings, **params):
         params.get("student", False), params.get("df", 4.0),
     )  # fmt: skip
     c = ratings_gaussian_steps.Crowd.of(ratings, y)
-    return c, settings, ratings_gaussian.climb(c, settings, 20_000, 1e-10, None)
+    return c, settings, ratings_gaussian.run_passes(c, settings, 20_000, 1e-10, None)
 
 
 def test_bias_only_posterior_is_that_of_the_joint_normal():
@@ -213,8 +213,8 @@ def test_bias_only_posterior_is_that_of_the_joint_normal():
     rng = np.random.default_rng(3)
     dense = rng.normal(size=(6, 1)) + rng.normal(0, 0.5, size=(1, 4)) + 0.5 * rng.normal(size=(6, 4))
     ratings = cw.Ratings.from_dense(dense)
-    c, settings, (s, _, weight, _, _, converged) = fitted(ratings, scale=False)
-    assert converged
+    c, settings, (s, _, weight, rounds) = fitted(ratings, scale=False)
+    assert rounds.converged
     N, M = dense.shape
     # unknowns: u (N), b (M), mu (flat); precision matrix and right side of the joint posterior
     A, rhs, p = np.zeros((N + M + 1, N + M + 1)), np.zeros(N + M + 1), s.p
@@ -246,7 +246,8 @@ def test_the_bound_is_recomputed_and_stays_under_the_evidence():
     rng = np.random.default_rng(1)
     dense = rng.normal(size=(5, 1)) + rng.normal(0, 0.5, size=(1, 3)) + 0.6 * rng.normal(size=(5, 3))
     ratings = cw.Ratings.from_dense(dense)
-    c, settings, (s, _, _, trace, _, _) = fitted(ratings, scale=False)
+    c, settings, (s, _, _, rounds) = fitted(ratings, scale=False)
+    trace = rounds.trace
     each = ratings_gaussian_steps.expected_squares(c, s)
     again = ratings_gaussian_steps.lower_bound(s, np.full(3, 5.0), counts(c.annotator, each, 3), settings, 0.0)
     assert np.isclose(again, trace[-1], rtol=1e-6)
@@ -272,7 +273,7 @@ def test_the_bound_is_recomputed_and_stays_under_the_evidence():
 def test_no_pass_lowers_the_bound(params):
     for seed in range(2):
         made = crowd(seed, n_items=120, scale=0.2, outliers=0.05)
-        trace = np.array(fitted(made.ratings, **params)[2][3])
+        trace = np.array(fitted(made.ratings, **params)[2][3].trace)
         assert (np.diff(trace) > -1e-7 * made.ratings.n_ratings).all()
 
 
@@ -423,8 +424,8 @@ def test_covariance_refuses_what_it_cannot_do(monkeypatch):
     sparse = cw.Ratings.from_records([(n, n, 1.0 * n) for n in range(6)])
     with pytest.raises(InputError, match="three items in common"):
         cw.aggregate(sparse, "covariance")
-    monkeypatch.setattr(ratings_covariance, "MOST", 5)
-    with pytest.raises(InputError, match="more than covariance looks at"):
+    monkeypatch.setattr(ratings_covariance, "MAX_ANNOTATORS", 5)
+    with pytest.raises(InputError, match="compares all pairs of at most 5"):
         cw.aggregate(crowd().ratings, "covariance")
 
 

@@ -27,8 +27,8 @@ are no covariance matrix (they may not be: many noisy estimates), r is moved tow
 towards 0.
 
 When it fails: where half of the crowd copies, its agreement passes for the truth; pairs that share few items:
-covariances need tens of common items, where ``gaussian`` needs none. It looks at all pairs: more than ``MOST``
-annotators are refused.
+covariances need tens of common items, where ``gaussian`` needs none. It compares all pairs, so more than
+``MAX_ANNOTATORS`` annotators are refused.
 
 Reference: Y. Tenzer, O. Dror, B. Nadler, E. Bilal and Y. Kluger, Crowdsourcing regression: a spectral approach, AISTATS
 (2022), for the covariances; the sparse part, the treatment of items rated by a few and the shrinkage are ours. G. K.
@@ -37,25 +37,25 @@ Smyth, Linear models and empirical Bayes methods, Statistical Applications in Ge
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from crowdwise.answers.ratings_averages import RatingModel, bias_deviation, counts, standardise
-from crowdwise.core.checks import check_number
+from crowdwise.answers.ratings_shared import RatingModel, bias_deviation, counts, standardise
+from crowdwise.core.constraints import Bounds
 from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import InputError
 
-MOST = 1_500
+MAX_ANNOTATORS = 1_500
 """Annotators above which M x M matrices are refused."""
 CELLS = 2e7
 """Numbers in the stacks of small matrices that are solved at once."""
 EDGE = 0.9
 """How near to the edge of what a covariance matrix can be r - V and E may come."""
-LEAST = 1e-6
+MIN_VARIANCE = 1e-6
 
 
 # -------------------------------------------------------------------- the maths
@@ -99,23 +99,23 @@ def additive(C: Floats, W: Floats, rounds: int = 30) -> tuple[Floats, Floats]:
     M = len(C)
     mean = float((W * C).sum() / max(W.sum(), 1e-300)) / 2.0
     row = W.sum(axis=1)
-    told = (W * C).sum(axis=1)
-    rough = np.divide(told, row, out=np.full(M, 2.0 * mean), where=row > 0) - mean
-    spread2 = float(np.var(rough)) + LEAST
+    total = (W * C).sum(axis=1)
+    rough = np.divide(total, row, out=np.full(M, 2.0 * mean), where=row > 0) - mean
+    spread2 = float(np.var(rough)) + MIN_VARIANCE
     s, var = np.full(M, mean), np.full(M, spread2)
     for _ in range(rounds):
         A = W + np.diag(row + 1.0 / spread2)
         inverse = np.linalg.inv(A)
-        s, var = inverse @ (told + mean / spread2), np.diag(inverse)
+        s, var = inverse @ (total + mean / spread2), np.diag(inverse)
         mean = float(s.mean())
-        new = float(((s - mean) ** 2 + var).mean()) + LEAST
+        new = float(((s - mean) ** 2 + var).mean()) + MIN_VARIANCE
         if abs(new - spread2) < 1e-3 * spread2:
             break
         spread2 = new
     return np.asarray(s), np.asarray(var)
 
 
-def low_rank_and_sparse(n: Floats, C: Floats, level: float, least: int) -> tuple[Floats, Floats, Floats]:
+def low_rank_and_sparse(n: Floats, C: Floats, level: float, min_items: int) -> tuple[Floats, Floats, Floats]:
     """s, their variances, and E: pairs whose covariance is not s_i + s_j, by more than chance over all pairs."""
     from scipy.special import ndtri
 
@@ -123,9 +123,9 @@ def low_rank_and_sparse(n: Floats, C: Floats, level: float, least: int) -> tuple
     scale = np.diag(C)
     off = (n > 2) & ~np.eye(M, dtype=bool)
     common = float((n * C)[off].sum() / max(n[off].sum(), 1.0))
-    variance = (np.outer(scale, scale) + common**2 + LEAST) / np.maximum(n - 1.0, 1.0)
+    variance = (np.outer(scale, scale) + common**2 + MIN_VARIANCE) / np.maximum(n - 1.0, 1.0)
     W = np.where(off, 1.0 / variance, 0.0)
-    tested = off & (n >= least)
+    tested = off & (n >= min_items)
     pairs = max(int(tested.sum()) // 2, 1)
     bar = float(-ndtri(level / 2.0 / pairs))
     odd = np.zeros_like(off)
@@ -198,7 +198,7 @@ def _combine_some(who: Any, y: Floats, r: Floats, R: Floats, E: Floats, V: float
     rho = V + lean
     C = error + rho[:, :, None] + rho[:, None, :] - V
     weight = np.linalg.solve(C, rho[:, :, None])[:, :, 0]
-    return (weight * y).sum(axis=1), np.maximum(V - (weight * rho).sum(axis=1), LEAST * V)
+    return (weight * y).sum(axis=1), np.maximum(V - (weight * rho).sum(axis=1), MIN_VARIANCE * V)
 
 
 # -------------------------------------------------------------------- the class
@@ -211,9 +211,9 @@ class CovarianceRatings(RatingModel):
     Parameters
     ----------
     level
-        The chance of finding a pair with errors in common, over all pairs, where there is none.
-    least
-        Items that a pair must share to be judged so.
+        The probability of finding any pair with errors in common where there is none.
+    min_items
+        Items that a pair must have rated in common to be tested.
     random_state
         Not used: nothing is random.
 
@@ -228,29 +228,29 @@ class CovarianceRatings(RatingModel):
 
     key = "covariance"
 
-    level: float = 0.05
-    least: int = 10
+    level: Annotated[float, Bounds(above=0, maximum=1)] = 0.05
+    min_items: Annotated[int, Bounds(minimum=3)] = 10
 
     def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         self._check_several(answers)
         M = answers.n_annotators
-        if M > MOST:
+        if M > MAX_ANNOTATORS:
             raise InputError(
-                f"{M:,} annotators are more than covariance looks at, which is all pairs of at most {MOST:,}. "
-                "Use gaussian, whose cost grows with the ratings."
+                f"There are {M:,} annotators, and covariance compares all pairs of at most {MAX_ANNOTATORS:,}. "
+                "Use gaussian, whose cost grows with the number of ratings."
             )
         y, centre, unit = standardise(answers)
         n, C, D = pair_moments(answers, y)
         if not ((n > 2) & ~np.eye(M, dtype=bool)).any():
             raise InputError(
-                "No two annotators rated three items in common, so there are no covariances to go by. Use gaussian."
+                "No two annotators rated three items in common, so there are no covariances. Use gaussian."
             )
         own = np.diag(n)
         average = float((own * np.diag(C)).sum() / max(own[own > 1].sum(), 1.0))
-        C[np.arange(M), np.arange(M)] = np.where(own > 2, np.maximum(np.diag(C), LEAST), average)
+        C[np.arange(M), np.arange(M)] = np.where(own > 2, np.maximum(np.diag(C), MIN_VARIANCE), average)
         bias = biases(n, D)
-        s, var, E = low_rank_and_sparse(n, C, self.level, self.least)
-        V = max(2.0 * float(np.average(s, weights=own + 1e-9)), 0.02 * average, LEAST)
+        s, var, E = low_rank_and_sparse(n, C, self.level, self.min_items)
+        V = max(2.0 * float(np.average(s, weights=own + 1e-9)), 0.02 * average, MIN_VARIANCE)
         R, freedom = squeezed(np.maximum(np.diag(C) - 2.0 * s, 0.05 * np.diag(C)), np.where(own > 2, own - 2.0, 0.0))
         m, w = answers.annotator, answers.weights
         mu = float((w * (y - bias[m])).sum() / w.sum())
@@ -258,10 +258,10 @@ class CovarianceRatings(RatingModel):
         partners = (E != 0).sum(axis=1)
         near = np.where(partners > 0, np.abs(E).argmax(axis=1), np.arange(M))
         share = w / counts(answers.item, w, len(answers))[answers.item]
-        told, free = counts(m, w, M), counts(m, w * (1.0 - share), M)
+        own_ratings, free = counts(m, w, M), counts(m, w * (1.0 - share), M)
         return dict(
             values=centre + unit * (mu + z), deviations=unit * np.sqrt(spread),
-            bias=unit * bias, bias_sd=unit * bias_deviation(bias, R, told, free),
+            bias=unit * bias, bias_sd=unit * bias_deviation(bias, R, own_ratings, free),
             precision=1.0 / (R * unit**2), precision_shape=freedom / 2.0,
             mean=centre + unit * mu, spread=unit * float(np.sqrt(V)), centre=centre, iterations=1,
             annotator_columns={
@@ -270,8 +270,3 @@ class CovarianceRatings(RatingModel):
                 "partner": np.where(partners > 0, answers.annotators[near].astype(str), ""),
             },
         )  # fmt: skip
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_number(self, "level", above=0.0, most=1.0)
-        check_number(self, "least", least=3)

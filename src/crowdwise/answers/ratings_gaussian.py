@@ -28,17 +28,16 @@ ALPHA, BETA        ``alpha, beta``   1        the best for the bound with q(p) a
 KAPPA              ``kappa``         1        the best for the bound with q(d) at its best, by search in one dimension
 =================  ================  =======  ====================================================================
 
-The objective is the variational lower bound of the log evidence; no step lowers it, s_b and s_a apart, which are found
-between climbs from variances that do not take the items for known (the bound does, and would shrink differences away).
-The M - 1 is that of a prior proportional to s, which keeps s off zero: a crowd cannot be known to be all alike.
-Between passes the shift and the stretch that raise it most are taken out in one go (parameter expansion): left to
-the updates they would take hundreds.
+The objective is the variational lower bound of the log evidence, which no step lowers. s_b and s_a are updated between
+runs of passes, from variances that include the uncertainty of the items (the bound does not, and would shrink
+differences away). The M - 1 is that of a prior proportional to s, which keeps s above zero. Each pass also makes the
+shift and the stretch that raise the bound most (parameter expansion): the updates alone would need hundreds of passes.
 
-**Hedge.** Real ratings are bounded, rounded, and often zero. How far the model may be followed is asked of the ratings:
-each is predicted from the others on its item, by the model and by their mean, and the mix that predicts best is used
-(:func:`crowdwise.answers.ratings_averages.hedged`).
+**Hedge.** Real ratings are bounded, rounded, and often zero. Each rating is predicted from the others on its item, by
+the model and by their mean, and the mix that predicts best is used
+(:func:`crowdwise.answers.ratings_shared.hedged`).
 
-**Intervals.** The factorised posterior thinks each item known given all annotators. The reported variances are those of
+**Intervals.** The factorised posterior treats the annotators as known. The reported variances are those of
 the joint Normal posterior of items, biases, scales and mu (inverse of the joint precision matrix, by its Schur
 complement on the annotators), plus what not knowing p adds: sum (w p a r v)^2 / shape, r the residual. Degrees of
 freedom that items use up are taken off the shape of p: n becomes sum (1 - h)^2, h the leverage of a rating. Variances
@@ -56,13 +55,12 @@ Psychometrika 78 (2013), for the prior of s; C. Liu and D. B. Rubin, Parameter e
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from crowdwise.answers.ratings_averages import RatingModel, check_loop, counts, hedged, standardise
 from crowdwise.answers.ratings_gaussian_steps import (
-    LEAST,
+    MIN_VARIANCE,
     Crowd,
     Settings,
     State,
@@ -79,23 +77,22 @@ from crowdwise.answers.ratings_gaussian_steps import (
     rating_weights,
     squares,
 )
-from crowdwise.core.checks import check_flag
-from crowdwise.core.constraints import Count, NonNegative
-from crowdwise.core.loop import Callback, Progress
+from crowdwise.answers.ratings_shared import RatingModel, counts, hedged, standardise
+from crowdwise.core.constraints import Count, NonNegative, Positive
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
-from crowdwise.errors import ParameterError
 
-ROUNDS, SETTLED = 50, 0.01
-"""How often s_b and s_a are found anew at most, and the relative change under which they have settled."""
+UPDATES, STABLE = 50, 0.01
+"""How often s_b and s_a are updated at most, and the relative change below which they have converged."""
 DENSE = 2_000
-"""Up to so many unknowns of annotators their joint covariance is inverted; above, each annotator by itself."""
+"""Up to so many unknowns of annotators their joint covariance is inverted; above, each annotator's alone."""
 WORK = 1.5e9
 """Ratings times unknowns up to which that is done."""
 
 
-# -------------------------------------------------------------------- the climb
+# -------------------------------------------------------------------- the passes
 
 
 def _reweigh(
@@ -111,56 +108,51 @@ def _reweigh(
     return s, ease, lent, extra
 
 
-def climb(
+def run_passes(
     crowd: Crowd, settings: Settings, max_iter: int, tol: float, callback: Callback | None
-) -> tuple[State, Floats, Floats, list[float], int, bool]:
-    """Passes until the bound gains less than ``tol`` per rating, with s_b and s_a found anew until they settle.
+) -> tuple[State, Floats, Floats, Rounds]:
+    """Passes until the bound gains less than ``tol`` per rating, with s_b and s_a updated until they converge.
 
-    What comes back: the state, eases, the weights of ratings, the trace under the last s_b and s_a, passes,
-    convergence.
+    Returns the state, the eases, the weights of ratings, and the rounds, whose trace is the bound under the last s_b
+    and s_a.
     """
     weight, n, y = crowd.weight, counts(crowd.annotator, crowd.weight, crowd.M), crowd.y
-    total, s, done = float(weight.sum()), begin(crowd, settings), 0
+    s = begin(crowd, settings)
     W, Y = crowd.matrix(weight), crowd.matrix(weight * y)
     Z = counts(crowd.annotator, weight * y * y, crowd.M)
-    ease, lent = np.ones(crowd.N), np.ones(len(y))
-    for _ in range(ROUNDS):
-        trace, converged = list[float](), False
-        while done < max_iter and not converged:
+    ease, rating_weight = np.ones(crowd.N), np.ones(len(y))
+    rounds = Rounds(max_iter, float(weight.sum()), callback)
+    for _ in range(UPDATES):
+        rounds.resume()
+        for _ in rounds:
             s = expand(annotators_given(W, Y, items_given(W, Y, s), settings), settings)
             if settings.difficulty or settings.student:
                 each = expected_squares(crowd, s)
-                s, ease, lent, extra = _reweigh(crowd, each, ease, lent, s, settings)
-                weight = crowd.weight * ease[crowd.item] * lent
+                s, ease, rating_weight, extra = _reweigh(crowd, each, ease, rating_weight, s, settings)
+                weight = crowd.weight * ease[crowd.item] * rating_weight
                 W, Y = crowd.matrix(weight), crowd.matrix(weight * y)
                 square = counts(crowd.annotator, weight * each, crowd.M)
             else:
                 square, extra = squares(W, Y, Z, s, crowd.floor), 0.0
             s = precisions_given(n, square, s)
-            done += 1
-            trace.append(lower_bound(s, n, square, settings, extra))
-            gain = (trace[-1] - trace[-2]) / total if len(trace) > 1 else np.inf
-            converged = bool(gain < tol)
-            if callback is not None:
-                callback(Progress(done, max_iter, trace[-1], float(gain)))
+            rounds.reached(lower_bound(s, n, square, settings, extra), below=tol)
         new = differences(W, s, settings)
-        moved = max(
-            abs(x - y) / (y + 1e-3) for x, y in ((new.sb2, s.sb2), (new.sa2, s.sa2))
-        )  # fmt: skip
-        if moved < SETTLED or done >= max_iter:
+        moved = max(abs(x - y) / (y + 1e-3) for x, y in ((new.sb2, s.sb2), (new.sa2, s.sa2)))
+        if moved < STABLE or rounds.iterations >= max_iter:
             break
         s = new
-    return s, ease, weight, trace, done, converged and moved < SETTLED
+    rounds.converged &= moved < STABLE
+    return s, ease, weight, rounds
 
 
 def left_out(crowd: Crowd, weight: Floats, s: State) -> Floats:
     """S: the mean of each rating's item without that rating, annotators as they are."""
     m, n, p = crowd.annotator, crowd.item, s.p
-    told = weight * p[m] * s.a[m] ** 2
+    precision = weight * p[m] * s.a[m] ** 2
     said = weight * p[m] * s.a[m] * (crowd.y - s.b[m])
-    h = 1.0 / s.tau2 + counts(n, told, crowd.N)
+    h = 1.0 / s.tau2 + counts(n, precision, crowd.N)
     top = s.mu / s.tau2 + counts(n, said, crowd.N)
-    return np.asarray((top[n] - said) / np.maximum(h[n] - told, LEAST))
+    return np.asarray((top[n] - said) / np.maximum(h[n] - precision, MIN_VARIANCE))
 
 
 # -------------------------------------------------------------------- how sure it is
@@ -186,7 +178,7 @@ def variances(crowd: Crowd, weight: Floats, s: State, settings: Settings) -> tup
     vaa = var[-M:] if settings.scale else zero
     m, at = crowd.annotator, crowd.item
     r = crowd.y - s.b[m] - s.a[m] * s.u[at]
-    told = counts(at, (weight * p[m] * s.a[m] * r / h[at]) ** 2 / s.shape[m], N)
+    unsure = counts(at, (weight * p[m] * s.a[m] * r / h[at]) ** 2 / s.shape[m], N)
     known = 1.0 / (1.0 / s.sb2 + p * n) if settings.bias else zero
     leverage = np.clip(p[m] * (s.a[m] ** 2 / h[at] + known[m]), 0.0, 1.0)
     free = counts(m, crowd.weight * (1.0 - leverage) ** 2, M) / 2.0
@@ -197,7 +189,7 @@ def variances(crowd: Crowd, weight: Floats, s: State, settings: Settings) -> tup
     # The noise of an annotator is known as a Gamma distribution (E[1 / p] = shape / (shape - 1) times 1 / E[p]), the
     # spread of the crowd by M - 1 differences ((M - 1) / (M - 3) likewise, in the mean that all share).
     noise, common = 1.0 + 1.0 / np.maximum(shape - 1.0, 1.0), 2.0 / max(M - 3.0, 1.0) / M
-    return var_u + told, vbb * noise + common * s.sb2, vaa * noise + common * s.sa2, shape
+    return var_u + unsure, vbb * noise + common * s.sb2, vaa * noise + common * s.sa2, shape
 
 
 def _joint(
@@ -257,13 +249,13 @@ class GaussianRatings(RatingModel):
         costs little where they do not.
     difficulty
         Whether ratings scatter more on some items than on others. Not where many answers are equal (zero, say): items
-        on which a few agree exactly then seem so easy that nobody else is listened to.
+        on which a few annotators agree exactly then seem so easy that their ratings outweigh all others.
     noise
-        ``"gaussian"``, or ``"student"``: t-distributed, which outliers hardly move.
+        ``"gaussian"``, or ``"student"``: t-distributed, on which outliers have little influence.
     df
         Degrees of freedom of ``"student"``: a number, or ``"learned"``.
     hedge
-        Mix in the plain mean as far as ratings that were left out ask for it (``share`` of the result).
+        Mix in the plain mean as far as held-out ratings ask for it (``share`` of the result).
     max_iter, tol
         Stop after so many passes over the ratings, or when a pass gains less than ``tol`` per rating.
     random_state
@@ -283,8 +275,8 @@ class GaussianRatings(RatingModel):
     bias: bool = True
     scale: bool = True
     difficulty: bool = False
-    noise: str = "gaussian"
-    df: Any = 4.0
+    noise: Literal["gaussian", "student"] = "gaussian"
+    df: Positive | Literal["learned"] = 4.0
     hedge: bool = True
     max_iter: Count = 500
     tol: NonNegative = 1e-6
@@ -292,12 +284,9 @@ class GaussianRatings(RatingModel):
     def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         self._check_several(answers)
         y, centre, unit = standardise(answers)
-        crowd, settings = (
-            Crowd.of(answers, y),
-            Settings(self.bias, self.scale, self.difficulty, self.noise == "student", self.df),
-        )
-        s, ease, weight, trace, done, converged = climb(crowd, settings, self.max_iter, self.tol, callback)
-        total = float(crowd.weight.sum())
+        crowd = Crowd.of(answers, y)
+        settings = Settings(self.bias, self.scale, self.difficulty, self.noise == "student", self.df)
+        s, ease, weight, rounds = run_passes(crowd, settings, self.max_iter, self.tol, callback)
         var_u, vbb, vaa, shape = variances(crowd, weight, s, settings)
         u, share = s.u, 1.0
         if self.hedge:
@@ -307,21 +296,9 @@ class GaussianRatings(RatingModel):
             found |= {"bias": s.b * unit, "bias_sd": np.sqrt(vbb) * unit}
         if self.scale:
             found |= {"scale": s.a, "scale_sd": np.sqrt(vaa)}
-        return dict(
-            values=centre + unit * u, share=share, deviations=unit * np.sqrt(var_u), precision=s.p / unit**2,
-            precision_shape=shape, mean=centre + unit * s.mu, spread=unit * float(np.sqrt(s.tau2)), centre=centre,
-            trace=np.array(trace) - total * np.log(unit), iterations=done, converged=converged, **found,
-        )  # fmt: skip
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_flag(self, "bias")
-        check_flag(self, "scale")
-        check_flag(self, "difficulty")
-        check_flag(self, "hedge")
-        check_loop(self)
-        if self.noise not in ("gaussian", "student"):
-            raise ParameterError(f"noise={self.noise!r}: expected 'gaussian' or 'student'.")
-        fine = isinstance(self.df, (int, float)) and not isinstance(self.df, bool) and 0.0 < self.df < np.inf
-        if not fine and not (isinstance(self.df, str) and self.df == "learned"):
-            raise ParameterError(f"df={self.df!r}: expected a number above 0, or 'learned'.")
+        trace = np.array(rounds.trace) - float(crowd.weight.sum()) * np.log(unit)
+        return found | rounds.outcome | {
+            "values": centre + unit * u, "share": share, "deviations": unit * np.sqrt(var_u),
+            "precision": s.p / unit**2, "precision_shape": shape, "mean": centre + unit * s.mu,
+            "spread": unit * float(np.sqrt(s.tau2)), "centre": centre, "trace": trace,
+        }  # fmt: skip

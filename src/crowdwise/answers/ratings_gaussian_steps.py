@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.answers.ratings_averages import counts, ease_prior, nearby
+from crowdwise.answers.ratings_shared import counts, ease_prior, nearby
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.ratings import Ratings
 
-LEAST = 1e-8
-"""The least variance, in units of that of all ratings."""
+MIN_VARIANCE = 1e-8
+"""The minimum variance, in units of that of all ratings."""
 EXACT = 1e-3
-"""The least variance of an annotator's noise, in units of that within items: else one of a few could become perfect."""
+"""The minimum variance of an annotator's noise, in units of that within items: one of a few could reach zero."""
 ALPHA = (1.0, 1e3)
-"""The range of alpha: at least two ratings' worth of belief that annotators are alike; nobody becomes perfect."""
+"""The range of alpha: a prior of at least two ratings that annotators are alike keeps every variance above zero."""
 DF = (1.0, 200.0)
-"""The range in which degrees of freedom are looked for."""
+"""The range of the degrees of freedom."""
 
 LOG2PI = float(np.log(2.0 * np.pi))
 
@@ -39,8 +39,8 @@ class Crowd:
     indptr: Ints
     N: int
     M: int
-    floor: float = LEAST
-    """Added to every squared residual: nobody is taken to be more exact than that."""
+    floor: float = MIN_VARIANCE
+    """Added to every squared residual: the minimum variance of an annotator."""
 
     @classmethod
     def of(cls, ratings: Ratings, y: Floats) -> Crowd:
@@ -50,7 +50,7 @@ class Crowd:
         mean = np.divide(counts(item, w * y, N), total, out=np.zeros(N), where=total > 0)
         free = float(w.sum() - (total > 0).sum())
         within = float((w * (y - mean[item]) ** 2).sum()) / free if free > 0 else 1.0
-        return cls(item, ratings.annotator, y, w, ratings.indptr, N, M, max(EXACT * within, LEAST))
+        return cls(item, ratings.annotator, y, w, ratings.indptr, N, M, max(EXACT * within, MIN_VARIANCE))
 
     def matrix(self, data: Floats) -> Any:
         from scipy.sparse import csr_matrix
@@ -108,13 +108,13 @@ def begin(crowd: Crowd, settings: Settings) -> State:
     N, M = crowd.N, crowd.M
     total, weight = counts(crowd.item, crowd.weight * crowd.y, N), counts(crowd.item, crowd.weight, N)
     u = total / (weight + 1.0)
-    within = float((crowd.weight * (crowd.y - u[crowd.item]) ** 2).sum() / crowd.weight.sum()) + LEAST
+    within = float((crowd.weight * (crowd.y - u[crowd.item]) ** 2).sum() / crowd.weight.sum()) + MIN_VARIANCE
     zero, n = np.zeros(M), counts(crowd.annotator, crowd.weight, M)
     shape = 2.0 + n / 2.0
     df = 4.0 if settings.df == "learned" else float(settings.df)
     return State(
         u, np.full(N, within / 4.0), zero, np.ones(M), zero, zero, zero, shape, shape * within, float(u.mean()),
-        float(u.var()) + LEAST, 0.25 * within if settings.bias else 0.0, 0.05 if settings.scale else 0.0, 2.0,
+        float(u.var()) + MIN_VARIANCE, 0.25 * within if settings.bias else 0.0, 0.05 if settings.scale else 0.0, 2.0,
         2.0 * within, 2.0 if settings.difficulty else np.inf, df if settings.student else np.inf,
     )  # fmt: skip
 
@@ -125,7 +125,7 @@ def items_given(W: Any, Y: Any, s: State) -> State:
     h = 1.0 / s.tau2 + W @ (p * (s.a**2 + s.vaa))
     u = (s.mu / s.tau2 + Y @ (p * s.a) - W @ (p * (s.a * s.b + s.vab))) / h
     mu = float(u.mean())
-    return replace(s, u=u, v=1.0 / h, mu=mu, tau2=max(float(((u - mu) ** 2 + 1.0 / h).mean()), LEAST))
+    return replace(s, u=u, v=1.0 / h, mu=mu, tau2=max(float(((u - mu) ** 2 + 1.0 / h).mean()), MIN_VARIANCE))
 
 
 def annotators_given(W: Any, Y: Any, s: State, settings: Settings) -> State:
@@ -150,7 +150,7 @@ def annotators_given(W: Any, Y: Any, s: State, settings: Settings) -> State:
 
 
 def expand(s: State, settings: Settings) -> State:
-    """Take out the shift of all items (against biases) and their stretch (against scales) that the priors like best."""
+    """Move the shift of all items (against biases) and their stretch (against scales) to the optimum of the priors."""
     if settings.bias:
         shift = float((s.a * s.b + s.vab).sum() / (s.a**2 + s.vaa).sum())
         s = replace(
@@ -158,21 +158,21 @@ def expand(s: State, settings: Settings) -> State:
             vbb=s.vbb - 2.0 * shift * s.vab + shift**2 * s.vaa,
         )  # fmt: skip
     if settings.scale:
-        # c solves c^2 sum E[a^2] - c sum E[a] - M s_a^2 = 0: what M log c - sum E[(c a - 1)^2] / 2 s_a^2 is largest at
+        # c maximises M log c - sum E[(c a - 1)^2] / 2 s_a^2:  c^2 sum E[a^2] - c sum E[a] - M s_a^2 = 0
         square, total = float((s.a**2 + s.vaa).sum()), float(s.a.sum())
         c = (total + np.sqrt(total**2 + 4.0 * square * len(s.a) * s.sa2)) / (2.0 * square)
         s = replace(
-            s, u=s.u / c, v=s.v / c**2, mu=s.mu / c, tau2=max(s.tau2 / c**2, LEAST), a=s.a * c, vaa=s.vaa * c**2,
+            s, u=s.u / c, v=s.v / c**2, mu=s.mu / c, tau2=max(s.tau2 / c**2, MIN_VARIANCE), a=s.a * c, vaa=s.vaa * c**2,
             vab=s.vab * c,
         )  # fmt: skip
     return s
 
 
 def differences(W: Any, s: State, settings: Settings) -> State:
-    """s_b and s_a anew: (M - 1) s^2 = sum (b^2 + var b), with the items not taken for known in var b.
+    """s_b and s_a updated: (M - 1) s^2 = sum (b^2 + var b), where var b includes the uncertainty of the items.
 
-    Where the ratings tell enough of the biases it is solved for s^2 as far as it goes, s^2 = sum b^2 / (sum (1 - var
-    b / s^2) - 1), which takes a few rounds where the other takes hundreds.
+    Where the ratings hold enough information on the biases, it is solved for s^2, s^2 = sum b^2 / (sum (1 - var b /
+    s^2) - 1), which takes a few rounds instead of hundreds.
     """
     vbb, vaa = own_variances(W, s)
     out: dict[str, Any] = {}
@@ -181,9 +181,9 @@ def differences(W: Any, s: State, settings: Settings) -> State:
         ("sa2", settings.scale, s.a - 1.0, vaa, s.sa2),
     ):
         if on:
-            square, told = float((gap * gap).sum()), float((1.0 - var / old).sum()) - 1.0
-            new = square / told if told > 0.5 else (square + float(var.sum())) / max(len(gap) - 1.0, 1.0)
-            out[name] = float(np.clip(new, max(old / 10.0, LEAST), 10.0 * old))
+            square, free = float((gap * gap).sum()), float((1.0 - var / old).sum()) - 1.0
+            new = square / free if free > 0.5 else (square + float(var.sum())) / max(len(gap) - 1.0, 1.0)
+            out[name] = float(np.clip(new, max(old / 10.0, MIN_VARIANCE), 10.0 * old))
     return replace(s, **out)
 
 
@@ -192,9 +192,9 @@ def own_variances(W: Any, s: State) -> tuple[Floats, Floats]:
     p = s.p
     h = 1.0 / s.tau2 + W @ (p * s.a**2)
     part = p * s.a**2 * (W.multiply(W).T @ (1.0 / h)), p * s.a**2 * (W.multiply(W).T @ (s.u**2 / h))
-    tell_b = np.maximum(p * (W.T @ np.ones(len(h)) - part[0]), 0.0)
-    tell_a = np.maximum(p * (W.T @ s.u**2 - part[1]), 0.0)
-    return 1.0 / (1.0 / max(s.sb2, LEAST) + tell_b), 1.0 / (1.0 / max(s.sa2, LEAST) + tell_a)
+    known_b = np.maximum(p * (W.T @ np.ones(len(h)) - part[0]), 0.0)
+    known_a = np.maximum(p * (W.T @ s.u**2 - part[1]), 0.0)
+    return 1.0 / (1.0 / max(s.sb2, MIN_VARIANCE) + known_b), 1.0 / (1.0 / max(s.sa2, MIN_VARIANCE) + known_a)
 
 
 def squares(W: Any, Y: Any, Z: Floats, s: State, floor: float) -> Floats:
@@ -207,7 +207,7 @@ def squares(W: Any, Y: Any, Z: Floats, s: State, floor: float) -> Floats:
 
 
 def precisions_given(n: Floats, square: Floats, s: State) -> State:
-    """alpha and beta, a step nearer to the best with p integrated out; then the Gamma posteriors of p."""
+    """alpha and beta, one step uphill with p integrated out; then the Gamma posteriors of p."""
     from scipy.special import gammaln
 
     def evidence(alpha: float, beta: float) -> float:
@@ -216,7 +216,7 @@ def precisions_given(n: Floats, square: Floats, s: State) -> State:
 
     typical = s.beta / s.alpha  # a variance
     alpha = nearby(lambda t: evidence(np.exp(t), np.exp(t) * typical), s.alpha, *ALPHA)
-    typical = nearby(lambda t: evidence(alpha, alpha * np.exp(t)), typical, LEAST, 1e8)
+    typical = nearby(lambda t: evidence(alpha, alpha * np.exp(t)), typical, MIN_VARIANCE, 1e8)
     beta = alpha * typical
     return replace(s, alpha=alpha, beta=beta, shape=alpha + n / 2.0, rate=beta + square / 2.0)
 

@@ -6,9 +6,8 @@ of a few values:
     z[n] ~ N(mu, tau^2)       x ~ N(z[n], s[g] / d[n]),  g the grid value of annotator m,  P(g) = pi[g]
     d[n] ~ Gamma(kappa, kappa)
 
-where d is the ease of an item (1 for all by default, as in the paper). Belief propagation on the graph of ratings:
-what an annotator tells an item about it must not contain what the item told the annotator, so each rating has its
-own message in each direction.
+where d is the ease of an item (1 for all by default, as in the paper). Inference is belief propagation on the graph of
+ratings: each rating has a message in each direction, and a message leaves out the one that came the other way.
 
 =================  ==================  ======  ======================================================================
 symbol             code                shape   equation (y in standard units, w the weight of a rating)
@@ -25,7 +24,7 @@ On a tree of ratings the messages are exact but for one step: the item takes the
 message is really a mixture of Normals. Items and annotators then get their beliefs from all their messages. The
 variance of an item has the part that comes of not knowing the precisions added: sum (w e r / h)^2 var(e) / e^2.
 
-How far all this may be followed is asked of ratings that are left out, as in ``gaussian`` (``hedge``).
+The result is mixed with the plain mean as far as held-out ratings ask for it, as in ``gaussian`` (``hedge``).
 
 When it fails: annotators with a bias of their own (it goes into their variance; ``gaussian`` has biases); sparse graphs
 with many short loops, where beliefs are too sure.
@@ -38,15 +37,14 @@ learned, unless both are given; the eases are ours.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from crowdwise.answers.ratings_averages import RatingModel, check_loop, counts, ease_prior, hedged, standardise
-from crowdwise.core.checks import check_flag
-from crowdwise.core.constraints import Count, NonNegative
-from crowdwise.core.loop import Callback, Progress
-from crowdwise.core.numerics import Floats, Ints
+from crowdwise.answers.ratings_shared import RatingModel, counts, ease_prior, hedged, standardise
+from crowdwise.core.constraints import Check, Count, NonNegative
+from crowdwise.core.loop import Callback, Rounds
+from crowdwise.core.numerics import Floats, Ints, softmax
 from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import ParameterError
@@ -55,7 +53,7 @@ CHUNK, KEPT = 50_000, 50_000_000
 REACH = (1.0 / 64.0, 16.0)
 """The ends of the grid, in units of the variance within items: annotators from 8 times as exact to 4 times as noisy."""
 POINTS = 11
-LEAST = 1e-8
+MIN_VARIANCE = 1e-8
 
 
 def grid_of(y: Floats, item: Ints, weight: Floats, N: int) -> Floats:
@@ -64,7 +62,7 @@ def grid_of(y: Floats, item: Ints, weight: Floats, N: int) -> Floats:
     mean = np.divide(counts(item, weight * y, N), total, out=np.zeros(N), where=total > 0)
     free = float(weight.sum() - (total > 0).sum())
     within = float((weight * (y - mean[item]) ** 2).sum()) / free if free > 0 else 0.5
-    return np.asarray(max(within, LEAST) * np.geomspace(*REACH, POINTS))
+    return np.asarray(max(within, MIN_VARIANCE) * np.geomspace(*REACH, POINTS))
 
 
 class Graph:
@@ -96,39 +94,45 @@ class Graph:
         for lo in range(0, self.S, CHUNK):
             at = slice(lo, min(lo + CHUNK, self.S))
             n, e = self.item[at], self.w[at] * message[at]
-            far = np.maximum(h[n] - e, LEAST)
+            far = np.maximum(h[n] - e, MIN_VARIANCE)
             gap = self.y[at] - (u[n] * h[n] - e * self.y[at]) / far
             variance = self.grid[None, :] / self.ease[n, None] + (1.0 / far)[:, None]
             yield at, -0.5 * self.w[at, None] * (np.log(variance) + (gap * gap)[:, None] / variance)
 
-    def beliefs(self, told: Iterable[tuple[slice, Floats]], log_pi: Floats) -> Floats:
+    def beliefs(self, likelihoods: Iterable[tuple[slice, Floats]], log_pi: Floats) -> Floats:
         """M x G log beliefs, not normalised, from the likelihoods of ratings."""
         belief = np.tile(log_pi, (self.M, 1))
-        for at, each in told:
+        for at, each in likelihoods:
             for g in range(len(self.grid)):
                 belief[:, g] += np.bincount(self.annotator[at], weights=each[:, g], minlength=self.M)
         return belief
 
-    def messages(self, told: Iterable[tuple[slice, Floats]], belief: Floats) -> Floats:
+    def messages(self, likelihoods: Iterable[tuple[slice, Floats]], belief: Floats) -> Floats:
         """The next message of every rating: the mean precision under the belief without it."""
         out = np.empty(self.S)
-        for at, each in told:
-            out[at] = self.ease[self.item[at]] * (weights(belief[self.annotator[at]] - each) @ (1.0 / self.grid))
+        for at, each in likelihoods:
+            out[at] = self.ease[self.item[at]] * (softmax(belief[self.annotator[at]] - each) @ (1.0 / self.grid))
         return out
 
     def find_ease(self, belief: Floats, u: Floats, h: Floats) -> None:
-        """d and kappa, given what items and annotators are believed to be."""
-        p = weights(belief) @ (1.0 / self.grid)
+        """d and kappa, given the beliefs about items and annotators."""
+        p = softmax(belief) @ (1.0 / self.grid)
         square = (self.y - u[self.item]) ** 2 + (1.0 / h)[self.item]
         Q = counts(self.item, self.w * p[self.annotator] * square, self.N) / 2.0
         self.kappa = ease_prior(self.half, Q, self.kappa)
         self.ease = (self.kappa + self.half) / (self.kappa + Q)
 
 
-def weights(log: Floats) -> Floats:
-    """Rows of probabilities from their logarithms."""
-    p = np.exp(log - log.max(axis=1, keepdims=True))
-    return np.asarray(p / p.sum(axis=1, keepdims=True))
+def _are_weights(value: Any) -> bool:
+    try:
+        x = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    return x.ndim == 1 and len(x) > 0 and bool((np.isfinite(x) & (x >= 0)).all()) and x.sum() > 0
+
+
+def _are_positive(value: Any) -> bool:
+    return _are_weights(value) and min(value) > 0
 
 
 @declared
@@ -145,7 +149,7 @@ class BayesIterative(RatingModel):
     difficulty
         Whether ratings scatter more on some items than on others; not where many answers are equal (see ``gaussian``).
     hedge
-        Mix in the plain mean as far as ratings that were left out ask for it (``share`` of the result).
+        Mix in the plain mean as far as held-out ratings ask for it (``share`` of the result).
     max_iter, tol
         Stop after so many rounds of messages, or when no item moves by more than ``tol`` of the ratings' deviation.
     random_state
@@ -162,8 +166,8 @@ class BayesIterative(RatingModel):
 
     key = "bayes-iterative"
 
-    variances: Any = None
-    prior: Any = "learned"
+    variances: Annotated[Any, Check(_are_positive, "a list of positive numbers")] | None = None
+    prior: Literal["learned", "uniform"] | Annotated[Any, Check(_are_weights, "probabilities")] = "learned"
     difficulty: bool = False
     hedge: bool = True
     max_iter: Count = 100
@@ -172,34 +176,34 @@ class BayesIterative(RatingModel):
     def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         self._check_several(answers)
         y, centre, unit = standardise(answers)
-        given = self._grid()
-        grid = grid_of(y, answers.item, answers.weights, len(answers)) if given is None else given / unit**2
+        if self.variances is None:
+            grid = grid_of(y, answers.item, answers.weights, len(answers))
+        else:
+            grid = np.sort(np.asarray(self.variances, dtype=np.float64)) / unit**2
         graph = Graph(answers, y, grid)
         G = len(grid)
-        pi = np.full(G, 1.0 / G) if isinstance(self.prior, str) else self._prior(G)
+        pi = np.full(G, 1.0 / G)
+        if not isinstance(self.prior, str):
+            pi = np.maximum(np.asarray(self.prior, dtype=np.float64) / np.sum(self.prior), 1e-300)
         mu, tau2 = 0.0, 1.0
         message = np.full(graph.S, float(pi @ (1.0 / grid)))
         u, h = graph.items(message, mu, tau2)
-        converged, done = False, 0
-        for done in range(1, self.max_iter + 1):
-            belief, told = self._look(graph, message, u, h, pi)
+        rounds = Rounds(self.max_iter, answers.n_answers, callback)
+        for _ in rounds:
+            belief, likelihoods = self._look(graph, message, u, h, pi)
             if self.difficulty:
                 graph.find_ease(belief, u, h)
-                belief, told = self._look(graph, message, u, h, pi)
-            message = graph.messages(told, belief)
+                belief, likelihoods = self._look(graph, message, u, h, pi)
+            message = graph.messages(likelihoods, belief)
             if isinstance(self.prior, str) and self.prior == "learned":
-                pi = (weights(belief).sum(axis=0) + 1.0 / G) / (graph.M + 1.0)
+                pi = (softmax(belief).sum(axis=0) + 1.0 / G) / (graph.M + 1.0)
             new, h = graph.items(message, mu, tau2)
             mu = float(new.mean())
-            tau2 = max(float(((new - mu) ** 2 + 1.0 / h).mean()), LEAST)
+            tau2 = max(float(((new - mu) ** 2 + 1.0 / h).mean()), MIN_VARIANCE)
             change = float(np.abs(new - u).max())
             u = new
-            if callback is not None:
-                callback(Progress(done, self.max_iter, float("nan"), change))
-            if change < self.tol:
-                converged = True
-                break
-        b = weights(self._look(graph, message, u, h, pi)[0])
+            rounds.reached(moved=change, converged=change < self.tol)
+        b = softmax(self._look(graph, message, u, h, pi)[0])
         mean = b @ (1.0 / grid)
         # A value of the grid stands for those up to half-way to its neighbours, too.
         width = np.diff(np.log(grid)).mean() if G > 1 else 0.0
@@ -209,44 +213,24 @@ class BayesIterative(RatingModel):
         var, share = 1.0 / h + unsure, 1.0
         if self.hedge:
             e = w * message
-            without = (u[n] * h[n] - e * y) / np.maximum(h[n] - e, LEAST)
+            without = (u[n] * h[n] - e * y) / np.maximum(h[n] - e, MIN_VARIANCE)
             u, var, share = hedged(answers, y, u, var, without)
-        return dict(
-            values=centre + unit * u, share=share, deviations=unit * np.sqrt(var), precision=mean / unit**2,
-            precision_shape=1.0 / np.maximum(relative, 1e-6), mean=centre + unit * mu,
-            spread=unit * float(np.sqrt(tau2)), centre=centre, iterations=done, converged=converged,
-            item_columns={"ease": graph.ease} if self.difficulty else {},
-        )  # fmt: skip
+        return rounds.outcome | {
+            "values": centre + unit * u, "share": share, "deviations": unit * np.sqrt(var), "precision": mean / unit**2,
+            "precision_shape": 1.0 / np.maximum(relative, 1e-6), "mean": centre + unit * mu,
+            "spread": unit * float(np.sqrt(tau2)), "centre": centre,
+            "item_columns": {"ease": graph.ease} if self.difficulty else {},
+        }  # fmt: skip
 
     @staticmethod
     def _look(graph: Graph, message: Floats, u: Floats, h: Floats, pi: Floats) -> tuple[Floats, Any]:
-        """Beliefs about annotators, and the likelihoods they rest on (made anew where too many to keep)."""
-        told = graph.likelihoods(message, u, h)
-        belief = graph.beliefs(told, np.log(pi))
-        return belief, told if isinstance(told, list) else graph.likelihoods(message, u, h)
-
-    def _grid(self) -> Floats | None:
-        if self.variances is None:
-            return None
-        grid = np.asarray(self.variances, dtype=np.float64)
-        if grid.ndim != 1 or len(grid) == 0 or not (np.isfinite(grid) & (grid > 0)).all():
-            raise ParameterError(f"variances={self.variances!r}: expected a list of positive numbers.")
-        return np.sort(grid)
-
-    def _prior(self, G: int) -> Floats:
-        p = np.asarray(self.prior, dtype=np.float64)
-        if p.shape != (G,) or not (np.isfinite(p) & (p >= 0)).all() or p.sum() <= 0:
-            raise ParameterError(f"prior={self.prior!r}: expected {G} probabilities, one for each variance.")
-        return np.asarray(np.maximum(p / p.sum(), 1e-300))
+        """Beliefs about annotators, and the likelihoods they rest on (computed twice where too many to keep)."""
+        likelihoods = graph.likelihoods(message, u, h)
+        belief = graph.beliefs(likelihoods, np.log(pi))
+        return belief, likelihoods if isinstance(likelihoods, list) else graph.likelihoods(message, u, h)
 
     def _check_together(self) -> None:
         super()._check_together()
-        check_loop(self)
-        check_flag(self, "difficulty")
-        check_flag(self, "hedge")
-        grid = self._grid()
-        if isinstance(self.prior, str):
-            if self.prior not in ("learned", "uniform"):
-                raise ParameterError(f"prior={self.prior!r}: expected 'learned', 'uniform' or probabilities.")
-        else:
-            self._prior(POINTS if grid is None else len(grid))
+        G = POINTS if self.variances is None else len(self.variances)
+        if not isinstance(self.prior, str) and len(self.prior) != G:
+            raise ParameterError(f"prior={self.prior!r}: expected {G} probabilities, one for each variance.")

@@ -28,81 +28,58 @@ for CATD.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from crowdwise.answers.ratings_averages import (
+from crowdwise.answers.ratings_shared import (
     RatingModel,
-    check_loop,
     counts,
     scatter,
     standardise,
     weighted_mean,
     weighted_median,
 )
-from crowdwise.core.checks import check_flag, check_number
-from crowdwise.core.constraints import Count, NonNegative
-from crowdwise.core.loop import Callback, Progress
+from crowdwise.core.constraints import Bounds, Count, NonNegative
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
-from crowdwise.errors import ParameterError
+from crowdwise.methods.weights_truth_discovery import chi_squared_quantile, loss_weights
 
-LEAST = 1e-6
-"""A pseudo-loss for everybody, in standard units: one who always agrees does not decide everything alone."""
-
-
-def alternate(
-    model: Any, ratings: Ratings, callback: Callback | None, losses: Callable[[Floats], Floats],
-    weigh: Callable[[Floats], Floats], locate: Callable[..., Floats],
-    trace_of: Callable[[Floats, Floats], float] | None,
-) -> tuple[Floats, Floats, list[float], int, bool]:  # fmt: skip
-    """Values and weights until no value moves by more than ``tol`` (of the ratings' deviation)."""
-    y, centre, unit = standardise(ratings)
-    item, w, N = ratings.item, ratings.weights, len(ratings)
-    z, trace, converged, done = locate(item, w, y, N), list[float](), False, 0
-    v = np.ones(ratings.n_annotators)
-    for done in range(1, model.max_iter + 1):
-        d = losses(y - z[item])
-        v = weigh(d)
-        if trace_of is not None:
-            trace.append(trace_of(v, d))
-        new = locate(item, w * v[ratings.annotator], y, N)
-        change = float(np.abs(new - z).max())
-        z = new
-        if callback is not None:
-            callback(Progress(done, model.max_iter, trace[-1] if trace else float("nan"), change))
-        if change < model.tol:
-            converged = True
-            break
-    return centre + unit * z, v, trace, done, converged
+MIN_LOSS = 1e-6
+"""A pseudo-loss for everybody, in standard units: it bounds the weight of an annotator who always agrees."""
 
 
 @declared
 class Discovery(RatingModel):
-    """What both share: the result."""
+    """Values and weights in turn, until no value moves by more than ``tol`` of the ratings' deviation."""
 
     max_iter: Count = 200
     tol: NonNegative = 1e-4
 
-    def _result(
-        self, ratings: Ratings, z: Floats, v: Floats, trace: list[float], done: int, converged: bool
-    ) -> dict[str, Any]:
+    def _alternate(
+        self, ratings: Ratings, callback: Callback | None, losses: Callable[[Floats], Floats],
+        weigh: Callable[[Floats], Floats], locate: Callable[..., Floats] = weighted_mean, has_objective: bool = False,
+    ) -> dict[str, Any]:  # fmt: skip
+        """``losses`` of annotators from residuals, ``weigh``ts from losses, and values by ``locate``; the result."""
+        y, centre, unit = standardise(ratings)
+        item, w, N = ratings.item, ratings.weights, len(ratings)
+        z, rounds = locate(item, w, y, N), Rounds(self.max_iter, ratings.n_answers, callback)
+        for _ in rounds:
+            d = losses(y - z[item])
+            v = weigh(d)
+            new = locate(item, w * v[ratings.annotator], y, N)
+            change = float(np.abs(new - z).max())
+            z = new
+            rounds.reached(-float(v @ d) if has_objective else None, moved=change, converged=change < self.tol)
+        z = centre + unit * z
         found = scatter(ratings, z)
-        w = ratings.weights * v[ratings.annotator]
-        total = counts(ratings.item, w, len(ratings))
-        noise = counts(ratings.item, w * w / found["precision"][ratings.annotator], len(ratings))
-        alone = np.full(len(ratings), float(np.var(ratings.value)))
-        found["deviations"] = np.sqrt(np.divide(noise, total**2, out=alone, where=total > 0))
-        return dict(
-            values=z,
-            trace=np.array(trace), iterations=done, converged=converged, annotator_columns={"weight": v}, **found,
-        )  # fmt: skip
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_loop(self)
+        w = w * v[ratings.annotator]
+        total, noise = counts(item, w, N), counts(item, w * w / found["precision"][ratings.annotator], N)
+        unrated = np.full(N, float(np.var(ratings.value)))
+        found["deviations"] = np.sqrt(np.divide(noise, total**2, out=unrated, where=total > 0))
+        return {"values": z, "annotator_columns": {"weight": v}, **rounds.outcome, **found}
 
 
 @declared
@@ -131,7 +108,7 @@ class PMNumeric(Discovery):
 
     key = "pm-numeric"
 
-    loss: str = "squared"
+    loss: Literal["squared", "absolute"] = "squared"
     per_rating: bool = True
 
     def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
@@ -140,27 +117,20 @@ class PMNumeric(Discovery):
         mean = weighted_mean(item, w, y, N)
         total = counts(item, w, N)
         square = counts(item, w * (y - mean[item]) ** 2, N)
-        deviation = np.sqrt(np.divide(square, total, out=np.zeros(N), where=total > 0)) + LEAST
+        deviation = np.sqrt(np.divide(square, total, out=np.zeros(N), where=total > 0)) + MIN_LOSS
         n = counts(m, w, M)
 
         def losses(gap: Floats) -> Floats:
             each = np.abs(gap) if self.loss == "absolute" else gap * gap
             d = counts(m, w * each / deviation[item], M)
-            return np.asarray(np.divide(d, n, out=np.full(M, 1.0), where=n > 0) if self.per_rating else d) + LEAST
+            return np.asarray(np.divide(d, n, out=np.full(M, 1.0), where=n > 0) if self.per_rating else d) + MIN_LOSS
 
         def weigh(d: Floats) -> Floats:
             # A single annotator has all of the loss, and all of the weight.
-            return np.asarray(-np.log(d / d.sum())) if M > 1 else np.ones(M)
+            return loss_weights(d, "sum") if M > 1 else np.ones(M)
 
         locate = weighted_median if self.loss == "absolute" else weighted_mean
-        trace_of = None if self.per_rating else lambda v, d: -float(v @ d)
-        return self._result(answers, *alternate(self, answers, callback, losses, weigh, locate, trace_of))
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_flag(self, "per_rating")
-        if self.loss not in ("squared", "absolute"):
-            raise ParameterError(f"loss={self.loss!r}: expected 'squared' or 'absolute'.")
+        return self._alternate(answers, callback, losses, weigh, locate, has_objective=not self.per_rating)
 
 
 @declared
@@ -187,24 +157,18 @@ class CATDNumeric(Discovery):
 
     key = "catd-numeric"
 
-    alpha: float = 0.05
+    alpha: Annotated[float, Bounds(above=0, maximum=1)] = 0.05
 
     def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
-        from scipy.special import gammaincinv
-
         m, w, M = answers.annotator, answers.weights, answers.n_annotators
         n = counts(m, w, M)
-        quantile = np.where(n > 0, 2.0 * gammaincinv(np.maximum(n, 1e-12) / 2.0, self.alpha / 2.0), 0.0)
+        quantile = chi_squared_quantile(self.alpha / 2.0, n)
 
         def losses(gap: Floats) -> Floats:
-            return counts(m, w * gap * gap, M) + LEAST
+            return counts(m, w * gap * gap, M) + MIN_LOSS
 
         def weigh(d: Floats) -> Floats:
             v = np.asarray(quantile / d)
             return np.asarray(v / v.max())
 
-        return self._result(answers, *alternate(self, answers, callback, losses, weigh, weighted_mean, None))
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_number(self, "alpha", above=0.0, most=1.0)
+        return self._alternate(answers, callback, losses, weigh)

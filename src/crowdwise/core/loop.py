@@ -62,6 +62,10 @@ class Rounds:
         """Whether there is another round."""
         return self.iterations < self.max_iter and not self.converged
 
+    def resume(self) -> None:
+        """Go on under a changed objective: the trace begins again, rounds are still counted."""
+        self.trace, self.converged = [], False
+
     @property
     def gain(self) -> float:
         """What the last round gained per vote; infinite before there are two."""

@@ -1,0 +1,166 @@
+"""What the methods for ratings share: sums by item and annotator, a common unit, and the hedge with the plain mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from crowdwise.answers.answer_model import AnswerModel
+from crowdwise.core.estimates import Estimates
+from crowdwise.core.numerics import Floats, Ints, maximise_1d
+from crowdwise.data.ratings import Ratings
+from crowdwise.errors import InputError
+
+KAPPA = (0.5, 1e3)
+"""The range of kappa: from items of very different ease to items that are all alike."""
+
+
+def counts(code: Ints, weight: Floats, size: int) -> Floats:
+    """Sums of weights by code."""
+    return np.bincount(code, weights=weight, minlength=size).astype(np.float64)
+
+
+def standardise(ratings: Ratings) -> tuple[Floats, float, float]:
+    """The numbers with mean 0 and deviation 1, and the mean and deviation they had (1 where all are the same)."""
+    w, x = ratings.weights, ratings.value
+    centre = float((w * x).sum() / w.sum())
+    unit = float(np.sqrt((w * (x - centre) ** 2).sum() / w.sum()))
+    if not unit > 1e-12 * max(1.0, abs(centre)):
+        unit = 1.0
+    return (x - centre) / unit, centre, unit
+
+
+def weighted_mean(item: Ints, weight: Floats, x: Floats, N: int) -> Floats:
+    """By item; the mean of all ratings where an item has none."""
+    total = counts(item, weight, N)
+    overall = float((weight * x).sum() / weight.sum())
+    return np.asarray(np.divide(counts(item, weight * x, N), total, out=np.full(N, overall), where=total > 0))
+
+
+def weighted_median(item: Ints, weight: Floats, x: Floats, N: int) -> Floats:
+    """By item; the median of all ratings where an item has none.
+
+    The lowest number with at least half of the weight at or under it; where exactly half is, the middle of it and the
+    next.
+    """
+    order = np.lexsort((x, item))
+    what, w, v = item[order], weight[order], x[order]
+    total = counts(item, weight, N)
+    before = np.cumsum(w)
+    start = np.concatenate([[0.0], np.cumsum(total)[:-1]])
+    share = (before - start[what]) / total[what]
+    first = np.full(N, -1)
+    reached = np.flatnonzero(share >= 0.5 - 1e-12)
+    at, where = np.unique(what[reached], return_index=True)
+    first[at] = reached[where]
+    out = np.full(N, np.nan)
+    out[at] = v[first[at]]
+    exact = at[np.abs(share[first[at]] - 0.5) <= 1e-12]
+    out[exact] = 0.5 * (v[first[exact]] + v[first[exact] + 1])
+    if np.isnan(out).any():
+        overall = weighted_median(np.zeros(len(x), dtype=np.int64), weight, x, 1)[0]
+        out[np.isnan(out)] = overall
+    return out
+
+
+def scatter(ratings: Ratings, z: Floats) -> dict[str, Any]:
+    """Bias and precision of annotators, and deviations of items, by their distance from given values.
+
+    A residual has 1 - w / (weight on the item) degrees of freedom: none where an item has a single rating.
+    """
+    item, m, w, N, M = ratings.item, ratings.annotator, ratings.weights, len(ratings), ratings.n_annotators
+    on_item = counts(item, w, N)
+    r = ratings.value - z[item]
+    free = np.maximum(1.0 - w / on_item[item], 0.0) * w
+    n, freedom = counts(m, w, M), counts(m, free, M)
+    bias = np.divide(counts(m, w * r, M), n, out=np.zeros(M), where=n > 0)
+    square = counts(m, w * (r - bias[m]) ** 2, M)
+    pooled = float((w * r * r).sum() / max(free.sum(), 1e-12)) if free.sum() > 0 else float("nan")
+    pooled = pooled if np.isfinite(pooled) else float(np.var(ratings.value))
+    # One rating's worth of the crowd's variance keeps the variances of annotators with few residuals above zero.
+    variance = (square + pooled + 1e-12) / (np.maximum(freedom - 1.0, 0.0) + 1.0)
+    deviation = np.sqrt(
+        np.divide(pooled, on_item, out=np.full(N, float(np.var(ratings.value)) + pooled), where=on_item > 0)
+    )
+    return {
+        "deviations": deviation,
+        "freedom": np.full(N, max(float(free.sum()), 1.0)),
+        "bias": bias,
+        "bias_sd": bias_deviation(bias, variance, n, freedom),
+        "precision": 1.0 / np.maximum(variance, 1e-12),
+        "precision_shape": (np.maximum(freedom - 1.0, 0.0) + 1.0) / 2.0,
+        "mean": float(np.mean(z)),
+        "spread": float(np.std(z)),
+    }
+
+
+def bias_deviation(bias: Floats, variance: Floats, n: Floats, freedom: Floats) -> Floats:
+    """Standard deviations of biases that are mean residuals: noise, and the shift of their mean.
+
+    The noise grows as the items leave fewer degrees of freedom. That all biases sum to zero is a convention: had they
+    been drawn around zero, their mean would have the variance var(bias) / M.
+    """
+    M = len(n)
+    size = np.divide(freedom * freedom, np.maximum(n, 1e-300), out=np.zeros(M), where=n > 0)
+    noise = np.divide(variance, size, out=np.full(M, np.inf), where=size > 0)
+    return np.asarray(np.sqrt(noise + np.var(bias) / M))
+
+
+def ease_prior(n: Floats, Q: Floats, old: float) -> float:
+    """kappa of eases d ~ Gamma(kappa, kappa), one step uphill on the likelihood with the eases integrated out.
+
+    An item has n half ratings with half squares Q (in units of their annotators' noise): d given them is
+    Gamma(kappa + n, kappa + Q).
+    """
+    from scipy.special import gammaln
+
+    def best(t: float) -> float:
+        k = np.exp(t)
+        return float((gammaln(k + n) - gammaln(k) + k * np.log(k) - (k + n) * np.log(k + Q)).sum())
+
+    return nearby(best, old, *KAPPA)
+
+
+def nearby(best: Callable[[float], float], old: float, low: float, high: float) -> float:
+    """A positive number within a factor of e of the old one; a function of its logarithm is no smaller than before."""
+    at = np.log(old)
+    t = maximise_1d(best, max(at - 1.0, np.log(low)), min(at + 1.0, np.log(high)), tol=0.002)
+    return float(np.exp(t)) if best(t) > best(at) else old
+
+
+def hedged(ratings: Ratings, y: Floats, z: Floats, var: Floats, left_out: Floats) -> tuple[Floats, Floats, float]:
+    """Values and their variances, shrunk towards the plain mean as far as held-out ratings ask for it.
+
+    ``left_out`` is g, the value of each rating's item by the model without that rating (annotators held fixed); m is
+    the plain mean of the other ratings on the item. The share of the model is the one that predicts the ratings x best,
+
+        share = sum w (x - m) (g - m) / sum w (g - m)^2,   held between 0 and 1
+
+    and 1 up to chance where the model is right. The step towards the mean is added to the deviation.
+    """
+    item, w, N = ratings.item, ratings.weights, len(ratings)
+    total, said = counts(item, w, N), counts(item, w * y, N)
+    rest = total[item] - w
+    some = rest > 1e-9
+    mean = (said[item] - w * y)[some] / rest[some]
+    gap = left_out[some] - mean
+    square = float((w[some] * gap * gap).sum())
+    share = 1.0 if square <= 1e-12 else float(np.clip((w[some] * gap * (y[some] - mean)).sum() / square, 0.0, 1.0))
+    plain = np.divide(said, total, out=z.copy(), where=total > 0)
+    return share * z + (1.0 - share) * plain, var + ((1.0 - share) * (plain - z)) ** 2, share
+
+
+class RatingModel(AnswerModel[Ratings, Estimates]):
+    """The base of methods for ratings."""
+
+    table: ClassVar[type] = Ratings
+    result: ClassVar[type] = Estimates
+
+    def _check_several(self, ratings: Ratings) -> None:
+        if ratings.n_annotators < 2:
+            raise InputError(
+                f"There is a single annotator, {ratings.annotators[0]!r}: {self.key} learns reliabilities from "
+                "agreement, which needs at least two annotators. Use the mean."
+            )
