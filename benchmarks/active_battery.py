@@ -24,8 +24,8 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.active.replay import replay
-from crowdwise.active.strategy import Strategy
+from crowdwise.active.replays import replay
+from crowdwise.active.strategies import Strategy
 from crowdwise.bench.label_methods import data_folder
 from crowdwise.simulate.crowds import answer
 
@@ -36,10 +36,12 @@ RULES: dict[str, Strategy | str] = {
     "tutorial": "tutorial",
     "thompson": "thompson",
     "information": "information",
-    "information, drawn": Strategy(annotators="thompson", per_price=False, trial=0.0, spread=0.0),
-    "information per price": Strategy(annotators="greedy", trial=0.0, spread=0.0),
-    "information per price, drawn": Strategy(annotators="thompson", trial=0.0, spread=0.0),
-    "error reduction": Strategy(annotators="greedy", value="error-reduction", per_price=False, trial=0.0, spread=0.0),
+    "information, drawn": Strategy(annotators="thompson", per_price=False, trial_votes=0.0, spread=0.0),
+    "information per price": Strategy(annotators="greedy", trial_votes=0.0, spread=0.0),
+    "information per price, drawn": Strategy(annotators="thompson", trial_votes=0.0, spread=0.0),
+    "error reduction": Strategy(
+        annotators="greedy", value="error-reduction", per_price=False, trial_votes=0.0, spread=0.0
+    ),
     "value": "value",
 }
 METHODS = ("dawid-skene", "one-coin")

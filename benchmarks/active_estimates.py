@@ -2,7 +2,7 @@
 
     python benchmarks/active_estimates.py [seeds]
 
-What a stream believes of its accuracy (``estimate_accuracy``: on items with votes) beside what it is, on crowds of
+The estimated accuracy of a stream (``estimate_accuracy``: on items with votes) beside the real one, on crowds of
 several kinds, asked at random or by the default strategy, after so many votes per item. Everything in
 ``crowdwise.active.accuracy_estimate`` was chosen on such crowds with seeds from 100 on; these are seeds from 0 on.
 
@@ -22,9 +22,9 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.active.state import Beliefs, Pairs, Roster
+from crowdwise.active.state import Pairs, State
 from crowdwise.active.stopping import estimate_accuracy
-from crowdwise.active.strategy import DEFAULT, strategy
+from crowdwise.active.strategies import DEFAULT, find_strategy
 
 ROOT = Path(__file__).resolve().parents[1]
 METHODS = ("one-coin", "dawid-skene")
@@ -40,19 +40,17 @@ STAGES = (1, 2, 3, 4, 6, 8)
 
 
 def estimates(task: tuple[str, str, str, int]) -> list[dict[str, Any]]:
-    """What is believed and what is, at each stage."""
-    kind, method, how, seed = task
+    """The estimate and the real accuracy, at each stage."""
+    kind, method, name, seed = task
     made = KINDS[kind](seed)
-    votes, rule, rng = made.votes, strategy(how), np.random.default_rng(seed)
+    votes, rule, rng = made.votes, find_strategy(name), np.random.default_rng(seed)
     N, M = len(votes), votes.n_annotators
     online = rule.stream(registry.create(method), votes.classes.tolist())
-    items, people = Roster(votes.items.tolist(), "items"), Roster(votes.annotators.tolist(), "annotators")
+    online.declare(votes.items.tolist(), votes.annotators.tolist())
     asked, rows = np.zeros(votes.n_votes, dtype=bool), []
     for stage in np.arange(1, 2 * STAGES[-1] + 1) / 2:
         left = np.flatnonzero(~asked)
-        seen = Beliefs.of(
-            online, items=items, annotators=people, possible=Pairs.of(votes.item[left], votes.annotator[left], N)
-        )
+        seen = State.of(online, possible=Pairs.of(votes.item[left], votes.annotator[left], N))
         some = rule.propose(seen, N // 2, rng)
         chosen = np.zeros(votes.n_votes, dtype=bool)
         chosen[np.searchsorted(votes.item * M + votes.annotator, some.item * M + some.annotator)] = True
@@ -61,10 +59,10 @@ def estimates(task: tuple[str, str, str, int]) -> list[dict[str, Any]]:
         online.partial_fit(new[np.flatnonzero(np.diff(new.indptr) > 0)])
         if stage in STAGES:
             found = estimate_accuracy(online)
-            q, _ = online.opinions()
-            right = q.argmax(axis=1) == made.truth[items.place(online.ledger.items)]
+            q, _ = online.e_step()
+            right = q.argmax(axis=1) == made.truth[online.store.items.codes]
             rows.append({
-                "kind": kind, "method": method, "strategy": how, "stage": int(stage), "estimate": found.accuracy,
+                "kind": kind, "method": method, "strategy": name, "stage": int(stage), "estimate": found.accuracy,
                 "real": float(right.mean()), "posterior": float(q.max(axis=1).mean()),
                 "inside": bool(found.low <= right.mean() <= found.high), "width": found.high - found.low,
                 "known": found.known,

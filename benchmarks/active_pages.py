@@ -111,9 +111,9 @@ def estimates() -> str:
 def scale() -> str:
     facts = read("active_scale")
     rows = [
-        ["`Beliefs.of` and `Strategy.propose`, first time",
-         f"{facts['strategy']['beliefs, first'] + facts['strategy']['propose, first']:.1f}"],
-        ["the same, next time", f"{facts['strategy']['beliefs, next'] + facts['strategy']['propose, next']:.1f}"],
+        ["`State.of` and `Strategy.propose`, first time",
+         f"{facts['strategy']['state, first'] + facts['strategy']['propose, first']:.1f}"],
+        ["the same, next time", f"{facts['strategy']['state, next'] + facts['strategy']['propose, next']:.1f}"],
         ["`Strategy.propose`, at most 20 questions for anybody", f"{facts['strategy']['with at most 20 each']:.1f}"],
         ["`Campaign.propose`, first after opening", f"{facts['campaign']['first after opening']:.1f}"],
         ["`Campaign.propose`, next", f"{facts['campaign']['next']:.1f}"],

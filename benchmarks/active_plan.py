@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +18,12 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.active.budget_plan import Crowd, Inputs, make_plan
+from crowdwise.active.budget_plan import Inputs, make_plan
 from crowdwise.cli.cmd_active import new_learner
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET, CHOICES, SEEDS, METHOD = 700, (1, 2, 3, 5, 9), 5, "anchored"
 LEARNERS = ("crowd-layer", "two-stage", "max-mig")
-
-
-def run(pool: ProcessPoolExecutor, trials: Any) -> Any:
-    return (future.result() for future in [pool.submit(trial) for trial in trials])
 
 
 def main() -> None:
@@ -40,19 +34,18 @@ def main() -> None:
         made.save(f"{folder}/digits")
         data = cw.read_dataset(f"{folder}/digits")
     fit = cw.aggregate(data.votes, METHOD)
-    crowd = Crowd.of(data.votes, fit.confusion, fit.prior)
+    crowd = cw.simulate.FittedCrowd.of(data.votes, fit.confusion, fit.prior)
     inputs = Inputs(data.inputs, data.votes.truth, *map(np.asarray, data.test))
     facts: dict[str, Any] = {"budget": BUDGET, "seeds": SEEDS, "method": METHOD, "choices": CHOICES}
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        for key in LEARNERS:
-            plan = make_plan(
-                crowd, BUDGET, partial(registry.create, METHOD), votes_per_item=CHOICES, seeds=SEEDS,
-                learner=partial(new_learner, key, None), inputs=inputs, run=partial(run, pool),
-            )  # fmt: skip
-            facts[key] = plan.summary("test")
-            facts |= {m: plan.summary(m) for m in ("accuracy", "right")} | {"items": [plan.items(c) for c in CHOICES]}
-            path = ROOT / "benchmarks" / "results" / "active_plan.json"
-            path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    for key in LEARNERS:
+        plan = make_plan(
+            crowd, BUDGET, partial(registry.create, METHOD), votes_per_item=CHOICES, n_seeds=SEEDS,
+            learner=partial(new_learner, key, None), inputs=inputs, n_jobs=2,
+        )  # fmt: skip
+        facts[key] = plan.summary("test")
+        facts |= {m: plan.summary(m) for m in ("accuracy", "right")} | {"items": [plan.items(c) for c in CHOICES]}
+        path = ROOT / "benchmarks" / "results" / "active_plan.json"
+        path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

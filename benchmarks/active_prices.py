@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,12 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.active.replay import replay
-from crowdwise.active.state import Beliefs
-from crowdwise.active.strategy import Proposal, Strategy
+from crowdwise.active.acquisition import AnnotatorRule
+from crowdwise.active.proposals import Proposal
+from crowdwise.active.replays import replay
+from crowdwise.active.state import State
+from crowdwise.active.strategies import Strategy
+from crowdwise.core.parameters import declared
 from crowdwise.simulate.crowds import answer, one_coin_confusion
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,17 +45,17 @@ KNOWN = "matrices known"
 RULES = ("random", "entropy-random", "information", "value", KNOWN)
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class Known(Strategy):
-    """Value per price where nothing has to be learned of anybody."""
+    """Value per price where all confusion matrices are known."""
 
-    theta: Any
-    annotators: str = "greedy"
-    trial: float = 0.0
+    theta: Any = None
+    annotators: AnnotatorRule = "greedy"
+    trial_votes: float = 0.0
     spread: float = 0.0
 
-    def propose(self, beliefs: Beliefs, n: int, rng: np.random.Generator) -> Proposal:
-        return super().propose(beliefs.having(dirichlet=1e6 * self.theta + 1e-3), n, rng)
+    def propose(self, state: State, n: int, rng: np.random.Generator) -> Proposal:
+        return super().propose(state.replace(dirichlet=1e6 * self.theta + 1e-3), n, rng)
 
 
 def priced(crowd: str, seed: int, n_items: int = 600) -> tuple[cw.Votes, Any, Any]:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import crowdwise as cw
-from crowdwise.active.replay import Curve, replay
+from crowdwise.active.replays import Curve, replay
 from crowdwise.bench.label_methods import data_folder
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 import crowdwise as cw
-from crowdwise.active.state import Beliefs, Roster
-from crowdwise.active.strategy import DEFAULT, strategy
+from crowdwise.active.state import State
+from crowdwise.active.strategies import DEFAULT, find_strategy
 
 ROOT = Path(__file__).resolve().parents[1]
 CLASSES = ("x", "y", "z")
@@ -46,17 +46,17 @@ def some(first: int, last: int, M: int, each: int, rng: np.random.Generator) -> 
 
 def by_strategy(N: int, M: int) -> dict[str, float]:
     rng = np.random.default_rng(0)
-    online = cw.Online(cw.OneCoin(), classes=CLASSES, step=None, trust=9.0, revisit=0.0)
+    online = cw.Online(cw.OneCoin(), classes=CLASSES, step=None, prior_strength=9.0, revisit=0.0)
     for first in range(0, N, 50_000):
         online.partial_fit(some(first, min(first + 50_000, N), M, 2, rng))
-    items, people = Roster(range(N), "items"), Roster(range(M), "annotators")
+    online.declare(range(N), range(M))
     out = {}
     for name in ("first", "next"):
-        out[f"beliefs, {name}"], seen = timed(lambda: Beliefs.of(online, items=items, annotators=people))
-        out[f"propose, {name}"], asked = timed(lambda seen=seen: strategy(DEFAULT).propose(seen, QUESTIONS, rng))
+        out[f"state, {name}"], seen = timed(lambda: State.of(online))
+        out[f"propose, {name}"], asked = timed(lambda seen=seen: find_strategy(DEFAULT).propose(seen, QUESTIONS, rng))
         assert len(asked) == QUESTIONS
     out["with at most 20 each"], _ = timed(
-        lambda: strategy(DEFAULT).propose(seen.having(load=np.full(M, 20.0)), QUESTIONS, rng)
+        lambda: find_strategy(DEFAULT).propose(seen.replace(load=np.full(M, 20.0)), QUESTIONS, rng)
     )
     return out
 

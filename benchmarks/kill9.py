@@ -3,7 +3,7 @@
     python benchmarks/kill9.py [kills]
 
 A process adds votes, one transaction each, and writes down what was acknowledged. It is killed, another goes on, a
-thousand times. After every kill the book must open, hold all that was acknowledged, no vote twice, and at most one
+thousand times. After every kill the journal must open, hold all that was acknowledged, no vote twice, and at most one
 that was written and not yet acknowledged. At the end the model must have seen every vote.
 """
 
@@ -66,7 +66,9 @@ def main(kills: int) -> None:
                 or not acknowledged <= set(there)
                 or len(there) > len(acknowledged) + 1 + between
             ):
-                raise SystemExit(f"After {kill + 1} kills: {len(acknowledged)} acknowledged, {len(there)} in the book.")
+                raise SystemExit(
+                    f"After {kill + 1} kills: {len(acknowledged)} acknowledged, {len(there)} in the journal."
+                )
             between = len(set(there) - acknowledged)
             if (kill + 1) % 50 == 0:
                 sys.stdout.write(f"{kill + 1} kills, {len(there)} votes, {between} written and not acknowledged\n")

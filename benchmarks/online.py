@@ -103,7 +103,7 @@ def page(facts: dict[str, Any]) -> str:
         "",
         f"`dawid-skene`, {s['votes']:,} votes by {s['annotators']:,} annotators on items with five classes and five "
         f"votes each, in batches of {s['batch']:,}: votes per second over the whole stream, over its second tenth and "
-        "over its last. A young stream is made anew now and then (up to 300,000 votes); after that a batch costs the "
+        "over its last. An early stream is refit now and then (up to 300,000 votes); after that a batch costs the "
         "same however many votes came before.",
         "",
         "| statistics | all | second tenth | last tenth |",

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from crowdwise import active as active
     from crowdwise import metrics as metrics
     from crowdwise import simulate as simulate
     from crowdwise import trust as trust
@@ -119,7 +120,7 @@ _WHERE = {
     "write_preferences": "answers.comparisons_preferences",
     "write_report": "report.page",
 }
-_MODULES = {"errors": "errors", "metrics": "metrics", "simulate": "simulate", "trust": "trust"}
+_MODULES = {"active": "active", "errors": "errors", "metrics": "metrics", "simulate": "simulate", "trust": "trust"}
 
 
 def _methods() -> dict[str, str]:

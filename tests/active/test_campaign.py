@@ -87,7 +87,7 @@ def test_what_is_refused_leaves_nothing_behind(
 
 def test_unknown_ones_may_be_added(tmp_path: Path) -> None:
     campaign = make(tmp_path, unknown="add", price=3.0)
-    campaign.add([("new", "stranger", "x")])
+    campaign.add([("new", "dee", "x")])
     assert campaign.status()["items"] == 21
     assert campaign.status()["spent"] == 3.0
 
@@ -95,15 +95,15 @@ def test_unknown_ones_may_be_added(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"annotators": {"ann": -1.0}}, "The price of 'ann'=-1.0"),
+        ({"annotators": {"ann": -1.0}}, "The price of 'ann' is -1.0"),
         ({"price": 0.0}, "price=0.0"),
         ({"budget": 0.0}, "budget=0.0"),
         ({"target": 1.5}, "target=1.5"),
         ({"classes": ["x"]}, "two or more different classes"),
         ({"classes": ["x", "x"]}, "two or more different classes"),
         ({"unknown": "ignore"}, "unknown='ignore'"),
-        ({"how": "magic"}, "Unknown strategy 'magic'"),
-        ({"seed": -1}, "seed=-1"),
+        ({"strategy": "magic"}, "Unknown strategy 'magic'"),
+        ({"random_state": -1}, "random_state=-1"),
         ({"rule": StopRule(), "budget": 3.0}, "with the rule"),
     ],
 )
@@ -178,7 +178,7 @@ def test_the_target_stops_it(tmp_path: Path) -> None:
         assert campaign.propose(1) == []
 
 
-def test_settled_items_are_left_in_peace(tmp_path: Path) -> None:
+def test_finished_items_are_left_in_peace(tmp_path: Path) -> None:
     campaign = make(tmp_path, items=["a", "b"], annotators=[f"p{m}" for m in range(12)])
     campaign.add([("a", f"p{m}", "x") for m in range(9)] + [("b", "p0", "x"), ("b", "p1", "y")])
     assert {q.item for q in campaign.propose(5)} == {"b"}
@@ -187,11 +187,11 @@ def test_settled_items_are_left_in_peace(tmp_path: Path) -> None:
 def test_availability_and_load(tmp_path: Path) -> None:
     campaign = make(tmp_path)
     campaign.set_annotator("ann", available=False)
-    campaign.set_annotator("bob", most_votes=2)
+    campaign.set_annotator("bob", max_votes=2)
     asked = campaign.propose(20)
     assert "ann" not in {q.annotator for q in asked}
     assert sum(q.annotator == "bob" for q in asked) <= 2
-    with pytest.raises(InputError, match="no annotator 'dee'"):
+    with pytest.raises(InputError, match="Unknown annotators: 'dee'"):
         campaign.set_annotator("dee", available=True)
     for name in ("bob", "cem"):
         campaign.set_annotator(name, available=False)
@@ -209,7 +209,7 @@ def test_groups_are_kept_together(tmp_path: Path) -> None:
     for gap in (None, 0.05):
         campaign = make(
             tmp_path / str(gap), items=items, annotators=people, groups=groups, gap=gap,
-            rule=StopRule(probability=None), how="random",
+            rule=StopRule(probability=None), strategy="random",
         )  # fmt: skip
         campaign.add(votes)
         shares[gap] = np.mean([groups[q.item] == "open" for q in campaign.propose(12)])
@@ -229,15 +229,49 @@ def test_a_gap_needs_groups(tmp_path: Path, options: dict[str, Any], message: st
         make(tmp_path, **options)
 
 
-def test_known_truths_test_annotators(tmp_path: Path) -> None:
+def test_known_classes_test_annotators(tmp_path: Path) -> None:
     campaign = make(tmp_path)
-    campaign.add_items(["gold"], truth={"gold": "y"})
+    campaign.add_items(["gold"], gold={"gold": "y"})
     campaign.add([("gold", "ann", "x"), ("gold", "bob", "x")])
     consensus = campaign.consensus()
     assert consensus.labels[consensus.item_names.tolist().index("gold")] == "y"
     with pytest.raises(LabelError):
-        campaign.add_items(["more"], truth={"more": "z"})
+        campaign.add_items(["more"], gold={"more": "z"})
     assert campaign.status()["items"] == 21
+
+
+def test_groups_of_items_that_come_later_are_kept(tmp_path: Path) -> None:
+    campaign = make(tmp_path, items=["i0", "i1"], groups={"i0": "a", "i1": "b"}, gap=0.1)
+    assert campaign.add_items(["i2", "i3"], groups={"i2": "b", "i0": "c"}) == 2
+    assert campaign.roster.items_with("grp") == {0: '"c"', 1: '"b"', 2: '"b"'}
+
+
+@pytest.mark.parametrize("known", [{"gold": {"i0": "x", "nothing": "y"}}, {"groups": {"i0": "a", "nothing": "b"}}])
+def test_what_is_known_of_unknown_items_is_an_error(tmp_path: Path, known: dict[str, Any]) -> None:
+    campaign = make(tmp_path)
+    with pytest.raises(InputError, match=r"Unknown items: 'nothing'\. Nothing was added\. Declare them first"):
+        campaign.add_items(["more"], **known)
+    assert campaign.status()["items"] == 20
+    assert campaign.roster.items_with("gold") == campaign.roster.items_with("grp") == {}
+    assert campaign.add_items(["nothing"], **known) == 1
+    with pytest.raises(InputError, match="Unknown items: 'nothing'"):
+        make(tmp_path / "other", **known)
+    assert not (tmp_path / "other" / "campaign").exists()
+
+
+@pytest.mark.parametrize("name", [str, int, lambda n: f"z{97 * n % 60:02d}"])
+def test_names_do_not_matter(tmp_path: Path, name: Any) -> None:
+    """Numbers or text, in whatever order they sort: the model and the questions are the same."""
+    found = []
+    crowd = cw.simulate.one_coin(60, n_annotators=8, n_classes=2, votes_per_item=3, random_state=0).votes
+    order = np.random.default_rng(0).permutation(crowd.n_votes).tolist()
+    for made, to_name in ((tmp_path / "plain", lambda n: f"i{n}"), (tmp_path / "other", name)):
+        items, people = [to_name(n) for n in range(60)], [to_name(m) for m in range(8)]
+        campaign = make(made, items=items, annotators=people)
+        campaign.add([(items[crowd.item[i]], people[crowd.annotator[i]], "xy"[crowd.label[i]]) for i in order])
+        asked = [(items.index(q.item), people.index(q.annotator), q.value) for q in campaign.propose(5)]
+        found.append((campaign.consensus().posterior.tolist(), asked))
+    assert found[0] == found[1]
 
 
 def test_it_learns_whom_to_ask(tmp_path: Path) -> None:
@@ -274,7 +308,7 @@ def test_names_keep_their_kind(tmp_path: Path) -> None:
 
 
 def test_opened_again_it_knows_what_it_knew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PICTURE", 10)
+    monkeypatch.setattr(module, "SNAPSHOT", 10)
     crowd = cw.simulate.one_coin(30, n_annotators=6, n_classes=2, votes_per_item=4, random_state=0).votes
     campaign = make(
         tmp_path, classes=crowd.classes.tolist(), items=crowd.items.tolist(), annotators=crowd.annotators.tolist()
@@ -286,8 +320,8 @@ def test_opened_again_it_knows_what_it_knew(tmp_path: Path, monkeypatch: pytest.
     campaign.close()
     assert len(list((tmp_path / "campaign").glob("model-*"))) == 2
     assert np.array_equal(again(tmp_path).consensus().posterior, before.posterior)
-    for picture in (tmp_path / "campaign").glob("model-*"):
-        (picture / "arrays.npz").write_bytes(b"broken")
+    for snapshot in (tmp_path / "campaign").glob("model-*"):
+        (snapshot / "arrays.npz").write_bytes(b"broken")
     np.testing.assert_allclose(again(tmp_path).consensus().posterior, before.posterior, atol=0.2)
     assert again(tmp_path).votes().n_votes == crowd.n_votes
 
@@ -393,24 +427,24 @@ def test_a_torn_write_ahead_log_costs_only_its_end(tmp_path: Path) -> None:
     assert found.add([("i15", "bob", "y")]).added == 1
 
 
-def test_a_damaged_book_says_so_and_gives_what_it_has(tmp_path: Path) -> None:
+def test_a_damaged_journal_says_so_and_gives_what_it_has(tmp_path: Path) -> None:
     campaign = make(tmp_path, items=range(3_000), annotators=["ann"])
     campaign.add([(n, "ann", "x") for n in range(3_000)])
     campaign.journal.read("PRAGMA wal_checkpoint(TRUNCATE)")
     campaign.close()
-    book = tmp_path / "campaign" / "campaign.db"
-    pages = bytearray(book.read_bytes())
+    journal = tmp_path / "campaign" / "campaign.db"
+    pages = bytearray(journal.read_bytes())
     for share in (0.3, 0.45, 0.6, 0.75, 0.9):  # some of these hold votes, others their indexes
         page = int(len(pages) * share) // 4096 * 4096
         pages[page : page + 4096] = b"\xff" * 4096
-    book.write_bytes(bytes(pages))
-    for picture in (tmp_path / "campaign").glob("model-*"):
-        for file in picture.iterdir():
+    journal.write_bytes(bytes(pages))
+    for snapshot in (tmp_path / "campaign").glob("model-*"):
+        for file in snapshot.iterdir():
             file.unlink()
-        picture.rmdir()
+        snapshot.rmdir()
     with pytest.raises(ReadError, match=r"is damaged.*--salvage"):
         again(tmp_path).votes()
-    rows, lost = salvage(book)
+    rows, lost = salvage(journal)
     assert lost > 0
     assert len(rows) > 1_000
     assert len(rows) + lost == 3_000

@@ -28,7 +28,7 @@ def run(*arguments: Any) -> Any:
 
 def replay(folder: Path, *more: Any) -> Any:
     out = folder / "out"
-    options = ("--strategies", "random,value", "--seeds", 2, "--batch", 0.1, "--workers", 1, "--out", out)
+    options = ("--strategies", "random,value", "--seeds", 2, "--batch", 0.1, "--jobs", 1, "--out", out)
     return run("active", "replay", folder / "crowd", *options, *more)
 
 
@@ -50,9 +50,9 @@ def test_a_replay_is_written_whole(folder: Path) -> None:
     assert replay(folder).exit_code == 0  # an earlier replay is replaced
 
 
-def test_workers_change_nothing(folder: Path) -> None:
+def test_jobs_change_nothing(folder: Path) -> None:
     one = json.loads(replay(folder, "--json").stdout)
-    two = json.loads(replay(folder, "--json", "--workers", 2).stdout)
+    two = json.loads(replay(folder, "--json", "--jobs", 2).stdout)
     assert one == two
 
 
@@ -106,7 +106,7 @@ def test_votes_without_truth(folder: Path) -> None:
 
 
 def plan(folder: Path, *more: Any) -> Any:
-    options = ("--budget", 120, "--votes-per-item", "1,3", "--seeds", 2, "--workers", 1, "--out", folder / "plan")
+    options = ("--budget", 120, "--votes-per-item", "1,3", "--seeds", 2, "--jobs", 1, "--out", folder / "plan")
     return run("active", "plan", folder / "crowd", *options, *more)
 
 

@@ -110,7 +110,7 @@ def test_bad_settings(folder: Path) -> None:
     assert "two or more" in run("campaign", "init", out, "--classes", "a", code=2).output
     (folder / "people.csv").write_text("worker,price\nann,-3\n", encoding="utf-8")
     told = run("campaign", "init", out, "--classes", "a,b", "--annotators", folder / "people.csv", code=2).output
-    assert "The price of 'ann'=-3.0" in told
+    assert "The price of 'ann' is -3.0" in told
     (folder / "people.csv").write_text("worker,price\nann,dear\n", encoding="utf-8")
     told = run("campaign", "init", out, "--classes", "a,b", "--annotators", folder / "people.csv", code=1).output
     assert "row 0 (counted from 0) has the price 'dear'" in told

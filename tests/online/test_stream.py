@@ -1,4 +1,4 @@
-"""Learning from a stream: the ledger, decayed and exact statistics, growth, forgetting, saving."""
+"""Learning from a stream: the vote store, decayed and exact statistics, growth, forgetting, saving."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import crowdwise as cw
 from crowdwise import registry
 from crowdwise.errors import DuplicateError, InputError, NotFittedError, ParameterError, ReadError
-from crowdwise.online.stream import PASSES, kept
-from crowdwise.online.vote_store import Ledger
+from crowdwise.online.annotator_tables import remaining_share
+from crowdwise.online.stream import PASSES
+from crowdwise.online.vote_store import Batch, Index, VoteStore
 
 STREAMING = ("dawid-skene", "one-coin", "confusion-vector", "ibcc")
 
@@ -46,61 +47,90 @@ def same(a: cw.Consensus, b: cw.Consensus) -> None:
         np.testing.assert_allclose(x[column].to_numpy(), y[column].to_numpy(), atol=1e-5)
 
 
-# -- the ledger --------------------------------------------------------------------------------------------------------
+# -- the vote store ----------------------------------------------------------------------------------------------------
+
+
+def rows_of(votes: cw.Votes) -> list[Any]:
+    table = votes.to_frame("dict")
+    return sorted(zip(*(table[c].tolist() for c in ("item", "annotator", "label")), strict=True))
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 30))
-def test_the_ledger_holds_what_came_in(seed: int, size: int) -> None:
+def test_the_store_holds_what_came_in(seed: int, size: int) -> None:
     votes = crowd(n_items=12, n_annotators=6, votes_per_item=3, random_state=seed).votes
-    ledger = Ledger()
-    for some in batches(votes, size, seed):
-        ledger.add(some, "error")
-    rows = sorted(
-        zip(*(ledger.votes().to_frame("dict")[c].tolist() for c in ("item", "annotator", "label")), strict=True)
-    )
-    assert rows == sorted(
-        zip(*(votes.to_frame("dict")[c].tolist() for c in ("item", "annotator", "label")), strict=True)
-    )
+    store = VoteStore()
+    order = np.random.default_rng(seed).permutation(votes.n_votes)
+    for i in range(0, len(order), size):
+        some = order[i : i + size]
+        store.add(Batch.of(votes.item[some], votes.annotator[some].astype(np.int64), votes.label[some]))
+    indptr, annotator, label, weight = store.votes()
+    item = store.items.codes[np.repeat(np.arange(len(store.items)), np.diff(indptr))]
+    rows = sorted(zip(item.tolist(), store.annotators.codes[annotator].tolist(), label.tolist(), strict=True))
+    assert rows == sorted(zip(votes.item.tolist(), votes.annotator.tolist(), votes.label.tolist(), strict=True))
+    assert len(weight) == 0
+
+
+def test_codes_get_places_in_the_order_in_which_they_come() -> None:
+    index = Index()
+    assert index.enter(np.array([7, 2])).tolist() == [0, 1]
+    assert index.enter(np.array([2, 900, 7])).tolist() == [1, 2, 0]
+    assert index.find(np.array([900, 3, 5_000])).tolist() == [2, -1, -1]
+    assert index.codes.tolist() == [7, 2, 900]
+    batch = Batch.of(np.array([5, 3, 5]), np.array([1, 0, 0]), np.array([0, 1, 1]), gold={5: 2, 3: 0, 9: 1})
+    assert batch.items.tolist() == [5, 3]
+    assert batch.annotators.tolist() == [1, 0]
+    assert (batch.item.tolist(), batch.annotator.tolist(), batch.label.tolist()) == ([0, 0, 1], [0, 1, 1], [0, 1, 1])
+    assert batch.gold is not None and batch.gold.tolist() == [2, 0]
 
 
 def test_second_votes() -> None:
     first = cw.Votes.from_records([("a", "ann", "x"), ("a", "bob", "y"), ("b", "ann", "x")])
     again = cw.Votes.from_records([("a", "ann", "y"), ("c", "bob", "y")])
     for policy, expected in (("first", {"x"}), ("last", {"y"}), ("all", {"x", "y"})):
-        ledger = Ledger()
-        ledger.add(first, policy)  # type: ignore[arg-type]
-        ledger.add(again, policy)  # type: ignore[arg-type]
-        said = ledger.votes().to_frame("polars").filter(item="a", annotator="ann")["label"].to_list()
+        online = cw.Online(cw.DawidSkene(), on_duplicate=policy)  # type: ignore[arg-type]
+        online.partial_fit(first).partial_fit(again)
+        said = online.votes().to_frame("polars").filter(item="a", annotator="ann")["label"].to_list()
         assert set(said) == expected
-    ledger = Ledger()
-    ledger.add(first, "error")
+    online = cw.Online(cw.DawidSkene()).partial_fit(first)
     with pytest.raises(DuplicateError, match=r"'ann' has voted on 'a' before \(1 such votes\)"):
-        ledger.add(again, "error")
-    assert ledger.n_votes == 3
-    assert ledger.items.names == ["a", "b"]  # nothing of the refused votes is left
+        online.partial_fit(again)
+    assert online.store.n_votes == 3
+    assert online.item_names.names == ["a", "b"]  # nothing of the refused votes is left
 
 
-def test_only_the_items_voted_on_last_are_kept() -> None:
+def test_only_the_items_voted_on_last_are_retained() -> None:
     votes = crowd(n_items=20).votes
-    ledger = Ledger()
+    online = cw.Online(cw.DawidSkene())
     for n in range(20):
-        ledger.add(votes[[n]], "error")
-    kept_ = ledger.keep(5)
-    assert kept_.tolist() == [15, 16, 17, 18, 19]
-    assert sorted(ledger.items.names) == sorted(votes.items[15:].tolist())
-    assert ledger.n_votes == votes[np.arange(15, 20)].n_votes
-    same(cw.aggregate(ledger.votes(), "majority"), cw.aggregate(votes[np.arange(15, 20)], "majority"))
+        online.partial_fit(votes[[n]])
+    assert online.store.retain(5).tolist() == [15, 16, 17, 18, 19]
+    assert online.store.items.codes.tolist() == [15, 16, 17, 18, 19]
+    assert rows_of(online.votes()) == rows_of(votes[np.arange(15, 20)])
+
+
+def test_votes_in_codes_teach_what_votes_with_names_do() -> None:
+    votes = crowd(n_items=150).votes
+    named, coded = cw.Online(cw.DawidSkene()), cw.Online(cw.DawidSkene(), classes=votes.classes.tolist())
+    coded.declare(votes.items.tolist(), votes.annotators.tolist())
+    for some in batches(votes, 60):
+        named.partial_fit(some)
+        place, _ = coded.item_names.encode(some.items)
+        coded.learn(Batch(place, np.arange(votes.n_annotators), some.item, some.annotator, some.label))
+    assert np.array_equal(named.consensus().posterior, coded.consensus().posterior)
+    assert np.array_equal(named.consensus().item_names, coded.consensus().item_names)
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_kept_of_an_average_is_the_product_of_steps() -> None:
+def test_the_remaining_share_of_an_average_is_the_product_of_steps() -> None:
     t, b = np.array([0.0, 1.0, 3.0, 7.0]), np.array([2.0, 1.0, 4.0, 5.0])
     plain = [np.prod([1.0 - (s + i) ** -0.6 for i in range(1, int(n) + 1)]) for s, n in zip(t, b, strict=True)]
-    np.testing.assert_allclose(kept(t, b, 0.6), plain, atol=1e-12)
-    np.testing.assert_allclose(kept(t[1:], b[1:], 1.0), (t / (t + b))[1:], atol=1e-12)  # 1/t is the plain average
+    np.testing.assert_allclose(remaining_share(t, b, 0.6), plain, atol=1e-12)
+    np.testing.assert_allclose(
+        remaining_share(t[1:], b[1:], 1.0), (t / (t + b))[1:], atol=1e-12
+    )  # 1/t is the plain average
 
 
 @pytest.mark.parametrize("key", STREAMING)
@@ -118,12 +148,12 @@ def test_one_pass_comes_close_to_a_batch_fit(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["dawid-skene", "one-coin", "confusion-vector", "ibcc"])
-def test_exact_statistics_settle_at_the_batch_optimum(key: str) -> None:
+def test_exact_statistics_converge_to_the_batch_optimum(key: str) -> None:
     made = crowd(n_items=500, n_annotators=10, votes_per_item=6)
     online = cw.Online(registry.create(key), step=None)
     for some in batches(made.votes, 50):
         online.partial_fit(some)
-    online.settle(tol=1e-16, max_iter=20_000)
+    online.converge(tol=1e-16, max_iter=20_000)
     batch = registry.create(key, tol=1e-16, max_iter=20_000).fit(made.votes).consensus_
     same(online.consensus(), batch)
     if batch.log_likelihood is not None:
@@ -132,28 +162,28 @@ def test_exact_statistics_settle_at_the_batch_optimum(key: str) -> None:
 
 def test_revisits_alone_reach_the_batch_optimum() -> None:
     made = crowd(n_items=300, n_annotators=8, votes_per_item=6)
-    online = cw.Online(cw.DawidSkene(), step=None, shrink=0.0, revisit=2.0)
+    online = cw.Online(cw.DawidSkene(), step=None, shrinkage=0.0, revisit=2.0)
     for some in batches(made.votes, 100):
         online.partial_fit(some)
     for _ in range(400):
-        online._look_again(300)
+        online._revisit(300)
     batch = cw.DawidSkene(tol=1e-16, max_iter=20_000).fit(made.votes).consensus_
     same(online.consensus(), batch)
     assert online.consensus().log_likelihood == pytest.approx(batch.log_likelihood, rel=1e-9)
 
 
-# -- a young stream is made anew ---------------------------------------------------------------------------------------
+# -- an early stream is refit ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:dawid-skene stopped")
 @pytest.mark.parametrize("step", [0.6, None])
-def test_making_anew_is_a_batch_fit_of_so_many_passes(step: float | None) -> None:
+def test_a_refit_is_a_batch_fit_of_so_many_passes(step: float | None) -> None:
     votes = crowd().votes
-    online = cw.Online(cw.DawidSkene(), step=step, shrink=0.0).partial_fit(votes)
+    online = cw.Online(cw.DawidSkene(), step=step, shrinkage=0.0).partial_fit(votes)
     batch = cw.DawidSkene(accelerate=False, tol=0.0, max_iter=PASSES).fit(votes).consensus_
-    assert online.renewed_at == votes.n_votes
+    assert online.refit_at == votes.n_votes
     np.testing.assert_allclose(online.posterior, batch.posterior, atol=1e-9)
-    np.testing.assert_allclose(online.mass, batch.posterior.sum(axis=0), atol=1e-7)
+    np.testing.assert_allclose(online.tables.mass, batch.posterior.sum(axis=0), atol=1e-7)
 
 
 def test_how_a_stream_began_does_not_decide_where_it_goes() -> None:
@@ -165,8 +195,8 @@ def test_how_a_stream_began_does_not_decide_where_it_goes() -> None:
             prior=[0.4, 0.15, 0.15, 0.15, 0.15], random_state=seed,
         )  # fmt: skip
         batch = dict(zip(made.votes.items, cw.aggregate(made.votes, "one-coin").labels, strict=True))
-        for renew, found in apart.items():
-            online = cw.Online(cw.OneCoin(), renew=renew)
+        for factor, found in apart.items():
+            online = cw.Online(cw.OneCoin(), refit_factor=factor)
             for some in batches(made.votes, 50, seed):
                 online.partial_fit(some)
             labels = online.consensus().to_frame("items", kind="polars")
@@ -175,19 +205,19 @@ def test_how_a_stream_began_does_not_decide_where_it_goes() -> None:
     assert np.mean(apart[None]) > 1.5 * np.mean(apart[1.2])
 
 
-def test_only_a_young_stream_that_forgot_nothing_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_an_early_stream_that_forgot_nothing_is_refit(monkeypatch: pytest.MonkeyPatch) -> None:
     votes = crowd(n_items=300).votes
     forgetful = cw.Online(cw.DawidSkene(), memory=50)
     for first in range(0, 300, 30):
         forgetful.partial_fit(votes[first : first + 30])
-    assert 0 < forgetful.renewed_at <= votes[:120].n_votes
-    monkeypatch.setattr("crowdwise.online.stream.YOUNG", 700)
+    assert 0 < forgetful.refit_at <= votes[:120].n_votes
+    monkeypatch.setattr("crowdwise.online.stream.EARLY", 700)
     online = cw.Online(cw.DawidSkene())
     for some in batches(votes, 50):
         online.partial_fit(some)
-    assert 700 / 1.2 < online.renewed_at <= 700
-    never = cw.Online(cw.DawidSkene(), renew=None).partial_fit(votes)
-    assert never.renewed_at == 0
+    assert 700 / 1.2 < online.refit_at <= 700
+    never = cw.Online(cw.DawidSkene(), refit_factor=None).partial_fit(votes)
+    assert never.refit_at == 0
 
 
 def test_exact_statistics_are_those_of_the_posteriors() -> None:
@@ -196,14 +226,13 @@ def test_exact_statistics_are_those_of_the_posteriors() -> None:
     online = cw.Online(cw.DawidSkene(), step=None)
     for some in batches(made.votes, 37):
         online.partial_fit(some)
-    ledger = online.ledger
-    indptr, rows = ledger.gather(np.arange(len(ledger.items)))
-    q = online.posterior[np.repeat(np.arange(len(ledger.items)), np.diff(indptr))]
-    expected = np.zeros_like(online.counts)
-    np.add.at(expected, (ledger.rows["annotator"][rows], ledger.rows["label"][rows]), q)
-    np.testing.assert_allclose(online.counts, expected, atol=1e-9)
-    np.testing.assert_allclose(online.mass, online.posterior.sum(axis=0), atol=1e-9)
-    np.testing.assert_allclose(online.pooled, expected.sum(axis=0), atol=1e-9)
+    indptr, annotator, label, _ = online.store.votes()
+    q = online.posterior[np.repeat(np.arange(len(online.store.items)), np.diff(indptr))]
+    expected = np.zeros_like(online.tables.counts)
+    np.add.at(expected, (annotator, label), q)
+    np.testing.assert_allclose(online.tables.counts, expected, atol=1e-9)
+    np.testing.assert_allclose(online.tables.mass, online.posterior.sum(axis=0), atol=1e-9)
+    np.testing.assert_allclose(online.tables.pooled, expected.sum(axis=0), atol=1e-9)
 
 
 @pytest.mark.parametrize("step", [0.6, None])
@@ -255,16 +284,16 @@ def test_memory_is_bounded_and_what_was_learned_stays() -> None:
     online = cw.Online(cw.DawidSkene(), memory=100)
     for some in (made.votes[np.arange(i, i + 30)] for i in range(0, 900, 30)):
         online.partial_fit(some)
-    assert len(online.ledger.items) <= 200
+    assert len(online.store.items) <= 200
     assert online.n_items == 900
-    assert len(online.ledger.rows["label"]) <= 2 * made.votes.n_votes / 900 * 230
+    assert len(online.store.rows["label"]) <= 2 * made.votes.n_votes / 900 * 230
     truth = known(made)
     consensus = online.consensus()
     score = consensus.score({item: truth[item] for item in consensus.item_names.tolist()})
-    alone = online.ledger.votes()
+    alone = online.votes()
     assert score >= cw.aggregate(alone, "majority").score({item: truth[item] for item in alone.items.tolist()})
     with pytest.raises(ParameterError, match="exact statistics"):
-        online.settle()
+        online.converge()
 
 
 @pytest.mark.parametrize("step", [0.6, None])
@@ -337,8 +366,8 @@ def test_a_stream_that_was_cut_short_says_so(tmp_path: Path, left: int) -> None:
         ({"step": 0.5}, "step=0.5"),
         ({"step": 1.5}, "step=1.5"),
         ({"revisit": -1.0}, "revisit=-1.0"),
-        ({"renew": 1.0}, "renew=1.0"),
-        ({"shrink": float("nan")}, "shrink=nan"),
+        ({"refit_factor": 1.0}, "refit_factor=1.0"),
+        ({"shrinkage": float("nan")}, "shrinkage=nan"),
         ({"memory": 0}, "memory=0"),
         ({"on_duplicate": "newest"}, "on_duplicate='newest'"),
     ],

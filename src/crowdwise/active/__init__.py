@@ -1,16 +1,44 @@
-"""Who should label what next.
+"""Active crowdsourcing: who should label what next, and when to stop.
 
-==================  ================================================================================
-``beliefs``         what is known at a moment: items, annotators, prices, who has seen what
-``select``          scores of items, of annotators, and of pairs of them
-``assign``          the best batch of pairs under constraints
-``strategy``        rules with names, made of the above
-``fair``            the same under a bound on the gap of errors between groups of items
-``stop``            when an item, or a campaign, needs no more votes
-``journal``         the book of a campaign, which survives anything
-``campaign``        a folder in which labels are asked for and come in
-``replay``          a strategy at work on votes that are there already
-``plan``            how many items and how many votes on each, for a budget
-``curves``          pictures of the last two
-==================  ================================================================================
+=====================  =============================================================================================
+``campaign``           a folder in which questions go out and votes come in: journal, intake, roster, questions,
+                       snapshots
+``strategies``         named rules, which propose a batch of pairs from a ``state``
+``acquisition``        scores of items, of annotators, and of pairs of them; ``trials`` of new annotators
+``optimal_batch``      the best batch of pairs under constraints; ``fair_assignment``: under a bound on a gap of errors
+``stopping``           when an item or a campaign needs no more votes; ``accuracy_estimate``: accuracy without truth
+``replays``            a strategy at work on votes that are there already
+``budget_plan``        how many items and how many votes on each, for a budget
+``curve_drawing``      figures of the last two
+=====================  =============================================================================================
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "budget_plan": ("Inputs", "Plan", "PlanRow", "make_plan"),
+    "campaign": ("Campaign",),
+    "fair_assignment": ("FairProposal", "expected_errors", "propose_fairly"),
+    "intake": ("Receipt",),
+    "proposals": ("Proposal",),
+    "questions": ("Question",),
+    "replays": ("Curve", "bands", "replay", "replay_strategies", "summary"),
+    "state": ("Pairs", "State"),
+    "stopping": ("AccuracyEstimate", "StopRule", "estimate_accuracy"),
+    "strategies": ("STRATEGIES", "Strategy", "find_strategy"),
+}
+__all__ = sorted(name for names in _WHERE.values() for name in names)
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _WHERE.items():
+        if name in names:
+            return getattr(import_module(f"crowdwise.active.{module}"), name)
+    raise AttributeError(f"module 'crowdwise.active' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,35 +1,35 @@
-"""How accurate labels are, without truth: what the votes say of crowds that could have given them.
+"""The accuracy of labels without truth: a Bayesian model of crowds, and the right labels in crowds drawn from it.
 
-The posterior of a fit is too sure of itself. It holds the confusion matrices for known, its annotators start with
-trust, and all items are alike to it. Here another model is laid over the votes, for this one question, and nothing
-in it is held for known: crowds are drawn that could have given these votes (Gibbs sampling), and in each of them it is
-counted how many of the chosen labels would be right.
+The posterior of a fit is overconfident. It takes the confusion matrices as known, its annotators start from a strong
+prior, and all items are alike to it. Here another model is fitted to the votes, for this one question, in which all of
+that is uncertain: crowds are drawn from its posterior (Gibbs sampling), and in each of them the share of the chosen
+labels that are right is counted.
 
 ===================  ===============================================================================================
 pi                   the classes, Dirichlet(``CLASSES``)
 z[n], d[n]           the truth of item n, and whether it is hard; a share lam of the items is, Beta(``HARD_SHARE``)
 H                    ``HARD``: on a hard item so many of the votes are guesses, whoever gives them
 g[m]                 how often m guesses anywhere, Beta(s r, s (1 - r)): the crowd as a whole guesses with rate r
-psi[m, k]            what m says of class k when not guessing, Dirichlet(c mu[k]): the crowd as a whole says mu[k],
-                     about the same for every k: Dirichlet(``SAME``) around 1/K + x (1 - 1/K) on class k itself
+psi[m, k]            the answers of m on class k when not guessing, Dirichlet(c mu[k]): the crowd as a whole answers
+                     mu[k], about the same for every k: Dirichlet(``SAME``) around 1/K + x (1 - 1/K) on class k itself
 keep                 (1 - g[m]) (1 - H d[n])
 P(l | m, n, k)       keep psi[m, k, l] + (1 - keep) / K
 accuracy             the mean over n of P(z[n] is the chosen class | votes, everything else), averaged over the draws
 ===================  ===============================================================================================
 
-Annotators who differ in care alone (``one-coin``, spammers) are those with a large c; everybody has an own confusion
-matrix when it is small; both are learned. How much the crowd knows is what few votes say least of, and what the answer
-hangs on most: a step of its own moves the rates of guessing of everybody at once, with truth and difficulty summed out.
+Annotators who differ in care alone (``one-coin``, spammers) are those with a large c; each has an own confusion matrix
+when it is small; both are learned. The skill of the crowd is what few votes determine least and the answer depends on
+most: a step of its own moves the rates of guessing of all annotators at once, with truth and difficulty summed out.
 
-That votes were asked for where items were in doubt does not matter: they were chosen by what earlier votes said, and
-all of those are here.
+That votes were asked for where items were uncertain does not matter: they were chosen by earlier votes, and all of
+those are here.
 
 It fails where annotators err together (a ring that agrees on wrong labels looks like experts), and where errors on hard
-items are not guesses. With one vote per item nothing can be known: agreement is what it learns from, and the answer is
-what is believed of a crowd beforehand, anything from chance to near certainty.
+items are not guesses. With one vote per item nothing can be known: it learns from agreement, and the answer is that of
+the prior over crowds, anything from chance to near certainty.
 
 The constants below were chosen on simulated crowds (see the page on stopping). Cost: O(votes x classes) a draw, and
-fewer draws with more votes (``draws``): a third of a second with 2,000 votes, one with 100,000, ten with a million.
+fewer draws with more votes (``n_draws``): a third of a second with 2,000 votes, one with 100,000, ten with a million.
 
 A. P. Dawid and A. M. Skene, Maximum likelihood estimation of observer error-rates using the EM algorithm (1979).
 D. Hovy, T. Berg-Kirkpatrick, A. Vaswani and E. Hovy, Learning whom to trust with MACE (2013), for guesses.
@@ -63,17 +63,17 @@ ALIKE = (2.0, 0.25)
 AS_CAREFUL = (2.0, 0.5)
 """Gamma (shape, rate) of s, how alike the rates of guessing are."""
 WIDER = 1.3
-"""How much wider intervals are than the draws say: real crowds are not quite of this kind."""
+"""How much wider intervals are than those of the draws: real crowds are not quite of this kind."""
 BLOCK = 20_000
 """Votes that are summed at a time."""
-WORK, FEWEST, MOST = 1_000_000, 30, 250
-"""Votes that are looked at in all draws together, the fewest draws and the most."""
+WORK, MIN_DRAWS, MAX_DRAWS = 1_000_000, 30, 250
+"""Votes that are visited in all draws together, the fewest draws and the most."""
 EDGE = 1e-9
 """Probabilities that are drawn stay so far from 0 and 1."""
 
 __all__ = [
-    "Answers", "Crowd", "beforehand", "crowds", "draw", "draws", "guessing_density", "hierarchy", "interval",
-    "likelihood", "right", "shift",
+    "Answers", "Crowd", "accuracy_draws", "crowd_priors", "draw", "guessing_density", "hierarchy", "interval",
+    "likelihood", "n_draws", "prior_accuracy", "shift",
 ]  # fmt: skip
 
 
@@ -95,7 +95,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Crowd:
-    """A draw of everything but the truth: see the top of this file."""
+    """A draw of all unknowns but the truth: see the top of this file."""
 
     pi: Floats
     hard: float
@@ -114,12 +114,14 @@ class Crowd:
     """s."""
 
 
-def draws(n_votes: int) -> int:
+def n_draws(n_votes: int) -> int:
     """How many crowds to draw."""
-    return int(np.clip(WORK // max(n_votes, 1), FEWEST, MOST))
+    return int(np.clip(WORK // max(n_votes, 1), MIN_DRAWS, MAX_DRAWS))
 
 
-def right(answers: Answers, chosen: Ints, q: Floats, n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def accuracy_draws(
+    answers: Answers, chosen: Ints, q: Floats, n: int, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
     """The expected share of right labels in each of n crowds, and the variance of that share given the crowd.
 
     ``q`` (N x K) is where it starts from. Half as many crowds again are drawn before, and not counted.
@@ -131,7 +133,7 @@ def right(answers: Answers, chosen: Ints, q: Floats, n: int, rng: np.random.Gene
     for turn in range(-before, n):
         log_evidence, joint = likelihood(answers, crowd)
         crowd, joint, moved = shift(answers, crowd, log_evidence, joint, reach, rng)
-        if turn < 0:  # a reach at which three steps in ten are taken is a good one
+        if turn < 0:  # a reach at which three steps in ten are accepted is a good one
             reach = float(np.clip(reach * np.exp((moved - 0.3) / np.sqrt(turn + before + 1.0)), 1e-3, 5.0))
         else:
             p = (joint[chosen, every] + joint[K + chosen, every]) / joint.sum(axis=0)
@@ -141,7 +143,7 @@ def right(answers: Answers, chosen: Ints, q: Floats, n: int, rng: np.random.Gene
 
 
 def interval(mean: Floats, variance: Floats, N: int, level: float) -> tuple[float, float]:
-    """Between which shares of right labels, of N items, the accuracy lies with probability ``level``.
+    """The interval that holds the share of right labels, of N items, with probability ``level``.
 
     In each crowd the number of right labels is about normal; the draws are a mixture of these, with everything
     ``WIDER`` times as far from the middle as it is.
@@ -154,20 +156,20 @@ def interval(mean: Floats, variance: Floats, N: int, level: float) -> tuple[floa
     return max(0.0, float(np.floor(N * low + 1e-9) / N)), min(1.0, float(np.ceil(N * high - 1e-9) / N))
 
 
-def beforehand(K: int, trusted: float, level: float, rng: np.random.Generator) -> tuple[float, float, float]:
-    """The share of right labels with one vote per item in a crowd of which nothing is known: what is expected, and from
-    what chance gives to what trust gives (as the stream puts it, or as the better ones of all crowds)."""
+def prior_accuracy(K: int, confidence: float, level: float, rng: np.random.Generator) -> tuple[float, float, float]:
+    """The share of right labels with one vote per item under the prior over crowds: its mean, and an interval from
+    chance to the larger of the stream's own confidence and the upper end of that prior."""
     n = 4000
     keep = (1.0 - rng.beta(*GUESSING, n)) * (1.0 - HARD * rng.beta(*HARD_SHARE, n))
     keep *= rng.beta(*KNOWING, n)
     share = keep + (1.0 - keep) / K
-    return float(share.mean()), 1.0 / K, max(trusted, float(np.quantile(share, 0.5 + level / 2.0)))
+    return float(share.mean()), 1.0 / K, max(confidence, float(np.quantile(share, 0.5 + level / 2.0)))
 
 
 def _start(answers: Answers, q: Floats, rng: np.random.Generator) -> Crowd:
     """A first crowd, drawn as if a truth that is drawn from q (K x N) were known and no item hard."""
     M, K = answers.n_annotators, answers.n_classes
-    mu = crowds(K)[0][15] / SAME
+    mu = crowd_priors(K)[0][15] / SAME
     rate = GUESSING[0] / sum(GUESSING)
     first = Crowd(
         normalise(q.sum(axis=1) + CLASSES, axis=0), 0.05, np.full(M, rate), np.tile(mu, (M, 1, 1)), mu,
@@ -177,8 +179,8 @@ def _start(answers: Answers, q: Floats, rng: np.random.Generator) -> Crowd:
 
 
 def likelihood(answers: Answers, crowd: Crowd) -> tuple[float, Floats]:
-    """The log-probability of the votes in a crowd, truth and difficulty summed out, and 2K x N: what each class is
-    worth if the item is easy, then if it is hard; the best of an item is 1."""
+    """The log-probability of the votes in a crowd, truth and difficulty summed out, and 2K x N: the likelihood of
+    each class if the item is easy, then if it is hard; the largest of an item is 1."""
     M, K = answers.n_annotators, answers.n_classes
     table = np.empty((M, K, 2, K))  # annotator, label, easy or hard, class
     for d in range(2):
@@ -215,7 +217,7 @@ def _summed(answers: Answers, table: Floats) -> Floats:
 def shift(
     answers: Answers, crowd: Crowd, log_evidence: float, joint: Floats, reach: float, rng: np.random.Generator
 ) -> tuple[Crowd, Floats, bool]:
-    """A step of Metropolis: everybody guesses more, or everybody less (logits of g and r move by the same amount)."""
+    """A step of Metropolis: all guess more, or all less (logits of g and r move by the same amount)."""
     by = reach * rng.standard_normal()
     guess = np.clip(expit(logit(crowd.guess) + by), EDGE, 1.0 - EDGE)
     rate = float(np.clip(expit(logit(crowd.crowd_guess) + by), EDGE, 1.0 - EDGE))
@@ -257,7 +259,7 @@ def draw(answers: Answers, crowd: Crowd, joint: Floats, rng: np.random.Generator
 
     counts = count(cell, knew, M * K * K).reshape(M, K, K)
     own, known = count(m, careless, M), counts.sum(axis=(1, 2))
-    mu, c = hierarchy(counts, *crowds(K), crowd.crowd_says, crowd.alike, ALIKE, rng)
+    mu, c = hierarchy(counts, *crowd_priors(K), crowd.crowd_says, crowd.alike, ALIKE, rng)
     rates = np.array([[crowd.crowd_guess, 1.0 - crowd.crowd_guess]])
     cases = np.stack([own, known], axis=1)[:, None]
     rates, s = hierarchy(cases, np.array([[GUESSING]]), np.zeros(1), rates, crowd.as_careful, AS_CAREFUL, rng)
@@ -288,8 +290,8 @@ def hierarchy(
     theta being integrated out.
 
     With t[g, r, l] the tables of a Chinese restaurant with counts[g, r, l] guests and concentration c mu[r, l], mu has
-    the Dirichlet of prior + sum of t over g (which says how probable each prior is, too); c has a Gamma, given a Beta
-    and a coin for each theta (Teh et al. 2006).
+    the Dirichlet of prior + sum of t over g (from which the probability of each prior follows, too); c has a Gamma,
+    given a Beta and a coin for each theta (Teh et al. 2006).
     """
     guests = np.rint(counts).astype(np.int64).ravel()
     place = np.repeat(np.arange(len(guests)), guests)
@@ -298,7 +300,7 @@ def hierarchy(
     new = rng.random(len(place)) * (a + before) < a
     tables = np.bincount(place[new], minlength=len(guests)).reshape(counts.shape)
     total = tables.sum(axis=0)
-    if len(priors) > 1:  # their rows have the same sums, so that nothing else tells them apart
+    if len(priors) > 1:  # their rows have the same sums, so that nothing else differs
         log = log_weight + (gammaln(priors + total) - gammaln(priors)).sum(axis=(1, 2))
         chance = np.cumsum(np.exp(log - log.max()))
         priors = priors[[int((chance < rng.random() * chance[-1]).sum())]]
@@ -311,9 +313,8 @@ def hierarchy(
 
 
 @cache
-def crowds(K: int) -> tuple[Floats, Floats]:
-    """Twenty values of x: the B x K x K Dirichlets of the rows of mu that go with them, and the logarithm of how
-    probable they are."""
+def crowd_priors(K: int) -> tuple[Floats, Floats]:
+    """Twenty values of x: the B x K x K Dirichlets of the rows of mu that go with them, and their log-probabilities."""
     x = (np.arange(20) + 0.5) / 20
     diagonal = 1.0 / K + x * (1.0 - 1.0 / K)
     own = np.eye(K) * diagonal[:, None, None] + (1.0 - np.eye(K)) * ((1.0 - diagonal) / (K - 1))[:, None, None]

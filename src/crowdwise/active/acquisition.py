@@ -1,21 +1,21 @@
-"""Which item is worth another vote, whose vote is worth most, and what a vote of whom on what would tell.
+"""Acquisition functions: which item needs another vote, which annotator to ask, and what a vote is worth.
 
 ==================  ============================================================================================
 items               ``random``; ``least-confident`` 1 - max q; ``margin`` 1 less how far the first is above the second;
                     ``entropy`` of q
 annotators          accuracy w[m] = sum_k pi_k theta[m, k, k] under the Dirichlets of the rows: its mean
                     (``greedy``), mean + c sd (``ucb``), or a draw (``thompson``)
-``information``     I(truth; label) = H(sum_k q_k theta[m, k]) - sum_k q_k H(theta[m, k]), in bits
-``error-reduction`` sum_l max_k q_k theta[m, k, l] - max_k q_k: how much likelier the best class gets to be right
+``information``     information gain I(truth; label) = H(sum_k q_k theta[m, k]) - sum_k q_k H(theta[m, k]), in bits
+``error-reduction`` sum_l max_k q_k theta[m, k, l] - max_k q_k: the gain in probability of the best class
 ==================  ============================================================================================
 
-Both values of a pair are expectations over what the annotator would say, under the mean of the confusion matrix or
-under a draw of it. Drawing lets those be asked of whom little is known, who may be better than they look (Thompson).
+Both values of a pair are expectations over the annotator's answer, under the mean of the confusion matrix or under a
+draw of it. Draws (Thompson sampling) let annotators be asked who are uncertain and may be better than they look.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,13 +24,13 @@ from crowdwise.core.numerics import Floats, Ints, entropy
 CHUNK = 4_000_000
 """The most cells (items x annotators x labels x classes) of a table that is held at once."""
 
-ITEM_RULES = ("random", "least-confident", "margin", "entropy")
-ANNOTATOR_RULES = ("random", "greedy", "epsilon-greedy", "ucb", "thompson")
-VALUES = ("information", "error-reduction")
+ItemRule = Literal["random", "least-confident", "margin", "entropy"]
+AnnotatorRule = Literal["random", "greedy", "epsilon-greedy", "ucb", "thompson"]
+Value = Literal["information", "error-reduction"]
 
 
-def item_scores(q: Floats, rule: str, rng: np.random.Generator) -> Floats:
-    """N: how much each item needs a vote; more is more."""
+def item_scores(q: Floats, rule: ItemRule, rng: np.random.Generator) -> Floats:
+    """N: how much each item needs a vote."""
     if rule == "random":
         return rng.random(len(q))
     if rule == "least-confident":
@@ -50,7 +50,7 @@ def accuracy(dirichlet: Floats, prior: Floats) -> tuple[Floats, Floats]:
 
 
 def draw(dirichlet: Floats, rng: np.random.Generator) -> Floats:
-    """M x K x K: a confusion matrix of each annotator, drawn from what is believed of it."""
+    """M x K x K: a confusion matrix of each annotator, drawn from its Dirichlets."""
     g = rng.standard_gamma(np.maximum(dirichlet, 1e-3)) + 1e-12
     return np.asarray(g / g.sum(axis=2, keepdims=True))
 
@@ -60,15 +60,15 @@ def mean(dirichlet: Floats) -> Floats:
     return np.asarray(dirichlet / dirichlet.sum(axis=2, keepdims=True))
 
 
-def epsilon(steps: int, first: float = 0.5, later: float = 0.05, until: int = 100) -> float:
-    """The share of random choices after so many votes: the tutorial's schedule, .5 for 100 votes and .05 from then."""
-    return first if steps < until else later
+def epsilon(n_votes: int) -> float:
+    """The share of random choices after so many votes: the tutorial's schedule, .5 for 100 votes and then .05."""
+    return 0.5 if n_votes < 100 else 0.05
 
 
 def annotator_scores(
-    dirichlet: Floats, prior: Floats, rule: str, rng: np.random.Generator, *, width: float = 1.0
+    dirichlet: Floats, prior: Floats, rule: AnnotatorRule, rng: np.random.Generator, *, width: float = 1.0
 ) -> Floats:
-    """M: whom to ask; more is better. ``width``: how many standard deviations ``ucb`` hopes for."""
+    """M: the score of each annotator. ``width``: how many standard deviations ``ucb`` adds."""
     if rule == "random":
         return rng.random(len(dirichlet))
     if rule == "thompson":
@@ -77,8 +77,8 @@ def annotator_scores(
     return w + width * sd if rule == "ucb" else w
 
 
-def pair_values(q: Floats, theta: Floats, value: str) -> Floats:
-    """C x A: what a vote of each annotator on each item is expected to tell."""
+def pair_values(q: Floats, theta: Floats, value: Value) -> Floats:
+    """C x A: the expected value of a vote of each annotator on each item."""
     C, K = q.shape
     out = np.empty((C, len(theta)))
     step = max(1, CHUNK // max(len(theta) * K * (K if value == "error-reduction" else 1), 1))
@@ -94,7 +94,7 @@ def pair_values(q: Floats, theta: Floats, value: str) -> Floats:
     return np.maximum(out, 0.0)
 
 
-def values_of(q: Floats, theta: Floats, value: str, item: Ints, annotator: Ints) -> Floats:
+def values_of(q: Floats, theta: Floats, value: Value, item: Ints, annotator: Ints) -> Floats:
     """P: as :func:`pair_values`, of some pairs only: rows of ``q`` and of ``theta``."""
     K = q.shape[1]
     out = np.empty(len(item))

@@ -1,38 +1,87 @@
-"""Votes on their way into the book of a campaign: what they are about, whether they are new, and make sense."""
+"""The door of a campaign: votes come in with names, and are written into the journal in codes before they are
+acknowledged."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from crowdwise.active.journal import Journal
+from crowdwise.active.roster import AT_ONCE, Roster
 from crowdwise.data.votes import Votes
-from crowdwise.errors import DuplicateError, InputError, LabelError, ParameterError, listing, suggestion
+from crowdwise.errors import DuplicateError, InputError, LabelError, listing, suggestion
 
-AT_ONCE = 500
-"""How many names SQLite is asked about at once."""
+__all__ = ["Receipt", "add_votes", "class_code"]
 
-Row = tuple[Any, Any, Any, str]
-"""Item, annotator, label, and the id of the vote."""
+UNKNOWN = "Declare them first, or make the campaign with unknown='add'."
+Columns = tuple[list[str], list[str], list[int]]
+"""Items and annotators as JSON texts, and class codes, of each vote."""
 
 
-def rows_of(votes: Any, ids: Sequence[Any] | None) -> list[Row]:
-    """(item, annotator, label, vote id) of each vote."""
-    if isinstance(votes, Votes):
-        table = votes.to_frame("dict")
-        given = list(zip(*(np.asarray(table[c]).tolist() for c in ("item", "annotator", "label")), strict=True))
-    else:
-        given = [tuple(x.item() if isinstance(x, np.generic) else x for x in row) for row in votes]
-    for row in given:
-        if len(row) != 3 or any(x is None for x in row):
-            raise InputError(f"Expected (item, annotator, class) for each vote and found {row!r}. Nothing was added.")
-    if ids is not None and len(ids) != len(given):
-        raise InputError(f"There are {len(given)} votes and {len(ids)} ids: give one for each. Nothing was added.")
-    names = [json.dumps([item, who]) for item, who, _ in given] if ids is None else [str(i) for i in ids]
-    return [(item, who, label, name) for (item, who, label), name in zip(given, names, strict=True)]
+@dataclass(frozen=True)
+class Receipt:
+    """What became of votes that were added. All of it is on the disk."""
+
+    added: int
+    repeated: int
+    """Votes that were there already, with the same id and the same content."""
+
+
+def add_votes(
+    roster: Roster, votes: Any, ids: Sequence[Any] | None, classes: list[Any], price: float | None
+) -> Receipt:
+    """Write votes into the journal, all or none. Unknown items and annotators are added where a price is given."""
+    journal = roster.journal
+    items, people, labels = _of_table(votes, classes) if isinstance(votes, Votes) else _of_rows(votes, classes)
+    if ids is not None and len(ids) != len(items):
+        raise InputError(f"There are {len(items)} votes and {len(ids)} ids: give one for each. Nothing was added.")
+    with journal.writing():
+        item_code = roster.codes("items", items, price, UNKNOWN)
+        person_code = roster.codes("annotators", people, price, UNKNOWN)
+        content = [(item_code[n], person_code[m], k) for n, m, k in zip(items, people, labels, strict=True)]
+        names = [f"[{n}, {m}]" for n, m in zip(items, people, strict=True)] if ids is None else [str(i) for i in ids]
+        new = _new_among(roster, names, content, items, people)
+        closed = roster.items_with("closed")
+        shut = [json.loads(items[i]) for i in new if content[i][0] in closed] if closed else []
+        if shut:
+            raise InputError(f"Votes on closed items: {listing(dict.fromkeys(shut))}. Nothing was added.")
+        prices = dict(journal.read("SELECT id - 1, price FROM annotators"))
+        now = time.time()
+        journal.write(
+            "INSERT INTO votes (vote_id, item, annotator, label, price, time) VALUES (?, ?, ?, ?, ?, ?)",
+            [(names[i], n + 1, m + 1, k, prices[m], now) for i in new for n, m, k in (content[i],)],
+        )
+        answered = [(content[i][0] + 1, content[i][1] + 1) for i in new]
+        journal.write("DELETE FROM asked WHERE item = ? AND annotator = ?", answered)
+    return Receipt(len(new), len(items) - len(new))
+
+
+def _of_table(votes: Votes, classes: list[Any]) -> Columns:
+    """Each name of a table becomes a text once."""
+    items, people = ([json.dumps(name) for name in names.tolist()] for names in (votes.items, votes.annotators))
+    used, first = np.unique(votes.label, return_index=True)
+    code = {
+        k: class_code(votes.classes[k], votes.items[votes.item[i]], classes)
+        for k, i in zip(used.tolist(), first, strict=True)
+    }
+    item, annotator, label = (column.tolist() for column in (votes.item, votes.annotator, votes.label))
+    return [items[n] for n in item], [people[m] for m in annotator], [code[k] for k in label]
+
+
+def _of_rows(votes: Any, classes: list[Any]) -> Columns:
+    items, people, labels = [], [], []
+    for row in votes:
+        given = tuple(x.item() if isinstance(x, np.generic) else x for x in row)
+        if len(given) != 3 or any(x is None for x in given):
+            raise InputError(f"Expected (item, annotator, class) for each vote and found {given!r}. Nothing was added.")
+        items.append(json.dumps(given[0]))
+        people.append(json.dumps(given[1]))
+        labels.append(class_code(given[2], given[0], classes))
+    return items, people, labels
 
 
 def class_code(label: Any, item: Any, classes: list[Any]) -> int:
@@ -46,79 +95,35 @@ def class_code(label: Any, item: Any, classes: list[Any]) -> int:
     return classes.index(label)
 
 
-def numbers_of(journal: Journal, table: str, names: list[str], unknown: str, price: float) -> list[int]:
-    """The numbers behind some names (as JSON), adding unknown ones where that is the policy.
-
-    Inside :meth:`Journal.writing`.
-    """
-    distinct = list(dict.fromkeys(names))
-    found: dict[str, int] = {}
-    for lo in range(0, len(distinct), AT_ONCE):
-        some = distinct[lo : lo + AT_ONCE]
-        marks = ",".join("?" * len(some))
-        found |= dict(journal.read(f"SELECT name, id FROM {table} WHERE name IN ({marks})", some))
-    missing = [name for name in distinct if name not in found]
-    if missing and unknown == "error":
-        raise InputError(
-            f"Unknown {table}: {listing([json.loads(name) for name in missing])}. Nothing was added. "
-            "Declare them first, or make the campaign with unknown='add'."
-        )
-    if missing:
-        costs = [price] if table == "annotators" else []
-        columns, marks = ("name, price", "?, ?") if costs else ("name", "?")
-        journal.write(f"INSERT INTO {table} ({columns}) VALUES ({marks})", [(name, *costs) for name in missing])
-        return numbers_of(journal, table, names, "error", price)
-    return [found[name] for name in names]
-
-
-def new_among(
-    journal: Journal, rows: list[Row], items: list[int], people: list[int], labels: list[int]
-) -> tuple[list[int], int]:
-    """Which rows are new votes, and how many are there already; a complaint where one contradicts the book."""
-    seen: dict[str, tuple[int, int, int]] = {}
-    pairs: dict[tuple[int, int], str] = {}
-    for lo in range(0, len(rows), AT_ONCE):
-        some = range(lo, min(lo + AT_ONCE, len(rows)))
-        marks = ",".join("?" * len(some))
-        found = journal.read(
-            f"SELECT vote_id, item, annotator, label FROM votes WHERE vote_id IN ({marks})", [rows[i][3] for i in some]
-        )
-        seen |= {vote: (item, who, label) for vote, item, who, label in found}
-        marks = ",".join(["(?, ?)"] * len(some))
-        found = journal.read(
-            f"SELECT item, annotator, vote_id FROM votes WHERE (item, annotator) IN (VALUES {marks})",
-            [x for i in some for x in (items[i], people[i])],
-        )
-        pairs |= {(item, who): vote for item, who, vote in found}
+def _new_among(
+    roster: Roster, names: list[str], content: list[tuple[int, int, int]], items: list[str], people: list[str]
+) -> list[int]:
+    """The places of the votes that are not in the journal yet; an error where one contradicts it."""
+    seen: dict[str, tuple[int, ...]] = {}
+    pairs: set[tuple[int, ...]] = set()
+    columns = "SELECT vote_id, item - 1, annotator - 1, label FROM votes WHERE"
+    for lo in range(0, len(names), AT_ONCE):
+        some, rows = names[lo : lo + AT_ONCE], [x + 1 for row in content[lo : lo + AT_ONCE] for x in row[:2]]
+        marks, values = ",".join("?" * len(some)), ",".join(["(?, ?)"] * len(some))
+        found = roster.journal.read(f"{columns} vote_id IN ({marks})", some)
+        found += roster.journal.read(f"{columns} (item, annotator) IN (VALUES {values})", rows)
+        seen |= {vote: tuple(row) for vote, *row in found}
+        pairs |= {(item, who) for _, item, who, _ in found}
     new: list[int] = []
-    repeated = 0
-    for i, (item, who, _, vote) in enumerate(rows):
-        content = (items[i], people[i], labels[i])
-        if vote in seen:
-            if seen[vote] != content:
-                raise DuplicateError(
-                    f"The vote {vote} is there with another content than {who!r} on {item!r}: "
-                    "an id stands for one vote. Nothing was added."
-                )
-            repeated += 1
-            continue
-        if pairs.get((items[i], people[i]), vote) != vote:
+    for i, (name, row) in enumerate(zip(names, content, strict=True)):
+        if name not in seen and row[:2] not in pairs:
+            seen[name] = row
+            pairs.add(row[:2])
+            new.append(i)
+        elif name not in seen:
+            item, who = json.loads(items[i]), json.loads(people[i])
             raise DuplicateError(
                 f"{who!r} has voted on {item!r} before, in another vote. Votes are not changed: nothing was added."
             )
-        seen[vote], pairs[items[i], people[i]] = content, vote
-        new.append(i)
-    return new, repeated
-
-
-def priced(annotators: Mapping[Any, float]) -> list[tuple[str, float]]:
-    """Names (as JSON) and prices, checked."""
-    for name, price in annotators.items():
-        check_amount(f"The price of {name!r}", price)
-    return [(json.dumps(name), float(price)) for name, price in annotators.items()]
-
-
-def check_amount(name: str, value: Any) -> None:
-    """Money and time are above 0."""
-    if not (isinstance(value, (int, float)) and 0.0 < value < np.inf):
-        raise ParameterError(f"{name}={value!r}: expected an amount above 0.")
+        elif seen[name] != row:
+            item, who = json.loads(items[i]), json.loads(people[i])
+            raise DuplicateError(
+                f"The vote {name} is there with another content than {who!r} on {item!r}: "
+                "an id stands for one vote. Nothing was added."
+            )
+    return new

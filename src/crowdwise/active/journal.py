@@ -1,18 +1,19 @@
-"""The book of a campaign: items, annotators, votes as an append-only journal, questions that were handed out.
+"""The journal of a campaign: items, annotators, votes (append-only), questions that were handed out.
 
 It is one SQLite file in write-ahead mode with full synchronisation: a vote that was acknowledged is on the disk, a
 process that dies half-way leaves nothing behind, and two processes may write at once (one waits for the other).
 
-=============  ========================================================================================
-``votes``      a row per vote, never changed; ``vote_id`` is unique, so that adding a vote twice counts once,
-               and so is (item, annotator)
-``items``      name, group, truth where it is known, whether it is closed
+==============  ======================================================================================
+``votes``       a row per vote, never changed; ``vote_id`` is unique, so that adding a vote twice counts
+                once, and so is (item, annotator)
+``items``       name, group, known class, whether it is closed
 ``annotators``  name, price of a vote, whether available, most votes
-``asked``      pairs that were handed out and are not answered yet, with the time
-``facts``      what the campaign was made with
-=============  ========================================================================================
+``asked``       pairs that were handed out and are not answered yet, with the time
+``facts``       what the campaign was made with
+==============  ======================================================================================
 
-Names are kept as JSON, so that the number 7 and the text "7" stay two things.
+Rows are numbered from 1; everywhere else the code of an item or annotator is its number less one. Names are kept as
+JSON, so that the number 7 and the text "7" differ.
 """
 
 from __future__ import annotations
@@ -24,19 +25,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from crowdwise.core.numerics import Ints
 from crowdwise.errors import CrowdwiseError, OutputError, ReadError
 
-FORMAT = 1
+FORMAT = 2
 WAIT = 60.0
 """Seconds to wait for another process that is writing."""
 SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE items (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, grp TEXT, truth INTEGER, closed INTEGER NOT NULL DEFAULT 0
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, grp TEXT, gold INTEGER, closed INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE annotators (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, price REAL NOT NULL CHECK (price > 0),
-    available INTEGER NOT NULL DEFAULT 1, load REAL
+    available INTEGER NOT NULL DEFAULT 1, max_votes INTEGER
 );
 CREATE TABLE votes (
     id INTEGER PRIMARY KEY AUTOINCREMENT, vote_id TEXT NOT NULL UNIQUE, item INTEGER NOT NULL REFERENCES items (id),
@@ -51,11 +55,11 @@ CREATE TABLE asked (
 
 
 class Journal:
-    """An open book. Every method is one transaction, or part of the one that :meth:`writing` holds."""
+    """An open journal. Every method is one transaction, or part of the one that :meth:`writing` holds."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with self._complaints("opened"):
+        with self._errors("opened"):
             self._db = sqlite3.connect(path, timeout=WAIT, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
@@ -63,23 +67,21 @@ class Journal:
 
     @classmethod
     def create(cls, path: Path, facts: dict[str, Any]) -> Journal:
-        """A new book; it is there whole, or not at all."""
+        """A new journal; it is there whole, or not at all."""
         journal = cls(path)
         with journal.writing():
             for statement in filter(str.strip, SCHEMA.split(";")):
                 journal._db.execute(statement)
-            journal._db.executemany(
-                "INSERT INTO facts VALUES (?, ?)", [(k, json.dumps(v)) for k, v in {"format": FORMAT, **facts}.items()]
-            )
+            journal.note(format=FORMAT, **facts)
         return journal
 
     @classmethod
     def open(cls, path: Path) -> Journal:
-        """An existing book."""
+        """An existing journal."""
         if not path.is_file():
             raise ReadError(f"There is no campaign in {path.parent}: make one with crowdwise campaign init.")
         journal = cls(path)
-        with journal._complaints("read"):
+        with journal._errors("read"):
             facts = journal.facts()
         if facts.get("format") != FORMAT:
             raise ReadError(f"{path} was written by another version of crowdwise, which this one does not read.")
@@ -93,7 +95,7 @@ class Journal:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """All that is written inside is written, or nothing; other writers wait."""
-        with self._complaints("written"):
+        with self._errors("written"):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -104,8 +106,8 @@ class Journal:
                 raise
 
     @contextmanager
-    def _complaints(self, done: str) -> Iterator[None]:
-        """What SQLite complains of, in words that say what to do."""
+    def _errors(self, done: str) -> Iterator[None]:
+        """Errors of SQLite, in words that say what to do."""
         try:
             yield
         except CrowdwiseError:
@@ -129,14 +131,14 @@ class Journal:
 
     def read(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         """The rows that a query gives."""
-        with self._complaints("read"):
+        with self._errors("read"):
             return self._db.execute(query, values).fetchall()
 
     def write(self, query: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement for every row; inside :meth:`writing`."""
         self._db.executemany(query, rows)
 
-    # ---------------------------------------------------------------- what is in it
+    # ---------------------------------------------------------------- contents
 
     def facts(self) -> dict[str, Any]:
         return {key: json.loads(value) for key, value in self.read("SELECT key, value FROM facts")}
@@ -145,13 +147,18 @@ class Journal:
         """Change facts; inside :meth:`writing`."""
         self.write("INSERT OR REPLACE INTO facts VALUES (?, ?)", [(k, json.dumps(v)) for k, v in facts.items()])
 
-    def votes_after(self, last: int, most: int) -> list[tuple[int, int, int, int]]:
-        """(id, item, annotator, label) of the next votes, in the order in which they were written."""
-        return self.read("SELECT id, item, annotator, label FROM votes WHERE id > ? ORDER BY id LIMIT ?", (last, most))
+    def count(self, table: str) -> int:
+        return int(self.read(f"SELECT count(*) FROM {table}")[0][0])
+
+    def votes_after(self, last: int, most: int) -> Ints:
+        """Rows (number, item, annotator, label) of the next votes in codes, in the order in which they were written."""
+        columns = "id, item - 1, annotator - 1, label"
+        rows = self.read(f"SELECT {columns} FROM votes WHERE id > ? ORDER BY id LIMIT ?", (last, most))
+        return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
 
 def salvage(path: Path) -> tuple[list[tuple[str, str, str, str]], int]:
-    """What can be read of the votes of a damaged book: (vote id, item, annotator, class) as JSON texts, and how many
+    """What can be read of the votes of a damaged journal: (vote id, item, annotator, class) as JSON texts, and how many
     rows could not be read. Rows are looked up one by one, by their numbers."""
     db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     names: dict[str, dict[int, str]] = {}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,20 +30,20 @@ from crowdwise.cli.options import (
 from crowdwise.errors import ExtraError, InputError, OutputError, ParameterError
 
 if TYPE_CHECKING:
-    from crowdwise.active.budget_plan import Inputs, Plan, Trial
-    from crowdwise.active.replay import Curve
+    from crowdwise.active.budget_plan import Inputs, Measure, Plan
+    from crowdwise.active.replays import Curve
     from crowdwise.data.dataset import Dataset
     from crowdwise.data.votes import Votes
 
-active = typer.Typer(help="What a way of asking would have given, and how to spend a budget.", no_args_is_help=True)
+active = typer.Typer(help="What a strategy would have given, and how to spend a budget.", no_args_is_help=True)
 
 OutOption = Annotated[
     Path,
     typer.Option("--out", "-o", help="The folder to write: table.csv, curves.svg, .html, .png, facts.json."),
 ]
-WorkersOption = Annotated[
+JobsOption = Annotated[
     int | None,
-    typer.Option("--workers", min=1, help="Processes at a time. [default: as many as cores]", show_default=False),
+    typer.Option("--jobs", min=1, help="Processes at a time. [default: as many as cores]", show_default=False),
 ]
 
 
@@ -55,7 +53,7 @@ def replay(
     path: PathArgument,
     out: OutOption,
     strategies: Annotated[
-        str, typer.Option("--strategies", help="Ways of asking, comma-separated.")
+        str, typer.Option("--strategies", help="Strategies, comma-separated.")
     ] = "random,entropy-random,tutorial,information,value",
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How often each is played.")] = 20,
     method: StreamMethodOption = "dawid-skene",
@@ -70,24 +68,25 @@ def replay(
     ] = None,
     batch: Annotated[float, typer.Option("--batch", help="The share of all votes that is asked for at once.")] = 0.02,
     share: Annotated[float, typer.Option("--share", help="The share of all votes to spend.")] = 1.0,
-    workers: WorkersOption = None,
+    jobs: JobsOption = None,
     reading: Reading = AS_USUAL,
     as_json: JsonOption = False,
 ) -> None:
-    """Play votes back to several ways of asking: what each would have known after so many votes.
+    """Replay votes with several strategies: the accuracy of each after so many votes.
 
     Only pairs that were voted on can be asked. The truth only measures.
 
     Example: `crowdwise active replay crowd --strategies random,value --seeds 20 --out curves`
     """
-    from crowdwise.active.replay import replay as play
-    from crowdwise.active.strategy import strategy
+    from crowdwise.active.replays import replay_strategies, summary
+    from crowdwise.active.strategies import find_strategy
+    from crowdwise.cli import show
     from crowdwise.data.files import read_truth
     from crowdwise.data.folders import replacing
 
     names = list(dict.fromkeys(name.strip() for name in strategies.split(",")))
     for name in names:
-        strategy(name)
+        find_strategy(name)
     model = partial(registry.create, method, **assignments(set_))
     check_out(out)
     votes = load(path, reading).votes
@@ -95,21 +94,19 @@ def replay(
     if votes.truth is None:
         raise InputError(f"{path} has no truth to measure with: give it, --truth FILE.")
     price = prices_of(votes, prices)
-    tasks = [
-        partial(play, votes, votes.truth, model, name, price=price, batch=batch, share=share, random_state=seed)
-        for name in names
-        for seed in range(seeds)
-    ]
     whole = float(model().fit(votes).consensus_.score(votes.truth))
-    curves = list(parallel(tasks, workers, path.name, [name for name in names for _ in range(seeds)]))
-    by_name = {name: curves[i * seeds : (i + 1) * seeds] for i, name in enumerate(names)}
+    with show.steps(len(names) * seeds) as told:
+        curves = replay_strategies(
+            votes, votes.truth, model, names, n_seeds=seeds, n_jobs=jobs, progress=partial(told, path.name),
+            price=price, batch=batch, share=share,
+        )  # fmt: skip
     facts = {
         "data": path.name, "method": method, "votes": votes.n_votes, "seeds": seeds, "batch": batch, "share": share,
         "batch_accuracy": whole,
-        "strategies": {name: summary(some, whole, votes.n_votes) for name, some in by_name.items()},
+        "strategies": {name: summary(some, whole, votes.n_votes) for name, some in curves.items()},
     }  # fmt: skip
     with replacing(out, "facts.json", "replay") as folder:
-        write_replay(folder, path.name, by_name, whole, facts, prices is not None)
+        write_replay(folder, path.name, curves, whole, facts, prices is not None)
     if as_json:
         emit(json.dumps(facts))
     else:
@@ -141,19 +138,21 @@ def plan(
     ] = None,
     features: FeaturesOption = None,
     epochs: EpochsOption = None,
-    workers: WorkersOption = None,
+    jobs: JobsOption = None,
     reading: Reading = AS_USUAL,
     as_json: JsonOption = False,
 ) -> None:
     """Say how to spend a budget on a crowd like this one: how many items, how many votes on each.
 
-    A fit of the votes gives the crowd; it then votes on new items, and what comes out is measured. With a learner, it
+    A fit of the votes gives the crowd; it then votes on new items, and the results are measured. With a learner, it
     votes on the inputs at hand, and the classifier is tested on x_test and y_test, or else on a fifth of the inputs.
 
     Example: `crowdwise active plan crowd --budget 1000 --votes-per-item 1,3,5 --out plan`
     """
-    from crowdwise.active.budget_plan import Crowd, make_plan
+    from crowdwise.active.budget_plan import make_plan
+    from crowdwise.cli import show
     from crowdwise.data.folders import replacing
+    from crowdwise.simulate import FittedCrowd
 
     check_out(out)
     try:
@@ -165,19 +164,21 @@ def plan(
     params = assignments(set_)
     data = load(path, reading)
     fit = registry.create(method, **params).fit(data.votes).consensus_
-    crowd = Crowd.of(data.votes, fit.confusion, fit.prior)
+    crowd = FittedCrowd.of(data.votes, fit.confusion, fit.prior)
     inputs = None if learner is None else known_inputs(data, features, path, fit.posterior.argmax(axis=1))
-    made = make_plan(
-        crowd,
-        budget,
-        partial(registry.create, method, **params),
-        votes_per_item=choices,
-        seeds=seeds,
-        learner=None if learner is None else partial(new_learner, learner, epochs),
-        inputs=inputs,
-        run=partial(run_trials, workers=workers, what=path.name),
-    )
-    measures = ["accuracy", "right", *(["test"] if learner else [])]
+    with show.steps(len(choices) * seeds) as told:
+        made = make_plan(
+            crowd,
+            budget,
+            partial(registry.create, method, **params),
+            votes_per_item=choices,
+            n_seeds=seeds,
+            learner=None if learner is None else partial(new_learner, learner, epochs),
+            inputs=inputs,
+            n_jobs=jobs,
+            progress=partial(told, path.name),
+        )
+    measures: list[Measure] = ["accuracy", "right"] if learner is None else ["accuracy", "right", "test"]
     facts: dict[str, Any] = {
         "data": path.name, "method": method, "learner": learner, "budget": budget, "seeds": seeds,
         "votes_per_item": made.choices, "items": [made.items(c) for c in made.choices],
@@ -220,46 +221,11 @@ def known_inputs(data: Dataset, features: Path | None, path: Path, labels: Any) 
     codes = labels if truth is None else np.where(truth >= 0, truth, labels)
     if test is not None:
         return Inputs(X, codes, np.asarray(test[0]), np.asarray(test[1]))
-    order = np.random.default_rng(0).permutation(len(codes))
-    kept, rest = order[: len(codes) // 5], order[len(codes) // 5 :]
-    return Inputs(X[rest], codes[rest], X[kept], codes[kept])
+    return Inputs.split(X, codes)
 
 
 def new_learner(key: str, epochs: int | None, seed: int) -> Any:
     return registry.find(key, inputs=True).create(random_state=seed, **({} if epochs is None else {"epochs": epochs}))
-
-
-# -------------------------------------------------------------------- many at a time
-
-
-def run_trials(trials: Iterable[Trial], workers: int | None, what: str) -> Iterator[Any]:
-    some = list(trials)
-    return parallel(some, workers, what, [f"{trial.votes_per_item} votes per item" for trial in some])
-
-
-def parallel(tasks: Sequence[Callable[[], Any]], workers: int | None, what: str, names: list[str]) -> Iterator[Any]:
-    """Call each, several at a time in processes of their own, with a bar on a terminal; results in order."""
-    from crowdwise.cli import show
-
-    many = min(workers or os.cpu_count() or 1, len(tasks))
-    with show.steps(len(tasks)) as told:
-        if many == 1:
-            for task, name in zip(tasks, names, strict=True):
-                yield task()
-                told(what, name)
-            return
-        from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import get_context
-
-        # Fresh processes: a fork of one in which other libraries have threads can hang.
-        with ProcessPoolExecutor(many, mp_context=get_context("spawn")) as pool:
-            waiting = [pool.submit(task) for task in tasks]
-            try:
-                for future, name in zip(waiting, names, strict=True):
-                    yield future.result()
-                    told(what, name)
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
 
 
 # -------------------------------------------------------------------- out
@@ -272,19 +238,6 @@ def check_out(out: Path) -> None:
         raise OutputError(f"{out} exists and holds something else than results. Choose another folder.")
 
 
-def summary(curves: list[Curve], whole: float, n_votes: int) -> dict[str, Any]:
-    """What several plays of a strategy came to."""
-    import numpy as np
-
-    first = [c.first_at(whole - 0.005) / n_votes for c in curves]
-    return {
-        "share": float(np.mean(np.minimum(first, 1.0))), "share_sd": float(np.std(np.minimum(first, 1.0))),
-        "never": int(np.isinf(first).sum()), "accuracy": float(np.mean([c.accuracy[-1] for c in curves])),
-        "cost": float(np.mean([c.cost[-1] for c in curves])),
-        "calibration": float(np.mean([np.abs(c.expected - c.accuracy).mean() for c in curves])),
-    }  # fmt: skip
-
-
 def write_replay(
     folder: Path, name: str, curves: dict[str, list[Curve]], whole: float, facts: dict[str, Any], priced: bool
 ) -> None:
@@ -292,6 +245,7 @@ def write_replay(
     import polars as pl
 
     from crowdwise.active.curve_drawing import Line, draw, page
+    from crowdwise.active.replays import bands
 
     columns = ("votes", "cost", "accuracy", "expected")
     parts = [
@@ -300,14 +254,7 @@ def write_replay(
         for seed, curve in enumerate(some)
     ]
     pl.concat(parts, how="vertical_relaxed").write_csv(folder / "table.csv")
-    by = "cost" if priced else "votes"
-    last = min(getattr(c, by)[-1] for some in curves.values() for c in some)
-    at = np.linspace(max(getattr(c, by)[0] for some in curves.values() for c in some), last, 50)
-    lines = []
-    for key, some in curves.items():
-        found = np.array([np.interp(at, getattr(c, by), c.accuracy) for c in some])
-        low, high = np.quantile(found, [0.1, 0.9], axis=0)
-        lines.append(Line(key, at.tolist(), found.mean(axis=0).tolist(), low.tolist(), high.tolist()))
+    lines = [Line(key, **band) for key, band in bands(curves, "cost" if priced else "votes").items()]
     title = f"{name}: accuracy by {'money' if priced else 'votes'} spent"
     svg = draw(
         lines, title=title, x_label="money" if priced else "votes", y_label="accuracy", at=whole,
@@ -325,7 +272,7 @@ def write_replay(
     write_pictures(folder, [svg], html, facts)
 
 
-def write_plan(folder: Path, name: str, made: Plan, measures: list[str], facts: dict[str, Any]) -> None:
+def write_plan(folder: Path, name: str, made: Plan, measures: list[Measure], facts: dict[str, Any]) -> None:
     import polars as pl
 
     from crowdwise.active.curve_drawing import Line, draw, page
@@ -336,7 +283,7 @@ def write_plan(folder: Path, name: str, made: Plan, measures: list[str], facts: 
     pl.DataFrame(rows).write_csv(folder / "table.csv")
     words = {"accuracy": "labels that are right", "right": "right labels", "test": "test accuracy of the learner"}
 
-    def picture(some: list[str], title: str, y_label: str, percent: bool) -> str:
+    def picture(some: list[Measure], title: str, y_label: str, percent: bool) -> str:
         lines = []
         for m in some:
             mean, low, high = (list(column) for column in zip(*made.summary(m), strict=True))
@@ -344,7 +291,7 @@ def write_plan(folder: Path, name: str, made: Plan, measures: list[str], facts: 
         return draw(lines, title=title, x_label="votes per item", y_label=y_label, y_percent=percent)
 
     title = f"{name}: {made.budget:,} votes, on many items or often on few"
-    shares = [m for m in measures if m != "right"]
+    shares: list[Measure] = [m for m in measures if m != "right"]
     pictures = [picture(shares, title, "share", True), picture(["right"], f"{name}: right labels", "labels", False)]
     table = [
         (c, made.items(c), *(f"{s[0]:,.0f}" if m == "right" else f"{100 * s[0]:.1f} %" for m, s in row))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -63,17 +63,18 @@ def init(
         float | None, typer.Option("--target", help="Stop when the labels are so accurate.", show_default=False)
     ] = None,
     probability: Annotated[
-        float, typer.Option("--probability", help="Leave an item in peace when its class is so probable.")
+        float, typer.Option("--probability", help="An item is finished when its class is so probable.")
     ] = 0.95,
-    most_votes: Annotated[
-        int | None, typer.Option("--most-votes", help="The most votes on an item.", show_default=False)
+    max_votes: Annotated[
+        int | None, typer.Option("--max-votes", help="The most votes on an item.", show_default=False)
     ] = None,
     gap: Annotated[
         float | None,
         typer.Option("--gap", help="The largest gap in errors expected between groups of items.", show_default=False),
     ] = None,
     unknown: Annotated[
-        str, typer.Option("--unknown", help="Votes on items or by annotators not declared: error, or add.")
+        Literal["error", "add"],
+        typer.Option("--unknown", help="Votes on items or by annotators not declared: error, or add."),
     ] = "error",
     patience: Annotated[
         float, typer.Option("--patience", help="Seconds after which an unanswered question is asked again.")
@@ -87,28 +88,27 @@ def init(
     """
     from crowdwise.active.campaign import Campaign
     from crowdwise.active.stopping import StopRule
-    from crowdwise.active.strategy import strategy as find_strategy
+    from crowdwise.active.strategies import find_strategy
 
-    names, truth, groups = ([], {}, {}) if items is None else read_items(items)
+    names, gold, groups = ([], {}, {}) if items is None else read_items(items)
     people: Any = () if annotators is None else read_annotators(annotators, price)
     kinds = [c.strip() for c in classes.split(",")]
-    odd = next((name for name, known in truth.items() if known not in kinds), None)
+    odd = next((name for name, known in gold.items() if known not in kinds), None)
     if odd is not None:  # before there is a folder
         raise LabelError(
-            f"{items}: the truth of {odd!r} is {truth[odd]!r}, and the classes are {listing(kinds, 10)}. Mend the "
+            f"{items}: the truth of {odd!r} is {gold[odd]!r}, and the classes are {listing(kinds, 10)}. Mend the "
             "table, or name every class: --classes."
         )
-    how = replace(find_strategy(strategy), gold_rate=gold_rate)
-    rule = StopRule(budget=budget, target=target, probability=probability, most_votes=most_votes)
+    chosen = replace(find_strategy(strategy), gold_rate=gold_rate)
+    rule = StopRule(budget=budget, target=target, probability=probability, max_votes=max_votes)
     params = assignments(set_)
     with Campaign.create(
         folder, registry.create(method, **params), classes=kinds, items=names, annotators=people, price=price,
-        rule=rule, groups=groups, gap=gap, how=how, unknown=unknown, patience=patience, seed=seed,
+        rule=rule, gold=gold, groups=groups, gap=gap, strategy=chosen, unknown=unknown, patience=patience,
+        random_state=seed,
     ) as made:  # fmt: skip
         with made.journal.writing():
             made.journal.note(params=params)
-        if truth:
-            made.add_items([], truth)
         status = made.status()
     report(
         status, as_json, f"{folder}: a campaign with {status['items']:,} items and {status['annotators']:,} annotators"
@@ -169,7 +169,7 @@ def next_(
 
 @campaign.command("status")
 def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
-    """Say how far it is: votes, money, how accurate the labels are believed to be, and whether to stop."""
+    """Say how far it is: votes, money, the estimated accuracy of the labels, and whether to stop."""
     from crowdwise.cli import show_campaign
 
     with opened(folder) as made:
@@ -295,15 +295,15 @@ def like(label: Any, classes: list[Any]) -> Any:
 
 
 def save_rest(folder: Path, out: Path) -> None:
-    """What can be read of a damaged book."""
+    """What can be read of a damaged journal."""
     import polars as pl
 
     from crowdwise.active.journal import salvage
 
-    book = folder / "campaign.db"
-    if not book.is_file():
+    journal = folder / "campaign.db"
+    if not journal.is_file():
         raise ReadError(f"There is no campaign in {folder}.")
-    rows, lost = salvage(book)
+    rows, lost = salvage(journal)
     columns = {
         "vote_id": [r[0] for r in rows],
         **{name: [str(json.loads(r[i])) for r in rows] for i, name in ((1, "item"), (2, "annotator"), (3, "label"))},

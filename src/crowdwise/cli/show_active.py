@@ -25,7 +25,7 @@ def show_replay(facts: dict[str, Any]) -> None:
     screen.print(table)
     screen.print(
         "Votes needed: the share at which that accuracy, less half a point, is first reached. "
-        "Off by: points between the accuracy that was believed and the real one, in the mean.",
+        "Off by: points between the accuracy that the model expected and the real one, in the mean.",
         markup=False,
     )
 

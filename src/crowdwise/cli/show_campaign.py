@@ -19,7 +19,8 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
     table.add_column()
     items = facts["items"]
     table.add_row("items voted on", f"{facts['voted_on']:,} of {items:,}", bar(facts["voted_on"], items))
-    table.add_row("settled", f"{facts['settled'] + facts['closed']:,}", bar(facts["settled"] + facts["closed"], items))
+    done = facts["finished"] + facts["closed"]
+    table.add_row("finished", f"{done:,}", bar(done, items))
     table.add_row("votes", f"{facts['votes']:,}", f"by {facts['annotators']:,} annotators, {facts['asked']:,} awaited")
     budget = facts["budget"]
     table.add_row(

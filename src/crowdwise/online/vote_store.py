@@ -1,69 +1,108 @@
-"""Votes as they come in: a store that grows, where the votes of an item are found without looking at the others.
+"""Votes in codes as they come in: a store that grows, where the votes of an item are found without reading the others.
 
 =============  =====  ==================================================================
 array          size   meaning
 =============  =====  ==================================================================
 ``annotator``  S      who gave the vote
-``label``      S      what it said
+``label``      S      the class it gave
 ``weight``     S      how much it counts
 ``before``     S      the vote on the same item that came before it, -1 for the first
 ``last``       N      the last vote on an item
-``truth``      N      the class of an item where it is known, -1 elsewhere
+``truth``      N      the known class of an item, -1 elsewhere
 =============  =====  ==================================================================
 
-Adding b votes costs O(b) and what their items hold already, however many votes there are on others. Arrays are kept
-twice as large as they need to be when they grow, so that growing costs O(1) a vote.
+Items and annotators have a code, which is stable and belongs to whoever keeps the names, and a place in these arrays:
+the order in which they first came (:class:`Index`). Adding b votes costs O(b) and what their items hold already,
+however many votes there are on others. Arrays double when they grow, so that growing costs O(1) a vote.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.numerics import Ints
-from crowdwise.data.votes import Votes
-from crowdwise.errors import DuplicateError
+from crowdwise.core.numerics import Floats, Ints
 
 OnDuplicate = Literal["error", "first", "last", "all"]
 ROWS = {"annotator": np.int32, "label": np.int32, "weight": np.float64, "before": np.int64}
 ITEMS = {"last": np.int64, "truth": np.int32}
+NO_CODES = np.empty(0, dtype=np.int64)
+
+__all__ = ["Batch", "Index", "OnDuplicate", "VoteStore", "grown"]
 
 
-class Names:
-    """Names and their codes, in the order in which they were first seen."""
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Votes in codes, sorted by item and annotator."""
 
-    def __init__(self, names: Any = ()) -> None:
-        self.names: list[Any] = list(names)
-        self._code = {name: code for code, name in enumerate(self.names)}
+    items: Ints
+    """The codes of the items, each once, in the order in which new ones enter the store."""
+    annotators: Ints
+    """The codes of the annotators, likewise."""
+    item: Ints
+    """S: the place of the vote's item in ``items``."""
+    annotator: Ints
+    label: Ints
+    """S: class codes."""
+    weight: Floats | None = None
+    gold: Ints | None = None
+    """The known class of each of ``items``, -1 where there is none."""
+
+    @classmethod
+    def of(cls, item: Ints, annotator: Ints, label: Ints, *, gold: Mapping[int, int] | None = None) -> Self:
+        """A batch of votes in codes, in the order in which they came; ``gold``: item -> class, where it is known."""
+        items, item = _by_first(item)
+        annotators, annotator = _by_first(annotator)
+        order = np.lexsort((annotator, item))
+        known = np.array([gold.get(code, -1) for code in items.tolist()]) if gold else None
+        return cls(items, annotators, item[order], annotator[order], label[order], gold=known)
+
+
+def _by_first(codes: Ints) -> tuple[Ints, Ints]:
+    """The distinct codes by their first appearance, and the place of each code among them."""
+    distinct, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return distinct[order], place[inverse]
+
+
+class Index:
+    """Codes in the order in which they first came, and the place of each."""
+
+    def __init__(self, codes: Ints = NO_CODES) -> None:
+        self._size, self._codes, self._place = 0, NO_CODES, NO_CODES
+        self.enter(np.asarray(codes, dtype=np.int64))
 
     def __len__(self) -> int:
-        return len(self.names)
+        return self._size
 
-    def codes(self, names: npt.NDArray[Any]) -> Ints:
-        """The codes of some names; new ones get the next."""
-        out = np.empty(len(names), dtype=np.int64)
-        for place, name in enumerate(names.tolist()):
-            code = self._code.get(name)
-            if code is None:
-                code = self._code[name] = len(self.names)
-                self.names.append(name)
-            out[place] = code
+    @property
+    def codes(self) -> Ints:
+        return self._codes[: self._size]
+
+    def find(self, codes: Ints) -> Ints:
+        """The places of some codes, -1 of those that have not come."""
+        out = np.full(len(codes), -1)
+        known = codes < len(self._place)
+        out[known] = self._place[codes[known]]
         return out
 
-    def find(self, names: npt.NDArray[Any]) -> tuple[Ints, Ints]:
-        """Which of some names are there, and their codes."""
-        codes = np.array([self._code.get(name, -1) for name in names.tolist()], dtype=np.int64)
-        there = np.flatnonzero(codes >= 0)
-        return there, codes[there]
-
-    def array(self, codes: Ints | None = None) -> npt.NDArray[Any]:
-        """The names behind some codes, or all of them."""
-        names = self.names if codes is None else [self.names[code] for code in codes.tolist()]
-        out = np.empty(len(names), dtype=object)
-        out[:] = names
-        return out
+    def enter(self, codes: Ints) -> Ints:
+        """The places of distinct codes; new ones get the next."""
+        place = self.find(codes)
+        new = codes[place < 0]
+        place[place < 0] = np.arange(self._size, self._size + len(new))
+        self._codes = grown(self._codes, self._size + len(new))
+        self._codes[self._size : self._size + len(new)] = new
+        self._place = grown(self._place, int(new.max(initial=-1)) + 1, -1)
+        self._place[codes] = place
+        self._size += len(new)
+        return place
 
 
 def grown(array: npt.NDArray[Any], size: int, fill: Any = 0) -> npt.NDArray[Any]:
@@ -75,66 +114,58 @@ def grown(array: npt.NDArray[Any], size: int, fill: Any = 0) -> npt.NDArray[Any]
     return out
 
 
-class Ledger:
-    """The votes so far, with names."""
+class VoteStore:
+    """The votes so far, in codes."""
 
-    def __init__(self, classes: Any = ()) -> None:
-        self.items, self.annotators, self.classes = Names(), Names(), Names(classes)
-        self.declared = len(self.classes) > 0
+    def __init__(self) -> None:
+        self.items, self.annotators = Index(), Index()
         self.n_votes = 0
         self.rows: dict[str, npt.NDArray[Any]] = {name: np.empty(0, dtype) for name, dtype in ROWS.items()}
         self.per_item: dict[str, npt.NDArray[Any]] = {name: np.empty(0, dtype) for name, dtype in ITEMS.items()}
 
-    def repeats(self, votes: Votes) -> tuple[npt.NDArray[np.bool_], Ints]:
-        """Which of some new votes are of annotators who voted on the item before, and the rows of those earlier votes.
+    @property
+    def truth(self) -> Ints:
+        """N: the known class of each item, -1 where there is none."""
+        return self.per_item["truth"][: len(self.items)]
+
+    def repeats(self, batch: Batch) -> tuple[npt.NDArray[np.bool_], Ints]:
+        """Which votes of a batch are of annotators who voted on the item before, and the rows of those earlier votes.
 
         Nothing is added.
         """
-        place, code = self.items.find(votes.items)
-        who = np.full(votes.n_annotators, -1)
-        known, codes = self.annotators.find(votes.annotators)
-        who[known] = codes
-        indptr, old = self.gather(code)
+        place, who = self.items.find(batch.items), self.annotators.find(batch.annotators)[batch.annotator]
+        there = np.flatnonzero(place >= 0)
+        indptr, old = self.gather(place[there])
         M = len(self.annotators) + 1
-        held = np.repeat(place, np.diff(indptr)) * M + self.rows["annotator"][old]
-        key = votes.item * M + who[votes.annotator]
+        held = np.repeat(there, np.diff(indptr)) * M + self.rows["annotator"][old]
+        key = batch.item * M + who
         order = np.argsort(held, kind="stable")
         at = np.searchsorted(held[order], key)
-        repeat = (at < len(held)) & (who[votes.annotator] >= 0)
+        repeat = (at < len(held)) & (who >= 0)
         repeat[repeat] = held[order[at[repeat]]] == key[repeat]
         return repeat, old[order[at[repeat]]]
 
-    def check(self, votes: Votes, on_duplicate: OnDuplicate) -> None:
-        """Complain of second votes where they are errors, before anything is changed."""
-        repeat, _ = self.repeats(votes) if on_duplicate == "error" else (np.empty(0, bool), None)
-        if repeat.any():
-            row = int(np.flatnonzero(repeat)[0])
-            who, item = votes.annotators[votes.annotator[row]], votes.items[votes.item[row]]
-            raise DuplicateError(
-                f"{who!r} has voted on {item!r} before ({int(repeat.sum())} such votes). "
-                "Say what should count: on_duplicate='first', 'last' or 'all'."
-            )
+    def add(self, batch: Batch, on_duplicate: OnDuplicate = "all") -> tuple[Ints, Ints]:
+        """Add votes; the places of their items (each once, in order) and the new rows.
 
-    def add(self, votes: Votes, on_duplicate: OnDuplicate) -> tuple[Ints, Ints]:
-        """Add votes; the codes of their items (each once, in order) and the new rows."""
-        self.check(votes, on_duplicate)
-        new = np.ones(votes.n_votes, dtype=bool)
-        earlier = np.empty(0, dtype=np.int64)
+        A second vote of an annotator on an item: the ``"first"`` stays, the ``"last"`` replaces it, or ``"all"`` count.
+        """
+        new, earlier = np.ones(len(batch.label), dtype=bool), NO_CODES
         if on_duplicate in ("first", "last"):
-            repeat, earlier = self.repeats(votes)
+            repeat, earlier = self.repeats(batch)
             new = ~repeat
-        item = self.items.codes(votes.items)[votes.item]
-        who = self.annotators.codes(votes.annotators)[votes.annotator]
-        label = self.classes.codes(votes.classes)[votes.label]
+        item = self.items.enter(batch.items)[batch.item]
+        who = self.annotators.enter(batch.annotators)[batch.annotator]
+        label, weight = batch.label, np.ones(len(item)) if batch.weight is None else batch.weight
         if on_duplicate == "last":
-            self.rows["label"][earlier], self.rows["weight"][earlier] = label[~new], votes.weights[~new]
+            self.rows["label"][earlier], self.rows["weight"][earlier] = label[~new], weight[~new]
         for name in ITEMS:
             self.per_item[name] = grown(self.per_item[name], len(self.items), -1)
         touched = np.unique(item)
-        item, who, label, weight = item[new], who[new], label[new], votes.weights[new]
+        item = item[new]
         rows = np.arange(self.n_votes, self.n_votes + len(item))
         self.n_votes += len(item)
-        for name, values in (("annotator", who), ("label", label), ("weight", weight), ("before", -1)):
+        for name, values in (("annotator", who[new]), ("label", label[new]), ("weight", weight[new]), ("before", -1)):
             self.rows[name] = grown(self.rows[name], self.n_votes)
             self.rows[name][rows] = values
         # A vote follows the one before it on the same item in the batch, and the first of them the last one so far.
@@ -149,8 +180,13 @@ class Ledger:
         self.per_item["last"][item[final]] = row[final]
         return touched, rows
 
+    def set_truth(self, items: Ints, truth: Ints) -> None:
+        """Keep the classes of some items (codes) that were voted on; -1 leaves an item as it is."""
+        known = truth >= 0
+        self.per_item["truth"][self.items.find(items[known])] = truth[known]
+
     def gather(self, items: Ints) -> tuple[Ints, Ints]:
-        """The rows of some items' votes, item after item: ``(indptr, rows)``."""
+        """The rows of the votes on the items at some places, item after item: ``(indptr, rows)``."""
         places, rows = [], []
         place, row = np.arange(len(items)), self.per_item["last"][items]
         while len(row := row[keep := row >= 0]):
@@ -159,25 +195,22 @@ class Ledger:
             rows.append(row)
             row = self.rows["before"][row]
         if not rows:
-            return np.zeros(len(items) + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
+            return np.zeros(len(items) + 1, dtype=np.int64), NO_CODES
         where, row = np.concatenate(places), np.concatenate(rows)
         order = np.lexsort((row, where))
         indptr = np.concatenate([[0], np.cumsum(np.bincount(where, minlength=len(items)))])
         return indptr, row[order]
 
-    def votes(self) -> Votes:
-        """All votes so far as a table. Classes stand as they were declared, or else in the usual order."""
-        indptr, rows = self.gather(np.arange(len(self.items)))
+    def votes(self, items: Ints | None = None) -> tuple[Ints, Ints, Ints, Floats]:
+        """``(indptr, annotator, label, weight)`` of the votes on the items at some places, or on all; the weight is
+        empty where every vote counts 1."""
+        indptr, rows = self.gather(np.arange(len(self.items)) if items is None else items)
         weight = self.rows["weight"][rows]
-        names: dict[str, Any] = {"classes" if self.declared else "label_names": self.classes.names}
-        return Votes.from_codes(
-            np.repeat(np.arange(len(self.items)), np.diff(indptr)), self.rows["annotator"][rows],
-            self.rows["label"][rows], items=self.items.names, annotators=self.annotators.names,
-            weight=None if (weight == 1.0).all() else weight, truth=self.truth() or None, on_duplicate="all", **names,
-        )  # fmt: skip
+        weight = weight if (weight != 1.0).any() else np.empty(0)
+        return indptr, self.rows["annotator"][rows], self.rows["label"][rows], weight
 
-    def keep(self, n: int) -> Ints:
-        """Keep the n items voted on last; their earlier codes."""
+    def retain(self, n: int) -> Ints:
+        """Retain the n items voted on last; their earlier places."""
         N = len(self.items)
         items = np.sort(np.argsort(self.per_item["last"][:N], kind="stable")[N - n :])
         rows = np.sort(self.gather(items)[1])
@@ -187,16 +220,5 @@ class Ledger:
         self.rows["before"] = code[self.rows["before"]]
         self.per_item = {name: values[items] for name, values in self.per_item.items()}
         self.per_item["last"] = code[self.per_item["last"]]
-        self.items, self.n_votes = Names(self.items.array(items)), len(rows)
+        self.items, self.n_votes = Index(self.items.codes[items]), len(rows)
         return items
-
-    def truth(self) -> dict[Any, Any]:
-        """Item -> class, where it is known."""
-        known = self.per_item["truth"][: len(self.items)]
-        return {self.items.names[n]: self.classes.names[known[n]] for n in np.flatnonzero(known >= 0).tolist()}
-
-    def know(self, votes: Votes, gold: Ints) -> None:
-        """Take note of the truth of the items of some votes that were added (-1 unknown)."""
-        known = gold >= 0
-        items = self.items.codes(votes.items)[known]
-        self.per_item["truth"][items] = self.classes.codes(votes.classes)[gold[known]]

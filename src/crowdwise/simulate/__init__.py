@@ -16,6 +16,7 @@ from collections.abc import Callable
 from crowdwise.simulate.assignment import assign, regular_assignment
 from crowdwise.simulate.comparison_crowds import SimulatedComparisons, SimulatedRankings, comparisons, rankings
 from crowdwise.simulate.crowds import Simulated
+from crowdwise.simulate.fitted_crowds import FittedCrowd
 from crowdwise.simulate.graph_crowds import graph
 from crowdwise.simulate.label_set_crowds import SimulatedLabelSets, label_sets
 from crowdwise.simulate.machines import machine_annotators
@@ -38,11 +39,39 @@ from crowdwise.simulate.vote_crowds import (
 )
 
 __all__ = [
-    "SCENARIOS", "Simulated", "SimulatedComparisons", "SimulatedLabelSets", "SimulatedRankings", "SimulatedRatings",
-    "SimulatedSimilarities", "SimulatedTags", "assign", "bio_tags", "colluders", "comparisons", "difficulty",
-    "dirichlet", "graph", "groups", "hammer_spammer", "label_sets", "machine", "machine_annotators", "max_mig",
-    "one_coin", "ordinal", "outliers", "pairwise_flipper", "rankings", "ratings", "regular", "regular_assignment",
-    "similarities", "tag_chain", "two_coin",
+    "SCENARIOS",
+    "FittedCrowd",
+    "Simulated",
+    "SimulatedComparisons",
+    "SimulatedLabelSets",
+    "SimulatedRankings",
+    "SimulatedRatings",
+    "SimulatedSimilarities",
+    "SimulatedTags",
+    "assign",
+    "bio_tags",
+    "colluders",
+    "comparisons",
+    "difficulty",
+    "dirichlet",
+    "graph",
+    "groups",
+    "hammer_spammer",
+    "label_sets",
+    "machine",
+    "machine_annotators",
+    "max_mig",
+    "one_coin",
+    "ordinal",
+    "outliers",
+    "pairwise_flipper",
+    "rankings",
+    "ratings",
+    "regular",
+    "regular_assignment",
+    "similarities",
+    "tag_chain",
+    "two_coin",
 ]  # fmt: skip
 
 SCENARIOS: dict[str, Callable[..., Simulated]] = {

@@ -1,4 +1,4 @@
-"""Strangers are tried together on few items, when that may pay; and nobody gets too much of a batch."""
+"""New annotators are tried together on few items, when that may pay; and nobody gets too much of a batch."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from scipy import integrate, stats
 
 import crowdwise as cw
 from crowdwise.active import acquisition, trials
-from crowdwise.active.replay import replay
-from crowdwise.active.state import Beliefs, Pairs
-from crowdwise.active.strategy import Strategy, strategy
+from crowdwise.active.replays import replay
+from crowdwise.active.state import Pairs, State
+from crowdwise.active.strategies import Strategy, find_strategy
 from crowdwise.simulate.crowds import answer, one_coin_confusion
 
 RNG = np.random.default_rng
@@ -27,25 +27,25 @@ def crowd(
     dirichlet: Any = None,
     posterior: Any = None,
     **options: Any,
-) -> Beliefs:
-    """Beliefs of two classes about a crowd; strangers are right eight times in ten, as far as is known."""
+) -> State:
+    """A state with two classes; annotators are right eight times in ten under their prior."""
     M = len(price)
-    done = Pairs.of(np.asarray(voted[0]), np.asarray(voted[1]), n_items)
+    voted_pairs = Pairs.of(np.asarray(voted[0]), np.asarray(voted[1]), n_items)
     facts: dict[str, Any] = {
         "item_names": np.arange(n_items),
         "annotator_names": np.arange(M),
         "classes": np.arange(2),
         "posterior": np.full((n_items, 2), 0.5) if posterior is None else posterior,
         "dirichlet": np.tile([[3.2, 0.8], [0.8, 3.2]], (M, 1, 1)) if dirichlet is None else dirichlet,
-        "votes_per_item": np.diff(done.indptr),
-        "done": done,
+        "votes_per_item": np.diff(voted_pairs.indptr),
+        "voted": voted_pairs,
         "price": np.asarray(price, dtype=float),
         "available": np.ones(M, dtype=bool),
         "load": np.full(M, np.inf),
         "closed": np.zeros(n_items, dtype=bool),
         "gold": np.zeros(n_items, dtype=bool),
     }
-    return Beliefs(**(facts | options))
+    return State(**(facts | options))
 
 
 # -- who is tried ------------------------------------------------------------------------------------------------------
@@ -54,25 +54,25 @@ def crowd(
 def test_the_going_rate_is_that_of_the_last_who_is_needed() -> None:
     rng = RNG(0)
     for _ in range(50):
-        told, price, whole = rng.random(6), rng.uniform(0.2, 5.0, 6), rng.uniform(0.1, 4.0)
+        gain, price, whole = rng.random(6), rng.uniform(0.2, 5.0, 6), rng.uniform(0.1, 4.0)
         sofar = 0.0
-        for m in sorted(range(6), key=lambda m: -told[m] / price[m]):
-            last, sofar = m, sofar + told[m]
+        for m in sorted(range(6), key=lambda m: -gain[m] / price[m]):
+            last, sofar = m, sofar + gain[m]
             if sofar >= whole:
                 break
-        assert trials.going_rate(told, price, whole) == pytest.approx(told[last] / price[last])
+        assert trials.going_rate(gain, price, whole) == pytest.approx(gain[last] / price[last])
 
 
-def test_hope_is_an_integral_over_what_may_be_true(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_expected_improvement_is_an_integral(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "DRAWS", 5_000)
     price, rate = np.array([0.5, 1.0, 4.0]), 0.3
     a, b = 6.0, 2.0  # both rows alike: the information of a vote is that of two independent draws of accuracy
-    got = trials.hope(np.tile([[a, b], [b, a]], (3, 1, 1)), price, np.full(2, 0.5), rate, RNG(0))
+    got = trials.expected_improvement(np.tile([[a, b], [b, a]], (3, 1, 1)), price, np.full(2, 0.5), rate, RNG(0))
 
     def beyond(y: float, x: float, p: float) -> float:
         theta = np.array([[[x, 1.0 - x], [1.0 - y, y]]])
-        told = acquisition.pair_values(np.full((1, 2), 0.5), theta, "information")[0, 0]
-        return float(max(told / p - rate, 0.0) * stats.beta.pdf(x, a, b) * stats.beta.pdf(y, a, b))
+        gain = acquisition.pair_values(np.full((1, 2), 0.5), theta, "information")[0, 0]
+        return float(max(gain / p - rate, 0.0) * stats.beta.pdf(x, a, b) * stats.beta.pdf(y, a, b))
 
     for m in range(2):
         exact = integrate.dblquad(beyond, 0, 1, 0, 1, args=(price[m],), epsabs=5e-3)[0]
@@ -80,29 +80,29 @@ def test_hope_is_an_integral_over_what_may_be_true(monkeypatch: pytest.MonkeyPat
     assert got[2] == 0.0  # one bit for a price of 4 is less than the rate
 
 
-def test_strangers_are_tried_and_those_who_cannot_be_worth_it_are_not() -> None:
-    need = trials.needed(crowd([1.0] * 8 + [0.5] * 4 + [5.0] * 2), 5.0, RNG(0))
+def test_new_annotators_are_tried_and_those_who_cannot_be_worth_it_are_not() -> None:
+    need = trials.votes_needed(crowd([1.0] * 8 + [0.5] * 4 + [5.0] * 2), 5.0, RNG(0))
     enough = np.ceil(5.0 * np.sqrt(200 / 14))
     assert need.tolist() == [enough] * 12 + [0.0] * 2
-    alike = trials.needed(crowd([5.0] * 14), 5.0, RNG(0))  # it is not the price but what others cost
+    alike = trials.votes_needed(crowd([5.0] * 14), 5.0, RNG(0))  # it is not the price but what others cost
     assert alike.tolist() == [enough] * 14
 
 
 def test_trials_grow_with_the_root_of_the_items_there_are_for_each() -> None:
     for N, M in ((200, 8), (800, 8), (800, 32)):
-        need = trials.needed(crowd([1.0] * M, N), 5.0, RNG(0))
+        need = trials.votes_needed(crowd([1.0] * M, N), 5.0, RNG(0))
         assert (need == np.ceil(5.0 * np.sqrt(N / M))).all()
-    assert not trials.needed(crowd([1.0] * 8, 4), 5.0, RNG(0)).any()  # few items: it does not pay
+    assert not trials.votes_needed(crowd([1.0] * 8, 4), 5.0, RNG(0)).any()  # few items: it does not pay
     sure = np.tile([0.999, 0.001], (200, 1))
     sure[::2] = sure[::2, ::-1]
-    assert not trials.needed(crowd([1.0] * 8, posterior=sure), 5.0, RNG(0)).any()  # nor when little is left to do
+    assert not trials.votes_needed(crowd([1.0] * 8, posterior=sure), 5.0, RNG(0)).any()  # nor when little is left to do
 
 
 def test_votes_that_others_share_make_known_and_votes_alone_do_not() -> None:
     alone = (np.arange(60), np.repeat([0, 1], 30))
-    assert (trials.needed(crowd([1.0] * 8, voted=alone), 5.0, RNG(0)) > 0).all()
+    assert (trials.votes_needed(crowd([1.0] * 8, voted=alone), 5.0, RNG(0)) > 0).all()
     together = (np.repeat(np.arange(30), 2), np.tile([0, 1], 30))
-    need = trials.needed(crowd([1.0] * 8, voted=together), 5.0, RNG(0))
+    need = trials.votes_needed(crowd([1.0] * 8, voted=together), 5.0, RNG(0))
     assert need[:2].tolist() == [0.0, 0.0] and (need[2:] == 25.0).all()
 
 
@@ -111,7 +111,7 @@ def test_where_good_ones_are_known_only_better_bargains_are_tried() -> None:
     known[:4] = [[475.0, 25.0], [25.0, 475.0]]  # right 95 times in 100, for 1
     voted = (np.repeat(np.arange(60), 4), np.tile(np.arange(4), 60))
     seen = crowd([1.0] * 4 + [0.2, 1.0, 1.5, 3.0], dirichlet=known, voted=voted)
-    need = trials.needed(seen, 5.0, RNG(0))
+    need = trials.votes_needed(seen, 5.0, RNG(0))
     assert need[4] > 0  # right nine times in ten would do
     assert need[6] == need[7] == 0
 
@@ -119,38 +119,40 @@ def test_where_good_ones_are_known_only_better_bargains_are_tried() -> None:
 # -- on which items ----------------------------------------------------------------------------------------------------
 
 
-def test_the_jury_sits_on_items_that_most_have_voted_on() -> None:
+def test_trials_are_on_items_that_most_have_voted_on() -> None:
     votes = np.zeros(50, np.int64)
-    votes[[7, 9, 11]] = [trials.JURY, 5, 3]
+    votes[[7, 9, 11]] = [trials.MAX_VOTES, 5, 3]
     voted = (np.repeat(np.arange(50), votes), np.concatenate([np.arange(v) for v in votes]))
     seen = crowd([1.0] * 30, 50, voted=voted)
-    chosen = trials.jury(seen, np.arange(50), np.full(30, 4.0), 100, RNG(0))
+    chosen = trials.trial_items(seen, np.arange(50), np.full(30, 4.0), 100, RNG(0))
     assert chosen[:2].tolist() == [9, 11] and 7 not in chosen
-    assert (trials.JURY - votes[chosen]).sum() >= 100
-    assert len(trials.jury(seen, np.arange(50), np.full(30, 12.0), 20, RNG(0))) == 12  # nobody votes twice on an item
-    heavy = seen.having(weight=np.where(np.arange(50) >= 40, 2.0, 1.0))
-    assert (trials.jury(heavy, np.arange(50), np.full(30, 4.0), 100, RNG(0))[2:] >= 40).all()
+    assert (trials.MAX_VOTES - votes[chosen]).sum() >= 100
+    assert (
+        len(trials.trial_items(seen, np.arange(50), np.full(30, 12.0), 20, RNG(0))) == 12
+    )  # nobody votes twice on an item
+    heavy = seen.replace(weight=np.where(np.arange(50) >= 40, 2.0, 1.0))
+    assert (trials.trial_items(heavy, np.arange(50), np.full(30, 4.0), 100, RNG(0))[2:] >= 40).all()
 
 
-def test_strangers_meet_on_few_items() -> None:
+def test_new_annotators_meet_on_few_items() -> None:
     seen = crowd([1.0] * 9 + [1.1], 200)
     need = np.ceil(5.0 * np.sqrt(20))
-    asked = strategy("value").propose(seen, 150, RNG(0))
+    asked = find_strategy("value").propose(seen, 150, RNG(0))
     assert len(asked) == 150
     assert len(set(zip(asked.item.tolist(), asked.annotator.tolist(), strict=True))) == 150
     assert len(np.unique(asked.item)) <= need
     assert np.bincount(asked.annotator, minlength=10).max() <= need
-    told = acquisition.pair_values(seen.posterior[:1], acquisition.mean(seen.dirichlet[:1]), "information")[0, 0]
-    np.testing.assert_allclose(asked.value, told / asked.price)
-    untried = Strategy(trial=0.0).propose(seen, 150, RNG(0))
+    gain = acquisition.pair_values(seen.posterior[:1], acquisition.mean(seen.dirichlet[:1]), "information")[0, 0]
+    np.testing.assert_allclose(asked.value, gain / asked.price)
+    untried = Strategy(trial_votes=0.0).propose(seen, 150, RNG(0))
     assert len(np.unique(untried.item)) == 150
 
 
 def test_nobody_is_tried_where_all_cost_the_same() -> None:
-    asked = strategy("value").propose(crowd([1.0] * 10, 200), 150, RNG(0))
+    asked = find_strategy("value").propose(crowd([1.0] * 10, 200), 150, RNG(0))
     assert len(np.unique(asked.item)) == len(asked) == 150
     away = crowd([1.0] * 9 + [5.0], 200, available=np.arange(10) < 9)  # whose price differs is not there
-    assert len(np.unique(strategy("value").propose(away, 150, RNG(0)).item)) == 150
+    assert len(np.unique(find_strategy("value").propose(away, 150, RNG(0)).item)) == 150
 
 
 def test_trials_keep_to_the_constraints() -> None:
@@ -161,17 +163,17 @@ def test_trials_keep_to_the_constraints() -> None:
         load=np.where(np.arange(10) == 3, 4.0, np.inf),
         closed=np.arange(200) < 50,
     )
-    asked = strategy("value").propose(seen, 120, RNG(1))
+    asked = find_strategy("value").propose(seen, 120, RNG(1))
     assert len(asked) == 120
     assert 2 not in asked.annotator and (asked.annotator == 3).sum() <= 4 and asked.item.min() >= 50
     possible = Pairs.of(np.repeat(np.arange(60, 90), 3), np.tile([0, 4, 5], 30), 200)
-    some = strategy("value").propose(seen.having(possible=possible), 60, RNG(1))
+    some = find_strategy("value").propose(seen.replace(possible=possible), 60, RNG(1))
     assert len(some) == 60
     assert set(some.annotator.tolist()) <= {0, 4, 5} and some.item.min() >= 60 and some.item.max() < 90
 
 
 def test_a_batch_is_the_trial_and_what_is_left_of_it() -> None:
-    asked = strategy("value").propose(crowd([1.0] * 3 + [1.1], 100), 150, RNG(0))  # 25 trials for each of four
+    asked = find_strategy("value").propose(crowd([1.0] * 3 + [1.1], 100), 150, RNG(0))  # 25 trials for each of four
     items, count = np.unique(asked.item, return_counts=True)
     assert len(asked) == 150
     assert (count[count > 1] == 4).all() and (count > 1).sum() == 25
@@ -181,7 +183,7 @@ def test_a_batch_is_the_trial_and_what_is_left_of_it() -> None:
 # -- shares of a batch -------------------------------------------------------------------------------------------------
 
 
-def known_crowd(M: int, best: int, n_items: int = 200) -> Beliefs:
+def known_crowd(M: int, best: int, n_items: int = 200) -> State:
     """One is right 95 times in 100, the others 60 times, and all of that is known."""
     dirichlet = np.tile([[600.0, 400.0], [400.0, 600.0]], (M, 1, 1))
     dirichlet[best] = [[950.0, 50.0], [50.0, 950.0]]
@@ -190,20 +192,20 @@ def known_crowd(M: int, best: int, n_items: int = 200) -> Beliefs:
 
 def test_nobody_gets_more_than_a_share_while_others_are_there() -> None:
     seen = known_crowd(20, 3)
-    count = np.bincount(Strategy(trial=0.0).propose(seen, 100, RNG(0)).annotator, minlength=20)
+    count = np.bincount(Strategy(trial_votes=0.0).propose(seen, 100, RNG(0)).annotator, minlength=20)
     assert count[3] == count.max() == 20  # four times an equal share
-    assert np.bincount(Strategy(trial=0.0, spread=0.0).propose(seen, 100, RNG(0)).annotator)[3] == 100
-    many = np.bincount(Strategy(trial=0.0).propose(known_crowd(100, 3), 160, RNG(0)).annotator, minlength=100)
+    assert np.bincount(Strategy(trial_votes=0.0, spread=0.0).propose(seen, 100, RNG(0)).annotator)[3] == 100
+    many = np.bincount(Strategy(trial_votes=0.0).propose(known_crowd(100, 3), 160, RNG(0)).annotator, minlength=100)
     assert many[3] == many.max() == 10  # a sixteenth
 
 
 def test_where_others_cannot_one_may_have_it_all() -> None:
     seen = known_crowd(20, 3)
-    alone = seen.having(possible=Pairs.of(np.arange(150), np.full(150, 3), 200))
-    asked = Strategy(trial=0.0).propose(alone, 100, RNG(0))
+    alone = seen.replace(possible=Pairs.of(np.arange(150), np.full(150, 3), 200))
+    asked = Strategy(trial_votes=0.0).propose(alone, 100, RNG(0))
     assert len(asked) == len(np.unique(asked.item)) == 100
     assert (asked.annotator == 3).all()
-    twice = Strategy(trial=0.0, votes_per_item=2).propose(known_crowd(20, 3, 30), 60, RNG(0))
+    twice = Strategy(trial_votes=0.0, votes_per_item=2).propose(known_crowd(20, 3, 30), 60, RNG(0))
     assert (np.bincount(twice.item) == 2).all()
 
 
@@ -222,10 +224,10 @@ def test_a_priced_crowd_costs_less() -> None:
             item, who, answer(theta, who, truth[item], rng), items=np.arange(300), annotators=np.arange(24),
             classes=[0, 1], truth=truth,
         )  # fmt: skip
-        for how in spent:
+        for name in spent:
             curve = replay(
-                votes, truth, cw.OneCoin, how, price=np.array([5.0, 1.0, 0.5])[kind], batch=0.01, share=0.4,
+                votes, truth, cw.OneCoin, name, price=np.array([5.0, 1.0, 0.5])[kind], batch=0.01, share=0.4,
                 random_state=seed,
             )  # fmt: skip
-            spent[how] += curve.first_at(0.95, "cost")
+            spent[name] += curve.first_at(0.95, "cost")
     assert spent["value"] < 0.8 * spent["entropy-random"]

@@ -17,15 +17,15 @@ from crowdwise.errors import NotFittedError, ParameterError
 
 
 def stream(crowd: Any, model: Any = None, **options: Any) -> cw.Online:
-    return cw.Online(model or cw.DawidSkene(), step=None, trust=9.0, **options).partial_fit(crowd.votes)
+    return cw.Online(model or cw.DawidSkene(), step=None, prior_strength=9.0, **options).partial_fit(crowd.votes)
 
 
 def a_crowd(M: int, K: int, rng: np.random.Generator) -> Crowd:
-    """A crowd drawn from what is believed beforehand."""
+    """A crowd drawn from the prior."""
     r, s, c = rng.beta(*accuracy_estimate.GUESSING), rng.gamma(2.0) / 0.5, rng.gamma(2.0) / 0.25
     assert accuracy_estimate.ALIKE == (2.0, 0.25)
     assert accuracy_estimate.AS_CAREFUL == (2.0, 0.5)
-    priors, log_weight = accuracy_estimate.crowds(K)
+    priors, log_weight = accuracy_estimate.crowd_priors(K)
     mu = np.stack([rng.dirichlet(row) for row in priors[rng.choice(len(priors), p=np.exp(log_weight))]])
     says = np.stack([[np.maximum(rng.dirichlet(c * row + 1e-6), 1e-9) for row in mu] for _ in range(M)])
     guess = np.clip(rng.beta(s * r, s * (1 - r), M), 1e-9, 1 - 1e-9)
@@ -112,7 +112,7 @@ def test_what_the_crowd_knows_is_learned() -> None:
     """Of two priors the one that the counts go with is taken: as often as Dirichlet-multinomial probabilities say."""
     from scipy.special import gammaln
 
-    priors, log_weight = accuracy_estimate.crowds(3)
+    priors, log_weight = accuracy_estimate.crowd_priors(3)
     assert np.exp(log_weight).sum() == pytest.approx(1.0)
     assert np.allclose(priors.sum(axis=2), accuracy_estimate.SAME)
     one = np.array([[[8.0, 1.0]], [[1.0, 8.0]]])
@@ -132,7 +132,7 @@ def test_what_the_crowd_knows_is_learned() -> None:
 @pytest.mark.slow
 def test_crowds_that_are_drawn_again_and_again_stay_what_they_were_beforehand() -> None:
     """Votes from a crowd, a crowd from the votes, and so on: if every draw is right, the crowds stay those that are
-    believed in beforehand (Geweke 2004)."""
+    drawn from the prior (Geweke 2004)."""
     rng = np.random.default_rng(1)
     M, K, N = 4, 2, 5
     crowd, kept = a_crowd(M, K, rng), []
@@ -146,7 +146,7 @@ def test_crowds_that_are_drawn_again_and_again_stay_what_they_were_beforehand() 
     found = np.mean(kept, axis=0)
     digamma_2 = 0.4228  # E log of Gamma(2, 1)
     guess, hard = (a / (a + b) for a, b in (accuracy_estimate.GUESSING, accuracy_estimate.HARD_SHARE))
-    priors, log_weight = accuracy_estimate.crowds(K)
+    priors, log_weight = accuracy_estimate.crowd_priors(K)
     says = (np.exp(log_weight) * priors[:, 0, 0]).sum() / accuracy_estimate.SAME
     expected = [guess, guess, hard, says, says, 0.5, digamma_2 - np.log(0.25), digamma_2 - np.log(0.5)]
     assert np.allclose(found[:6], expected[:6], atol=0.04)
@@ -176,7 +176,7 @@ def gaps(kind: str, votes: int, seeds: range, **options: Any) -> tuple[float, fl
         crowd = cw.simulate.SCENARIOS[kind](400, n_annotators=30, votes_per_item=votes, random_state=seed, **options)
         online = stream(crowd)
         real, found = online.consensus().score(crowd.truth), estimate_accuracy(online)
-        plain = online.opinions()[0].max(axis=1).mean()
+        plain = online.e_step()[0].max(axis=1).mean()
         rows.append((found.accuracy - real, plain - real, found.low <= real <= found.high))
     off, plain_off, inside = np.mean(rows, axis=0)
     return float(off), float(plain_off), float(inside)
@@ -213,7 +213,7 @@ def test_one_vote_per_item_says_nothing() -> None:
     assert not found.known
     assert found.pairs == 0
     assert found.low == 0.25
-    assert found.high >= online.opinions()[0].max(axis=1).mean()
+    assert found.high >= online.e_step()[0].max(axis=1).mean()
     assert found.high > 0.85
     assert found.low < online.consensus().score(crowd.truth) < found.high
     assert StopRule(target=0.2).why_stop(1.0, 1.0, online) is None  # whatever was asked
@@ -243,7 +243,7 @@ def test_known_truth_counts_as_right() -> None:
     assert found.low == pytest.approx((15 + 45 / 2) / 60)
 
 
-def test_good_and_bad_crowds_are_told_apart() -> None:
+def test_good_and_bad_crowds_differ() -> None:
     estimates = []
     for right in (0.6, 0.75, 0.95):
         crowd = cw.simulate.hammer_spammer(300, n_annotators=15, skill=right, votes_per_item=4, random_state=0)
@@ -256,12 +256,12 @@ def test_good_and_bad_crowds_are_told_apart() -> None:
 def test_it_repeats_itself_and_changes_nothing() -> None:
     crowd = cw.simulate.dirichlet(80, n_annotators=10, votes_per_item=3, random_state=0)
     online = stream(crowd)
-    before = online.posterior.copy(), online.counts.copy()
+    before = online.posterior.copy(), online.tables.counts.copy()
     first, second = estimate_accuracy(online, random_state=5), estimate_accuracy(online, random_state=5)
     assert first == second
     assert estimate_accuracy(online, random_state=6).accuracy != first.accuracy
     assert np.array_equal(before[0], online.posterior)
-    assert np.array_equal(before[1], online.counts)
+    assert np.array_equal(before[1], online.tables.counts)
     narrow = estimate_accuracy(online, level=0.5, random_state=5)
     assert first.low < narrow.low < narrow.accuracy < narrow.high < first.high
 
@@ -270,8 +270,8 @@ def test_weights_of_one_are_no_weights() -> None:
     rng = np.random.default_rng(0)
     answers = some_votes(6, 3, 40, 3, a_crowd(6, 3, rng), rng)
     q = np.full((40, 3), 1 / 3)
-    plain = accuracy_estimate.right(answers, np.zeros(40, int), q, 10, np.random.default_rng(1))
-    ones = accuracy_estimate.right(
+    plain = accuracy_estimate.accuracy_draws(answers, np.zeros(40, int), q, 10, np.random.default_rng(1))
+    ones = accuracy_estimate.accuracy_draws(
         replace(answers, weight=np.ones(120)), np.zeros(40, int), q, 10, np.random.default_rng(1)
     )
     assert np.allclose(plain, ones)
@@ -288,9 +288,9 @@ def test_decayed_statistics_and_a_single_class() -> None:
 
 
 def test_fewer_draws_with_more_votes() -> None:
-    assert accuracy_estimate.draws(100) == accuracy_estimate.MOST
-    assert accuracy_estimate.draws(10**9) == accuracy_estimate.FEWEST
-    assert accuracy_estimate.FEWEST <= accuracy_estimate.draws(10_000) <= accuracy_estimate.MOST
+    assert accuracy_estimate.n_draws(100) == accuracy_estimate.MAX_DRAWS
+    assert accuracy_estimate.n_draws(10**9) == accuracy_estimate.MIN_DRAWS
+    assert accuracy_estimate.MIN_DRAWS <= accuracy_estimate.n_draws(10_000) <= accuracy_estimate.MAX_DRAWS
 
 
 # -- stopping ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Questions under a bound on the gap between groups: errors to be expected, planted gaps, and why a bound is missed."""
+"""Questions under a bound on the gap between groups: expected errors, planted gaps, and why a bound is missed."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ import pytest
 
 from crowdwise.active import acquisition
 from crowdwise.active.fair_assignment import expected_errors, propose_fairly
-from crowdwise.active.state import Beliefs, Pairs
-from crowdwise.active.strategy import Proposal, Strategy, strategy
+from crowdwise.active.proposals import Proposal
+from crowdwise.active.state import Pairs, State
+from crowdwise.active.strategies import Strategy, find_strategy
 from crowdwise.errors import InputError, ParameterError
 
 NONE = np.empty(0, np.int64)
 
 
-def planted(doubt: Any, group: Any, accuracy: Any = (0.9,) * 6, votes: float = 50.0, **changes: Any) -> Beliefs:
+def planted(doubt: Any, group: Any, accuracy: Any = (0.9,) * 6, votes: float = 50.0, **changes: Any) -> State:
     """Items whose best of two classes has the probability 1 - doubt, and annotators of known accuracy."""
     doubt, w = np.asarray(doubt, dtype=float), np.asarray(accuracy, dtype=float)
     N, M = len(doubt), len(w)
     matrix = np.array([[[a, 1 - a], [1 - a, a]] for a in w])
-    seen = Beliefs(
+    seen = State(
         np.arange(N), np.arange(M), np.array(["x", "y"], object), np.stack([1 - doubt, doubt], axis=1),
         votes * matrix, np.ones(N, np.int64), Pairs.of(NONE, NONE, N), np.ones(M), np.ones(M, bool),
         np.full(M, np.inf), np.zeros(N, bool), np.zeros(N, bool), group=np.asarray(group),
     )  # fmt: skip
-    return seen.having(**changes)
+    return seen.replace(**changes)
 
 
 def test_expected_errors_are_those_of_all_answers() -> None:
     rng = np.random.default_rng(0)
     K = 3
     q, dirichlet = rng.dirichlet(np.ones(K), 4), rng.uniform(0.5, 5.0, (3, K, K))
-    seen = planted([0.1] * 4, [0, 0, 1, 1], (0.8,) * 3).having(posterior=q, dirichlet=dirichlet)
+    seen = planted([0.1] * 4, [0, 0, 1, 1], (0.8,) * 3).replace(posterior=q, dirichlet=dirichlet)
     proposal = Proposal(np.array([0, 2, 0, 0]), np.array([1, 0, 2, 0]), np.zeros(4), np.ones(4))
     theta = acquisition.mean(dirichlet)
     expected = 1.0 - q.max(axis=1)
@@ -55,11 +56,11 @@ def test_a_gap_that_votes_can_close_is_closed() -> None:
     seen = planted(doubt, ["a"] * 60 + ["b"] * 60)
     greedy = Strategy(annotators="greedy")
     plain = propose_fairly(seen, 60, 0.99, greedy, random_state=0)
-    assert plain.kept
+    assert plain.met
     assert plain.gap_after == pytest.approx(0.2)
     assert (plain.proposal.item < 60).all()
     fair = propose_fairly(seen, 60, 0.03, greedy, random_state=0)
-    assert fair.kept
+    assert fair.met
     assert fair.why == ""
     assert fair.gap_after <= 0.03 < plain.gap_after
     assert fair.groups.tolist() == ["a", "b"]
@@ -75,7 +76,7 @@ def test_the_gap_that_is_promised_is_the_gap_that_comes() -> None:
     group = np.repeat([0, 1], 200)
     seen = planted(doubt, group, rng.uniform(0.7, 0.95, 10))
     fair = propose_fairly(seen, 250, 0.03, random_state=0)
-    assert fair.kept
+    assert fair.met
     theta, gaps = acquisition.mean(seen.dirichlet), []
     for _ in range(200):
         truth = (rng.random(400) < doubt).astype(int)
@@ -92,12 +93,12 @@ def test_why_not() -> None:
     doubt = np.concatenate([np.full(40, 0.45), np.full(40, 0.05)])
     seen = planted(doubt, [7] * 40 + [8] * 40)
     few = propose_fairly(seen, 5, 0.01, random_state=0)
-    assert not few.kept
+    assert not few.met
     assert few.why == "all 5 questions are about 7 and are not enough: ask for more"
     closed = propose_fairly(replace(seen, closed=np.arange(80) < 40), 5, 0.01, random_state=0)
     assert closed.why == "no item of 7 is open"
     seen_by_all = Pairs.of(np.repeat(np.arange(40), 6), np.tile(np.arange(6), 40), 80)
-    assert "nobody who is available" in propose_fairly(replace(seen, done=seen_by_all), 5, 0.01, random_state=0).why
+    assert "nobody who is available" in propose_fairly(replace(seen, voted=seen_by_all), 5, 0.01, random_state=0).why
     useless = planted(np.where(doubt > 0.4, 0.3, 0.05), [7] * 40 + [8] * 40, (0.6,) * 6)
     assert "expected to change a label of 7" in propose_fairly(useless, 20, 0.01, random_state=0).why
     once = propose_fairly(planted(doubt, [7] * 40 + [8] * 40, (0.7,) * 6), 80, 0.01, random_state=0)
@@ -110,7 +111,7 @@ def test_items_of_no_group_take_part_as_before() -> None:
     seen = planted(np.concatenate([np.full(30, 0.45), np.full(30, 0.3), np.full(30, 0.48)]), group)
     fair = propose_fairly(seen, 60, 0.02, Strategy(annotators="greedy"), random_state=0)
     assert fair.groups.tolist() == [0, 1]
-    assert fair.kept
+    assert fair.met
     assert (group[fair.proposal.item] == -1).any()
 
 
@@ -119,7 +120,7 @@ def test_the_seed_decides() -> None:
     one, two = (propose_fairly(seen, 10, 0.001, random_state=3) for _ in range(2))
     assert np.array_equal(one.proposal.item, two.proposal.item)
     assert np.array_equal(one.proposal.annotator, two.proposal.annotator)
-    plain = strategy("value").propose(seen, 10, np.random.default_rng(np.random.default_rng(3).integers(2**63)))
+    plain = find_strategy("value").propose(seen, 10, np.random.default_rng(np.random.default_rng(3).integers(2**63)))
     assert np.array_equal(propose_fairly(seen, 10, 0.9, random_state=3).proposal.item, plain.item)
 
 
@@ -140,4 +141,4 @@ def test_what_is_refused(n: int, bound: float, group: list[int], error: type[Exc
 
 def test_no_groups() -> None:
     with pytest.raises(InputError, match="no groups"):
-        propose_fairly(planted([0.1, 0.2], [0, 1]).having(group=None), 1, 0.1)
+        propose_fairly(planted([0.1, 0.2], [0, 1]).replace(group=None), 1, 0.1)

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.active.replay import Curve, bands, replay
-from crowdwise.active.state import Beliefs, Roster
+from crowdwise.active.replays import Curve, bands, replay, replay_strategies, summary
+from crowdwise.active.state import State
 from crowdwise.active.stopping import estimate_accuracy
-from crowdwise.active.strategy import STRATEGIES, Strategy
+from crowdwise.active.strategies import STRATEGIES, Strategy
 from crowdwise.errors import InputError, NotFittedError, ParameterError
-from crowdwise.simulate.crowds import answer, one_coin_confusion
 
 
 def crowd(**options: Any) -> cw.simulate.Simulated:
@@ -39,16 +38,16 @@ def test_money_and_budget() -> None:
     assert whole.cost[-1] == price[made.votes.annotator].sum()
     half = replay(made.votes, made.truth, cw.OneCoin, "random", share=0.5, batch=0.1, random_state=0)
     assert half.votes[-1] == 200
-    told: list[float] = []
-    replay(made.votes, made.truth, cw.OneCoin, "random", batch=0.2, random_state=0, told=told.append)
-    assert told == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    spent: list[float] = []
+    replay(made.votes, made.truth, cw.OneCoin, "random", batch=0.2, random_state=0, progress=spent.append)
+    assert spent == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
 
 
 def test_at_the_end_it_knows_what_a_stream_knows() -> None:
     made = crowd()
     curve = replay(made.votes, made.truth, cw.DawidSkene, "random", batch=1.0, random_state=0)
     votes = 0
-    online = cw.Online(cw.DawidSkene(), step=None, trust=9.0, classes=made.votes.classes.tolist())
+    online = cw.Online(cw.DawidSkene(), step=None, prior_strength=9.0, classes=made.votes.classes.tolist())
     while votes < 400:  # a batch has one vote on an item: five batches of 80
         first = made.votes.indptr[:-1] + votes // 80
         chosen = np.zeros(400, dtype=bool)
@@ -59,32 +58,27 @@ def test_at_the_end_it_knows_what_a_stream_knows() -> None:
     assert curve.accuracy[-1] == pytest.approx(online.consensus().score(made.truth), abs=0.05)
 
 
-def test_opinions_are_those_of_the_consensus() -> None:
+def test_an_e_step_gives_the_posterior_of_the_consensus() -> None:
     made = crowd()
     with pytest.raises(NotFittedError):
-        cw.Online(cw.DawidSkene()).opinions()
+        cw.Online(cw.DawidSkene()).e_step()
     online = cw.Online(cw.DawidSkene()).partial_fit(made.votes)
-    q, prior = online.opinions()
+    q, prior = online.e_step()
     consensus = online.consensus()
     np.testing.assert_allclose(q, consensus.posterior)
     np.testing.assert_allclose(prior, consensus.prior)
-    seen = Beliefs.of(online, posterior=q)
+    seen = State.of(online, posterior=q)
     np.testing.assert_allclose(seen.posterior, q)
 
 
-def test_a_roster_looks_up_what_is_new() -> None:
+def test_a_state_has_the_codes_of_the_stream() -> None:
     made = crowd().votes
-    online = cw.Online(cw.OneCoin(), classes=made.classes.tolist(), memory=20).partial_fit(made[np.arange(10)])
-    roster = Roster(made.items.tolist()[::-1], "items")
-    assert roster.place(online.ledger.items).tolist() == list(range(79, 69, -1))
-    online.partial_fit(made[np.arange(10, 30)])
-    assert roster.place(online.ledger.items).tolist() == list(range(79, 49, -1))
-    online.partial_fit(made[np.arange(30, 60)])  # more than twice the memory: the first are forgotten
-    names = online.ledger.items.names
-    assert len(names) == 20
-    assert roster.array()[roster.place(online.ledger.items)].tolist() == names
-    with pytest.raises(InputError, match="items that are not among those named"):
-        Roster(names[:-1], "items").place(online.ledger.items)
+    online = cw.Online(cw.OneCoin(), classes=made.classes.tolist(), memory=20).declare(made.items.tolist()[::-1])
+    online.partial_fit(made[np.arange(10)])
+    assert online.store.items.codes.tolist() == list(range(79, 69, -1))
+    assert State.of(online).votes_per_item.tolist() == [0] * 70 + [5] * 10
+    online.partial_fit(made[np.arange(10, 60)])  # more than twice the memory: the first are forgotten
+    assert State.of(online).item_names.tolist() == online.votes().items.tolist() == made.items[40:60].tolist()
 
 
 def test_a_curve_is_read() -> None:
@@ -95,9 +89,22 @@ def test_a_curve_is_read() -> None:
     assert curve.first_at(0.8, "cost") == 3.0
     assert curve.votes_to(0.8) == 40
     assert curve.first_at(0.95) == curve.votes_to(0.95) == np.inf
-    found = bands([curve, curve], [10, 15])
-    assert found["mean"].tolist() == pytest.approx([0.5, 0.7])
-    assert found["sd"].tolist() == [0.0, 0.0]
+    found = bands({"a": [curve, curve]}, points=3)["a"]
+    assert found == {"x": [10, 25, 40], "y": [0.5, pytest.approx(0.8), 0.9], "low": found["y"], "high": found["y"]}
+    assert bands({"a": [curve]}, "cost", points=2)["a"]["x"] == [1.0, 9.0]
+    never = summary([curve, curve], 0.95, 40)
+    assert (never["share"], never["never"], never["cost"]) == (1.0, 2, 9.0)
+    assert summary([curve], 0.9, 40)["share"] == 0.5
+
+
+def test_several_strategies_and_seeds() -> None:
+    made, done = crowd(), list[str]()
+    found = replay_strategies(
+        made.votes, made.truth, cw.OneCoin, ["random", "value"], n_seeds=2, batch=0.25, progress=done.append
+    )
+    assert done == ["random", "random", "value", "value"]
+    alone = replay(made.votes, made.truth, cw.OneCoin, "value", batch=0.25, random_state=1)
+    assert np.array_equal(found["value"][1].accuracy, alone.accuracy)
 
 
 def test_only_the_tutorial_forgets() -> None:
@@ -129,29 +136,11 @@ def test_choosing_needs_fewer_votes_than_chance() -> None:
     assert np.mean(needed["information"]) < 0.75 * np.mean(needed["random"])
 
 
-def test_value_per_price_saves_money() -> None:
-    """Experts cost five times as much as others, spammers half."""
-    spent: dict[str, list[float]] = {"entropy-random": [], "value": []}
-    for seed in range(3):
-        rng = np.random.default_rng(seed)
-        w = rng.permutation(np.repeat([0.95, 0.8, 0.5], [6, 12, 12]))
-        price = np.select([w > 0.9, w > 0.7], [5.0, 1.0], 0.5)
-        truth, item, who = rng.integers(0, 2, 300), np.repeat(np.arange(300), 30), np.tile(np.arange(30), 300)
-        votes = cw.Votes.from_codes(
-            item, who, answer(one_coin_confusion(w, 2), who, truth[item], rng), items=np.arange(300),
-            annotators=np.arange(30), classes=[0, 1], truth=truth,
-        )  # fmt: skip
-        for name, found in spent.items():
-            curve = replay(votes, truth, cw.OneCoin, name, price=price, batch=0.01, share=0.5, random_state=seed)
-            found.append(curve.first_at(0.95, "cost"))
-    assert np.mean(spent["value"]) < 0.9 * np.mean(spent["entropy-random"])
-
-
 def test_the_estimate_of_the_accuracy_is_near_with_enough_votes() -> None:
     off = []
     for seed in range(4):
         made = cw.simulate.one_coin(400, n_annotators=30, n_classes=3, votes_per_item=6, random_state=seed)
-        online = cw.Online(cw.OneCoin(), step=None, trust=9.0).partial_fit(made.votes)
+        online = cw.Online(cw.OneCoin(), step=None, prior_strength=9.0).partial_fit(made.votes)
         off.append(estimate_accuracy(online).accuracy - online.consensus().score(made.truth))
     assert abs(np.mean(off)) < 0.02
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 import crowdwise as cw
 from crowdwise.active import acquisition
 from crowdwise.active.optimal_batch import assign, assign_pairs
-from crowdwise.active.state import Beliefs, Pairs
-from crowdwise.active.strategy import STRATEGIES, Strategy, strategy
+from crowdwise.active.state import Pairs, State
+from crowdwise.active.strategies import STRATEGIES, Strategy, find_strategy
 from crowdwise.errors import InputError, ParameterError
 
 RNG = np.random.default_rng
+VALUES = get_args(acquisition.Value)
 
 
-def beliefs(n_items: int = 40, n_annotators: int = 8, **options: Any) -> Beliefs:
+def state_of(n_items: int = 40, n_annotators: int = 8, **options: Any) -> State:
     crowd = cw.simulate.dirichlet(n_items, n_annotators=n_annotators, n_classes=3, votes_per_item=2, random_state=0)
-    return Beliefs.of(cw.Online(cw.DawidSkene()).partial_fit(crowd.votes), **options)
+    return State.of(cw.Online(cw.DawidSkene()).partial_fit(crowd.votes), **options)
 
 
 def tables(C: int, A: int, K: int, seed: int) -> tuple[Any, Any]:
@@ -54,23 +55,25 @@ def test_error_reduction_is_the_expected_gain_of_the_best_class() -> None:
 
 def test_tables_larger_than_a_chunk_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     q, theta = tables(50, 7, 4, 2)
-    whole = [acquisition.pair_values(q, theta, value) for value in acquisition.VALUES]
+    whole = [acquisition.pair_values(q, theta, value) for value in VALUES]
     monkeypatch.setattr(acquisition, "CHUNK", 64)
-    for value, expected in zip(acquisition.VALUES, whole, strict=True):
+    for value, expected in zip(VALUES, whole, strict=True):
         np.testing.assert_allclose(acquisition.pair_values(q, theta, value), expected)
 
 
-def test_a_spammer_tells_nothing_and_an_adversary_as_much_as_an_expert() -> None:
+def test_a_spammer_has_no_information_and_an_adversary_as_much_as_an_expert() -> None:
     q = np.array([[0.5, 0.5]])
     expert, adversary, spammer = [[0.9, 0.1], [0.1, 0.9]], [[0.1, 0.9], [0.9, 0.1]], [[0.7, 0.3], [0.7, 0.3]]
-    told = acquisition.pair_values(q, np.array([expert, adversary, spammer]), "information")[0]
-    assert told[0] == pytest.approx(told[1])
-    assert told[2] == pytest.approx(0.0, abs=1e-12)
+    gain = acquisition.pair_values(q, np.array([expert, adversary, spammer]), "information")[0]
+    assert gain[0] == pytest.approx(gain[1])
+    assert gain[2] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_items_in_the_order_of_doubt() -> None:
     q = np.array([[0.9, 0.05, 0.05], [0.4, 0.35, 0.25], [0.5, 0.5, 0.0]])
-    order = {rule: np.argsort(-acquisition.item_scores(q, rule, RNG(0))).tolist() for rule in acquisition.ITEM_RULES}
+    order = {
+        rule: np.argsort(-acquisition.item_scores(q, rule, RNG(0))).tolist() for rule in get_args(acquisition.ItemRule)
+    }
     assert order["entropy"] == order["least-confident"] == [1, 2, 0]
     assert order["margin"] == [2, 1, 0]
 
@@ -157,20 +160,20 @@ def test_pairs_that_can_be_asked_are_chosen_as_from_a_table() -> None:
 def test_values_of_some_pairs_are_those_of_the_table() -> None:
     q, theta = tables(20, 6, 3, 5)
     item, annotator = np.nonzero(RNG(0).random((20, 6)) < 0.5)
-    for value in acquisition.VALUES:
+    for value in VALUES:
         some = acquisition.values_of(q, theta, value, item, annotator)
         np.testing.assert_allclose(some, acquisition.pair_values(q, theta, value)[item, annotator])
 
 
 def test_a_weight_sends_votes_to_an_item() -> None:
-    seen = beliefs()
+    seen = state_of()
     middling = int(np.argsort(acquisition.item_scores(seen.posterior, "entropy", RNG(0)))[20])
     weight = np.where(np.arange(40) == middling, 1e3, 1.0)
     for name in ("entropy-random", "information", "value"):
-        assert strategy(name).propose(seen.having(weight=weight), 1, RNG(0)).item.tolist() == [middling]
+        assert find_strategy(name).propose(seen.replace(weight=weight), 1, RNG(0)).item.tolist() == [middling]
     for wrong in (np.zeros(40), np.ones(39), np.full(40, np.nan)):
         with pytest.raises(ParameterError, match="weight"):
-            seen.having(weight=wrong)
+            seen.replace(weight=wrong)
 
 
 # -- strategies --------------------------------------------------------------------------------------------------------
@@ -178,18 +181,18 @@ def test_a_weight_sends_votes_to_an_item() -> None:
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_constraints_hold(name: str) -> None:
-    seen = beliefs(
+    seen = state_of(
         available=[m != 2 for m in range(8)],
         load=[2.0 if m == 3 else np.inf for m in range(8)],
         closed=[n < 5 for n in range(40)],
     )
-    proposal = strategy(name).propose(seen, 25, RNG(1))
+    proposal = find_strategy(name).propose(seen, 25, RNG(1))
     assert len(proposal) == 25
     assert 2 not in proposal.annotator
     assert (proposal.annotator == 3).sum() <= 2
     assert proposal.item.min() >= 5
     assert len(set(proposal.item.tolist())) == 25
-    place, who = seen.done.among(np.arange(40))
+    place, who = seen.voted.among(np.arange(40))
     assert not set(zip(place.tolist(), who.tolist(), strict=True)) & set(
         zip(proposal.item.tolist(), proposal.annotator.tolist(), strict=True)
     )
@@ -197,14 +200,14 @@ def test_constraints_hold(name: str) -> None:
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_seed_decides(name: str) -> None:
-    a, b = (strategy(name).propose(beliefs(), 10, RNG(4)) for _ in range(2))
+    a, b = (find_strategy(name).propose(state_of(), 10, RNG(4)) for _ in range(2))
     assert np.array_equal(a.item, b.item)
     assert np.array_equal(a.annotator, b.annotator)
 
 
 def test_uncertain_items_and_good_annotators_come_first() -> None:
-    seen = beliefs()
-    proposal = strategy("information").propose(seen, 5, RNG(0))
+    seen = state_of()
+    proposal = find_strategy("information").propose(seen, 5, RNG(0))
     doubt = acquisition.item_scores(seen.posterior, "entropy", RNG(0))
     assert doubt[proposal.item].mean() > np.median(doubt)
     skill = acquisition.accuracy(seen.dirichlet, seen.prior)[0]
@@ -214,12 +217,12 @@ def test_uncertain_items_and_good_annotators_come_first() -> None:
 def test_a_price_sends_the_vote_to_somebody_cheaper() -> None:
     dirichlet = np.tile([[9.0, 1.0], [1.0, 9.0]], (2, 1, 1))
     both = Pairs.of(np.repeat([3, 4, 5], 2), np.tile([0, 1], 3), 6)  # they have met on the last three items
-    seen = Beliefs(
+    seen = State(
         np.arange(6), np.array(["dear", "cheap"], object), np.array(["x", "y"], object), np.full((6, 2), 0.5),
         dirichlet, np.zeros(6, np.int64), both, np.array([5.0, 1.0]), np.ones(2, bool), np.full(2, np.inf),
         np.arange(6) >= 3, np.zeros(6, bool),
     )  # fmt: skip
-    rule = Strategy(trial=0.0)
+    rule = Strategy(trial_votes=0.0)
     proposal = rule.propose(seen, 3, RNG(0))
     assert proposal.annotator.tolist() == [1, 1, 1]
     assert proposal.price.tolist() == [1.0, 1.0, 1.0]
@@ -230,15 +233,15 @@ def test_a_price_sends_the_vote_to_somebody_cheaper() -> None:
 def test_items_below_the_overlap_come_first() -> None:
     crowd = cw.simulate.dirichlet(30, n_annotators=8, n_classes=3, votes_per_item=3, random_state=0)
     online = cw.Online(cw.DawidSkene()).partial_fit(crowd.votes[np.arange(20)])
-    seen = Beliefs.of(online, items=crowd.votes.items.tolist(), annotators=crowd.votes.annotators.tolist())
+    seen = State.of(online.declare(crowd.votes.items.tolist()))
     for name in ("tutorial", "value"):
-        chosen = replace(strategy(name), overlap=2).propose(seen, 10, RNG(0)).item
+        chosen = replace(find_strategy(name), overlap=2).propose(seen, 10, RNG(0)).item
         assert (seen.votes_per_item[chosen] == 0).all()
 
 
 def test_several_votes_for_an_item_in_one_batch() -> None:
-    seen = beliefs(n_items=4)
-    proposal = replace(strategy("value"), votes_per_item=3).propose(seen, 12, RNG(0))
+    seen = state_of(n_items=4)
+    proposal = replace(find_strategy("value"), votes_per_item=3).propose(seen, 12, RNG(0))
     pairs = set(zip(proposal.item.tolist(), proposal.annotator.tolist(), strict=True))
     assert len(pairs) == 12
     assert (np.bincount(proposal.item, minlength=4) == 3).all()
@@ -247,48 +250,52 @@ def test_several_votes_for_an_item_in_one_batch() -> None:
 def test_questions_with_known_answers() -> None:
     crowd = cw.simulate.dirichlet(200, n_annotators=20, n_classes=3, votes_per_item=2, random_state=0)
     gold = {crowd.votes.items[n]: crowd.votes.classes[crowd.truth[n]] for n in range(60)}
-    seen = Beliefs.of(cw.Online(cw.DawidSkene()).partial_fit(crowd.votes, gold=gold))
-    none = strategy("value").propose(seen, 50, RNG(0))
+    seen = State.of(cw.Online(cw.DawidSkene()).partial_fit(crowd.votes, gold=gold))
+    none = find_strategy("value").propose(seen, 50, RNG(0))
     assert not seen.gold[none.item].any()
-    some = replace(strategy("value"), gold_rate=0.2).propose(seen, 50, RNG(0))
+    some = replace(find_strategy("value"), gold_rate=0.2).propose(seen, 50, RNG(0))
     assert len(some) == 50
     assert 4 <= seen.gold[some.item].sum() <= 17
 
 
 def test_only_possible_pairs() -> None:
     possible = Pairs.of(np.array([7, 9, 9]), np.array([1, 1, 3]), 40)
-    seen = beliefs()
-    voted = set(seen.done.among(np.array([9]))[1].tolist())
+    seen = state_of()
+    voted = set(seen.voted.among(np.array([9]))[1].tolist())
     for name in STRATEGIES:
-        got = strategy(name).propose(replace(seen, possible=possible), 5, RNG(0))
+        got = find_strategy(name).propose(replace(seen, possible=possible), 5, RNG(0))
         assert set(got.item.tolist()) <= {7, 9}
         assert set(zip(got.item.tolist(), got.annotator.tolist(), strict=True)) <= {(7, 1), (9, 1), (9, 3)}
         assert not voted & {int(m) for n, m in zip(got.item, got.annotator, strict=True) if n == 9}
 
 
 def test_nothing_left_to_ask() -> None:
-    assert len(strategy("value").propose(beliefs(closed=[True] * 40), 5, RNG(0))) == 0
-    assert len(strategy("value").propose(beliefs(available=[False] * 8), 5, RNG(0))) == 0
+    assert len(find_strategy("value").propose(state_of(closed=[True] * 40), 5, RNG(0))) == 0
+    assert len(find_strategy("value").propose(state_of(available=[False] * 8), 5, RNG(0))) == 0
 
 
-# -- beliefs -----------------------------------------------------------------------------------------------------------
+# -- states ------------------------------------------------------------------------------------------------------------
 
 
 def test_items_and_annotators_without_votes() -> None:
-    online = cw.Online(cw.DawidSkene()).partial_fit(cw.Votes.from_records([("a", "ann", "x"), ("b", "bob", "y")]))
-    seen = Beliefs.of(online, items=["c", "b", "a"], annotators=["dee", "bob", "ann"], price=[1.0, 2.0, 3.0])
-    assert seen.votes_per_item.tolist() == [0, 1, 1]
+    online = cw.Online(cw.DawidSkene()).declare(["c"], ["dee"])
+    online.partial_fit(cw.Votes.from_records([("a", "ann", "x"), ("b", "bob", "y")])).declare(["a", "d"])
+    seen = State.of(online, price=[1.0, 2.0, 3.0])
+    assert seen.item_names.tolist() == ["c", "a", "b", "d"]
+    assert seen.votes_per_item.tolist() == [0, 1, 1, 0]
+    assert seen.voted.item.tolist() == [1, 2]
+    assert seen.annotator_names[seen.voted.annotator].tolist() == ["ann", "bob"]
     np.testing.assert_allclose(seen.posterior[0], 0.5)
-    assert seen.posterior[2].argmax() == seen.classes.tolist().index("x")
-    np.testing.assert_allclose(seen.dirichlet[0].sum(axis=1), online.shrink)
-    with pytest.raises(InputError, match="not among those named: 'b'"):
-        Beliefs.of(online, items=["a"])
+    assert seen.posterior[1].argmax() == seen.classes.tolist().index("x")
+    np.testing.assert_allclose(seen.dirichlet[0].sum(axis=1), online.shrinkage)
+    with pytest.raises(InputError, match="two classes or more, and 0 came"):
+        State.of(cw.Online(cw.DawidSkene()))
     with pytest.raises(ParameterError, match="price"):
-        Beliefs.of(online, price=0.0)
+        State.of(online, price=0.0)
 
 
 def test_a_learner_is_one_more_annotator() -> None:
-    seen = beliefs()
+    seen = state_of()
     p = RNG(0).dirichlet(np.ones(3), 40)
     both = seen.with_learner(p).posterior
     expected = seen.posterior * p / seen.prior
@@ -307,7 +314,7 @@ def test_a_learner_is_one_more_annotator() -> None:
         {"overlap": -1},
         {"gold_rate": 1.0},
         {"votes_per_item": 0},
-        {"trial": -1.0},
+        {"trial_votes": -1.0},
         {"spread": np.inf},
         {"step": 0.4},
     ],
@@ -319,4 +326,5 @@ def test_options_out_of_range(options: dict[str, Any]) -> None:
 
 def test_an_unknown_strategy_has_a_suggestion() -> None:
     with pytest.raises(ParameterError, match="Did you mean 'thompson'"):
-        strategy("thomson")
+        find_strategy("thomson")
+    assert find_strategy("value") is not find_strategy("value")  # nobody can change the one by that name

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.active.budget_plan import Crowd, Inputs, Plan, Row, make_plan
+from crowdwise.active.budget_plan import Inputs, Plan, PlanRow, make_plan
 from crowdwise.errors import InputError, ParameterError
+from crowdwise.simulate import FittedCrowd
 
 
-def crowd(accuracy: Any = (0.9, 0.8, 0.7, 0.6, 0.55), K: int = 2, activity: Any = None) -> Crowd:
+def crowd(accuracy: Any = (0.9, 0.8, 0.7, 0.6, 0.55), K: int = 2, activity: Any = None) -> FittedCrowd:
     w = np.asarray(accuracy)[:, None, None]
     theta = np.where(np.eye(K, dtype=bool), w, (1 - w) / (K - 1))
     M = len(theta)
     given = np.full(M, 1 / M) if activity is None else np.asarray(activity)
-    return Crowd([f"c{k}" for k in range(K)], theta, np.full(K, 1 / K), given)
+    return FittedCrowd([f"c{k}" for k in range(K)], theta, np.full(K, 1 / K), given)
 
 
 def test_the_crowd_votes_as_it_did() -> None:
@@ -34,7 +35,7 @@ def test_the_crowd_votes_as_it_did() -> None:
 
 @pytest.mark.parametrize("each", [1, 2, 5])
 def test_nobody_votes_twice_on_an_item(each: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crowdwise.active.budget_plan.CHUNK", 50)
+    monkeypatch.setattr("crowdwise.simulate.fitted_crowds.CHUNK", 50)
     votes = crowd().vote(np.zeros(300, np.int64), each, np.random.default_rng(0))
     assert (np.diff(votes.indptr) == each).all()
     pairs = votes.item * 5 + votes.annotator
@@ -44,15 +45,15 @@ def test_nobody_votes_twice_on_an_item(each: int, monkeypatch: pytest.MonkeyPatc
 def test_a_fit_gives_a_crowd() -> None:
     simulated = cw.simulate.dirichlet(800, n_annotators=10, n_classes=3, votes_per_item=5, random_state=0)
     fit = cw.aggregate(simulated.votes, "dawid-skene")
-    made = Crowd.of(simulated.votes, fit.confusion, fit.prior)
+    made = FittedCrowd.of(simulated.votes, fit.confusion, fit.prior)
     assert np.abs(made.confusion - simulated.parameters["confusion"]).mean() < 0.06
     assert made.activity.sum() == pytest.approx(1.0)
     with pytest.raises(ParameterError, match="no confusion matrices"):
-        Crowd.of(simulated.votes, None, fit.prior)
+        FittedCrowd.of(simulated.votes, None, fit.prior)
 
 
 def test_more_votes_make_fewer_and_better_labels() -> None:
-    plan = make_plan(crowd([0.75] * 12), 900, cw.MajorityVote, votes_per_item=[9, 1, 3], seeds=4)
+    plan = make_plan(crowd([0.75] * 12), 900, cw.MajorityVote, votes_per_item=[9, 1, 3], n_seeds=4)
     assert plan.choices == [1, 3, 9]
     assert [plan.items(c) for c in plan.choices] == [900, 300, 100]
     accuracy = [mean for mean, _, _ in plan.summary("accuracy")]
@@ -91,26 +92,23 @@ def test_a_learner_gains_from_many_items() -> None:
     X = rng.normal(size=(1_200, 30)) + 0.35 * np.where(k == 1, 1.0, -1.0)[:, None]
     inputs = Inputs(X[:900], k[:900], X[900:], k[900:])
     plan = make_plan(
-        crowd([0.7] * 12), 300, cw.MajorityVote, votes_per_item=[1, 11], seeds=6, learner=Nearest, inputs=inputs
+        crowd([0.7] * 12), 300, cw.MajorityVote, votes_per_item=[1, 11], n_seeds=6, learner=Nearest, inputs=inputs
     )
     (sparse, _, _), (dense, _, _) = plan.summary("test")
     assert sparse > dense + 0.01
     assert plan.best("test") == 1
     assert plan.best("accuracy") == 11
-    all_used = make_plan(crowd(), 3_000, cw.MajorityVote, votes_per_item=[1], seeds=1, learner=Nearest, inputs=inputs)
+    all_used = make_plan(crowd(), 3_000, cw.MajorityVote, votes_per_item=[1], n_seeds=1, learner=Nearest, inputs=inputs)
     assert all_used.items(1) == 900  # there are no more
 
 
-def test_the_seed_decides_and_trials_can_be_run_elsewhere() -> None:
-    import pickle
-
-    def elsewhere(trials: Any) -> Any:
-        return (pickle.loads(pickle.dumps(trial))() for trial in trials)
-
-    one = make_plan(crowd(), 60, cw.OneCoin, votes_per_item=[2, 3], seeds=2)
-    two = make_plan(crowd(), 60, cw.OneCoin, votes_per_item=[2, 3], seeds=2, run=elsewhere)
+def test_the_seed_decides_and_crowds_may_vote_in_other_processes() -> None:
+    done: list[str] = []
+    one = make_plan(crowd(), 60, cw.OneCoin, votes_per_item=[2, 3], n_seeds=2, progress=done.append)
+    two = make_plan(crowd(), 60, cw.OneCoin, votes_per_item=[2, 3], n_seeds=2, n_jobs=2)
     assert one.rows == two.rows
     assert len({row.accuracy for row in one.rows}) > 1
+    assert done == ["2 votes per item"] * 2 + ["3 votes per item"] * 2
 
 
 @pytest.mark.parametrize(
@@ -122,7 +120,7 @@ def test_the_seed_decides_and_trials_can_be_run_elsewhere() -> None:
         ({"votes_per_item": [0]}, "from 1 to 5"),
         ({"votes_per_item": [6]}, "5 annotators"),
         ({"budget": 3, "votes_per_item": [4]}, "from 1 to 3"),
-        ({"seeds": 0}, "seeds=0"),
+        ({"n_seeds": 0}, "n_seeds=0"),
         ({"learner": Nearest}, "go together"),
     ],
 )
@@ -138,5 +136,14 @@ def test_inputs_without_classes() -> None:
 
 
 def test_of_two_that_are_alike_the_smaller() -> None:
-    rows = [Row(c, 10, 0, 0.8, 8.0) for c in (3, 1)]
+    rows = [PlanRow(c, 10, 0, 0.8, 8.0) for c in (3, 1)]
     assert Plan(30, rows).best("accuracy") == 1
+
+
+def test_inputs_are_split() -> None:
+    X, classes = np.arange(20).reshape(10, 2), np.arange(10)
+    made = Inputs.split(X, classes, random_state=3)
+    assert len(made.classes_test) == 2
+    assert sorted([*made.classes, *made.classes_test]) == list(range(10))
+    assert np.array_equal(X[made.classes_test], made.X_test)
+    assert np.array_equal(X[made.classes], made.X)

@@ -1,0 +1,92 @@
+"""The items and annotators of a campaign: their names, in the codes of its journal, prices, groups, known classes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from crowdwise.active.journal import Journal
+from crowdwise.core.constraints import is_number
+from crowdwise.errors import InputError, ParameterError, listing
+from crowdwise.online.names import Names
+
+AT_ONCE = 500
+"""How many names SQLite is asked about at once."""
+
+__all__ = ["Roster"]
+
+
+class Roster:
+    """The items and annotators in a journal: row n of a table has the code n - 1, which never changes.
+
+    Methods that change something belong inside :meth:`Journal.writing`.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal, self.items, self.annotators = journal, Names(), Names()
+
+    def refresh(self) -> None:
+        """Read the names that were added since. Not inside a transaction that adds names and may fail."""
+        for table, names in (("items", self.items), ("annotators", self.annotators)):
+            rows = self.journal.read(f"SELECT name FROM {table} WHERE id > ? ORDER BY id", (len(names),))
+            names.extend([json.loads(name) for (name,) in rows])
+
+    def codes(
+        self, table: str, texts: Iterable[str], price: float | None = None, remedy: str = "Declare them first."
+    ) -> dict[str, int]:
+        """JSON text of a name -> its code. Unknown names are an error, or with a price are added."""
+        distinct, found = list(dict.fromkeys(texts)), dict[str, int]()
+        for lo in range(0, len(distinct), AT_ONCE):
+            some = distinct[lo : lo + AT_ONCE]
+            marks = ",".join("?" * len(some))
+            found |= dict(self.journal.read(f"SELECT name, id - 1 FROM {table} WHERE name IN ({marks})", some))
+        missing = [text for text in distinct if text not in found]
+        if missing and price is None:
+            names = listing([json.loads(text) for text in missing])
+            raise InputError(f"Unknown {table}: {names}. Nothing was added. {remedy}")
+        if not missing:
+            return found
+        column, value = ("price", price) if table == "annotators" else ("closed", 0)
+        rows = [(text, value) for text in missing]
+        self.journal.write(f"INSERT INTO {table} (name, {column}) VALUES (?, ?)", rows)
+        return found | self.codes(table, missing)
+
+    def add_items(self, items: Iterable[Any], gold: Mapping[Any, int], groups: Mapping[Any, Any]) -> int:
+        """Add items that are new, then the known classes (codes) and groups of items; how many are new."""
+        before = self.journal.count("items")
+        self.journal.write("INSERT OR IGNORE INTO items (name) VALUES (?)", [(json.dumps(item),) for item in items])
+        named = {item: json.dumps(group) for item, group in groups.items()}
+        for column, facts in (("gold", gold), ("grp", named)):
+            self._update("items", column, facts)
+        return self.journal.count("items") - before
+
+    def set_prices(self, prices: Mapping[Any, float]) -> None:
+        """Add annotators with their prices, or change prices."""
+        for name, price in prices.items():
+            if not (is_number(price) and price > 0):
+                raise ParameterError(f"The price of {name!r} is {price!r}: expected a number above 0.")
+        self.journal.write(
+            "INSERT INTO annotators (name, price) VALUES (?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET price = excluded.price",
+            [(json.dumps(name), float(price)) for name, price in prices.items()],
+        )
+
+    def set_annotator(self, name: Any, **facts: int) -> None:
+        for column, value in facts.items():
+            self._update("annotators", column, {name: value})
+
+    def close_items(self, items: Iterable[Any], closed: bool) -> None:
+        self._update("items", "closed", {item: int(closed) for item in items})
+
+    def _update(self, table: str, column: str, facts: Mapping[Any, Any]) -> None:
+        """Set a column of the named rows."""
+        texts = {json.dumps(name): value for name, value in facts.items()}
+        codes = self.codes(table, texts)
+        rows = [(value, codes[text] + 1) for text, value in texts.items()]
+        self.journal.write(f"UPDATE {table} SET {column} = ? WHERE id = ?", rows)
+
+    def items_with(self, column: str) -> dict[int, Any]:
+        """Code of an item -> ``gold``, ``grp`` or ``closed``, where it has one."""
+        empty = 0 if column == "closed" else None
+        return dict(self.journal.read(f"SELECT id - 1, {column} FROM items WHERE {column} IS NOT ?", (empty,)))

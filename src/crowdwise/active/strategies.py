@@ -1,0 +1,317 @@
+"""Strategies with names: who should label what next.
+
+A strategy looks at a :class:`~crowdwise.active.state.State` and proposes a batch of (item, annotator) pairs. Either
+items are chosen first, by their uncertainty, and then an annotator for each; or pairs are chosen jointly, by the
+information gain of the vote, per unit of price.
+
+==================  ===================================================================================
+``random``          any item, any annotator
+``entropy-random``  the most uncertain items, any annotator
+``tutorial``        the most uncertain items; the best annotator, or with probability epsilon (.5 for the
+                    first 100 votes, then .05) any: the protocol of the tutorial's tests
+``ucb``             the most uncertain items; the annotator with the best upper confidence bound
+``thompson``        the most uncertain items; the best annotator under a draw of all confusion matrices
+``information``     pairs by expected information gain, under the mean confusion matrices
+``value``           pairs by expected information gain per price, nobody getting too large a share of a batch: where
+                    all cost the same under draws of the confusion matrices; where prices differ new annotators
+                    first, on trial, and then under the mean confusion matrices
+==================  ===================================================================================
+
+Where prices differ, annotators are explored by trials, together on few items, where that may pay
+(:mod:`crowdwise.active.trials`), and not by draws: under draws the cheap are asked again and again, since among many of
+them one always has a good draw. Where all cost the same, trials gain nothing, and draws a little.
+
+Constraints hold for all: nobody is asked twice about an item, only available annotators are asked, nobody gets more
+than the load left, items below ``overlap`` votes come first, and a share of questions may be about items with known
+classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+import numpy as np
+
+from crowdwise.active import acquisition, trials
+from crowdwise.active.acquisition import AnnotatorRule, ItemRule, Value
+from crowdwise.active.optimal_batch import assign, assign_pairs
+from crowdwise.active.proposals import Proposal, allowed, askable, joined, load_left, n_pairs
+from crowdwise.active.state import State
+from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative
+from crowdwise.core.model import EMModel
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.parameters import Parameterised, declared
+from crowdwise.errors import ParameterError, suggestion
+from crowdwise.online.stream import REFIT_FACTOR, Online, Step
+
+CANDIDATES = 4
+"""How many times as many items as are asked for are looked at closely."""
+MIN_CANDIDATES = 50
+DRAWS = 16
+"""How many draws of the confusion matrices a batch is spread over: with one, the whole batch would go to the annotators
+that the draw happens to favour."""
+PRIOR_STRENGTH, SHRINKAGE = 9.0, 8.0
+"""Of the stream, where the next votes depend on it: an item with one vote should look uncertain. Chosen on simulated
+crowds, as all constants here."""
+MAX_PEOPLE = 500
+"""The most annotators that are looked at closely: those with the best scores."""
+MIN_SHARE = 1 / 16
+"""The least share of a batch that an annotator may get: it need not be spread wider."""
+
+__all__ = ["DEFAULT", "STRATEGIES", "Strategy", "find_strategy"]
+
+
+@declared
+class Strategy(Parameterised):
+    """How a batch is chosen.
+
+    Parameters
+    ----------
+    items
+        ``"random"``, ``"least-confident"``, ``"margin"`` or ``"entropy"``: which items come first (with ``joint``, are
+        looked at closely).
+    annotators
+        ``"random"``, ``"greedy"``, ``"epsilon-greedy"``, ``"ucb"`` or ``"thompson"``: which annotators to ask. With
+        ``joint``, ``"thompson"`` draws confusion matrices and all else takes their means.
+    joint
+        Choose pairs by the value of the vote, not items first and annotators then.
+    value
+        With ``joint``: ``"information"`` or ``"error-reduction"``.
+    per_price
+        Divide the value of an annotator by the price of a vote.
+    trial_votes
+        Where prices differ: annotators are new until they have given so many votes, times the square root of the items
+        there are for each annotator, on items that others voted on, too. New annotators who may be worth their price
+        are asked first, together about few items, each of which gets up to 24 votes (:mod:`crowdwise.active.trials`);
+        after that means take the place of draws. 0: no trials.
+    spread
+        Nobody gets more than so many times an equal share of a batch (or a sixteenth of it, if that is more), as long
+        as others are left: a whole batch given to one lucky annotator is money lost. 0: no such limit.
+    overlap
+        Items with fewer votes come first.
+    gold_rate
+        The share of questions about items whose class is known.
+    votes_per_item
+        How many annotators an item may get in one batch.
+    step
+        The steps of the stream that goes with it (see :class:`crowdwise.Online`): ``None``, exact statistics. Decayed
+        ones count an item again whenever it gets a vote, so that uncertain items, which are asked about most, come to
+        outweigh the others and annotators look worse than they are; such a stream is never refit, as in the tutorial.
+    """
+
+    items: ItemRule = "entropy"
+    annotators: AnnotatorRule = "thompson"
+    joint: bool = True
+    value: Value = "information"
+    per_price: bool = True
+    trial_votes: NonNegative = 5.0
+    spread: NonNegative = 4.0
+    overlap: CountFromZero = 1
+    gold_rate: Annotated[float, Bounds(minimum=0, below=1)] = 0.0
+    votes_per_item: Count = 1
+    step: Step = None
+
+    def __post_init__(self) -> None:
+        self.check_parameters()
+
+    def stream(self, model: EMModel, classes: Any) -> Online:
+        """A stream for the votes that this strategy asks for."""
+        refit = REFIT_FACTOR if self.step is None else None
+        return Online(
+            model, step=self.step, refit_factor=refit, prior_strength=PRIOR_STRENGTH, shrinkage=SHRINKAGE,
+            classes=classes,
+        )  # fmt: skip
+
+    def propose(self, state: State, n: int, rng: np.random.Generator) -> Proposal:
+        """Up to n pairs to be asked; fewer where the constraints leave no more."""
+        tests = int(rng.binomial(n, self.gold_rate)) if state.gold.any() else 0
+        gold = self._batch(state, np.flatnonzero(state.gold), tests, rng, uncertain=False) if tests else []
+        rest = np.flatnonzero(~state.closed & ~state.gold)
+        tried = self._trials(state, rest, n - n_pairs(gold), rng, gold)
+        others = np.ones(len(state.item_names), dtype=bool)  # items of trials have votes enough for one batch
+        for p in tried:
+            others[p.item] = False
+        taken = [*gold, *tried]
+        return joined([*tried, *self._batch(state, rest[others[rest]], n - n_pairs(taken), rng, taken), *gold])
+
+    def _has_trials(self, state: State) -> bool:
+        """Whether new annotators are tried: where prices differ."""
+        price = state.price[state.available]
+        return self.trial_votes > 0 and len(price) > 0 and bool(price.max() > price.min())
+
+    def _rule(self, state: State) -> AnnotatorRule:
+        """How annotators are ranked: without random choices, and without draws where there are trials."""
+        means = self.annotators == "epsilon-greedy" or (self.annotators == "thompson" and self._has_trials(state))
+        return "greedy" if means else self.annotators
+
+    def _trials(
+        self, state: State, items: Ints, n: int, rng: np.random.Generator, taken: list[Proposal]
+    ) -> list[Proposal]:
+        """Votes of new annotators, together on few items (:mod:`crowdwise.active.trials`)."""
+        made: list[Proposal] = []
+        if not self._has_trials(state):
+            return made
+        need = trials.votes_needed(state, self.trial_votes, rng)
+        n = min(n, int(need.sum()))
+        if n <= 0:
+            return made
+        some = trials.trial_items(state, items, need, n, rng)
+        anybody = replace(self, items="random", annotators="random", joint=False, per_price=False)
+        for round_ in range(trials.MAX_VOTES):
+            here = some[state.votes_per_item[some] + round_ < trials.MAX_VOTES]
+            load = load_left(np.minimum(need, state.load), [*taken, *made])
+            people = np.flatnonzero(load >= 1.0)
+            found = anybody._round(state, here, people, load, n - n_pairs(made), [*taken, *made], rng)
+            if len(found) == 0:
+                break
+            made.append(replace(found, value=self._expected_value(state, found)))
+        return made
+
+    def _expected_value(self, state: State, asked: Proposal) -> Floats:
+        """The value of some votes under the mean confusion matrices."""
+        who, place = np.unique(asked.annotator, return_inverse=True)
+        theta = acquisition.mean(state.dirichlet[who])
+        value = acquisition.values_of(state.posterior[asked.item], theta, self.value, np.arange(len(asked)), place)
+        return value / asked.price if self.per_price else value
+
+    def _batch(
+        self, state: State, items: Ints, n: int, rng: np.random.Generator, taken: Sequence[Proposal] = (),
+        uncertain: bool = True,
+    ) -> list[Proposal]:  # fmt: skip
+        """Rounds in which an item gets at most one annotator each, until there are n pairs or no more can be made."""
+        rounds, made = list(taken), list[Proposal]()
+        people = int((state.available & (state.load >= 1.0)).sum())
+        share = np.ceil(n * max(self.spread / max(people, 1), MIN_SHARE)) if self.spread else np.inf
+        for _ in range(self.votes_per_item):
+            before, free = len(made), items
+            for most in dict.fromkeys((share, np.inf)):  # where shares leave questions over, anybody may have them
+                load = load_left(np.minimum(state.load, most), rounds)
+                here = np.flatnonzero(state.available & (load >= 1.0))
+                found = self._round(state, free, here, load, n - n_pairs(made), rounds, rng, uncertain)
+                if len(found):
+                    made.append(found)
+                    rounds.append(found)
+                    free = free[~np.isin(free, found.item)]
+            if len(made) == before:
+                break
+        return made
+
+    def _round(
+        self, state: State, items: Ints, people: Ints, load: Floats, n: int, taken: Sequence[Proposal],
+        rng: np.random.Generator, uncertain: bool = True,
+    ) -> Proposal:  # fmt: skip
+        """The best n pairs or fewer, one for an item at most."""
+        if state.possible is not None:  # only items somebody can still be asked about
+            items = items[state.possible.indptr[items + 1] > state.possible.indptr[items]]
+        if n <= 0 or len(items) == 0 or len(people) == 0:
+            return joined([])
+        weight = np.ones(len(state.posterior)) if state.weight is None else state.weight
+        rule: ItemRule = self.items if uncertain else "random"
+        score = weight[items] * acquisition.item_scores(state.posterior[items], rule, rng)
+        score = score + 1e-9 * rng.random(len(score))  # equals in random order
+        lift = 1e3 * max(1.0, float(weight.max()))  # more than any value: items that are short of votes come first
+        score = score + np.where(state.votes_per_item[items] < self.overlap, lift, 0.0)
+        size = n if not self.joint else max(CANDIDATES * n, MIN_CANDIDATES)
+        if state.possible is not None or not self.joint:
+            size = max(size, MIN_CANDIDATES + CANDIDATES * n)  # some may turn out to have nobody left to ask
+        chosen = items[_top(score, size)]
+        people = self._people(state, people, load, n, rng)
+        pairs = None if state.possible is None else askable(state, chosen, people, taken)
+        value = self._values(state, chosen, people, pairs, rng)
+        if self.joint:
+            raised = np.where(state.votes_per_item[chosen] < self.overlap, lift, 0.0)
+        else:  # the order of the items decides; the annotators' values only who takes which
+            raised = -2.0 * (np.abs(value).max(initial=0.0) + 1.0) * np.arange(len(chosen))
+        if pairs is None:
+            table = np.where(allowed(state, chosen, people, taken), value + raised[:, None], -np.inf)
+            row, column = assign(table, load[people], n)
+            value = value[row, column]
+        else:
+            some = assign_pairs(*pairs, value + raised[pairs[0]], load[people], n)
+            row, column, value = pairs[0][some], pairs[1][some], value[some]
+        return Proposal(chosen[row], people[column], value, state.price[people[column]])
+
+    def _people(self, state: State, people: Ints, load: Floats, n: int, rng: np.random.Generator) -> Ints:
+        """The annotators to look at closely: those with the best scores, where there are very many."""
+        if state.possible is not None or len(people) <= MAX_PEOPLE:
+            return people
+        score = acquisition.annotator_scores(state.dirichlet[people], state.prior, self._rule(state), rng)
+        score = score - 1.0 / len(state.classes)  # a price is paid for what is better than chance
+        score = score / state.price[people] if self.per_price else score
+        order = np.argsort(-score - 1e-9 * rng.random(len(score)), kind="stable")
+        enough = int(np.searchsorted(np.cumsum(np.minimum(load[people[order]], n)), CANDIDATES * n) + 1)
+        return np.asarray(people[order[: max(MAX_PEOPLE, enough)]])
+
+    def _values(
+        self, state: State, items: Ints, people: Ints, pairs: tuple[Ints, Ints] | None, rng: np.random.Generator
+    ) -> Floats:
+        """C x A, or of some pairs only (the places of the item and of the annotator)."""
+        shape = (len(items), len(people)) if pairs is None else pairs[0].shape
+        place, column = (np.arange(shape[0]), np.arange(len(people))) if pairs is None else pairs
+        dirichlet, rule = state.dirichlet[people], self._rule(state)
+
+        def under(theta: Floats, here: Any = slice(None)) -> Floats:
+            """Of all pairs of some rows, or of some pairs, under some confusion matrices."""
+            if self.joint:
+                q = state.posterior[items]
+                if pairs is None:
+                    return acquisition.pair_values(q[here], theta, self.value)
+                return acquisition.values_of(q, theta, self.value, place[here], column[here])
+            if rule == "thompson":
+                score = np.einsum("mkk->mk", theta) @ state.prior
+            else:
+                score = acquisition.annotator_scores(dirichlet, state.prior, rule, rng)
+            return np.asarray(score[None] if pairs is None else score[column[here]])
+
+        if rule == "thompson":
+            value = np.empty(shape)
+            for d in range(min(DRAWS, len(items))):  # items are dealt out to several draws
+                here = place % DRAWS == d
+                value[here] = under(acquisition.draw(dirichlet, rng), here)
+        elif self.annotators == "random" and not self.joint:
+            value = rng.random(shape)
+        else:
+            value = np.broadcast_to(under(acquisition.mean(dirichlet)), shape)
+        if self.annotators == "epsilon-greedy" and not self.joint:
+            explored = (rng.random(len(items)) < acquisition.epsilon(state.n_votes))[place]
+            value = np.where(explored[:, None] if pairs is None else explored, rng.random(shape), value)
+        if self.per_price:
+            value = value / state.price[people][column]
+        if self.joint and state.weight is not None:
+            weight = state.weight[items][place]
+            value = value * (weight[:, None] if pairs is None else weight)
+        return np.asarray(value + 1e-9 * rng.random(shape))  # equals in random order
+
+
+PLAIN: dict[str, Any] = {"per_price": False, "trial_votes": 0, "spread": 0}
+STRATEGIES: dict[str, Strategy] = {
+    "random": Strategy(items="random", annotators="random", joint=False, **PLAIN),
+    "entropy-random": Strategy(annotators="random", joint=False, **PLAIN),
+    "tutorial": Strategy(annotators="epsilon-greedy", joint=False, step=0.6, **PLAIN),
+    "ucb": Strategy(annotators="ucb", joint=False, **PLAIN),
+    "thompson": Strategy(annotators="thompson", joint=False, **PLAIN),
+    "information": Strategy(annotators="greedy", **PLAIN),
+    "value": Strategy(),
+}
+DEFAULT = "value"
+
+
+def find_strategy(name: str | Strategy) -> Strategy:
+    """A strategy by its name, or the strategy itself."""
+    if isinstance(name, Strategy):
+        return name
+    if name not in STRATEGIES:
+        raise ParameterError(
+            f"Unknown strategy {name!r}: there are {', '.join(STRATEGIES)}.{suggestion(str(name), list(STRATEGIES))}"
+        )
+    return replace(STRATEGIES[name])
+
+
+def _top(score: Floats, n: int) -> Ints:
+    """The places of the n largest, largest first."""
+    if n < len(score):
+        some = np.argpartition(-score, n)[:n]
+        return np.asarray(some[np.argsort(-score[some], kind="stable")])
+    return np.argsort(-score, kind="stable")
