@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import minimize
 
 import crowdwise as cw
-from crowdwise.answers import comparisons_likelihood, rankings_plackett_luce
+from crowdwise.answers import comparisons_matrices, rankings_plackett_luce
 from crowdwise.errors import ConnectionWarning, InputError, ParameterError
 
 
@@ -70,7 +70,7 @@ def test_rankings_of_two_are_comparisons() -> None:
 def test_many_items_take_the_sparse_road(monkeypatch: pytest.MonkeyPatch) -> None:
     table = cw.simulate.rankings(40, n_rankings=800, size=4, random_state=3).rankings
     dense = cw.aggregate(table)
-    monkeypatch.setattr(comparisons_likelihood, "DENSE", 3)
+    monkeypatch.setattr(comparisons_matrices, "DENSE", 3)
     sparse = cw.aggregate(table)
     assert np.abs(dense.scores - sparse.scores).max() < 1e-6
     assert np.abs(sparse.errors / dense.errors - 1.0).max() < 0.2  # estimated, by 100 random vectors

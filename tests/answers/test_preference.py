@@ -76,7 +76,7 @@ def test_lines_to_train_on(tmp_path: Path) -> None:
     line = json.loads(file.read_text(encoding="utf-8"))
     assert (line["chosen"], line["rejected"]) == ("x", "y") and line["weight"] == line["probability"] > 0.5
     sure = cw.preference_weights(table, ranking, kind="dict")["weight"]
-    assert cw.write_preferences(file, table, ranking, least=float(sure.max())) == int((sure == sure.max()).sum())
+    assert cw.write_preferences(file, table, ranking, min_weight=float(sure.max())) == int((sure == sure.max()).sum())
     again = cw.read_comparisons(file)  # what is written can be read
     assert not again.placed
 
@@ -93,5 +93,5 @@ def test_writing_is_all_or_nothing(tmp_path: Path, ranking: cw.Ranking, crowd: A
         cw.write_preferences(tmp_path, crowd.comparisons, ranking)
     with pytest.raises(ParameterError, match="each='row'"):
         cw.write_preferences(file, crowd.comparisons, ranking, each="row")
-    with pytest.raises(ParameterError, match="least=2"):
-        cw.write_preferences(file, crowd.comparisons, ranking, least=2.0)
+    with pytest.raises(ParameterError, match="min_weight=2"):
+        cw.write_preferences(file, crowd.comparisons, ranking, min_weight=2.0)

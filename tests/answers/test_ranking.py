@@ -13,7 +13,9 @@ from scipy.optimize import minimize
 
 import crowdwise as cw
 from crowdwise.answers import comparisons_likelihood as maths
-from crowdwise.answers.comparisons_likelihood import Games, Model
+from crowdwise.answers import comparisons_matrices
+from crowdwise.answers.comparisons_likelihood import Likelihood
+from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.errors import ConnectionWarning, InputError, ParameterError
 
 PAIR_METHODS = ("bradley-terry", "crowd-bt", "position-bt", "mixture-bt")
@@ -128,17 +130,17 @@ def test_derivatives_and_the_compiled_pass(kind: str, ties: bool) -> None:
     table = cw.simulate.comparisons(
         5, n_annotators=3, n_comparisons=80, tie=0.1 if ties else None, random_state=3
     ).comparisons
-    games = Games.of(table, by_annotator=kind != "plain", placed=kind == "position")
-    model = Model(kind, ties, 0.7, beta=(3.0, 1.0), spread=0.8)
+    matches = Matches.of(table, by_annotator=kind != "plain", placed=kind == "position")
+    model = Likelihood(kind, ties, 0.7, beta=(3.0, 1.0), spread=0.8)
     rng = np.random.default_rng(0)
     n = 5 + model.n_shared
     at = rng.normal(size=n + (0 if kind == "plain" else 3))
 
     def value(p: Any) -> float:
-        return maths.log_likelihood(games, model, p[:n], p[n:])[0] + maths.log_prior(model, p[:n], p[n:], 5)
+        return maths.log_likelihood(matches, model, p[:n], p[n:])[0] + maths.log_prior(model, p[:n], p[n:], 5)
 
     def slopes(p: Any) -> maths.Derivatives:
-        return maths.derivatives(games, model, p[:n], p[n:], maths.look(games, model, p[:n], p[n:])[1](True))
+        return maths.derivatives(matches, model, p[:n], p[n:], maths.look(matches, model, p[:n], p[n:])[1](True))
 
     def gradient(p: Any) -> Any:
         d = slopes(p)
@@ -154,9 +156,9 @@ def test_derivatives_and_the_compiled_pass(kind: str, ties: bool) -> None:
         whole[:n, n:], whole[n:, :n], whole[n:, n:] = d.C, d.C.T, np.diag(d.D)
     assert np.abs(whole - numeric).max() < 1e-6
     for asked in (True, False):
-        total, rows = maths.log_likelihood(games, model, at[:n], at[n:])
-        slow, (quick_total, quick) = maths.add_up(games, model, rows, asked), maths._native(
-            games, model, at[:n], at[n:], asked
+        total, rows = maths.log_likelihood(matches, model, at[:n], at[n:])
+        slow, (quick_total, quick) = maths.add_up(matches, model, rows, asked), maths.native_pass(
+            matches, model, at[:n], at[n:], asked
         )  # fmt: skip
         assert quick_total == pytest.approx(total, abs=1e-10)
         assert np.abs(slow.A + slow.A.T - quick.A - quick.A.T).max() < 1e-12
@@ -171,7 +173,7 @@ def test_many_items_take_the_sparse_road_to_the_same_place(monkeypatch: pytest.M
     for key in ("bradley-terry", "crowd-bt", "position-bt"):
         dense = fit(table, key)
         with monkeypatch.context() as other:
-            other.setattr(maths, "DENSE", 3)
+            other.setattr(comparisons_matrices, "DENSE", 3)
             sparse = fit(table, key)
         assert np.abs(dense.scores - sparse.scores).max() < 1e-5
         assert np.abs(sparse.errors / dense.errors - 1.0).max() < 0.15  # estimated, by 100 random vectors
@@ -367,7 +369,7 @@ def test_position_is_recovered_and_taken_out() -> None:
     people = ranking.to_frame("annotators", kind="dict")
     assert people["position_low"][0] < 1.5 < people["position_high"][0] and people["first_rate"][0] > 0.7
     unplaced = cw.Comparisons.from_records(rows, placed=False)
-    with pytest.raises(InputError, match="shown first is not known"):
+    with pytest.raises(InputError, match="needs to know which item was shown first"):
         fit(unplaced, "position-bt")
 
 
@@ -434,8 +436,8 @@ def test_weights_count_as_so_many_comparisons() -> None:
         ("crowd-bt", {"reliability": (1.0, 2.0)}, "reliability"),
         ("crowd-bt", {"reliability": "best"}, "reliability='best'"),
         ("position-bt", {"spread": 0.0}, "spread=0.0"),
-        ("mixture-bt", {"groups": 0}, "groups=0"),
-        ("mixture-bt", {"restarts": 0}, "restarts=0"),
+        ("mixture-bt", {"n_groups": 0}, "n_groups=0"),
+        ("mixture-bt", {"restarts": -1}, "restarts=-1"),
         ("bradley-terry", {"priors": 1}, "no parameter 'priors'"),
     ],
 )
@@ -455,10 +457,10 @@ def test_the_wrong_table_and_unknown_items() -> None:
         fit(cw.simulate.comparisons(4, random_state=0).comparisons, "plackett-luce")
 
 
-# -------------------------------------------------------------------- tastes
+# -------------------------------------------------------------------- groups
 
 
-def test_two_tastes_are_told_apart() -> None:
+def test_two_groups_are_told_apart() -> None:
     crowd = cw.simulate.comparisons(10, n_annotators=30, n_comparisons=6000, tastes=2, tie=-1.0, random_state=0)
     ranking = fit(crowd.comparisons, "mixture-bt")
     assert ranking.membership is not None and ranking.group_scores is not None
@@ -468,11 +470,11 @@ def test_two_tastes_are_told_apart() -> None:
     order = [0, 1] if same == 1.0 else [1, 0]
     for g in (0, 1):
         assert np.corrcoef(ranking.group_scores[order[g]], crowd.scores[g])[0, 1] > 0.97
-    one = fit(crowd.comparisons, "mixture-bt", groups=1)
+    one = fit(crowd.comparisons, "mixture-bt", n_groups=1)
     plain = fit(crowd.comparisons)
     assert np.abs(one.scores - plain.scores).max() < 1e-4 and one.trace[-1] < ranking.trace[-1] - 100
     with pytest.raises(InputError, match="at most as many groups"):
-        fit(crowd.comparisons, "mixture-bt", groups=31)
+        fit(crowd.comparisons, "mixture-bt", n_groups=31)
     with pytest.raises(InputError, match="above 0"):
         fit(crowd.comparisons, "mixture-bt", prior=0)
 

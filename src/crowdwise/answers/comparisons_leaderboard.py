@@ -1,4 +1,4 @@
-"""The result of comparing: scores with standard errors, ranks with intervals, and what was found of the annotators."""
+"""The result of comparisons and rankings: scores with standard errors, ranks with intervals, and the annotators."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ class Ranking(Result):
     ``counts``           of N        ``comparisons``, ``wins``, ``losses``, ``ties`` of every item
     ``tie``              number      log of Davidson's nu; ``None`` without ties
     ``annotator_counts`` of M        ``comparisons``, ``ties``, ``decided``, ``agreed``, ``first``
-    ``reliability``      M           ``crowd-bt``: the probability of an answer given straight
+    ``reliability``      M           ``crowd-bt``: the probability of an answer that is not reversed
     ``position``         M           ``position-bt``: log odds in favour of the item shown first
     ``group_scores``     G x N       ``mixture-bt``: scores of every group, the largest group first
     ``membership``       M x G       ``mixture-bt``: probability of every annotator to be of a group
-    ``notes``            list        what the scores rest on, where that is not the comparisons alone
     ===================  ==========  ==================================================================
 
     >>> import crowdwise as cw
@@ -92,7 +91,7 @@ class Ranking(Result):
         )  # fmt: skip
 
     def rank_interval(self, level: float = 0.95) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The least and the greatest rank of every item, at a level, by the ranks in the draws."""
+        """The lowest and the highest rank of every item, at a level, by the ranks in the draws."""
         R, N = self.draws.shape
         place = np.empty((R, N), dtype=np.int32)
         np.put_along_axis(
@@ -104,19 +103,19 @@ class Ranking(Result):
         return np.minimum(low, self.ranks), np.maximum(high, self.ranks)
 
     def probability(self, i: Any, j: Any) -> float:
-        """P(item i is found better than item j, by one who answers straight), a tie being left aside."""
+        """P(item i is found better than item j by a reliable annotator), given that it is no tie."""
         a, b = self._at(i), self._at(j)
         return float(1.0 / (1.0 + np.exp(np.clip(self.scores[b] - self.scores[a], -500, 500))))
 
     def outcomes(self, i: Any, j: Any) -> dict[str, float]:
-        """P(i better), P(j better), P(tie) for one who answers straight, as ``left``, ``right`` and ``tie``."""
+        """P(i better), P(j better), P(tie) for a reliable annotator, as ``left``, ``right`` and ``tie``."""
         z = float(self.scores[self._at(i)] - self.scores[self._at(j)])
         logit = np.array([z / 2.0, -z / 2.0, -np.inf if self.tie is None else self.tie])
         p = np.exp(logit - logit.max())
         return dict(zip(("left", "right", "tie"), (p / p.sum()).tolist(), strict=True))
 
     def better(self, i: Any, j: Any) -> float:
-        """How sure it is that item i has the higher score: the share of the draws in which it has."""
+        """P(item i has the higher score): the share of the draws in which it has."""
         return float((self.draws[:, self._at(i)] > self.draws[:, self._at(j)]).mean())
 
     def score(self, truth: Any) -> float:
@@ -190,9 +189,9 @@ class Ranking(Result):
 
 
 def _share(eta: Floats, error: Floats, level: float) -> tuple[Floats, Floats]:
-    """The interval of a reliability whose logit has a standard error: that of the Beta distribution with this mean, and
-    with as many answers behind it as that error is worth. Near 0 and 1 it leans the right way, where the Normal does
-    not."""
+    """The interval of a reliability whose logit has a standard error: that of the Beta distribution with this mean and
+    with the number of answers that corresponds to the error. Near 0 and 1 it is skewed as it should be, unlike a
+    Normal interval."""
     n = 1.0 / (error**2 * eta * (1.0 - eta))
     low, high = beta_interval(eta * n, (1.0 - eta) * n, level)
     return np.minimum(low, eta), np.maximum(high, eta)

@@ -1,4 +1,4 @@
-"""Groups of annotators with tastes of their own: a mixture of Bradley-Terry models.
+"""Groups of annotators with preferences of their own: a mixture of Bradley-Terry models.
 
 Every annotator belongs to one of G groups, with probability w_g, and answers by the scores of that group:
 
@@ -13,13 +13,13 @@ w_g           ``group_weights``   G       shares of the groups, the largest firs
 ============  ==================  ======  ========================================================
 
 Fitted by EM: given memberships, the scores of a group are those of Bradley-Terry with every comparison counted by its
-annotator's membership (Newton steps from the scores before, so what is maximised never falls). It begins with a split
-along the directions in which annotators differ most from what all of them together say, and with random splits; the
-best end is kept.
+annotator's membership (Newton steps from the scores before, so the objective never falls). It starts from a split along
+the directions in which annotators differ most from the scores of all together, and from random splits; the best optimum
+is kept.
 
 ``scores`` are the mean of the groups' scores, weighted by their shares, with errors to which all groups' contribute;
-that memberships are themselves not quite sure is left out of them. Fails where annotators made too few comparisons to
-tell their taste (under ten or so), and says nothing of reliability: a group of spammers is a group with equal scores.
+the uncertainty of memberships is left out of them. Fails where annotators made too few comparisons to identify their
+group (under ten or so), and does not model reliability: a group of spammers is a group with equal scores.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise.answers import comparisons_newton
-from crowdwise.answers.comparisons_bradley_terry import PairModel, ranked
-from crowdwise.answers.comparisons_likelihood import Games, Model, derivatives, log_likelihood, log_prior, look
-from crowdwise.core.checks import check_count
-from crowdwise.core.constraints import Count, CountFromZero, NonNegative
-from crowdwise.core.loop import Callback, Progress
+from crowdwise.answers import comparisons_uncertainty
+from crowdwise.answers.comparisons_bradley_terry import PairModel, start
+from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective, log_likelihood, log_prior
+from crowdwise.answers.comparisons_matches import Matches
+from crowdwise.answers.comparisons_newton import maximise
+from crowdwise.core.constraints import Count, CountFromZero, Positive
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, safe_log, softmax
 from crowdwise.core.parameters import declared
 from crowdwise.data.comparisons import Comparisons
@@ -47,81 +48,69 @@ STEPS = 2
 
 
 @dataclass(frozen=True)
-class Tastes:
+class Groups:
     """Where EM ended."""
 
     x: Floats
     """G x (N + 1 with ties): scores and tau of each group."""
     weights: Floats
     membership: Floats
-    trace: Floats
-    converged: bool
+    rounds: Rounds
 
 
-def row_log_likelihood(games: Games, model: Model, x: Floats) -> Floats:
+def row_log_likelihood(matches: Matches, model: Likelihood, x: Floats) -> Floats:
     """log P of every comparison under one set of scores."""
-    z = x[games.winner] - x[games.loser]
-    d = games.decided
+    z = x[matches.winner] - x[matches.loser]
+    d = matches.decided
     if not model.ties:
         return -np.logaddexp(0.0, -z)
-    tau = x[games.n_items]
+    tau = x[matches.n_items]
     norm = np.logaddexp(np.logaddexp(0.5 * z, -0.5 * z), tau)
     return np.concatenate([0.5 * z[:d] - norm[:d], tau - norm[d:]])
 
 
-def annotator_log_likelihood(games: Games, model: Model, x: Floats) -> Floats:
+def annotator_log_likelihood(matches: Matches, model: Likelihood, x: Floats) -> Floats:
     """M x G: log P of all answers of every annotator under each group."""
     each = [
-        np.bincount(games.annotator, games.weight * row_log_likelihood(games, model, row), games.n_annotators)
+        np.bincount(matches.annotator, matches.weight * row_log_likelihood(matches, model, row), matches.n_annotators)
         for row in x
     ]
     return np.stack(each, axis=1)
 
 
-def climb(
-    games: Games, model: Model, x: Floats, membership: Floats, *, max_iter: int, tol: float, callback: Callback | None,
-    restart: int,
-) -> Tastes:  # fmt: skip
-    """EM from some memberships."""
-    n = float(games.weight.sum())
-    trace: list[float] = []
-    converged = False
-    weights = membership.mean(axis=0)
-    for t in range(1, max_iter + 1):
+def run_em(matches: Matches, model: Likelihood, x: Floats, membership: Floats, tol: float, rounds: Rounds) -> Groups:
+    """EM from some memberships, until a round gains at most ``tol`` per comparison."""
+    n = float(matches.weight.sum())
+    for _ in rounds:
         x = np.stack([
-            comparisons_newton.maximise(
-                games.scaled(membership[:, g]), model, x[g], np.empty(0), max_iter=STEPS, tol=1e-12, total=n
+            maximise(
+                MatchObjective(matches.scaled(membership[:, g]), model), x[g], max_iter=STEPS, tol=1e-12, weight=n
             ).x
             for g in range(len(x))
         ])  # fmt: skip
         weights = membership.mean(axis=0)
-        joint = annotator_log_likelihood(games, model, x) + safe_log(weights)
+        joint = annotator_log_likelihood(matches, model, x) + safe_log(weights)
         top = joint.max(axis=1)
         value = float((top + np.log(np.exp(joint - top[:, None]).sum(axis=1))).sum())
-        value += sum(log_prior(model, row, np.empty(0), games.n_items) for row in x)
+        value += sum(log_prior(model, row, np.empty(0), matches.n_items) for row in x)
         membership = softmax(joint)
-        gain = value - trace[-1] if trace else np.inf
-        trace.append(value)
-        if callback is not None:
-            callback(Progress(t, max_iter, value, gain / n if np.isfinite(gain) else 0.0, restart))
-        if gain <= tol * n:
-            converged = True
-            break
-    return Tastes(x, weights, membership, np.array(trace), converged)
+        gain = value - rounds.trace[-1] if rounds.trace else np.inf
+        rounds.reached(value, converged=gain <= tol * n)
+    return Groups(x, weights, membership, rounds)
 
 
-def first_split(games: Games, model: Model, x: Floats, G: int) -> Floats:
+def first_split(matches: Matches, model: Likelihood, x: Floats, G: int) -> Floats:
     """Memberships along the directions in which annotators' answers differ from the scores of all together.
 
-    Row m of a table of annotators and items holds what m's answers say against those scores (the gradient of their
-    log likelihood), in units of its standard deviation; its leading singular vectors are split by distance.
+    Row m of a table of annotators and items is the gradient of the log likelihood of m's answers at those scores, in
+    units of its standard deviation; its leading singular vectors are split by distance.
     """
     from scipy.sparse import coo_array
 
-    N, M = games.n_items, games.n_annotators
-    _, rows = log_likelihood(games, Model("plain", model.ties, 0.0), x, np.empty(0))
-    g, v = games.weight * rows["g"], games.weight * rows["v"]
-    m, i, j = games.annotator, games.winner, games.loser
+    N, M = matches.n_items, matches.n_annotators
+    _, rows = log_likelihood(matches, Likelihood("plain", model.ties, 0.0), x, np.empty(0))
+    g, v = matches.weight * rows["g"], matches.weight * rows["v"]
+    m, i, j = matches.annotator, matches.winner, matches.loser
     A = coo_array((np.concatenate([g, -g]), (np.concatenate([m, m]), np.concatenate([i, j]))), shape=(M, N)).tocsr()
     scale = np.sqrt(np.bincount(m, v, M) + 1e-12)
     T = A.T.multiply(1.0 / scale[None, :]).tocsr()  # N x M
@@ -143,16 +132,16 @@ class MixtureBT(PairModel):
 
     Parameters
     ----------
-    groups
+    n_groups
         G, the number of groups.
     restarts
-        So many beginnings: one by the data, the others random; the best end is kept.
+        How many further, random starts to try; the best objective is kept.
     prior, ties
         As in :class:`BradleyTerry`; the prior holds in every group.
     max_iter, tol
         Stop after so many passes, or when a pass gains less than ``tol`` per comparison.
     random_state
-        Seed of the random beginnings and of the draws behind the intervals of ranks.
+        Seed of the random starts and of the draws behind the intervals of ranks.
 
     Examples
     --------
@@ -166,62 +155,50 @@ class MixtureBT(PairModel):
 
     key: ClassVar[str] = "mixture-bt"
 
-    groups: int = 2
-    restarts: CountFromZero = 3
-    prior: float = 1.0
-    ties: str = "davidson"
+    n_groups: Count = 2
+    restarts: CountFromZero = 2
     max_iter: Count = 300
-    tol: NonNegative = 1e-8
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_count(self, "groups")
-        check_count(self, "restarts")
+    tol: Positive = 1e-8
 
     def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
-        if self.prior == 0.0 and self.groups > 1:
+        if self.prior == 0.0 and self.n_groups > 1:
             raise InputError(
                 "Without a prior the scores of a group that made few comparisons are not finite: give mixture-bt a "
                 "prior above 0."
             )
-        games = self._games(answers, by_annotator=True, placed=False)
-        G, N, M = self.groups, answers.n_items, answers.n_annotators
+        matches = self._matches(answers, by_annotator=True)
+        G, N, M = self.n_groups, answers.n_items, answers.n_annotators
         if M < G:
-            raise InputError(f"groups={G}, and the comparisons are by {M} annotators: expected at most as many groups.")
-        model = Model("plain", games.n_ties > 0, float(self.prior))
+            raise InputError(f"n_groups={G}, and there are {M} annotators: expected at most as many groups.")
+        model = self._likelihood(matches)
         rng = np.random.default_rng(self.random_state)
-        pooled = comparisons_newton.maximise(
-            games, model, self._start(games, model), np.empty(0), max_iter=20, tol=1e-8
-        ).x
-        # Random beginnings are dealt out by how annotators answered, so that their names do not matter.
-        place = np.argsort(np.argsort(annotator_log_likelihood(games, model, pooled[None])[:, 0], kind="stable"))
-        best: Tastes | None = None
-        for restart in range(self.restarts if G > 1 else 1):
-            split = first_split(games, model, pooled, G) if restart == 0 else rng.dirichlet(np.ones(G), size=M)[place]
-            found = climb(
-                games, model, np.tile(pooled, (G, 1)), split, max_iter=self.max_iter, tol=self.tol, callback=callback,
-                restart=restart,
-            )  # fmt: skip
-            if best is None or found.trace[-1] > best.trace[-1]:
-                best = found
-        assert best is not None
+        pooled = maximise(MatchObjective(matches, model), start(matches, model), max_iter=20, tol=1e-8).x
+        # Random starts are dealt out in the order of the annotators' likelihoods, so that their names do not matter.
+        place = np.argsort(np.argsort(annotator_log_likelihood(matches, model, pooled[None])[:, 0], kind="stable"))
+        splits = [first_split(matches, model, pooled, G)]
+        splits += [rng.dirichlet(np.ones(G), size=M)[place] for _ in range(self.restarts if G > 1 else 0)]
+        found = [
+            run_em(matches, model, np.tile(pooled, (G, 1)), split, self.tol, Rounds(
+                self.max_iter, float(matches.weight.sum()), callback, restart
+            ))
+            for restart, split in enumerate(splits)
+        ]  # fmt: skip
+        best = max(found, key=lambda groups: groups.rounds.trace[-1])
         order = np.argsort(-best.weights, kind="stable")
         weights = best.weights[order]
         scores, errors, draws, taus = [], [], [], []
         for g in order.tolist():
-            x, mine = best.x[g], games.scaled(best.membership[:, g])
-            end = derivatives(mine, model, x, np.empty(0), look(mine, model, x, np.empty(0))[1](True))
+            x, own = best.x[g], MatchObjective(matches.scaled(best.membership[:, g]), model)
             s = x[:N] - x[:N].mean()
-            spread = comparisons_newton.covariance(end, s, free=self.prior == 0.0, rng=rng)
+            end = own.at(x, np.empty(0)).derivatives(True)
+            spread = comparisons_uncertainty.covariance(end, s, free=self.prior == 0.0, rng=rng)
             scores.append(s)
             errors.append(spread.scores)
             draws.append(spread.draws)
             taus.append(float(x[N]) if model.ties else np.nan)
-        mean = weights @ np.array(scores)
-        return ranked(
-            answers, games, mean, np.sqrt(weights**2 @ np.array(errors) ** 2),
-            np.tensordot(weights, np.array(draws), axes=1).astype(np.float32),
-            trace=best.trace, iterations=len(best.trace), converged=best.converged,
-            group_scores=np.array(scores), group_errors=np.array(errors), group_weights=weights,
-            membership=best.membership[:, order], tie=float(weights @ taus) if model.ties else None,
-        )  # fmt: skip
+        return self._ranked(answers, matches, best.rounds.outcome | {
+            "scores": weights @ np.array(scores), "errors": np.sqrt(weights**2 @ np.array(errors) ** 2),
+            "draws": np.tensordot(weights, np.array(draws), axes=1).astype(np.float32),
+            "group_scores": np.array(scores), "group_errors": np.array(errors), "group_weights": weights,
+            "membership": best.membership[:, order], "tie": float(weights @ taus) if model.ties else None,
+        })  # fmt: skip

@@ -1,46 +1,77 @@
-"""Newton's method for comparisons: scores and annotators in one system of equations, and how sure they are.
+"""Newton's method for scores: those of items, and one number for each annotator, in one system of equations.
 
-Because no comparison has two annotators, the block of theta in the matrix is diagonal and is eliminated, which leaves a
-system of the size of the items: solved by Cholesky up to ``DENSE`` items, by conjugate gradients beyond. Steps are
-halved until they go up. Where the matrix is not positive definite a step goes by that of EM's M-step, which always is.
+Because no answer has two annotators, the block of theta in the matrix is diagonal and is eliminated, which leaves a
+system of the size of the items: solved by Cholesky where it is an array, by conjugate gradients where it is sparse.
+Steps are halved until the objective rises. Where the exact matrix is not positive definite, a step uses that of EM's
+M-step, which always is.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from crowdwise.answers.comparisons_likelihood import (
-    Derivatives,
-    Games,
-    Model,
-    _add_diagonal,
-    derivatives,
-    log_prior,
-    look,
-)
-from crowdwise.core.loop import Callback, Progress
+from crowdwise.answers.comparisons_matrices import add_diagonal
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats
 
-PROBES = 100
-"""Vectors of random signs behind the standard errors of more than ``DENSE`` items."""
+__all__ = ["Derivatives", "Objective", "Point", "Solution", "conjugate_gradients", "maximise", "schur", "step"]
 
-__all__ = ["Solution", "Spread", "covariance", "evidence", "maximise", "step"]
+
+@dataclass(frozen=True)
+class Derivatives:
+    """Gradient and negative Hessian in blocks: x = (scores, tau, mean position), theta = one per annotator.
+
+    ``H`` (x by x) and ``C`` (x by theta; ``None`` without theta) are arrays or sparse; ``D`` is the diagonal of theta
+    by theta.
+    """
+
+    g: Floats
+    H: Any
+    g_theta: Floats = field(default_factory=lambda: np.empty(0))
+    C: Any = None
+    D: Floats = field(default_factory=lambda: np.empty(0))
+
+
+@dataclass(frozen=True)
+class Point:
+    """The objective at one place: its value, and its derivatives (exact, or with EM's matrix) when asked for."""
+
+    value: float
+    derivatives: Callable[[bool], Derivatives]
+
+
+class Objective(ABC):
+    """What is maximised over x and theta."""
+
+    weight: float
+    """The number (weight) of answers: tolerances are per answer."""
+    free: bool
+    """Whether no prior fixes the level of the scores."""
+
+    @abstractmethod
+    def at(self, x: Floats, theta: Floats) -> Point: ...
+
+    def for_step(self, d: Derivatives, theta: Floats) -> Derivatives:
+        """The derivatives by the coordinates of theta in which steps are made."""
+        return d
+
+    def moved(self, theta: Floats, step: Floats) -> Floats:
+        """theta after a step in these coordinates."""
+        return theta + step if len(step) else theta
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Where the climb ended."""
+    """Where the steps ended."""
 
     x: Floats
     theta: Floats
-    trace: Floats
-    iterations: int
-    converged: bool
+    rounds: Rounds
     end: Derivatives
 
 
@@ -62,7 +93,7 @@ class Eliminated:
         return own if self.d.C is None else own - np.asarray(self.d.C.multiply(self.d.C) @ (1.0 / self.d.D)).ravel()
 
 
-def _schur(d: Derivatives, free: bool) -> Any:
+def schur(d: Derivatives, free: bool) -> Any:
     """H - C D^-1 C', theta eliminated; where no prior fixes the level of scores (``free``), a direction is added."""
     S = d.H
     if not isinstance(S, np.ndarray):
@@ -88,7 +119,7 @@ def step(d: Derivatives, free: bool) -> tuple[Floats, Floats] | None:
     if len(d.D) and not (d.D > 0.0).all():
         return None
     right = d.g if d.C is None else d.g - d.C @ (d.g_theta / d.D)
-    S = _schur(d, free)
+    S = schur(d, free)
     if isinstance(S, np.ndarray):
         from scipy.linalg import cho_factor, cho_solve
 
@@ -97,24 +128,24 @@ def step(d: Derivatives, free: bool) -> tuple[Floats, Floats] | None:
         except np.linalg.LinAlgError:
             return None
     else:
-        found = _conjugate_gradients(S.apply, right, S.diagonal())
+        found = conjugate_gradients(S.apply, right, S.diagonal())
         if found is None:
             return None
         dx = found
     return dx, (np.empty(0) if d.C is None else (d.g_theta - d.C.T @ dx) / d.D)
 
 
-def _sure_step(d: Derivatives, free: bool) -> tuple[Floats, Floats]:
-    """The step with a matrix that is positive definite but for rounding, which a growing diagonal makes up for."""
+def sure_step(d: Derivatives, free: bool) -> tuple[Floats, Floats]:
+    """The step with a matrix that is positive definite up to rounding: a diagonal is added, and grows, until it is."""
     ridge = 0.0
     while (found := step(d, free)) is None:
         ridge = max(4.0 * ridge, 1e-10 * float(np.abs(d.H.diagonal()).max()))
         extra = np.full(len(d.g), ridge)
-        d = Derivatives(d.g, d.g_theta, _add_diagonal(d.H, extra), d.C, np.maximum(d.D, 1e-12) + ridge)
+        d = replace(d, H=add_diagonal(d.H, extra), D=np.maximum(d.D, 1e-12) + ridge)
     return found
 
 
-def _conjugate_gradients(apply: Callable[[Floats], Floats], b: Floats, diagonal: Floats) -> Floats | None:
+def conjugate_gradients(apply: Callable[[Floats], Floats], b: Floats, diagonal: Floats) -> Floats | None:
     """The solution to a relative residual of 1e-8; ``None`` at a direction of negative curvature."""
     if not (diagonal > 0.0).all():
         return None
@@ -136,173 +167,40 @@ def _conjugate_gradients(apply: Callable[[Floats], Floats], b: Floats, diagonal:
     return x
 
 
-def _in_eta(d: Derivatives, model: Model, theta: Floats) -> Derivatives:
-    """The same derivatives with reliabilities eta in place of their logits, in units of eta (1 - eta).
-
-    In eta, not in its logit, the log likelihood and the prior are concave, so that D is positive wherever one stands.
-    """
-    if model.kind != "reliable":
-        return d
-    return Derivatives(d.g, d.g_theta, d.H, d.C, d.D - d.g_theta * np.tanh(0.5 * theta))
-
-
-def _without_cross(d: Derivatives, whole: Derivatives) -> Derivatives:
-    """EM's matrix for the scores, the true one for annotators, who do not meet in it."""
-    return Derivatives(d.g, d.g_theta, d.H, d.C, whole.D if len(whole.D) and (whole.D > 0.0).all() else d.D)
-
-
-def _moved(model: Model, theta: Floats, u: Floats) -> Floats:
-    """The annotators' numbers after a step; reliabilities go at most nine tenths of the way to 0 or 1."""
-    if model.kind != "reliable":
-        return theta + u if len(u) else theta
-    low, high = 1.0 / (1.0 + np.exp(-theta)), 1.0 / (1.0 + np.exp(theta))  # eta and 1 - eta, both exact
-    up = np.clip(1.0 + high * u, 0.1, None)
-    down = np.clip(1.0 - low * u, 0.1, None)
-    return np.asarray(theta + np.log(up) - np.log(down))
+# -------------------------------------------------------------------- the iteration
 
 
 def maximise(
-    games: Games, model: Model, x: Floats, theta: Floats, *, max_iter: int, tol: float,
-    callback: Callback | None = None, total: float | None = None,
+    objective: Objective, x: Floats, theta: Floats | None = None, *, max_iter: int, tol: float,
+    callback: Callback | None = None, weight: float | None = None,
 ) -> Solution:  # fmt: skip
-    """Climb to the top. ``tol``: stop once a step promises less than this per comparison."""
-    n = max(float(games.weight.sum()) if total is None else total, 1.0)
-    N, free = games.n_items, model.prior <= 0.0
-    value, sums = look(games, model, x, theta)
-    value += log_prior(model, x, theta, N)
-    trace, converged, t = [value], False, 0
-    for t in range(1, max_iter + 1):
-        d = _in_eta(derivatives(games, model, x, theta, sums(True)), model, theta)
-        found = step(d, free)
-        if found is None:  # not concave here: go by EM's matrix, which always is
-            found = _sure_step(_without_cross(derivatives(games, model, x, theta, sums(False)), d), free)
+    """Steps until one promises to gain less than ``tol`` per answer."""
+    theta = np.empty(0) if theta is None else theta
+    rounds = Rounds(max_iter, objective.weight if weight is None else weight, callback)
+    here = objective.at(x, theta)
+    rounds.trace.append(here.value)
+    for _ in rounds:
+        d = objective.for_step(here.derivatives(True), theta)
+        found = step(d, objective.free)
+        if found is None:  # not concave here: EM's matrix for the scores, the exact one for annotators
+            safe = here.derivatives(False)
+            safe = replace(safe, D=d.D) if len(d.D) and (d.D > 0.0).all() else safe
+            found = sure_step(safe, objective.free)
         dx, dt = found
         promise = float(d.g @ dx + (d.g_theta @ dt if len(dt) else 0.0))
         length = 1.0
         while True:
-            new_x, new_t = x + length * dx, _moved(model, theta, length * dt)
-            new, sums_there = look(games, model, new_x, new_t)
-            new += log_prior(model, new_x, new_t, N)
-            if new >= value + 1e-4 * length * promise or length < 1e-9:
+            new_x, new_theta = x + length * dx, objective.moved(theta, length * dt)
+            new = objective.at(new_x, new_theta)
+            if new.value >= here.value + 1e-4 * length * promise or length < 1e-9:
                 break
             length *= 0.5
-        if new < value:  # rounding: there is nothing left to gain
-            converged = promise <= 1e-9 * max(1.0, abs(value))
+        if new.value < here.value:  # rounding: there is nothing left to gain
+            rounds.converged = promise <= 1e-9 * max(1.0, abs(here.value))
             break
-        gain, value, x, theta, sums = new - value, new, new_x, new_t, sums_there
-        trace.append(value)
-        if callback is not None:
-            callback(Progress(t, max_iter, value, gain / n))
-        if 0.5 * promise <= tol * n:
-            converged = True
-            break
-    end = derivatives(games, model, x, theta, sums(True))
-    if not (end.D > 0.0).all():  # stopped too early to be at a top: go by EM's matrix
-        end = derivatives(games, model, x, theta, sums(False))
-    return Solution(x, theta, np.array(trace), t, converged, end)
-
-
-# -------------------------------------------------------------------- how sure
-
-
-def evidence(found: Solution, model: Model) -> float:
-    """log P(all answers) with scores and reliabilities integrated out by Laplace's approximation, up to a constant
-    that is the same for all priors of reliabilities; for up to ``DENSE`` items."""
-    from scipy.special import betaln
-
-    S, M = _schur(found.end, model.prior <= 0.0), len(found.theta)
-    size = float(np.linalg.slogdet(S)[1])
-    eta = 1.0 / (1.0 + np.exp(-found.theta))
-    # D is by the logit; by arcsin(sqrt(eta)), on whose scale the mode is, it is divided by eta (1 - eta).
-    wide = float(np.log(np.maximum(found.end.D, 1e-300)).sum() - np.log(eta * (1.0 - eta)).sum())
-    a, b = model.beta
-    flat = M * (float(betaln(a + 0.5, b + 0.5)) - 0.5 * np.log(2.0 * np.pi))
-    return float(found.trace[-1] - 0.5 * (size + wide) - flat)
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Standard errors of the centred scores, of tau (and the mean position), and of theta; draws of the scores."""
-
-    scores: Floats
-    shared: Floats
-    theta: Floats
-    draws: npt.NDArray[np.float32]
-
-
-def covariance(d: Derivatives, scores: Floats, *, free: bool, rng: np.random.Generator) -> Spread:
-    """From the inverse of the observed information, the scores held to sum to zero.
-
-    Draws are made in the order of the scores, so that names do not matter; beyond ``DENSE`` items each is drawn by
-    itself.
-    """
-    N = len(scores)
-    R = int(np.clip(500_000 // N, 200, 4000))
-    S = _schur(d, free)
-    if isinstance(S, np.ndarray):
-        from scipy.linalg import cholesky, solve_triangular
-
-        order = np.concatenate([np.argsort(-scores, kind="stable"), np.arange(N, len(S))])
-        try:
-            L = cholesky(S[np.ix_(order, order)], lower=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            L = cholesky(S[np.ix_(order, order)] + np.eye(len(S)) * 1e-8 * np.trace(S), lower=True)
-        root = solve_triangular(L, np.eye(len(S)), lower=True, check_finite=False)  # covariance = root' root
-        back = np.empty(len(S), dtype=np.int64)
-        back[order] = np.arange(len(S))
-        centred = root[:, back].copy()
-        noise = rng.standard_normal((R, len(S)))
-        if d.C is not None:
-            E = d.C / d.D if isinstance(d.C, np.ndarray) else np.asarray(d.C.todense()) / d.D
-            theta = 1.0 / d.D + ((centred @ E) ** 2).sum(axis=0)
-        else:
-            theta = np.empty(0)
-        centred[:, :N] -= centred[:, :N].mean(axis=1, keepdims=True)
-        draws = noise @ centred[:, :N]
-        variance = (centred**2).sum(axis=0)
-        return Spread(
-            np.sqrt(variance[:N]), np.sqrt(variance[N:]), np.sqrt(theta), (scores + draws).astype(np.float32)
-        )  # fmt: skip
-    return _sparse_covariance(d, S, scores, R, rng)
-
-
-def _sparse_covariance(
-    d: Derivatives, S: Eliminated, scores: Floats, R: int, rng: np.random.Generator
-) -> Spread:  # fmt: skip
-    """The same for many items: the diagonal of the inverse from products with random signs (Bekas et al. 2007).
-
-    The mean of z * (S^-1 z) over vectors z of random signs is the diagonal, since the rest of S^-1 cancels out; with
-    ``PROBES`` of them, and the rest of S^-1 small, it is good to a few percent.
-    """
-    N, n = len(scores), len(d.g)
-    diagonal = S.diagonal()
-
-    def solved(b: Floats) -> Floats:
-        found = _conjugate_gradients(S.apply, b, diagonal)
-        return np.zeros_like(b) if found is None else found
-
-    def centred(u: Floats) -> Floats:
-        out = u.copy()
-        out[:N] -= u[:N].mean()
-        return out
-
-    variance = np.zeros(n)
-    theta = np.zeros(len(d.D))
-    for _ in range(PROBES):
-        z = rng.choice([-1.0, 1.0], size=n)
-        z[N:] = 0.0
-        variance += z * centred(solved(centred(z))) / PROBES
-        if d.C is not None:
-            u = rng.choice([-1.0, 1.0], size=len(d.D))
-            theta += u * ((d.C.T @ solved(d.C @ (u / d.D))) / d.D) / PROBES
-    for at in range(N, n):
-        unit = np.zeros(n)
-        unit[at] = 1.0
-        variance[at] = solved(unit)[at]
-    least = 1.0 / (2.0 * np.maximum(diagonal, 1e-12))  # the inverse has at least 1 / S_ii there; centring takes little
-    error = np.sqrt(np.maximum(variance, least))
-    order = np.argsort(-scores, kind="stable")
-    draws = np.empty((R, N), dtype=np.float32)
-    draws[:, order] = scores[order] + error[:N][order] * rng.standard_normal((R, N))
-    own = np.empty(0) if d.C is None else np.sqrt(1.0 / d.D + np.maximum(theta, 0.0))
-    return Spread(error[:N], error[N:], own, draws)
+        here, x, theta = new, new_x, new_theta
+        rounds.reached(here.value, converged=0.5 * promise <= tol * rounds.n_votes)
+    end = here.derivatives(True)
+    if not (end.D > 0.0).all():  # max_iter was reached before the optimum
+        end = here.derivatives(False)
+    return Solution(x, theta, rounds, end)

@@ -1,18 +1,18 @@
-"""Preference data for alignment: how far to trust each comparison, and chosen/rejected lines to train on.
+"""Preference data for alignment: a weight for each comparison, and chosen/rejected lines to train on.
 
 With scores s and the reliability eta_m of the annotator (1 for models that have none), and z = s_chosen - s_rejected:
 
 ===============  ===========================================================================================
 column           meaning
 ===============  ===========================================================================================
-``probability``  sigmoid(z): P(the chosen one is found better, by one who answers straight)
-``flip_rate``    1 - eta_m: how often the annotator answers the other way round (what robust losses ask for)
-``flipped``      P(this answer was turned round, given the scores) = sigmoid(-(logit eta_m + z))
-``weight``       1 - ``flipped``: how far to believe this answer
+``probability``  sigmoid(z): P(the chosen item is found better, by a reliable annotator)
+``flip_rate``    1 - eta_m: how often the annotator reverses an answer (what robust losses ask for)
+``flipped``      P(this answer was reversed, given the scores) = sigmoid(-(logit eta_m + z))
+``weight``       1 - ``flipped``: P(this answer was not reversed)
 ===============  ===========================================================================================
 
-``flip_rate`` is about the annotator and belongs into :func:`crowdwise.dpo_loss`; ``weight`` also uses what all others
-said of the two items, and weights the loss itself: use one of the two, not both.
+``flip_rate`` is about the annotator and belongs into :func:`crowdwise.dpo_loss`; ``weight`` also uses all other
+answers on the two items, and weights the loss itself: use one of the two, not both.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from crowdwise.answers.comparisons_leaderboard import Ranking
+from crowdwise.core.constraints import Share, checked
 from crowdwise.core.numerics import Floats
 from crowdwise.data import encoding
 from crowdwise.data.comparisons import TIE, Comparisons
 from crowdwise.data.folders import write_text
 from crowdwise.data.frames import make_frame
-from crowdwise.errors import InputError, ParameterError, listing
+from crowdwise.errors import InputError, listing
 
 __all__ = ["preference_weights", "write_preferences"]
 
 
 def preference_weights(comparisons: Comparisons, ranking: Ranking, *, kind: str | None = None) -> Any:
-    """One row for each decided comparison, with how far it is to be trusted; ties prefer nothing and are left out.
+    """One row for each decided comparison, with its weight; ties prefer nothing and are left out.
 
     Parameters
     ----------
     comparisons
-        The comparisons to weight: those of the fit, or others of the same items. Annotators that the ranking does not
-        know count as the mean of those it does.
+        The comparisons to weight: those of the fit, or others of the same items. An unseen annotator has the mean
+        reliability of the others.
     ranking
-        From ``crowd-bt``; other methods know no reliabilities, so that everybody is taken to answer straight.
+        From ``crowd-bt``; other methods estimate no reliabilities, and every answer then counts as not reversed.
     kind
         ``"pandas"``, ``"polars"``, ``"pyarrow"`` or ``"dict"``; by default what the comparisons came from.
 
@@ -71,7 +72,7 @@ def _columns(comparisons: Comparisons, ranking: Ranking) -> dict[str, Any]:
             f"The ranking has no score for {listing(comparisons.items[place < 0])}: fit it on comparisons of all items."
         )
     kept = comparisons[comparisons.outcome != TIE]
-    if len(kept) == 0:
+    if kept.n_answers == 0:
         raise InputError("No comparison prefers one item: all are ties.")
     won = kept.outcome == 0
     chosen, rejected = np.where(won, kept.left, kept.right), np.where(won, kept.right, kept.left)
@@ -94,12 +95,13 @@ def _columns(comparisons: Comparisons, ranking: Ranking) -> dict[str, Any]:
 
 def _reliability(kept: Comparisons, ranking: Ranking) -> Floats:
     if ranking.reliability is None:
-        return np.ones(len(kept))
+        return np.ones(kept.n_answers)
     at = encoding.locate(kept.annotators, ranking.annotator_names)
-    known = np.append(ranking.reliability, ranking.reliability.mean())  # -1, a stranger, is the last
+    known = np.append(ranking.reliability, ranking.reliability.mean())  # -1, an unseen annotator, is the last
     return known[at][kept.annotator]
 
 
+@checked
 def write_preferences(
     path: str | os.PathLike[str],
     comparisons: Comparisons,
@@ -107,8 +109,8 @@ def write_preferences(
     *,
     texts: Mapping[Any, str] | None = None,
     prompts: Mapping[Any, str] | None = None,
-    least: float = 0.0,
-    each: str = "comparison",
+    min_weight: Share = 0.0,
+    each: Literal["comparison", "pair"] = "comparison",
 ) -> int:
     """Write ``prompt``, ``chosen``, ``rejected`` and the weights as JSON lines, all or nothing; returns their number.
 
@@ -120,23 +122,19 @@ def write_preferences(
         As in :func:`preference_weights`.
     texts, prompts
         What to write for an item, and for a question; by default their names.
-    least
+    min_weight
         Comparisons with a ``weight`` below this are left out.
     each
         ``"comparison"``: a line for every decided comparison, as it was answered. ``"pair"``: one line for every two
         items (on every question), the better by score chosen; ``weight`` is then ``probability``.
     """
-    if each not in ("comparison", "pair"):
-        raise ParameterError(f"each={each!r}: expected 'comparison' or 'pair'.")
-    if not 0.0 <= least <= 1.0:
-        raise ParameterError(f"least={least!r}: expected a weight from 0 to 1.")
     columns = _columns(comparisons, ranking)
     if each == "pair":
         columns = _by_pair(columns, ranking)
     lines = []
     rows = zip(*(values.tolist() for values in columns.values()), strict=True)
     for row in (dict(zip(columns, values, strict=True)) for values in rows):
-        if row["weight"] < least:
+        if row["weight"] < min_weight:
             continue
         line = {"prompt": _text(row.pop("question"), prompts, "question")} if "question" in row else {}
         line |= {name: _text(row.pop(name), texts, "item") for name in ("chosen", "rejected")} | row

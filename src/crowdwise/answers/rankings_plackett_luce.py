@@ -1,6 +1,6 @@
 """Scores from rankings: the Plackett-Luce model.
 
-A ranking is made by choosing the best of the items at hand, then the best of those left, and so on, each with
+A ranking is made by choosing the best item, then the best of those left, and so on, each with
 probability proportional to e^(s_i):
 
     P(i_1, i_2, ..., i_k) = prod over t of  e^(s of i_t) / sum over u >= t of e^(s of i_u)
@@ -12,12 +12,12 @@ e_chosen - p to the gradient and diag(p) - p p' to the negative Hessian.
 symbol   code          shape    meaning
 =======  ============  =======  =====================================================
 s_i      ``scores``    N        score, on the scale of log odds; they sum to zero
-p        ``p``         R x k    probabilities of the items still at hand, by choice
+p        ``p``         R x k    probabilities of the items left, by choice
 =======  ============  =======  =====================================================
 
-Every item is taken to have been compared ``prior`` times with one of score zero, half of them won, as in
-``bradley-terry``. Fails where annotators rank from the bottom up, where likings go in circles, and where rankings by
-careless annotators abound: everybody counts alike.
+The prior of scores is that of ``bradley-terry``: ``prior`` pseudo-comparisons of every item with one of score zero.
+Fails where annotators rank from the bottom up, where preferences are circular, and where many rankings are by careless
+annotators: all annotators count alike.
 
 References: R. Plackett, The analysis of permutations, Applied Statistics 1975. D. Luce, Individual choice behavior,
 1959.
@@ -25,23 +25,18 @@ References: R. Plackett, The analysis of permutations, Applied Statistics 1975. 
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise.answers import comparisons_connectivity, comparisons_newton
-from crowdwise.answers import comparisons_likelihood as games_
-from crowdwise.answers.answer_model import AnswerModel
-from crowdwise.answers.comparisons_leaderboard import Ranking
-from crowdwise.answers.comparisons_likelihood import Derivatives, Games, Model, log_prior
-from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.constraints import Count, NonNegative
-from crowdwise.core.loop import Callback, Progress
+from crowdwise.answers import comparisons_connectivity, comparisons_matrices
+from crowdwise.answers.comparisons_base import ScoreModel
+from crowdwise.answers.comparisons_likelihood import Likelihood, log_prior, score_prior
+from crowdwise.answers.comparisons_matches import Matches
+from crowdwise.answers.comparisons_newton import Derivatives, Objective, Point, maximise
+from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.parameters import declared
 from crowdwise.data.rankings import Rankings
-from crowdwise.errors import ConnectionWarning
 
 __all__ = ["PlackettLuce"]
 
@@ -67,7 +62,7 @@ def log_likelihood(some: Blocks, s: Floats) -> float:
     total = 0.0
     for item, w, _ in some:
         v = s[item]
-        left = np.logaddexp.accumulate(v[:, ::-1], axis=1)[:, ::-1]  # log of the sum over what is at hand
+        left = np.logaddexp.accumulate(v[:, ::-1], axis=1)[:, ::-1]  # log of the sum over the items left
         total += float(w @ (v - left)[:, :-1].sum(axis=1))
     return total
 
@@ -93,20 +88,31 @@ def derivatives(some: Blocks, s: Floats, prior: float) -> Derivatives:
             P = coo_array(((np.sqrt(w)[:, None] * p).ravel(), (row, at.ravel())), shape=(R, N)).tocsr()
             product = P.T @ P
             outer = product if outer is None else outer + product
-    q = 1.0 / (1.0 + np.exp(-np.clip(s, -500, 500)))
-    g += prior * (0.5 - q)
-    diagonal += prior * q * (1.0 - q)
-    if N <= games_.DENSE:
+    slope, curvature = score_prior(s, prior)
+    g += slope
+    diagonal += curvature
+    if N <= comparisons_matrices.DENSE:
         H = -np.asarray(outer.todense())
         H[np.arange(N), np.arange(N)] += diagonal
-        return Derivatives(g, np.empty(0), H, None, np.empty(0))
+        return Derivatives(g, H)
     from scipy.sparse import diags_array
 
-    return Derivatives(g, np.empty(0), (diags_array(diagonal) - outer).tocsr(), None, np.empty(0))
+    return Derivatives(g, (diags_array(diagonal) - outer).tocsr())
 
 
-@declared
-class PlackettLuce(AnswerModel[Rankings, Ranking]):
+class RankingObjective(Objective):
+    """Log likelihood and log prior of rankings."""
+
+    def __init__(self, some: Blocks, prior: float) -> None:
+        self.blocks, self.prior, self.free = some, prior, prior == 0.0
+        self.weight = float(sum(w.sum() * (item.shape[1] - 1) for item, w, _ in some))
+
+    def at(self, x: Floats, theta: Floats) -> Point:
+        value = log_likelihood(self.blocks, x) + log_prior(Likelihood("plain", False, self.prior), x, theta, len(x))
+        return Point(value, lambda exact: derivatives(self.blocks, x, self.prior))
+
+
+class PlackettLuce(ScoreModel[Rankings]):
     """The maximum of the (penalised) likelihood of the Plackett-Luce model, by Newton's method.
 
     Parameters
@@ -124,83 +130,42 @@ class PlackettLuce(AnswerModel[Rankings, Ranking]):
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.rankings(6, n_rankings=400, random_state=0)
     >>> ranking = PlackettLuce().fit(crowd.rankings).consensus_
-    >>> bool((ranking.scores.argsort() == crowd.scores.argsort()).all())
-    True
+    >>> ranking.score(crowd.scores)
+    1.0
     """
 
     key: ClassVar[str] = "plackett-luce"
     table: ClassVar[type] = Rankings
-    result: ClassVar[type] = Ranking
-
-    prior: float = 1.0
-    max_iter: Count = 100
-    tol: NonNegative = 1e-10
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_number(self, "prior", least=0.0)
-        check_count(self, "max_iter")
-        check_number(self, "tol", above=0.0)
 
     def _fit(self, answers: Rankings, callback: Callback | None) -> dict[str, Any]:
-        N, prior = answers.n_items, float(self.prior)
+        N, M = answers.n_items, answers.n_annotators
         some = blocks(answers)
-        neighbours = _neighbours(some, N, answers.n_annotators)
-        if prior == 0.0:
-            comparisons_connectivity.check_identifiable(neighbours, answers.items)
-        s, trace, converged, t = np.zeros(N), [], False, 0
-        n = float(sum(w.sum() * (item.shape[1] - 1) for item, w, _ in some))
-        model = Model("plain", False, prior)
-
-        def objective(s: Floats) -> float:
-            return log_likelihood(some, s) + log_prior(model, s, np.empty(0), N)
-
-        value = objective(s)
-        trace.append(value)
-        for t in range(1, self.max_iter + 1):
-            d = derivatives(some, s, prior)
-            dx, _ = comparisons_newton._sure_step(d, prior == 0.0)
-            promise, length = float(d.g @ dx), 1.0
-            while (new := objective(s + length * dx)) < value + 1e-4 * length * promise and length > 1e-9:
-                length *= 0.5
-            if new < value:  # rounding: there is nothing left to gain
-                converged = promise <= 1e-9 * max(1.0, abs(value))
-                break
-            s, gain, value = s + length * dx, new - value, new
-            trace.append(value)
-            if callback is not None:
-                callback(Progress(t, self.max_iter, value, gain / n))
-            if 0.5 * promise <= self.tol * n:
-                converged = True
-                break
-        end = derivatives(some, s, prior)
-        s = s - s.mean()
-        spread = comparisons_newton.covariance(end, s, free=prior == 0.0, rng=np.random.default_rng(self.random_state))
-        part = comparisons_connectivity.components(neighbours.winner, neighbours.loser, N)
-        told = comparisons_connectivity.notes(part, neighbours, answers.items)
-        if int(part.max()) > 0:
-            warnings.warn(told[0], ConnectionWarning, stacklevel=4)
-        return {
-            "answer_type": "rankings", "scores": s, "errors": spread.scores,
-            "draws": spread.draws, "components": part, "counts": _item_counts(some, N),
-            "annotator_counts": _annotator_counts(some, s, answers.n_annotators), "trace": np.array(trace),
-            "iterations": t, "converged": converged, "notes": told,
+        matches = neighbours(some, N, M)
+        if self.prior == 0.0:
+            comparisons_connectivity.check_identifiable(matches, answers.items)
+        objective = RankingObjective(some, float(self.prior))
+        found = maximise(objective, np.zeros(N), max_iter=self.max_iter, tol=self.tol, callback=callback)
+        out = self._scored(found, N, Likelihood("plain", False, float(self.prior)))
+        part = comparisons_connectivity.components(matches.winner, matches.loser, N)
+        return out | self._connected(answers.items, matches, part) | {
+            "answer_type": "rankings", "counts": item_counts(some, N),
+            "annotator_counts": annotator_counts(some, out["scores"], M),
         }  # fmt: skip
 
 
 # -------------------------------------------------------------------- counting
 
 
-def _neighbours(some: Blocks, N: int, M: int) -> Games:
-    """Each item of a ranking before the next: all that the graph of who was above whom needs."""
+def neighbours(some: Blocks, N: int, M: int) -> Matches:
+    """Each item of a ranking beats the next: all that the graph of comparisons needs."""
     i = np.concatenate([item[:, :-1].ravel() for item, _, _ in some])
     j = np.concatenate([item[:, 1:].ravel() for item, _, _ in some])
     w = np.concatenate([np.repeat(w, item.shape[1] - 1) for item, w, _ in some])
     m = np.concatenate([np.repeat(who, item.shape[1] - 1) for item, _, who in some])
-    return Games(i, j, m.astype(np.int64), np.ones(len(i)), w, len(i), N, M)
+    return Matches(i, j, m.astype(np.int64), np.ones(len(i)), w, len(i), N, M)
 
 
-def _item_counts(some: Blocks, N: int) -> dict[str, Floats]:
+def item_counts(some: Blocks, N: int) -> dict[str, Floats]:
     """In how many rankings every item is, first and last."""
     names = (("rankings", slice(None)), ("first", slice(0, 1)), ("last", slice(-1, None)))
     out = {name: np.zeros(N) for name, _ in names}
@@ -211,7 +176,7 @@ def _item_counts(some: Blocks, N: int) -> dict[str, Floats]:
     return out
 
 
-def _annotator_counts(some: Blocks, s: Floats, M: int) -> dict[str, Floats]:
+def annotator_counts(some: Blocks, s: Floats, M: int) -> dict[str, Floats]:
     """How many rankings everybody made, and how many pairs of items in them stand as the scores have them."""
     out = {name: np.zeros(M) for name in ("comparisons", "decided", "agreed")}
     for item, w, who in some:

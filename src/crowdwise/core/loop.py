@@ -48,7 +48,7 @@ class Rounds:
         self.iterations = 0
         self.converged = False
         self.trace: list[float] = []
-        self._n_votes = max(float(n_votes), 1.0)
+        self.n_votes = max(float(n_votes), 1.0)
         self._callback = callback
         self._restart = restart
 
@@ -69,7 +69,7 @@ class Rounds:
     @property
     def gain(self) -> float:
         """What the last round gained per vote; infinite before there are two."""
-        return (self.trace[-1] - self.trace[-2]) / self._n_votes if len(self.trace) > 1 else np.inf
+        return (self.trace[-1] - self.trace[-2]) / self.n_votes if len(self.trace) > 1 else np.inf
 
     def reached(
         self, objective: float | None = None, *, moved: float = float("nan"), below: float | None = None,

@@ -37,9 +37,10 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise.answers import comparisons_connectivity
-from crowdwise.answers.comparisons_bradley_terry import annotator_counts, item_counts
+from crowdwise.answers.comparisons_base import annotator_counts, item_counts
 from crowdwise.answers.comparisons_leaderboard import Ranking
-from crowdwise.answers.comparisons_likelihood import Games, Model, log_likelihood
+from crowdwise.answers.comparisons_likelihood import Likelihood, log_likelihood
+from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.core.checks import check_flag
 from crowdwise.core.numerics import Floats
 from crowdwise.core.result import Result, plain
@@ -251,7 +252,7 @@ class DeepBT(Learner):
         s = raw - raw.mean()
         tau = None if network.tau is None else float(network.tau.detach())
         eta = torch.sigmoid(head.theta.detach()).double().cpu().numpy() if self.annotators else np.ones(len(head.theta))
-        games = Games.of(table, by_annotator=True, placed=False)
+        games = Matches.of(table, by_annotator=True, placed=False)
         errors, draws = last_layer(games, hidden, s, tau, eta, self.weight_decay, np.random.default_rng(self.seed_))
         part = comparisons_connectivity.components(table.left, table.right, table.n_items)
         more: dict[str, Any] = {}
@@ -340,12 +341,12 @@ def as_pairs(base: Inputs, table: Comparisons) -> tuple[PairInputs, Votes]:
 
 
 def last_layer(
-    games: Games, hidden: Floats, s: Floats, tau: float | None, eta: Floats, decay: float, rng: np.random.Generator
+    games: Matches, hidden: Floats, s: Floats, tau: float | None, eta: Floats, decay: float, rng: np.random.Generator
 ) -> tuple[Floats, npt.NDArray[np.float32]]:
     """Standard errors and draws of scores that are linear in the last layer's weights, given its inputs."""
     x = s if tau is None else np.append(s, tau)
     theta = np.log(np.maximum(eta, 1e-12)) - np.log(np.maximum(1.0 - eta, 1e-12))
-    model = Model("reliable", tau is not None, 0.0)
+    model = Likelihood("reliable", tau is not None, 0.0)
     _, rows = log_likelihood(games, model, x, theta)
     # What is known of z, at most v; where an annotator answers by chance, next to nothing.
     known = games.weight * np.maximum(rows["v"] - rows["q"], 0.0)
@@ -360,7 +361,7 @@ def last_layer(
     return np.sqrt((spread**2).sum(axis=1)), draws.astype(np.float32)
 
 
-def theta_errors(games: Games, s: Floats, eta: Floats, learner: DeepBT) -> Floats:
+def theta_errors(games: Matches, s: Floats, eta: Floats, learner: DeepBT) -> Floats:
     """Standard errors of the logits of reliabilities, given the scores."""
     d = slice(0, games.decided)
     z, m, w = s[games.winner[d]] - s[games.loser[d]], games.annotator[d], games.weight[d]

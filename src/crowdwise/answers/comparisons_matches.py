@@ -1,0 +1,101 @@
+"""Comparisons as winners and losers: the raw arrays that likelihoods are computed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from crowdwise.answers import comparisons_matrices
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.comparisons import LEFT, TIE, Comparisons
+
+__all__ = ["Matches"]
+
+NATIVE_ROWS = 300_000
+"""From so many rows on a pass is worth compiled code."""
+BLOCK = 128
+"""Annotators whose comparisons lie together in large tables."""
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Comparisons as raw arrays: the decided ones first, then the ties."""
+
+    winner: Ints
+    loser: Ints
+    annotator: Ints
+    sign: Floats
+    """+1 where the winner (the first, of a tie) is the left item, -1 where the loser is."""
+    weight: Floats
+    decided: int
+    """So many rows have a winner; the others are ties."""
+    n_items: int
+    n_annotators: int
+
+    @classmethod
+    def of(
+        cls, table: Comparisons, *, ties: str = "davidson", by_annotator: bool = True, placed: bool = True
+    ) -> Matches:
+        """The comparisons; ``ties`` as they are (``davidson``), as ``half`` a win for each, or left out (``drop``).
+
+        What a model does not use (annotators, positions) is dropped first, so that more rows are equal.
+        """
+        a, b, y, w = table.left.astype(np.int64), table.right.astype(np.int64), table.outcome, table.weights
+        m = table.annotator.astype(np.int64) if by_annotator else np.zeros(len(a), np.int64)
+        M = table.n_annotators if by_annotator else 1
+        tie = y == TIE
+        if ties != "davidson" and tie.any():
+            extra = np.flatnonzero(tie) if ties == "half" else np.empty(0, np.int64)
+            rows = np.concatenate([np.flatnonzero(~tie), extra, extra])
+            turned = np.concatenate([np.zeros(len(rows) - len(extra), bool), np.ones(len(extra), bool)])
+            w = np.where(tie, 0.5, 1.0) * w
+            left_won = np.where(tie[rows], ~turned, y[rows] == LEFT)
+            a, b, m, w, tie = a[rows], b[rows], m[rows], w[rows], np.zeros(len(rows), bool)
+        else:
+            left_won = (y == LEFT) | tie
+        winner, loser = np.where(left_won, a, b), np.where(left_won, b, a)
+        if not placed and tie.any():  # a tie has no winner: its items in one order
+            winner, loser = (
+                np.where(tie, np.minimum(winner, loser), winner), np.where(tie, np.maximum(winner, loser), loser)
+            )  # fmt: skip
+        N = table.n_items
+        sign = np.where(winner == a, 1.0, -1.0)
+        if (
+            not by_annotator and not placed and N <= comparisons_matrices.DENSE
+        ):  # count equal rows by a table of all pairs
+            count = comparisons_matrices.total((tie * np.int64(N) + winner) * N + loser, w, 2 * N * N)
+            kept = np.flatnonzero(count)
+            tie, pair = np.divmod(kept, N * N)
+            return cls(pair // N, pair % N, np.zeros(len(kept), np.int64), np.ones(len(kept)), count[kept],
+                       int((tie == 0).sum()), N, 1)  # fmt: skip
+        order: Any = slice(None)
+        if by_annotator and len(winner) >= NATIVE_ROWS:  # annotators in blocks whose part of a table stays in the cache
+            block = m // BLOCK + tie * (M // BLOCK + 1)
+            order = np.argsort(block.astype(np.uint16) if M < 30_000 * BLOCK else block, kind="stable")
+        elif tie.any():
+            order = np.argsort(tie, kind="stable")
+        return cls(winner[order], loser[order], m[order], sign[order], w[order].astype(np.float64),
+                   int((~tie).sum()), N, M)  # fmt: skip
+
+    @property
+    def n_ties(self) -> int:
+        return len(self.winner) - self.decided
+
+    def scaled(self, factor: Floats) -> Matches:
+        """The same comparisons, each annotator's counted ``factor`` times."""
+        return replace(self, weight=self.weight * factor[self.annotator])
+
+    def signed(self, factor: Floats) -> Matches:
+        """The decided comparisons, each annotator's counted ``factor`` times, reversed where that is below 0."""
+        d, f = slice(0, self.decided), factor[self.annotator[: self.decided]]
+        back = f < 0.0
+        return replace(
+            self,
+            winner=np.where(back, self.loser[d], self.winner[d]),
+            loser=np.where(back, self.winner[d], self.loser[d]),
+            annotator=self.annotator[d],
+            sign=np.where(back, -1.0, 1.0) * self.sign[d],
+            weight=self.weight[d] * np.abs(f),
+        )
