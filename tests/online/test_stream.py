@@ -136,8 +136,8 @@ def test_the_remaining_share_of_an_average_is_the_product_of_steps() -> None:
 @pytest.mark.parametrize("key", STREAMING)
 def test_one_pass_comes_close_to_a_batch_fit(key: str) -> None:
     found = []
-    for seed in range(3):
-        made = crowd(n_items=800, random_state=seed)
+    for seed in range(2):
+        made = crowd(n_items=600, random_state=seed)
         online = cw.Online(registry.create(key))
         for some in batches(made.votes, 60, seed):
             online.partial_fit(some)
@@ -189,9 +189,9 @@ def test_a_refit_is_a_batch_fit_of_so_many_passes(step: float | None) -> None:
 def test_how_a_stream_began_does_not_decide_where_it_goes() -> None:
     """Weak annotators, five classes, one of them frequent: what a few votes suggest draws a stream away."""
     apart: dict[float | None, list[float]] = {1.2: [], None: []}
-    for seed in range(3):
+    for seed in range(2):
         made = cw.simulate.one_coin(
-            1000, n_annotators=40, n_classes=5, a=3.0, b=4.0, votes_per_item=6,
+            800, n_annotators=40, n_classes=5, a=3.0, b=4.0, votes_per_item=6,
             prior=[0.4, 0.15, 0.15, 0.15, 0.15], random_state=seed,
         )  # fmt: skip
         batch = dict(zip(made.votes.items, cw.aggregate(made.votes, "one-coin").labels, strict=True))

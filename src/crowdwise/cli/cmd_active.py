@@ -253,7 +253,7 @@ def write_replay(
         for key, some in curves.items()
         for seed, curve in enumerate(some)
     ]
-    pl.concat(parts, how="vertical_relaxed").write_csv(folder / "table.csv")
+    pl.concat(parts).write_csv(folder / "table.csv")
     lines = [Line(key, **band) for key, band in bands(curves, "cost" if priced else "votes").items()]
     title = f"{name}: accuracy by {'money' if priced else 'votes'} spent"
     svg = draw(

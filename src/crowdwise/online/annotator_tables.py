@@ -2,7 +2,8 @@
 
 ``step=None``: exact counts c[m, l, k]. A number: decayed averages a[m] of a vote, which move by steps t^-step towards
 what the annotator's votes say under the latest posteriors, a <- (1 - g) a + g c, and their average over times, weighted
-towards the late ones (Polyak and Ruppert).
+towards the late ones (Polyak and Ruppert). t counts the annotator's own votes: those who have not voted for a while
+keep their tables. With steps 1/t these would be plain averages; larger steps forget counts under poor parameters.
 """
 
 from __future__ import annotations

@@ -12,10 +12,6 @@ posteriors and statistics under the parameters of their annotators, and the stat
                            (incremental EM: Neal and Hinton 1998); ``converge`` goes on to the optimum of a batch fit
 =========================  ==========================================================================================
 
-An annotator's clock is the annotator's own: those who have not voted for a while keep their statistics. With steps 1/t
-the decayed tables would be plain averages; larger steps forget counts from when parameters were poor or items had few
-votes.
-
 **An early stream is refit.** The posteriors of items with a vote or two decide where a stream goes: a class that looks
 frequent then draws items to it, and annotators who disagree look poor. A batch fit starts from the vote shares of all
 votes and does not have this past. So, until ``EARLY`` votes are there, the statistics start again from the vote shares
@@ -162,20 +158,17 @@ class Online(SavedStream):
         ``gold``: the class of some of their items, where it is known, for the model to use.
         """
         if not isinstance(votes, Votes):
-            raise InputError(
-                f"Expected Votes and found {type(votes).__name__}: make them with Votes.from_records, say."
-            )
+            raise InputError(f"Expected Votes and found {type(votes).__name__}: make them with Votes.from_records.")
         known = None if gold is None else votes.encode_truth(gold)
-        vocabularies = (self.item_names, self.annotator_names, self.class_names)
-        given = (votes.items, votes.annotators, votes.classes)
-        (items, annotators, classes), new = zip(
-            *(names.encode(some) for names, some in zip(vocabularies, given, strict=True)), strict=True
-        )
-        gold_codes = None if known is None else np.append(classes, -1)[known]
-        batch = Batch(items, annotators, votes.item, votes.annotator, classes[votes.label], votes.weight, gold_codes)
+        items, new_items = self.item_names.encode(votes.items)
+        annotators, new_annotators = self.annotator_names.encode(votes.annotators)
+        classes, new_classes = self.class_names.encode(votes.classes)
+        known = None if known is None else np.append(classes, -1)[known]
+        batch = Batch(items, annotators, votes.item, votes.annotator, classes[votes.label], votes.weight, known)
         self._refuse_repeats(batch)
-        for names, some in zip(vocabularies, new, strict=True):
-            names.extend(some)
+        self.item_names.extend(new_items)
+        self.annotator_names.extend(new_annotators)
+        self.class_names.extend(new_classes)
         return self._learn(batch)
 
     def learn(self, batch: Batch) -> Self:
@@ -263,9 +256,8 @@ class Online(SavedStream):
         votes, K = self.store.n_votes, len(self.class_names)
         if self.refit_factor is None or votes > EARLY or self.n_items > len(self.store.items):
             return False
-        return votes - self.refit_at >= (self.refit_factor - 1.0) * max(
-            self.refit_at, len(self.store.annotators) * K * K
-        )
+        cost = max(self.refit_at, len(self.store.annotators) * K * K)
+        return votes - self.refit_at >= (self.refit_factor - 1.0) * cost
 
     def _refit(self) -> None:
         """The statistics of some passes over all votes, which start from the vote shares as a batch fit does."""
@@ -335,9 +327,8 @@ class Online(SavedStream):
         votes = np.tile(self.shrinkage * normalise(mass + 1.0, axis=0), (len(who), 1))
         votes = np.where(table.sum(axis=(1, 2))[:, None] > 1e-6, votes, np.maximum(votes, 1.0))
         table = table + votes[:, None] * self.crowd()
-        return family.maximise(
-            Stats(table.reshape(-1, K), mass + (1.0 if self.shrinkage or mass.sum() == 0.0 else 0.0))
-        )
+        mass = mass + (1.0 if self.shrinkage or mass.sum() == 0.0 else 0.0)
+        return family.maximise(Stats(table.reshape(-1, K), mass))
 
     # ---------------------------------------------------------------- results
 
