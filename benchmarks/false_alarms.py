@@ -23,9 +23,9 @@ from scipy.stats import binomtest
 
 import crowdwise as cw
 from crowdwise.simulate.crowds import dirichlet_confusion, one_coin_confusion
+from crowdwise.trust import find_colluders, shared_mistakes
 from crowdwise.trust.annotators import assess_annotators
 from crowdwise.trust.capacity import channel_capacity, one_coin_capacity, raykar_yu_score
-from crowdwise.trust.colluders import find_colluders, shared_mistakes
 from crowdwise.trust.dependent_groups import find_groups
 from crowdwise.trust.spammers import capacity_spammers, covariance_spammers, raykar_yu_spammers
 
@@ -96,7 +96,7 @@ def flag_alarms(seed: int) -> dict[str, bool]:
     )  # fmt: skip
     report = assess_annotators(votes, cw.aggregate(votes, ["anchored", "dawid-skene", "majority"][seed % 3]))
     w = sim.parameters["accuracy"]
-    clears = {"answers at random": (K * w - 1) / (K - 1) >= SKILL, "confuses": (1 - w) / (K - 1) <= SKILL}
+    clears = {"random": (K * w - 1) / (K - 1) >= SKILL, "confusion": (1 - w) / (K - 1) <= SKILL}
     return {
         f"flag: {kind}": bool(((p.reshape(M, -1).min(axis=1) <= LEVEL) & clears.get(kind, True)).any())
         for kind, p in report.p_values.items()
@@ -112,8 +112,8 @@ def spammer_alarms(seed: int) -> dict[str, Any]:
     consensus = cw.aggregate(votes, "dawid-skene")
     spem = cw.SpEM().fit(votes).consensus_
     found = {
-        "capacity": (capacity_spammers(consensus, level=LEVEL, skill=SKILL, draws=100).spammer, telling),
-        "raykar-yu": (raykar_yu_spammers(consensus, level=LEVEL, skill=SKILL, draws=100).spammer, apart),
+        "capacity": (capacity_spammers(votes, consensus, level=LEVEL, skill=SKILL, draws=100).spammer, telling),
+        "raykar-yu": (raykar_yu_spammers(votes, consensus, level=LEVEL, skill=SKILL, draws=100).spammer, apart),
         "covariance, rule test": (covariance_spammers(votes, level=LEVEL, skill=SKILL).spammer, apart),
         "covariance, rule clusters": (
             covariance_spammers(votes, rule="clusters", level=LEVEL, skill=SKILL).spammer,
@@ -121,7 +121,7 @@ def spammer_alarms(seed: int) -> dict[str, Any]:
         ),
         "spem, pruned": (spem.annotator_columns["pruned"], apart),
         "raykar-yu on spem's consensus": (
-            raykar_yu_spammers(spem, level=LEVEL, skill=SKILL, draws=100).spammer,
+            raykar_yu_spammers(votes, spem, level=LEVEL, skill=SKILL, draws=100).spammer,
             apart,
         ),
     }

@@ -23,7 +23,7 @@ from sklearn.metrics import adjusted_rand_score
 import crowdwise as cw
 from crowdwise.bench import label_methods
 from crowdwise.simulate.crowds import dirichlet_confusion
-from crowdwise.trust.colluders import find_colluders
+from crowdwise.trust import find_colluders
 from crowdwise.trust.dependent_groups import find_groups
 from crowdwise.trust.spammers import capacity_spammers, covariance_spammers, raykar_yu_spammers
 
@@ -56,8 +56,8 @@ def spammers(shares: tuple[float, ...] = (0.2, 0.3, 0.4, 0.5, 0.6), seeds: int =
             votes, spam = crowd_with_spammers(share, seed)
             consensus = cw.aggregate(votes, "dawid-skene")
             verdicts = {
-                "capacity": capacity_spammers(consensus).spammer,
-                "raykar-yu": raykar_yu_spammers(consensus).spammer,
+                "capacity": capacity_spammers(votes, consensus).spammer,
+                "raykar-yu": raykar_yu_spammers(votes, consensus).spammer,
                 "covariance, test": covariance_spammers(votes).spammer,
                 "covariance, clusters": covariance_spammers(votes, rule="clusters").spammer,
                 "spem": cw.SpEM().fit(votes).consensus_.annotator_columns["pruned"],

@@ -80,9 +80,9 @@ def compare(
     share: float = 0.2,
     replicates: int = 99,
     random_state: int | None = 0,
-    told: Callable[[str, str], None] | None = None,
+    progress: Callable[[str, str], None] | None = None,
 ) -> Comparison:
-    """Methods side by side without any truth: how well each foretells votes that it was not shown.
+    """Methods side by side without any truth: how well each predicts held-out votes.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def compare(
         :class:`~crowdwise.Votes`, or a table that :meth:`~crowdwise.Votes.from_frame` takes.
     methods
         Keys of ``crowdwise methods``, or ``"all"`` for every method that needs no known truth. With their defaults.
-    truth, repeats, share, replicates, random_state, told
+    truth, repeats, share, replicates, random_state, progress
         As in :func:`crowdwise.trust.method_comparison.compare`. The truth makes a column of accuracies, and nothing
         else.
 
@@ -110,7 +110,7 @@ def compare(
     models = {key: _model(key, random_state) for key in chosen(methods)}
     return compare_models(
         votes, models, truth=truth, repeats=repeats, share=share, replicates=replicates, random_state=random_state,
-        told=told,
+        progress=progress,
     )  # fmt: skip
 
 

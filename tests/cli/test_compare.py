@@ -49,7 +49,7 @@ def test_the_terminal_shows_the_table_the_agreement_and_the_checks(folder, tmp_p
     done = run("compare", folder / "labels.csv", "-m", "auto, majority ,wawa", "--repeats", 1, "--replicates", 9,
                "--seed", 3, "--out", out)  # fmt: skip
     assert done.exit_code == 0, done.output
-    for words in ("3 methods", "left out in each", "behind", "foretells votes best", "Items labelled alike",
+    for words in ("3 methods", "held out in each", "behind", "predicts votes best", "Items labelled alike",
                   "would have drawn them", "pairs of votes on an item that differ"):  # fmt: skip
         assert words in done.output
     table = pl.read_csv(out)

@@ -67,7 +67,7 @@ def test_the_numbers_are_those_of_the_tables(crowd, report):
     from crowdwise.trust.annotators import assess_annotators
 
     consensus = cw.aggregate(crowd.votes, "dawid-skene")
-    table = assess_annotators(crowd.votes, consensus).to_frame("dict")
+    table = assess_annotators(crowd.votes, consensus).to_frame(kind="dict")
     rows = {row["annotator"]: row for row in report["annotators"]}
     for m, name in enumerate(table["annotator"].tolist()):
         assert rows[name]["accuracy"] == pytest.approx(table["accuracy"][m], abs=1e-4)

@@ -1,4 +1,4 @@
-"""What ``diagnose`` names, end to end: everybody who was planted, in words, and nobody else as such."""
+"""What ``diagnose`` finds, end to end: every planted annotator, in data and in words, and no other as such."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import pytest
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.report import findings
-from crowdwise.report.findings import TITLES, joined, percent, swaps
+from crowdwise.report.findings import FindingKind, swaps
 from crowdwise.report.inspection import STEPS, inspect
+from crowdwise.report.section_summary import headline
+from crowdwise.trust.flags import Flag, FlagKind
+from crowdwise.trust.wording import ADVICE, TITLES, also, joined, named, percent, sentence, to_dict
 from report.crowd import planted
 
 
@@ -25,30 +28,27 @@ def diagnosed(seed):
 @pytest.mark.parametrize("seed", [0, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
 def test_everybody_planted_is_named_and_nobody_else(seed):
     found, groups = diagnosed(seed)
-    assert found.who("adversary") == ["adversary"]
-    assert found.who("spammer") == ["random"]
-    assert found.who("constant") == ["lazy"]
-    assert found.who("drift") == ["drifter"]
-    assert sorted(found.who("pair")) == [3, 8]
-    assert sorted(map(sorted, (set(f.who) for f in found.findings if f.kind == "copiers"))) == sorted(
+    assert found.names("adversary") == ["adversary"]
+    assert found.names("spammer") == ["random"]
+    assert found.names("constant") == ["lazy"]
+    assert found.names("drift") == ["drifter"]
+    assert sorted(found.names("pair")) == [3, 8]
+    assert sorted(map(sorted, (set(f.names) for f in found.findings if f.kind == "copiers"))) == sorted(
         map(sorted, groups)
     )
     said = " ".join(found.sentences())
     for words in (
         "adversary is ",
-        "An adversary",
-        "random answers at random",
-        "A spammer",
-        "lazy always says 1",
-        "A lazy constant",
+        "they may have misread the classes",
+        "random is no better than guessing at their label rates: right on ",
+        "lazy always says class 1, whatever the item",
         "make the same mistakes",
-        "Copiers",
-        "drifter got worse over time",
-        "Drift.",
-        "3 and 8 are taken for each other",
+        "drifter got worse over time: accuracy fell by ",
+        "Class 3 and class 8 are confused in ",
         "labels are in doubt",
     ):
         assert words in said
+    assert re.search(r"of \d+ votes \(95% CI \d+-\d+%\)", said)
     assert found.by_verdict("drop") == ["random", "adversary", "lazy"]
     assert {"drifter", *set.union(*groups)} <= set(found.by_verdict("look"))
     assert 0.9 < found.expected < 1.0
@@ -63,10 +63,23 @@ def test_an_honest_crowd_is_left_in_peace():
 
 def test_findings_come_in_the_order_of_their_kinds_with_something_to_do():
     found, _ = diagnosed(0)
-    order = [list(TITLES).index(f.kind) for f in found.findings]
+    order = [list(FindingKind).index(f.kind) for f in found.findings]
     assert order == sorted(order)
-    assert all(f.advice for f in found.findings if f.kind not in ("better", "leaning"))
-    assert {f.title for f in found.findings} <= set(TITLES.values())
+    facts = [to_dict(f) for f in found.findings]
+    assert all(f["advice"] for f in facts if f["kind"] not in ("improved", "leaning"))
+    assert {f["title"] for f in facts} <= set(TITLES.values())
+
+
+def test_findings_are_numbers_and_names_before_they_are_words():
+    found, _ = diagnosed(0)
+    (spammer,) = found.of_kind(FindingKind.SPAMMER)
+    people = found.inspection.people
+    m = people.names.tolist().index("random")
+    assert spammer.annotators == ("random",) and spammer.flags == (Flag(FlagKind.RANDOM),)
+    assert spammer.numbers["accuracy"] == people.columns["accuracy"][m]
+    assert to_dict(spammer)["numbers"]["votes"] == people.columns["votes"][m]
+    (pair,) = found.of_kind("pair")
+    assert pair.classes == (3, 8) and pair.numbers["rate"] > 0.05
 
 
 def test_names_and_row_order_do_not_matter():
@@ -75,8 +88,8 @@ def test_names_and_row_order_do_not_matter():
     frame = votes.to_frame("dict")
     again = cw.Votes.from_frame({k: v[shuffled] for k, v in frame.items() if k != "truth"}, classes=list(range(10)))
     one, two = cw.diagnose(votes), cw.diagnose(again)
-    assert {(f.kind, frozenset(f.who)) for f in one.findings if f.kind != "items"} == {
-        (f.kind, frozenset(f.who)) for f in two.findings if f.kind != "items"
+    assert {(f.kind, frozenset(f.names)) for f in one.findings if f.kind != "items"} == {
+        (f.kind, frozenset(f.names)) for f in two.findings if f.kind != "items"
     }
     assert one.verdicts == two.verdicts
 
@@ -89,7 +102,7 @@ def test_a_captured_crowd_convicts_nobody():
     assert found.by_verdict("drop") == []
     assert np.isnan(found.expected)
     honest = set(crowd.votes.annotators[~crowd.parameters["colluders"]].tolist())
-    assert honest & set(found.by_verdict("unclear")) == honest - set(found.who("copiers"))
+    assert honest & set(found.by_verdict("unclear")) == honest - set(found.names("copiers"))
 
 
 def test_known_truth_frees_a_captured_crowd():
@@ -109,9 +122,9 @@ def test_what_cannot_be_judged_is_said():
 
 def test_progress_names_every_step():
     votes = cw.simulate.one_coin(60, n_annotators=5, random_state=0).votes
-    told = []
-    cw.diagnose(votes, cw.aggregate(votes, "one-coin"), told=told.append)
-    assert told == list(STEPS)
+    steps = []
+    cw.diagnose(votes, cw.aggregate(votes, "one-coin"), progress=steps.append)
+    assert sorted(steps) == sorted(STEPS)
 
 
 def test_the_level_is_checked_and_so_are_the_votes():
@@ -123,7 +136,7 @@ def test_the_level_is_checked_and_so_are_the_votes():
     numbers = cw.simulate.ratings(20, n_annotators=3, random_state=0).ratings
     with pytest.raises(InputError, match="found Ratings: diagnose is about classes"):
         cw.diagnose(numbers)
-    with pytest.raises(InputError, match="found Ratings: methods for numbers are not compared"):
+    with pytest.raises(InputError, match="found Ratings: methods for ratings are not compared"):
         cw.compare(numbers)
     other = cw.simulate.one_coin(50, n_annotators=5, random_state=0).votes
     with pytest.raises(InputError, match="give the votes that the consensus was made from"):
@@ -163,9 +176,9 @@ def test_nearly_always_is_not_blindly():
     said[:, 6] = truth * (rng.random(600) < 0.25)  # names the rare class seldom, and is right when they do
     votes = cw.Votes.from_dense(said, annotators=["a", "b", "c", "d", "e", "lazy", "shy"])
     found = cw.diagnose(votes)
-    assert found.who("constant") == ["lazy"]
-    (sentence,) = (f.sentence for f in found.findings if f.who == ("shy",))
-    assert sentence.startswith("shy nearly always says 0")
+    assert found.names("constant") == ["lazy"]
+    (words,) = (sentence(f) for f in found.findings if f.names == ("shy",))
+    assert words.startswith("shy nearly always says class 0")
     assert found.verdicts["lazy"] == "drop" and found.verdicts["shy"] == "look"
 
 
@@ -175,13 +188,20 @@ def test_a_constant_labeller_swaps_nothing():
 
 
 def test_percentages_keep_nearly_nothing_apart_from_nothing():
-    assert [percent(x) for x in (0.0, 0.001, 0.5, 0.9999, 1.0)] == ["0 %", "under 1 %", "50 %", "over 99 %", "100 %"]
-    assert percent(0.98765, 1) == "98.8 %"
+    assert [percent(x) for x in (0.0, 0.001, 0.5, 0.9999, 1.0)] == ["0%", "<1%", "50%", ">99%", "100%"]
+    assert percent(0.98765, 1) == "98.8%"
 
 
 def test_lists_read_as_sentences():
     assert [joined(list("abcd")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
     assert joined([str(i) for i in range(10)], 3) == "0, 1, 2 and 7 more"
+    assert also(["w68", "w70"], 5) == "Also: w68, w70." and also(["a", "b"], 1, 3) == "Also: a and 4 more."
+
+
+def test_names_that_are_numbers_say_what_they_are():
+    assert [named("class", c) for c in (0, "3", -1, 2.5, "dog", "v2")] == [
+        "class 0", "class 3", "class -1", "class 2.5", "dog", "v2",
+    ]  # fmt: skip
 
 
 def test_rings_join_the_groups_they_overlap():
@@ -203,9 +223,10 @@ def test_rings_join_the_groups_they_overlap():
 
 
 def test_every_kind_has_a_title_and_advice():
-    assert set(findings.TITLES) == set(findings.ADVICE)
-    assert set(findings.VERDICT_OF) <= set(findings.TITLES)
-    assert all(re.match(r"^[A-Z]", title) for title in findings.TITLES.values())
+    assert list(TITLES) == list(FindingKind)
+    assert set(TITLES) - set(ADVICE) == {FindingKind.IMPROVED, FindingKind.LEANING}
+    assert set(findings.VERDICT_OF) <= set(ADVICE)
+    assert all(re.match(r"^[A-Z]", title) for title in TITLES.values())
 
 
 def test_who_is_found_to_confuse_classes_has_votes_enough():
@@ -220,8 +241,9 @@ def test_who_is_found_to_confuse_classes_has_votes_enough():
     people = found.inspection.people
     assert people is not None
     flags = dict(zip(people.names.tolist(), people.flags, strict=True))
-    assert "few votes" in flags["new"] and {"few votes", "confuses 0 with 1"} <= set(flags["confused"])
-    assert found.who("few") == ["new"] and "confused" in found.who("confusion")
+    few = Flag(FlagKind.FEW_VOTES)
+    assert few in flags["new"] and {few, Flag(FlagKind.CONFUSION, (0, 1))} <= set(flags["confused"])
+    assert found.names("few") == ["new"] and "confused" in found.names("confusion")
     assert found.verdicts["new"] == "unclear" and found.verdicts["confused"] == "look"
 
 
@@ -236,7 +258,7 @@ def test_a_pair_of_classes_barely_beyond_chance_is_left_in_peace():
     for ratio, told in ((1.01, []), (1.2, [3, 8])):
         items = replace(seen.items, pairs=(replace(pair, expected=pair.share / ratio, items=12345),))
         again = findings.concluded(replace(seen, items=items))
-        assert sorted(again.who("pair")) == told
+        assert sorted(again.names("pair")) == told
     assert "1.2 times what unrelated mistakes would give; 12,345 items" in " ".join(again.sentences())
 
 
@@ -244,10 +266,4 @@ def test_the_headline_is_a_sentence():
     votes = cw.simulate.one_coin(60, n_annotators=4, n_classes=5, a=3, b=2, votes_per_item=3, random_state=0).votes
     found = cw.diagnose(votes)
     assert set(found.verdicts.values()) == {"keep"} or not found.by_verdict("look") + found.by_verdict("drop")
-    assert re.fullmatch(r"Nothing speaks against any annotator; review \d+ items\.", findings_headline(found))
-
-
-def findings_headline(found):
-    from crowdwise.report.section_summary import headline
-
-    return headline(found)
+    assert re.fullmatch(r"Nothing speaks against any annotator; review \d+ items\.", headline(found))

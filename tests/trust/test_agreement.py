@@ -341,7 +341,7 @@ def test_the_coefficients_suit_the_scale():
         "krippendorff alpha",
         "light kappa",
     ]
-    assert cw.agreement(votes, scale="interval").to_frame("dict")["coefficient"].tolist()[-1] == "icc"
+    assert cw.agreement(votes, scale="interval").to_frame(kind="dict")["coefficient"].tolist()[-1] == "icc"
     two = cw.agreement(cw.Votes.from_dense([[0, 0]] * 20 + [[0, 1]] * 5 + [[1, 1]] * 15))
     assert two["cohen kappa"].value == pytest.approx(0.75)
 

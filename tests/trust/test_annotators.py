@@ -12,7 +12,8 @@ from scipy.stats import binomtest, linregress
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.trust.annotators import assess_annotators
-from crowdwise.trust.judged_votes import adjusted, binomial_tail, read_evidence
+from crowdwise.trust.evidence import adjusted, binomial_tail, read_evidence
+from crowdwise.trust.flags import Flag, FlagKind
 from crowdwise.trust.vote_times import seconds, speed
 from trust.planted import HONEST, planted
 
@@ -52,7 +53,7 @@ def test_the_others_posterior_is_that_of_the_votes_without_this_one():
 def test_with_the_truth_given_accuracy_is_the_share_of_right_votes():
     sim = cw.simulate.dirichlet(200, n_annotators=8, n_classes=3, votes_per_item=4, random_state=1)
     votes = sim.votes
-    report = assess_annotators(votes, cw.aggregate(votes, "majority"), truth=sim.truth)
+    report = assess_annotators(votes, cw.aggregate(votes, "majority"), gold=sim.truth)
     right = np.bincount(votes.annotator, weights=votes.label == sim.truth[votes.item]) / np.bincount(votes.annotator)
     assert np.allclose(report.columns["accuracy"], right, atol=1e-4)
 
@@ -61,7 +62,7 @@ def test_skill_is_the_slope_of_saying_on_being():
     """With two classes and the truth known: sensitivity + specificity - 1, the slope of a regression."""
     sim = cw.simulate.two_coin(300, n_annotators=6, votes_per_item=4, random_state=2)
     votes = sim.votes
-    report = assess_annotators(votes, cw.aggregate(votes, "majority"), truth=sim.truth)
+    report = assess_annotators(votes, cw.aggregate(votes, "majority"), gold=sim.truth)
     for m in range(6):
         mine = votes.annotator == m
         truth = sim.truth[votes.item[mine]]
@@ -154,20 +155,13 @@ def test_honest_crowds_raise_no_alarm():
         report = assess_annotators(votes, cw.aggregate(votes, ["anchored", "dawid-skene", "majority"][n % 3]))
         w = sim.parameters["accuracy"]
         clears = {  # those of whom the hypothesis is true
-            "answers at random": (K * w - 1) / (K - 1) >= 0.2,
-            "confuses": (1 - w) / (K - 1) <= 0.2,
+            FlagKind.RANDOM: (K * w - 1) / (K - 1) >= 0.2,
+            FlagKind.CONFUSION: (1 - w) / (K - 1) <= 0.2,
         }
         for kind, p in report.p_values.items():
             low = p.reshape(M, -1).min(axis=1) <= 0.05
             raised[kind] = raised.get(kind, 0) + bool((low & clears.get(kind, True)).any())
-    assert set(raised) == {
-        "worse than chance",
-        "answers at random",
-        "always says",
-        "names too often",
-        "confuses",
-        "drift",
-    }
+    assert set(raised) == set(FlagKind) - {FlagKind.FEW_VOTES}
     for kind, times in raised.items():
         assert binomtest(times, crowds, 0.05, alternative="greater").pvalue > 0.01, (kind, times)
 
@@ -187,21 +181,22 @@ def test_a_lower_level_flags_no_more():
 def test_planted_annotators_are_named_in_words(votes_per_item, method):
     votes = planted(votes_per_item)
     report = assess_annotators(votes, cw.aggregate(votes, method))
-    assert report.flagged("worse than chance") == ["adversary"]
-    assert report.flagged("always says 1") == ["lazy"]
-    assert report.flagged("got worse over time") == ["drifter"]
-    assert report.flagged("answers at random") == []
+    assert report.flagged(FlagKind.WORSE_THAN_CHANCE) == ["adversary"]
+    assert report.flagged(FlagKind.CONSTANT) == ["lazy"]
+    worse = [any(flag.kind is FlagKind.DRIFT and flag.change < 0 for flag in flags) for flags in report.flags]
+    assert report.names[worse].tolist() == ["drifter"]
+    assert report.flagged(FlagKind.RANDOM) == []
     words = " ".join(report.sentences())
     assert "adversary is worse than chance" in words
-    assert "lazy always says 1." in words
+    assert "lazy always says class 1." in words
     assert "drifter got worse over time" in words
     confused = report.flags[HONEST]
-    assert any(w.startswith("confuses ") for w in confused)
+    assert FlagKind.CONFUSION in [flag.kind for flag in confused]
     s = report.columns["suspicion"]
     assert (s[HONEST:] > 0.95).all()
-    frame = report.to_frame("dict")
+    frame = report.to_frame(kind="dict")
     assert frame["annotator"].tolist() == votes.annotators.tolist()
-    assert "always says 1" in frame["flags"][HONEST + 1]
+    assert "always says class 1" in frame["flags"][HONEST + 1]
 
 
 def test_random_annotators_and_those_with_few_votes_are_named():
@@ -210,10 +205,10 @@ def test_random_annotators_and_those_with_few_votes_are_named():
     )
     votes = sim.votes
     report = assess_annotators(votes, cw.aggregate(votes, "anchored"))
-    assert set(report.flagged("answers at random")) == set(votes.annotators[sim.parameters["spammers"]].tolist())
+    assert set(report.flagged(FlagKind.RANDOM)) == set(votes.annotators[sim.parameters["spammers"]].tolist())
     few = votes.select((votes.annotator != 0) | (np.cumsum(votes.annotator == 0) <= 5))
     report = assess_annotators(few, cw.aggregate(few, "anchored"))
-    assert "few votes" in report.flags[0] and "a0" not in report.flagged("random")
+    assert Flag(FlagKind.FEW_VOTES) in report.flags[0] and "a0" not in report.flagged("random")
 
 
 def test_a_confusion_beyond_the_crowds_is_named_and_a_bias():
@@ -224,10 +219,11 @@ def test_a_confusion_beyond_the_crowds_is_named_and_a_bias():
     said[:, 0] = np.where((y == 1) & (rng.random(N) < 0.7), 2, said[:, 0])
     votes = cw.Votes.from_dense(np.array(["cat", "wolf", "dog"])[said], annotators=[f"p{m}" for m in range(M)])
     report = assess_annotators(votes, cw.aggregate(votes, "dawid-skene"))
-    assert report.flagged("confuses wolf with dog") == ["p0"]
-    assert report.flagged("names dog too often") == ["p0"]
+    assert Flag(FlagKind.CONFUSION, ("wolf", "dog")) in report.flags[0]
+    assert Flag(FlagKind.BIAS, ("dog",)) in report.flags[0] and report.flagged(FlagKind.BIAS) == ["p0"]
+    assert report.sentences() == ["p0 confuses wolf with dog and names dog too often."]
     assert report.columns["bias_class"][0] == "dog" and report.columns["bias"][0] > 0.15
-    assert report.flagged("confuses") == ["p0"]
+    assert report.flagged(FlagKind.CONFUSION) == ["p0"]
 
 
 # -------------------------------------------------------------------- times
@@ -279,13 +275,13 @@ def test_drift_is_measured_with_an_interval():
 def test_order_of_rows_and_names_do_not_matter():
     sim = cw.simulate.dirichlet(150, n_annotators=8, n_classes=3, votes_per_item=4, random_state=5)
     votes = sim.votes
-    base = assess_annotators(votes, cw.aggregate(votes, "dawid-skene")).to_frame("dict")
+    base = assess_annotators(votes, cw.aggregate(votes, "dawid-skene")).to_frame(kind="dict")
     order = np.random.default_rng(0).permutation(votes.n_votes)
     other = cw.Votes.from_codes(
         votes.item[order], 7 - votes.annotator[order], votes.label[order], items=votes.items,
         annotators=votes.annotators[::-1].copy(), classes=votes.classes,
     )  # fmt: skip
-    again = assess_annotators(other, cw.aggregate(other, "dawid-skene")).to_frame("dict")
+    again = assess_annotators(other, cw.aggregate(other, "dawid-skene")).to_frame(kind="dict")
     for name, column in base.items():
         back = again[name][::-1]
         if column.dtype.kind == "f":
@@ -329,7 +325,7 @@ def test_annotators_and_items_without_votes_and_weights_do_no_harm():
     )  # fmt: skip
     report = assess_annotators(wider, cw.aggregate(wider, "dawid-skene"))
     assert report.columns["votes"][5] == 0
-    assert report.flags[5] == ("few votes",)
+    assert report.flags[5] == (Flag(FlagKind.FEW_VOTES),)
     assert np.isfinite(report.columns["suspicion"]).all()
 
 

@@ -10,9 +10,9 @@ from scipy.stats import binomtest, false_discovery_control
 
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.trust import shared_mistakes as null
-from crowdwise.trust.colluders import find_colluders, shared_mistakes
-from crowdwise.trust.judged_votes import adjusted
+from crowdwise.trust import find_colluders, shared_mistakes
+from crowdwise.trust import mistakes_model as null
+from crowdwise.trust.evidence import adjusted
 
 # -------------------------------------------------------------------- the agreement matrix
 
@@ -214,7 +214,7 @@ def test_pairs_of_votes_are_all_pairs():
 def test_a_sample_of_the_items_finds_them_too_and_is_seeded():
     sim = cw.simulate.colluders(1500, n_annotators=20, share=0.25, random_state=0)
     consensus = cw.aggregate(sim.votes, "dawid-skene")
-    one, two = (shared_mistakes(sim.votes, consensus, most_pairs=60_000, random_state=3) for _ in range(2))
+    one, two = (shared_mistakes(sim.votes, consensus, max_pairs=60_000, random_state=3) for _ in range(2))
     assert np.array_equal(one.p_value, two.p_value)
     assert one.items.max() < 400
     assert set(one.groups[0]) == set(sim.votes.annotators[sim.parameters["colluders"]].tolist())
@@ -229,8 +229,8 @@ def test_sparse_crowd_without_pairs_and_wrong_input():
         shared_mistakes(votes, np.ones((2, 2)))
     with pytest.raises(ParameterError, match="level"):
         shared_mistakes(votes, votes.shares(), level=0)
-    with pytest.raises(ParameterError, match="most_pairs"):
-        shared_mistakes(votes, votes.shares(), most_pairs=0)
+    with pytest.raises(ParameterError, match="max_pairs"):
+        shared_mistakes(votes, votes.shares(), max_pairs=0)
     with pytest.raises(ParameterError, match="Unknown table"):
         found.to_frame("graph")
 

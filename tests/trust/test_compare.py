@@ -10,7 +10,7 @@ import pytest
 import crowdwise as cw
 from crowdwise.core import predictive
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.trust import predictive_checks
+from crowdwise.trust import posterior_checks as predictive_checks
 from crowdwise.trust.method_comparison import calibration_error, compare, reliability_sums, shares_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
@@ -57,7 +57,7 @@ def test_scores_by_hand():
             total += np.log(sum(q[n, k] * theta[m, label, k] for k in range(3)))
             count += 1
     assert np.isclose(result.score[0], total / count)
-    assert result.n_left_out == count / 2
+    assert result.n_held_out == count / 2
 
 
 def test_agreement_and_accuracy_are_those_of_the_whole_fits(found):

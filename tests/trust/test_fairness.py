@@ -82,7 +82,7 @@ def test_annotators_rates_are_theirs():
     assert np.isclose(a["equalised_odds"][2], max(odds))
     assert (a["demographic_parity_low"] <= a["demographic_parity"]).all()
     assert (a["demographic_parity"] <= a["demographic_parity_high"]).all()
-    assert report.to_frame("annotators", "dict")["annotator"].tolist() == list(range(6))
+    assert report.to_frame("annotators", kind="dict")["annotator"].tolist() == list(range(6))
 
 
 def test_equal_groups_are_not_called_different():
@@ -191,7 +191,7 @@ def test_thresholds_are_the_best_there_are(constraint, known):
         c = cw.aggregate(votes, "dawid-skene")
         score = c.posterior[:, 1]
         for gap in (0.0, 0.1, 0.3):
-            chosen = choose_thresholds(c, z, constraint=constraint, gap=gap, truth=y if known else None)
+            chosen = choose_thresholds(c, z, constraint=constraint, gap=gap, gold=y if known else None)
             best = brute_thresholds(score, y.astype(float) if known else score, z, constraint, gap)
             assert chosen.gap <= gap + 1e-9
             if constraint == "equalised odds":
@@ -212,7 +212,7 @@ def test_a_wide_bound_leaves_the_cut_at_one_half():
     taken = [np.mean(tight.labels[z == g] == "yes") for g in (0, 1)]
     assert abs(taken[0] - taken[1]) <= 0.02
     assert tight.accuracy.low <= tight.accuracy.value <= tight.accuracy.high
-    assert tight.to_frame("dict")["threshold"].shape == (2,)
+    assert tight.to_frame(kind="dict")["threshold"].shape == (2,)
     assert "demographic parity gap" in repr(tight)
 
 
@@ -233,7 +233,7 @@ def test_thresholds_check_what_they_are_given():
     with pytest.raises(ParameterError, match="gap=2"):
         choose_thresholds(c, z, gap=2)
     with pytest.raises(InputError, match="No item to choose by"):
-        choose_thresholds(c, z, truth=np.where(z == 0, y, -1))
+        choose_thresholds(c, z, gold=np.where(z == 0, y, -1))
     three = cw.simulate.one_coin(30, n_annotators=5, n_classes=3, votes_per_item=3, random_state=0)
     with pytest.raises(ParameterError, match="for two classes"):
         choose_thresholds(cw.aggregate(three.votes, "majority"), ["a", "b"] * 15)
@@ -262,7 +262,7 @@ def test_the_difference_is_that_of_a_regression_with_an_intercept_per_item():
     slope = np.linalg.lstsq(design, y, rcond=None)[0][0]
     centred = y - (np.bincount(votes.item, weights=y) / 5)[votes.item]
     assert np.isclose(within_items(votes, g, centred)[0], slope)
-    report = compare_demographics(votes, cw.aggregate(votes, "majority"), who, least=2, permutations=99)
+    report = compare_demographics(votes, cw.aggregate(votes, "majority"), who, min_annotators=2, permutations=99)
     row = (report.columns["group"] == "few") & (report.columns["outcome"] == "1")
     assert np.isclose(report.columns["difference"][row][0], slope)
 
@@ -294,7 +294,7 @@ def test_a_group_that_differs_is_found_with_an_interval_that_covers():
     assert np.mean(covered) > 0.85
     words = c.sentences()
     assert words[0].startswith("group makes a difference")
-    assert any("few says 1" in w and "more often than others on the same items" in w for w in words)
+    assert any("few says class 1" in w and "more often than others on the same items" in w for w in words)
     assert c.confusion["group"]["few"].shape == (2, 2)
 
 
@@ -319,7 +319,7 @@ def test_a_table_of_attributes_with_numbers_missing_values_and_names_as_text():
     with pytest.raises(ParameterError, match="permutations=5"):
         compare_demographics(votes, cw.aggregate(votes, "majority"), who, permutations=5)
     with pytest.raises(InputError, match="two groups of 50 annotators"):
-        compare_demographics(votes, cw.aggregate(votes, "majority"), who, least=50)
+        compare_demographics(votes, cw.aggregate(votes, "majority"), who, min_annotators=50)
 
 
 def test_numbers_as_classes_have_a_mean():

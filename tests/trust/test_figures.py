@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import adjusted_rand_score
 
 import crowdwise as cw
-from crowdwise.trust.colluders import find_colluders
+from crowdwise.trust import find_colluders
 from crowdwise.trust.dependent_groups import find_groups
 from crowdwise.trust.spammers import capacity_spammers, covariance_spammers, raykar_yu_spammers
 from trust.test_spammers import crowd_of, with_spammers
@@ -58,8 +58,8 @@ def test_spammers_of_the_tutorials_crowd(share):
     votes = crowd_of(theta, 10_000, rng)
     consensus = cw.aggregate(votes, "dawid-skene")
     for found in (
-        capacity_spammers(consensus),
-        raykar_yu_spammers(consensus),
+        capacity_spammers(votes, consensus),
+        raykar_yu_spammers(votes, consensus),
         covariance_spammers(votes),
         covariance_spammers(votes, rule="clusters"),
     ):

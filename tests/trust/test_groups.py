@@ -29,7 +29,7 @@ def test_groups_and_their_number_are_recovered(K):
         assert adjusted_rand_score(sim.parameters["group"], found.group) >= 0.9
         assert found.n_groups == 5
         assert found.flagged.all()
-        given = find_groups(sim.votes, groups=5)
+        given = find_groups(sim.votes, n_groups=5)
         assert adjusted_rand_score(sim.parameters["group"], given.group) >= 0.9
 
 
@@ -144,7 +144,7 @@ def test_few_common_items_mean_no_groups():
 
 def test_parameters_are_checked():
     votes = cw.simulate.groups(100, n_annotators=10, n_groups=2, random_state=0).votes
-    for wrong in ({"level": 0.0}, {"groups": 0}, {"least": 1}):
+    for wrong in ({"level": 0.0}, {"n_groups": 0}, {"min_common": 1}):
         with pytest.raises(ParameterError, match=next(iter(wrong))):
             find_groups(votes, **wrong)
     with pytest.raises(ParameterError, match="Unknown table"):

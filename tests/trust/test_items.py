@@ -11,6 +11,7 @@ from scipy.stats import binomtest
 
 import crowdwise as cw
 from crowdwise.errors import ParameterError
+from crowdwise.trust.evidence import read_evidence
 from crowdwise.trust.item_review import (
     assess_items,
     crowd_matrix,
@@ -19,7 +20,6 @@ from crowdwise.trust.item_review import (
     poisson_binomial_tail,
     quasi_independent,
 )
-from crowdwise.trust.judged_votes import read_evidence
 from trust.planted import planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
@@ -136,8 +136,8 @@ def test_the_planted_pair_comes_first_and_is_named(votes_per_item, method):
     pair = report.ambiguous()[0]
     assert pair.classes == (3, 8)
     assert pair.low <= pair.rate <= pair.high
-    assert str(pair).startswith("3 and 8 are taken for each other in ")
-    frame = report.pairs_frame("dict")
+    assert str(pair).startswith("Class 3 and class 8 are confused in ")
+    frame = report.to_frame("pairs", kind="dict")
     assert (frame["first"][0], frame["second"][0], bool(frame["ambiguous"][0])) == ("3", "8", True)
     others = [p for p in report.ambiguous() if 3 not in p.classes and 8 not in p.classes]
     assert all(p.rate < 0.5 * pair.rate for p in others)
@@ -156,9 +156,9 @@ def test_odd_items_are_found_and_named():
     found = np.flatnonzero(report.columns["odd"])
     assert len(np.intersect1d(found, odd)) >= 6
     assert len(np.setdiff1d(found, odd)) <= 1
-    top = report.to_frame("dict", top=5)
-    assert np.isin(top["item"], odd).all()
-    assert all("more disagreement than its annotators explain" in w for w in top["why"])
+    top = report.to_frame(kind="dict")
+    assert np.isin(top["item"][:5], odd).all()
+    assert all("more disagreement than its annotators explain" in w for w in top["why"][:5])
 
 
 def test_review_finds_wrong_labels_first():
@@ -204,7 +204,7 @@ def test_items_without_votes_and_with_one_are_named():
 def test_known_truth_is_certain_and_two_classes_have_no_test_of_their_pair():
     sim = cw.simulate.one_coin(100, n_annotators=8, n_classes=2, votes_per_item=4, random_state=0)
     known = np.where(np.arange(100) < 20, sim.truth, -1)
-    report = assess_items(sim.votes, cw.aggregate(sim.votes, "majority"), truth=known)
+    report = assess_items(sim.votes, cw.aggregate(sim.votes, "majority"), gold=known)
     assert (report.columns["right"][:20] == 1.0).all()
     assert np.array_equal(report.columns["label"][:20], sim.votes.classes[sim.truth[:20]])
     (pair,) = report.pairs
@@ -216,7 +216,7 @@ def test_difficulty_comes_with_methods_that_have_it():
     sim = cw.simulate.difficulty(120, n_annotators=10, votes_per_item=5, random_state=0)
     report = assess_items(sim.votes, cw.aggregate(sim.votes, "glad"))
     assert {"difficulty", "difficulty_low", "difficulty_high"} <= set(report.columns)
-    assert report.to_frame("pandas").shape[0] == 120
+    assert report.to_frame(kind="pandas").shape[0] == 120
 
 
 def test_level_is_checked():

@@ -218,8 +218,8 @@ def test_stated_false_positive_rates_hold_on_200_honest_crowds():
         }
         enough["covariance"] = enough["clusters"] = enough["informativeness"]
         for found in (
-            capacity_spammers(consensus, level=level, draws=60),
-            raykar_yu_spammers(consensus, level=level, draws=60),
+            capacity_spammers(votes, consensus, level=level, draws=60),
+            raykar_yu_spammers(votes, consensus, level=level, draws=60),
             covariance_spammers(votes, level=level),
             covariance_spammers(votes, level=level, rule="clusters"),
         ):
@@ -240,8 +240,8 @@ def test_annotators_at_the_bar_are_flagged_no_more_often_than_stated():
         votes = crowd_of(one_coin_confusion(skill + (1 - skill) / 3, 3), 600, rng, 12)
         consensus = cw.aggregate(votes, "dawid-skene")
         for found in (
-            capacity_spammers(consensus, draws=100),
-            raykar_yu_spammers(consensus, draws=100),
+            capacity_spammers(votes, consensus, draws=100),
+            raykar_yu_spammers(votes, consensus, draws=100),
             covariance_spammers(votes),
         ):
             wrong[found.detector] += int(found.spammer.sum())
@@ -259,7 +259,11 @@ def test_the_tutorials_crowd(share):
     theta, spam = with_spammers(20, 4, share, rng)
     votes = crowd_of(theta, 10_000, rng)
     consensus = cw.aggregate(votes, "dawid-skene")
-    for found in (capacity_spammers(consensus), raykar_yu_spammers(consensus), covariance_spammers(votes)):
+    for found in (
+        capacity_spammers(votes, consensus),
+        raykar_yu_spammers(votes, consensus),
+        covariance_spammers(votes),
+    ):
         assert not (found.spammer & ~spam).any(), found
         assert (found.spammer & spam).sum() >= 0.9 * spam.sum(), found
     split = covariance_spammers(votes, rule="clusters")
@@ -274,7 +278,11 @@ def test_a_constant_labeller_is_a_spammer_and_an_adversary_is_not():
     theta[11] = [[1.0, 0.0], [1.0, 0.0]]
     votes = crowd_of(theta, 800, rng)
     consensus = cw.aggregate(votes, "dawid-skene")
-    for found in (capacity_spammers(consensus), raykar_yu_spammers(consensus), covariance_spammers(votes)):
+    for found in (
+        capacity_spammers(votes, consensus),
+        raykar_yu_spammers(votes, consensus),
+        covariance_spammers(votes),
+    ):
         assert found.names == [11]
         assert found.verdict[10] == "honest"
 
@@ -303,8 +311,8 @@ def test_intervals_hold_the_truth():
         consensus = cw.aggregate(votes, "dawid-skene")
         true = {"capacity": channel_capacity(theta), "informativeness": skill**2, "skill": skill}
         for report in (
-            capacity_spammers(consensus, draws=200),
-            raykar_yu_spammers(consensus, draws=200),
+            capacity_spammers(votes, consensus, draws=200),
+            raykar_yu_spammers(votes, consensus, draws=200),
             covariance_spammers(votes),
         ):
             name = "skill" if report.detector == "covariance" else report.detector
@@ -325,8 +333,10 @@ def test_the_error_of_the_measures_falls_with_the_votes():
             theta = one_coin_confusion(skill + (1 - skill) / 3, 3)
             votes = crowd_of(theta, N, rng)
             consensus = cw.aggregate(votes, "dawid-skene")
-            gap["capacity"].append(np.abs(capacity_spammers(consensus).columns["capacity"] - channel_capacity(theta)))
-            score = raykar_yu_spammers(consensus).columns["informativeness"]
+            gap["capacity"].append(
+                np.abs(capacity_spammers(votes, consensus).columns["capacity"] - channel_capacity(theta))
+            )
+            score = raykar_yu_spammers(votes, consensus).columns["informativeness"]
             gap["informativeness"].append(np.abs(score - raykar_yu_score(theta)))
             gap["skill"].append(np.abs(covariance_spammers(votes).columns["skill"] - skill))
         for name in errors:
@@ -342,7 +352,11 @@ def test_the_error_of_the_measures_falls_with_the_votes():
 def test_the_report_is_a_table_with_names_and_prunes():
     sim = cw.simulate.hammer_spammer(500, n_annotators=10, n_classes=3, accuracy=0.8, random_state=0)
     consensus = cw.aggregate(sim.votes, "dawid-skene")
-    for found in (capacity_spammers(consensus), raykar_yu_spammers(consensus), covariance_spammers(sim.votes)):
+    for found in (
+        capacity_spammers(sim.votes, consensus),
+        raykar_yu_spammers(sim.votes, consensus),
+        covariance_spammers(sim.votes),
+    ):
         frame = found.to_frame()
         assert frame.columns[:4] == ["annotator", "votes", "score", "verdict"]
         assert frame.height == 10
@@ -391,7 +405,7 @@ def test_seeds_repeat():
     sim = cw.simulate.hammer_spammer(200, n_annotators=9, n_classes=3, accuracy=0.6, votes_per_item=5, random_state=2)
     consensus = cw.aggregate(sim.votes, "dawid-skene")
     for detector in (capacity_spammers, raykar_yu_spammers):
-        first, again, other = (detector(consensus, random_state=seed).score for seed in (0, 0, 1))
+        first, again, other = (detector(sim.votes, consensus, random_state=seed).score for seed in (0, 0, 1))
         assert np.array_equal(first, again)
         assert not np.array_equal(first, other)
 
@@ -409,13 +423,13 @@ def test_errors_say_what_to_do():
     consensus = cw.aggregate(sim.votes, "dawid-skene")
     with pytest.raises(InputError, match="three annotators"):
         covariance_spammers(sim.votes.only(sim.votes.annotators[:2]))
-    with pytest.raises(InputError, match="Expected a Consensus"):
-        capacity_spammers(sim.votes)
+    with pytest.raises(InputError, match="Expected Votes and a Consensus"):
+        capacity_spammers(sim.votes, sim.votes)
     with pytest.raises(InputError, match="Expected Votes"):
         covariance_spammers(consensus)
     for wrong in ({"skill": 0.0}, {"level": 1.0}, {"level": 0.7}, {"draws": 0}):
         with pytest.raises(ParameterError, match=next(iter(wrong))):
-            capacity_spammers(consensus, **wrong)
+            capacity_spammers(sim.votes, consensus, **wrong)
     for wrong in ({"rule": "vote"}, {"rank": 0}, {"prior": [1.0]}):
         with pytest.raises(ParameterError, match=next(iter(wrong))):
             covariance_spammers(sim.votes, **wrong)

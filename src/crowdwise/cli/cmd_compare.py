@@ -44,8 +44,8 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="How many times votes are left out.")] = 5,
-    share: Annotated[float, typer.Option("--share", help="The share of the (item, annotator) pairs left out.")] = 0.2,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="How many times votes are held out.")] = 5,
+    share: Annotated[float, typer.Option("--share", help="The share of the (item, annotator) pairs held out.")] = 0.2,
     replicates: Annotated[
         int, typer.Option("--replicates", min=0, help="Sets of votes drawn for the checks; 0: no checks.")
     ] = 99,
@@ -57,9 +57,9 @@ def compare(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare methods without any truth: how well each foretells votes that it was not shown.
+    """Compare methods without any truth: how well each predicts held-out votes.
 
-    The score is the mean log probability of a left-out vote, so nearer to 0 is better; the interval of how far a method
+    The score is the mean log probability of a held-out vote, so nearer to 0 is better; the interval of how far a method
     is behind the best is paired, over items. Truth, where given, adds a column.
 
     Examples:
@@ -81,9 +81,16 @@ def compare(
     answer_types.check_classes(path, "compare", reading)
     votes = load(path, reading).votes
     known = None if truth is None else votes.encode_truth(read_truth(truth))
-    with show.steps(len(keys) * (repeats + 1)) as told:
+    with show.steps(len(keys) * (repeats + 1)) as progress:
         found = api.compare(
-            votes, keys, truth=known, repeats=repeats, share=share, replicates=replicates, random_state=seed, told=told
+            votes,
+            keys,
+            truth=known,
+            repeats=repeats,
+            share=share,
+            replicates=replicates,
+            random_state=seed,
+            progress=progress,
         )
     if out is not None:
         write_table(found.to_frame("methods", kind="polars"), out)

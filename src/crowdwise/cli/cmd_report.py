@@ -40,7 +40,7 @@ TruthOption = Annotated[
     Path | None,
     typer.Option(
         "--truth",
-        help="True classes to measure against (item and label columns). They judge nobody.",
+        help="True classes to measure against (item and label columns). Used for evaluation only.",
         show_default=False,
     ),
 ]
@@ -116,9 +116,16 @@ def report(
         data = load(path, reading)
         data, consensus, known = fitted(data, method or registry.DEFAULT, assignments(set_), seed, truth, gold)
         attributes = choose_attributes(data.attributes, attribute)
-        with stages(len(STEPS) + 1) as told:
+        with stages(len(STEPS) + 1) as progress:
             facts = build_report(
-                data, consensus, gold=known, title=title, attributes=attributes, level=level, told=told, all_items=True
+                data,
+                consensus,
+                gold=known,
+                title=title,
+                attributes=attributes,
+                level=level,
+                progress=progress,
+                all_items=True,
             )
     else:
         if attribute:
@@ -163,8 +170,8 @@ def diagnose(
     answer_types.check_classes(path, "diagnose", reading)
     data = load(path, reading)
     data, consensus, known = fitted(data, method, assignments(set_), seed, truth, gold)
-    with stages(len(STEPS)) as told:
-        found = find(data.votes, consensus, gold=known, level=level, told=told)
+    with stages(len(STEPS)) as progress:
+        found = find(data.votes, consensus, gold=known, level=level, progress=progress)
     measured = show.measure(consensus, data.votes.truth, known)
     if as_json:
         emit(json.dumps(diagnosed(found, measured), ensure_ascii=False))
@@ -196,6 +203,6 @@ def write_page(data: Dataset, consensus: Consensus, known: Any, path: Path) -> N
     from crowdwise.report.inspection import STEPS
     from crowdwise.report.page import page
 
-    with stages(len(STEPS) + 1) as told:
-        facts = build_report(data, consensus, gold=known, told=told, all_items=True)
+    with stages(len(STEPS) + 1) as progress:
+        facts = build_report(data, consensus, gold=known, progress=progress, all_items=True)
     write_text(page(facts), path)

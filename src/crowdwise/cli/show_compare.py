@@ -29,8 +29,8 @@ def show_comparison(found: Comparison) -> None:
     screen = console(stderr=False)
     splits = f"{found.repeats} split{'s' if found.repeats != 1 else ''}"
     screen.print(
-        f"[bold]{len(found.methods)} methods[/bold] foretell left-out votes: {splits}, "
-        f"{found.n_left_out:,.0f} of {found.n_votes:,} votes left out in each",
+        f"[bold]{len(found.methods)} methods[/bold] predict held-out votes: {splits}, "
+        f"{found.n_held_out:,.0f} of {found.n_votes:,} votes held out in each",
         soft_wrap=True,
     )
     screen.print()
@@ -50,8 +50,8 @@ def verdict(found: Comparison) -> str:
     """The best and its company in a sentence."""
     best, *others = found.close
     if not others:
-        return f"{best} foretells votes best, beyond noise."
-    return f"{best} foretells votes best; within noise, so do {', '.join(others)}."
+        return f"{best} predicts votes best, beyond noise."
+    return f"{best} predicts votes best; within noise, so do {', '.join(others)}."
 
 
 def method_table(found: Comparison) -> Table:

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crowdwise.cli.show import console
-from crowdwise.report.findings import TITLES, VERDICT_OF, Diagnosis
+from crowdwise.report.findings import VERDICT_OF, Diagnosis, FindingKind
 from crowdwise.report.json_values import number
 from crowdwise.report.section_summary import headline, how_sure
+from crowdwise.trust.wording import ADVICE, TITLES, also, sentence, to_dict
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,23 +46,22 @@ def show_diagnosis(found: Diagnosis, measured: Any = None, screen: Console | Non
         )
     )
     accuracy = None if measured is None else {name: getattr(measured, name) for name in ("value", "low", "high", "n")}
-    for sentence in how_sure(found, accuracy):
-        _tell(screen, sentence, indent=0)
-    for kind, title in TITLES.items():
-        some = [finding for finding in found.findings if finding.kind == kind]
+    for words in how_sure(found, accuracy):
+        _tell(screen, words, indent=0)
+    for kind in FindingKind:
+        some = found.of_kind(kind)
         if not some:
             continue
         screen.print()
         colour = COLOURS.get(VERDICT_OF.get(kind, ""), "cyan")
-        screen.print(Text(title, style=f"bold {colour}" if colour != "dim" else "bold"))
+        screen.print(Text(TITLES[kind], style=f"bold {colour}" if colour != "dim" else "bold"))
         for finding in some[:FIRST]:
-            _tell(screen, finding.sentence)
-        rest = [str(name) for finding in some[FIRST:] for name in finding.who]
+            _tell(screen, sentence(finding))
+        rest = [str(name) for finding in some[FIRST:] for name in finding.names]
         if rest:
-            more = f" and {len(rest) - 40:,} more" if len(rest) > 40 else ""
-            _tell(screen, f"The same of {', '.join(rest[:40])}{more}.")
-        if some[0].advice:
-            _tell(screen, some[0].advice, "dim")
+            _tell(screen, also(rest, 40))
+        if kind in ADVICE:
+            _tell(screen, ADVICE[kind], "dim")
     if not found.findings:
         screen.print()
         screen.print(Text("Nothing was found: no annotator stands out, and no label is in doubt."))
@@ -87,16 +87,7 @@ def diagnosed(found: Diagnosis, measured: Any = None) -> dict[str, Any]:
     out: dict[str, Any] = {
         "headline": headline(found),
         "method": found.inspection.consensus.method,
-        "findings": [
-            {
-                "kind": f.kind,
-                "title": f.title,
-                "who": [str(n) for n in f.who],
-                "sentence": f.sentence,
-                "advice": f.advice,
-            }
-            for f in found.findings
-        ],
+        "findings": [to_dict(finding) for finding in found.findings],
         "verdicts": {str(name): verdict for name, verdict in found.verdicts.items()},
         "expected": number(found.expected),
         "level": found.inspection.level,

@@ -167,7 +167,7 @@ class Consensus(Result):
 
     def confusion_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """The two ends of an interval for every entry of every annotator's confusion matrix (M x K x K each)."""
-        counts, spread = self._evidence()
+        counts, spread = self.expected_counts()
         total = np.broadcast_to(counts.sum(axis=2, keepdims=True), counts.shape)
         p = (counts + 0.5) / (total + 1.0)
         # Var of sum over votes of 1[truth = k] (1[label = l] - p): (1-p)^2 from votes for l, p^2 from the others.
@@ -177,9 +177,10 @@ class Consensus(Result):
     def crowd_confusion(self) -> Floats:
         """K x K: how the crowd as a whole answers, given the truth."""
         K = len(self.classes)
-        return normalise(self._evidence()[0].sum(axis=0) + 1.0 / K, axis=1)
+        return normalise(self.expected_counts()[0].sum(axis=0) + 1.0 / K, axis=1)
 
-    def _evidence(self) -> tuple[Floats, Floats]:
+    def expected_counts(self) -> tuple[Floats, Floats]:
+        """M x K x K (annotator, truth, label) each: expected counts of votes, and their posterior variance."""
         if self.counts is None or self.spread is None:
             M, K = len(self.annotator_names), len(self.classes)
             raise InputError(
@@ -255,7 +256,7 @@ class Consensus(Result):
             "probability": self.confusion.ravel(),
             "low": np.minimum(low, self.confusion).ravel(),
             "high": np.maximum(high, self.confusion).ravel(),
-            "count": self._evidence()[0].ravel(),
+            "count": self.expected_counts()[0].ravel(),
         }
 
     # ---------------------------------------------------------------- saving it

@@ -35,8 +35,8 @@ from crowdwise.core.numerics import Ints
 from crowdwise.data.dataset import Dataset
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
-from crowdwise.report.findings import Diagnosis, concluded
-from crowdwise.report.inspection import Told, inspect
+from crowdwise.report.findings import Diagnosis, FindingKind, concluded
+from crowdwise.report.inspection import Progress, inspect
 from crowdwise.report.json_values import estimate, number, plain_list
 from crowdwise.report.other_answers import answers_report
 from crowdwise.report.section_annotators import annotator_rows, confusions
@@ -46,6 +46,7 @@ from crowdwise.report.section_items import class_pairs, item_table, review
 from crowdwise.report.section_method import method_facts
 from crowdwise.report.section_summary import MOST_NAMES, summary
 from crowdwise.trust.agreement import agreement, strength
+from crowdwise.trust.wording import to_dict
 
 __all__ = ["build_report"]
 
@@ -64,7 +65,7 @@ def build_report(
     demographics: Any = None,
     title: str | None = None,
     level: float = 0.05,
-    told: Told | None = None,
+    progress: Progress | None = None,
     all_items: bool = False,
 ) -> dict[str, Any]:
     """Everything a report shows, as a dict that JSON can hold.
@@ -90,7 +91,7 @@ def build_report(
         What the report is about.
     level
         The error rate of every detector.
-    told
+    progress
         Called with the name of each step before it begins.
     all_items
         Whether to add ``item_table``, the table of all items, as columns.
@@ -108,8 +109,8 @@ def build_report(
         useless = [name for name, value in others.items() if value is not None]
         if useless:
             raise ParameterError(f"{listing(useless)} does not apply to a report on {votes.answer_type}: leave it out.")
-        if told is not None:
-            told("tables")
+        if progress is not None:
+            progress("tables")
         return answers_report(votes, consensus, texts=texts, title=title, all_items=all_items)
     data = votes if isinstance(votes, Dataset) else None
     votes = data.votes if data is not None else votes
@@ -125,12 +126,12 @@ def build_report(
     known = None if gold is None else votes.encode_truth(gold)
     if consensus is None:
         consensus = registry.create(registry.DEFAULT).fit(votes, known).consensus_
-    found = concluded(inspect(votes, consensus, gold=known, level=level, told=told))
+    found = concluded(inspect(votes, consensus, gold=known, level=level, progress=progress))
     truth = _measurable(votes, known)
     notes = [f"{step.capitalize()}: {words}" for step, words in found.inspection.notes.items()]
     rows = annotator_rows(found, truth)
-    if told is not None:
-        told("agreement and fairness")
+    if progress is not None:
+        progress("agreement and fairness")
     given = bool(attributes) or demographics is not None
     out: dict[str, Any] = {
         "format": FORMAT,
@@ -180,14 +181,7 @@ def _measurable(votes: Votes, known: Ints | None) -> Ints | None:
 
 
 def _findings(found: Diagnosis) -> list[dict[str, Any]]:
-    kept: dict[str, int] = {}
-    out = []
-    for f in found.findings:
-        kept[f.kind] = kept.get(f.kind, 0) + 1
-        if kept[f.kind] <= MOST_NAMES:
-            who = [str(name) for name in f.who[:MOST_NAMES]]
-            out.append({"kind": f.kind, "title": f.title, "who": who, "sentence": f.sentence, "advice": f.advice})
-    return out
+    return [to_dict(f, MOST_NAMES) for kind in FindingKind for f in found.of_kind(kind)[:MOST_NAMES]]
 
 
 def _shape(votes: Votes, consensus: Consensus) -> dict[str, Any]:

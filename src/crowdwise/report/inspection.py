@@ -1,19 +1,20 @@
-"""Everything that ``crowdwise.trust`` can say about some votes and their consensus, run once.
+"""Everything that ``crowdwise.trust`` says about some votes and their consensus, run once.
 
 Each detector runs at the same ``level`` (its own stated error rate, see its module). One that cannot run on the votes
 at hand, because there is a single class, say, or one vote per item, leaves a sentence in ``notes`` and nothing else.
 
-=================  ================================================  ===================================================
-field              from                                              says
-=================  ================================================  ===================================================
-``people``         ``trust.annotators.assess_annotators``            accuracy, skill, weight, drift, flags in words
-``bits``           ``trust.spammers.capacity_spammers``              how much a vote can tell, with interval and verdict
-``items``          ``trust.items.assess_items``                      what to look at again, which classes are confused
-``shared``         ``trust.colluders.shared_mistakes``               who makes the same mistakes
-``rings``          ``trust.colluders.find_colluders``                who agrees more than honesty allows
-``dependent``      ``trust.groups.find_groups``                      who depends on whom, guilty or not
-``counts``         ``trust.evidence.read_evidence``                  confusion counts, every vote judged by the others
-=================  ================================================  ===================================================
+=============  ===================================================  ==================================================
+field          from                                                 holds
+=============  ===================================================  ==================================================
+``evidence``   ``trust.evidence.read_evidence``                     every vote judged by the others on its item: made
+                                                                    once, handed to all who need it
+``people``     ``trust.annotators.assess_annotators``               accuracy, skill, weight, drift, flags
+``bits``       ``trust.spammers.capacity_spammers``                 information per vote, with interval and verdict
+``items``      ``trust.item_review.assess_items``                   items to look at again, classes that are confused
+``shared``     ``trust.colluders.shared_mistakes``                  annotators who make the same mistakes
+``rings``      ``trust.collusion_rings.find_colluders``             annotators who agree more than honesty allows
+``dependent``  ``trust.dependent_groups.find_groups``               annotators who depend on one another
+=============  ===================================================  ==================================================
 
 Large crowds: shared mistakes are looked for in a sample of the items (votes x classes up to ``MOST_WORK``), rings among
 at most 500 annotators, shared mistakes and groups with at most ``MANY`` classes, and capacities are left out, or go
@@ -29,14 +30,18 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.constraints import Fraction, checked
+from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import Floats
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.trust.annotators import AnnotatorReport, assess_annotators
-from crowdwise.trust.colluders import Colluders, SharedMistakes, find_colluders, shared_mistakes
+from crowdwise.trust.colluders import SharedMistakes, shared_mistakes
+from crowdwise.trust.collusion_rings import Colluders, find_colluders
 from crowdwise.trust.dependent_groups import DependentGroups, find_groups
+from crowdwise.trust.evidence import check_match, read_evidence
+from crowdwise.trust.flags import FlagKind
 from crowdwise.trust.item_review import ItemReport, assess_items
-from crowdwise.trust.judged_votes import check_level, check_match, read_evidence
 from crowdwise.trust.spammers import Spammers, capacity_spammers, channel_capacity
 
 __all__ = ["Inspection", "inspect"]
@@ -49,8 +54,8 @@ MANY = 20
 """Classes up to which pairs of annotators are looked at label by label: the work goes with their square."""
 MOST_DRAWN, MOST_CELLS = 20_000, 1_000_000
 """Annotators x classes² up to which capacities get intervals (200 draws of every matrix), and are worked out at all."""
-STEPS = ("annotators", "capacity", "items", "shared mistakes", "rings", "groups", "confusions")
-Told = Callable[[str], None]
+STEPS = ("evidence", "annotators", "capacity", "items", "shared mistakes", "rings", "groups")
+Progress = Callable[[str], None]
 """Called with the name of each step before it begins."""
 
 
@@ -61,20 +66,19 @@ class Inspection:
     votes: Votes
     consensus: Consensus
     level: float
+    evidence: LeaveOneOut | None = None
     people: AnnotatorReport | None = None
     bits: Spammers | None = None
     items: ItemReport | None = None
     shared: SharedMistakes | None = None
     rings: Colluders | None = None
     dependent: DependentGroups | None = None
-    counts: Floats | None = None
-    """M x K x K (annotator, truth, label)."""
     notes: dict[str, str] = field(default_factory=dict)
     """Step -> why it was left out, or what it looked at."""
 
     @property
     def captured(self) -> bool:
-        """Whether those who repeat each other may have made the consensus theirs, so that it convicts the others.
+        """Whether those who repeat each other may have decided the consensus, so that it convicts the others.
 
         A group of half of the annotators or more; or a ring that most of the others look random, or worse, beside.
         """
@@ -84,7 +88,7 @@ class Inspection:
         ring = set(self.rings.annotators) if self.rings is not None else set()
         if not ring or self.people is None:
             return False
-        bad = {*self.people.flagged("worse than chance"), *self.people.flagged("answers at random")} - ring
+        bad = {*self.people.flagged(FlagKind.WORSE_THAN_CHANCE), *self.people.flagged(FlagKind.RANDOM)} - ring
         return 2 * len(bad) > M - len(ring)
 
     @property
@@ -110,8 +114,14 @@ class Inspection:
         return sorted(ordered, key=lambda entry: (-len(entry[0]), place[entry[0][0]]))
 
 
+@checked
 def inspect(
-    votes: Votes, consensus: Consensus, *, gold: Any = None, level: float = 0.05, told: Told | None = None
+    votes: Votes,
+    consensus: Consensus,
+    *,
+    gold: Any = None,
+    level: Fraction = 0.05,
+    progress: Progress | None = None,
 ) -> Inspection:
     """Run every detector that the votes allow.
 
@@ -123,45 +133,42 @@ def inspect(
         True classes to judge by where they are known: a mapping from item to class, or N codes with -1 for unknown.
     level
         The error rate of each detector, as its own module states it.
-    told
+    progress
         Called with the name of each step (``STEPS``) before it begins.
     """
-    check_level(level)
     notes: dict[str, str] = {}
-    found: dict[str, Any] = {}
-    if votes.n_classes >= 2:
-        check_match(votes, consensus)
-    known = None if gold is None else votes.encode_truth(gold)
     M, K = votes.n_annotators, votes.n_classes
+    if K >= 2:
+        check_match(votes, consensus)
 
-    def attempt(step: str, field_: str, work: Callable[[], Any]) -> None:
-        if told is not None:
-            told(step)
+    def attempt(step: str, work: Callable[[], Any]) -> Any:
+        if progress is not None:
+            progress(step)
         try:
-            found[field_] = work()
+            return work()
         except InputError as error:
             notes[step] = str(error)
+            return None
 
-    capacity = _capacity if M * K * K <= MOST_CELLS else None
-    attempt(
-        "annotators", "people",
-        lambda: assess_annotators(votes, consensus, truth=known, level=level, capacity=capacity),
-    )  # fmt: skip
+    evidence = attempt("evidence", lambda: read_evidence(votes, consensus, gold))
+    found: dict[str, Any] = {"evidence": evidence}
+    if evidence is not None:
+        judge = {"level": level, "evidence": evidence}
+        capacity = _capacity if M * K * K <= MOST_CELLS else None
+        found["people"] = attempt("annotators", lambda: assess_annotators(votes, consensus, capacity=capacity, **judge))
+        found["items"] = attempt("items", lambda: assess_items(votes, consensus, **judge))
     if M * K * K <= MOST_DRAWN and K >= 2:
-        attempt("capacity", "bits", lambda: capacity_spammers(consensus, level=level))
+        found["bits"] = attempt("capacity", lambda: capacity_spammers(votes, consensus, level=level))
     elif K >= 2:
-        without = "capacities have no intervals" if capacity is not None else "capacities were not worked out"
-        notes["capacity"] = f"{M:,} annotators x {K:,}² classes: {without}."
-    attempt("items", "items", lambda: assess_items(votes, consensus, truth=known, level=level))
+        without = "have no intervals" if M * K * K <= MOST_CELLS else "were not computed"
+        notes["capacity"] = f"{M:,} annotators x {K:,}² classes: capacities {without}."
     rows = _sample(votes)
-    if rows is None:
-        attempt("shared mistakes", "shared", lambda: _shared(votes, consensus.posterior, level))
-    else:
+    some, q = (votes, consensus.posterior) if rows is None else (votes[rows], consensus.posterior[rows])
+    if rows is not None:
         notes["shared mistakes"] = f"Looked for in {len(rows):,} of {len(votes):,} items, drawn at random."
-        attempt("shared mistakes", "shared", lambda: _shared(votes[rows], consensus.posterior[rows], level))
-    attempt("rings", "rings", lambda: _rings(votes, level))
-    attempt("groups", "dependent", lambda: _dependent(votes, level))
-    attempt("confusions", "counts", lambda: read_evidence(votes, consensus, known).counts)
+    found["shared"] = attempt("shared mistakes", lambda: _shared(some, q, level))
+    found["rings"] = attempt("rings", lambda: _rings(votes, level))
+    found["dependent"] = attempt("groups", lambda: _dependent(votes, level))
     return Inspection(votes, consensus, level, notes=notes, **found)
 
 
@@ -181,11 +188,11 @@ def _sample(votes: Votes) -> Any:
 
 def _needs(votes: Votes, annotators: int) -> None:
     if votes.n_classes < 2:
-        raise InputError("There is a single class: nothing tells annotators apart.")
+        raise InputError("There is a single class: annotators cannot be compared.")
     if votes.n_annotators < annotators:
-        raise InputError(f"There are {votes.n_annotators} annotators: it takes {annotators} to see who goes with whom.")
+        raise InputError(f"There are {votes.n_annotators} annotators: pairs are compared from {annotators} on.")
     if not (np.diff(votes.indptr) > 1).any():
-        raise InputError("No item has two votes: nothing shows who goes with whom.")
+        raise InputError("No item has two votes: pairs of annotators cannot be compared.")
 
 
 def _few_classes(votes: Votes) -> None:
@@ -199,7 +206,7 @@ def _shared(votes: Votes, posterior: Floats, level: float) -> SharedMistakes:
     _needs(votes, 3)
     _few_classes(votes)
     most = int(MOST_FLOPS / (6 * votes.n_classes**2))
-    return shared_mistakes(votes, posterior, level=level, most_pairs=min(max(most, 200_000), 2_000_000))
+    return shared_mistakes(votes, posterior, level=level, max_pairs=min(max(most, 200_000), 2_000_000))
 
 
 def _rings(votes: Votes, level: float) -> Colluders:

@@ -24,8 +24,9 @@ from typing import Any
 from crowdwise.data.folders import write_text
 from crowdwise.errors import ExtraError, OutputError
 from crowdwise.report.build import build_report
-from crowdwise.report.findings import TITLES
 from crowdwise.report.section_annotators import MOST_ROWS
+from crowdwise.trust.flags import FindingKind
+from crowdwise.trust.wording import also, percent
 
 __all__ = ["page", "write_report"]
 
@@ -108,15 +109,8 @@ def page(report: dict[str, Any]) -> str:
 
 
 def pct(x: float | None, digits: int = 0) -> str:
-    """``0.934`` as ``93 %`` with a space that does not break; nearly all is not all; an en dash for nothing."""
-    if x is None:
-        return "–"
-    step = 10.0**-digits
-    if 0.0 < x < step / 200.0:
-        return f"< {step:.{digits}f}\u00a0%"
-    if 1.0 - step / 200.0 < x < 1.0:
-        return f"> {100.0 - step:.{digits}f}\u00a0%"
-    return f"{100 * x:.{digits}f}\u00a0%"
+    """``0.934`` as ``93%``; an en dash for nothing."""
+    return "–" if x is None else percent(x, digits)
 
 
 def num(x: float | None, digits: int = 2) -> str:
@@ -148,25 +142,19 @@ def safe_json(value: Any) -> Any:
 
 
 def _grouped(findings: list[dict[str, Any]], found: dict[str, int]) -> list[dict[str, Any]]:
-    """Findings by kind, the first few told one by one and the rest by name.
+    """Findings by kind, the first few one by one and the rest by name.
 
     ``found`` counts all of each kind: the dict holds the first ``MOST_NAMES``.
     """
     out = []
-    for kind, title in TITLES.items():
+    for kind in FindingKind:
         some = [f for f in findings if f["kind"] == kind]
         if some:
-            rest = [name for f in some[FIRST:] for name in f["who"]]
-            out.append(
-                {
-                    "kind": kind,
-                    "title": title,
-                    "some": some[:FIRST],
-                    "rest": rest[:60],
-                    "more": max(len(rest) + found.get(kind, len(some)) - len(some) - 60, 0),
-                    "advice": some[0]["advice"],
-                }
-            )
+            rest = [name for f in some[FIRST:] for name in f["names"]]
+            more = found.get(kind, len(some)) - len(some)
+            sentences = [f["sentence"] for f in some[:FIRST]] + ([also(rest, 60, more)] if rest else [])
+            facts = {name: some[0][name] for name in ("kind", "title", "advice")}
+            out.append({**facts, "sentences": sentences})
     return out
 
 

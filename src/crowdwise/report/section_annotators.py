@@ -2,7 +2,7 @@
 
 Rows are ordered by what has to be done: drop, look, unclear, keep; among these the most suspect, then the most votes
 first. A page holds ``MOST_ROWS`` of them, the dict all. Confusion matrices are the counts of
-``trust.evidence.read_evidence`` (every vote judged by the others), as shares of a row in percent, for the first rows as
+the evidence (every vote judged by the others), as shares of a row in percent, for the first rows as
 long as they have ``MOST_CELLS`` cells between them.
 """
 
@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.numerics import Floats, Ints, normalise
-from crowdwise.report.findings import VERDICTS, Diagnosis
+from crowdwise.report.findings import RANK, Diagnosis
 from crowdwise.report.json_values import number, plain_list
+from crowdwise.trust.wording import flag_words
 
 MOST_ROWS = 300
 MOST_CELLS = 40_000
@@ -37,20 +38,18 @@ def annotator_rows(found: Diagnosis, truth: Ints | None) -> list[dict[str, Any]]
     # A captured consensus convicts the innocent, so its flags are not shown.
     flags = seen.people.flags if seen.people is not None and not seen.captured else ((),) * len(names)
     group = {name: g + 1 for g, (members, _) in enumerate(seen.groups) for name in members}
-    place = {verdict: i for i, verdict in enumerate(VERDICTS)}
-    rank = np.array([place[found.verdicts[name]] for name in names])
+    rank = np.array([RANK[found.verdicts[name]] for name in names])
     order = np.lexsort((-consensus.votes_per_annotator, -columns["suspicion"], rank))
     kinds: dict[Any, list[str]] = {}
     for finding in found.findings:
-        if finding.kind not in ("pair", "items", "captured"):
-            for name in finding.who:
-                kinds.setdefault(name, []).append(finding.kind)
+        for name in finding.annotators:
+            kinds.setdefault(name, []).append(finding.kind.value)
     rows = []
     listed = {name: plain_list(values) for name, values in columns.items()}
     for m in order.tolist():
-        row: dict[str, Any] = {"annotator": str(names[m]), "verdict": found.verdicts[names[m]]}
+        row: dict[str, Any] = {"annotator": str(names[m]), "verdict": found.verdicts[names[m]].value}
         row |= {name: values[m] for name, values in listed.items()}
-        row["flags"] = list(flags[m])
+        row["flags"] = [flag_words(flag) for flag in flags[m]]
         row["kinds"] = kinds.get(names[m], [])
         if names[m] in group:
             row["group"] = group[names[m]]
@@ -96,10 +95,11 @@ def confusions(found: Diagnosis, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The crowd's matrix and those of the first annotators, in whole percent of a row; with the expected counts."""
     seen = found.inspection
     classes = [str(c) for c in seen.votes.classes.tolist()]
-    if seen.counts is None:
+    if seen.evidence is None:
         return {"classes": classes, "crowd": None, "annotators": {}, "shown": 0}
     K = len(classes)
-    crowd = seen.counts.sum(axis=0)
+    counts = seen.evidence.counts
+    crowd = counts.sum(axis=0)
     place = {str(name): m for m, name in enumerate(seen.votes.annotators.tolist())}
     shown = min(len(rows), MOST_ROWS, MOST_CELLS // (K * K))
     return {
@@ -109,8 +109,8 @@ def confusions(found: Diagnosis, rows: list[dict[str, Any]]) -> dict[str, Any]:
         else None,
         "annotators": {
             row["annotator"]: {
-                "share": _percent(seen.counts[place[row["annotator"]]]),
-                "votes": [number(x, 1) for x in seen.counts[place[row["annotator"]]].sum(axis=1)],
+                "share": _percent(counts[place[row["annotator"]]]),
+                "votes": [number(x, 1) for x in counts[place[row["annotator"]]].sum(axis=1)],
             }
             for row in rows[:shown]
         },

@@ -76,7 +76,9 @@ def _by_attribute(found: Diagnosis, truth: Any, name: str, groups: Mapping[Any, 
 
 def _by_demographics(found: Diagnosis, demographics: Any) -> dict[str, Any]:
     seen = found.inspection
-    report = compare_demographics(seen.votes, seen.consensus, demographics, level=seen.level, permutations=1999)
+    report = compare_demographics(
+        seen.votes, seen.consensus, demographics, level=seen.level, permutations=1999, evidence=seen.evidence
+    )
     c = report.columns
     order = np.lexsort((-np.abs(np.nan_to_num(c["difference"].astype(float))), ~c["differs"]))
     rows = [

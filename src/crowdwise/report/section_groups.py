@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.report.findings import Diagnosis, joined
+from crowdwise.report.findings import Diagnosis, FindingKind
 from crowdwise.report.json_values import number
+from crowdwise.trust.wording import joined, named, sentence
 
 MOST_MEMBERS, MOST_NAMED = 120, 24
 """Members of one group that are drawn, and up to how many have their names beside them; all are listed."""
@@ -27,21 +28,21 @@ GAP, CLOSE, LABEL = 40.0, 14.0, 84.0
 def group_section(found: Diagnosis) -> dict[str, Any]:
     """Groups with their members, links and sentences, and the layout of the picture."""
     seen = found.inspection
-    said = [f.sentence for f in found.findings if f.kind == "copiers"]
+    said = [sentence(finding) for finding in found.of_kind(FindingKind.COPIERS)]
     groups: list[dict[str, Any]] = []
-    for (members, why), sentence in zip(seen.groups, said, strict=True):
+    for (members, why), words in zip(seen.groups, said, strict=True):
         names, links = [str(name) for name in members], _links(seen, members)
         groups.append(
-            {"members": names, "why": why, "sentence": sentence, "links": links, "drawing": layout(names, links)}
+            {"members": names, "why": why, "sentence": words, "links": links, "drawing": layout(names, links)}
         )
-    named = {frozenset(group["members"]) for group in groups}
+    repeated = {frozenset(group["members"]) for group in groups}
     innocent = [
         {
             "members": [str(name) for name in members],
-            "sentence": f"{joined([str(m) for m in members])} depend on each other.",
+            "sentence": f"{joined(named('annotator', m) for m in members)} depend on each other.",
         }
         for members in (seen.dependent.groups if seen.dependent is not None else [])
-        if not any({str(m) for m in members} <= other for other in named)
+        if not any({str(m) for m in members} <= other for other in repeated)
     ]
     return {
         "groups": groups,

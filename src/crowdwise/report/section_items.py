@@ -37,8 +37,7 @@ def review(
         order = np.argsort(seen.consensus.posterior.max(axis=1), kind="stable")[:shown]
         why = np.full(len(order), "", dtype=object)
     else:
-        order = np.argsort(report.columns["rank"], kind="stable")
-        order = order[report.columns["suggested"][order]][:shown]
+        order = report.order(suggested=True)[:shown]
         why = report.why(order)
     classes, people = [str(c) for c in votes.classes.tolist()], votes.annotators
     out = []
@@ -118,7 +117,7 @@ def class_pairs(found: Diagnosis) -> list[dict[str, Any]]:
         {
             "first": str(pair.classes[0]), "second": str(pair.classes[1]), "rate": number(pair.rate),
             "low": number(pair.low), "high": number(pair.high), "share": number(pair.share),
-            "expected": number(pair.expected), "undecided": pair.items, "sentence": f"{pair}.",
+            "expected": number(pair.expected), "undecided": pair.items, "sentence": str(pair),
         }
         for pair in seen.items.ambiguous()
     ]  # fmt: skip

@@ -20,7 +20,6 @@ from crowdwise.core.constraints import checked
 from crowdwise.core.intervals import interval_text
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.dataset import Dataset
-from crowdwise.data.frames import make_frame
 from crowdwise.data.label_sets import LabelSets
 from crowdwise.data.rankings import Rankings
 from crowdwise.data.ratings import Ratings
@@ -31,6 +30,7 @@ from crowdwise.errors import ParameterError
 from crowdwise.metrics.bootstrap import Estimate, Options
 from crowdwise.trust import agreement_by_type as by_type
 from crowdwise.trust.agreement_counts import Scale
+from crowdwise.trust.result_tables import Tables
 
 __all__ = ["Agreement", "agreement", "strength"]
 
@@ -50,9 +50,10 @@ UNCORRECTED = ("percent", "jaccard", "span f1")
 
 
 @dataclass(frozen=True, repr=False)
-class Agreement:
+class Agreement(Tables):
     """Several coefficients of the same answers, by name."""
 
+    TABLES = ("coefficients",)
     answer_type: str
     estimates: dict[str, Estimate]
     unit: str = "items"
@@ -82,14 +83,12 @@ class Agreement:
         wide = max(len(row[0]) for row in rows)
         return "\n".join(f"{name:<{wide}}  {value:>7}  {ends}" for name, value, ends in rows)
 
-    def to_frame(self, kind: str | None = None) -> Any:
-        """One row per coefficient: coefficient, value, low, high, n (items, or what else intervals are over)."""
+    def _columns(self, table: str) -> dict[str, Any]:
         found = list(self.estimates.values())
-        columns = {
+        return {
             "coefficient": np.array(list(self.estimates), dtype=object),
             **{name: np.array([getattr(e, name) for e in found]) for name in ("value", "low", "high", "n")},
         }
-        return make_frame(columns, kind or self.kind)
 
 
 def strength(name: str, value: float) -> str:

@@ -30,12 +30,12 @@ from crowdwise.core.constraints import Count, Fraction, checked
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import encoding
-from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
 from crowdwise.metrics.bootstrap import CHUNK, Bootstrap, Estimate, Options
 from crowdwise.trust.agreement_counts import Weights, check_unweighted, one_minus_ratio, ratio, weights_of
 from crowdwise.trust.mistakes_model import paired_votes
+from crowdwise.trust.result_tables import Tables
 
 __all__ = ["PairwiseAgreement", "cohen_kappa", "light_kappa", "pairwise_agreement", "scott_pi"]
 
@@ -219,9 +219,10 @@ def light_kappa(votes: Votes, *, weights: Weights = None, values: Any = None, **
 
 
 @dataclass(frozen=True)
-class PairwiseAgreement:
+class PairwiseAgreement(Tables):
     """All pairs of annotators with common items: who, how many items, agreement, kappa and its interval."""
 
+    TABLES = ("pairs",)
     first: npt.NDArray[Any]
     second: npt.NDArray[Any]
     common: Ints
@@ -235,18 +236,9 @@ class PairwiseAgreement:
     def __len__(self) -> int:
         return len(self.common)
 
-    def to_frame(self, kind: str | None = None) -> Any:
-        """One row per pair: first, second, common, agreement, kappa, kappa_low, kappa_high."""
-        columns = {
-            "first": self.first,
-            "second": self.second,
-            "common": self.common,
-            "agreement": self.agreement,
-            "kappa": self.kappa,
-            "kappa_low": self.low,
-            "kappa_high": self.high,
-        }
-        return make_frame(columns, kind or self.kind)
+    def _columns(self, table: str) -> dict[str, Any]:
+        named = {name: getattr(self, name) for name in ("first", "second", "common", "agreement", "kappa")}
+        return {**named, "kappa_low": self.low, "kappa_high": self.high}
 
 
 @checked

@@ -30,7 +30,7 @@ from crowdwise.core.intervals import with_interval
 from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import Floats, normalise
 from crowdwise.data.votes import Votes
-from crowdwise.trust.judged_votes import binomial_tail
+from crowdwise.trust.evidence import binomial_tail
 
 MOSTLY = 0.9
 """The share of an annotator's votes from which a label may be called their only one."""

@@ -16,7 +16,7 @@ they are shifted and scaled so that their middle is no wider than it should be. 
 finds pairs at a false discovery rate of ``level``: in a crowd without any pact, the probability of a single
 pair being found. Groups grow from the pairs found by average linkage, so that one chance link does not join two.
 
-When it fails: with two votes per item nothing tells a hard item from a pact. A ring that has captured the consensus
+When it fails: with two votes per item a hard item looks like a pact. A ring that has captured the consensus
 makes the honest look like the ring (``captured`` says when to suspect it): run
 :func:`~crowdwise.trust.collusion_rings.find_colluders` first, and hand over the consensus without the ring.
 
@@ -35,25 +35,25 @@ import numpy.typing as npt
 
 from crowdwise.core.annotator_groups import PairBlocks, cut, tree
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.constraints import Count, Fraction, RandomState, checked
 from crowdwise.core.intervals import Z
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError
-from crowdwise.trust.collusion_rings import Colluders, find_colluders
-from crowdwise.trust.judged_votes import adjusted
+from crowdwise.errors import InputError
+from crowdwise.trust.evidence import adjusted
 from crowdwise.trust.mistakes_model import moments, null_model, tail
+from crowdwise.trust.result_tables import AnnotatorGroups
 
 GROUPS = 10
 """The most groups that are set apart, one after the other."""
 MANY = 50
-"""Pairs of annotators from which their middle tells how wide the null is."""
+"""Pairs of annotators from which on their middle shows how wide the null is."""
 
-__all__ = ["Colluders", "SharedMistakes", "find_colluders", "shared_mistakes"]
+__all__ = ["SharedMistakes", "shared_mistakes"]
 
 
 @dataclass(frozen=True, eq=False)
-class SharedMistakes:
+class SharedMistakes(AnnotatorGroups):
     """Which annotators make the same mistakes, more than chance, hard items and favourite wrong labels explain.
 
     Attributes
@@ -73,6 +73,7 @@ class SharedMistakes:
         Whether a group found has half of the annotators or more: then the consensus may be that of the others.
     """
 
+    TABLES = ("annotators", "pairs")
     names: npt.NDArray[Any]
     score: Floats
     flagged: npt.NDArray[np.bool_]
@@ -92,16 +93,6 @@ class SharedMistakes:
     kind: str = field(default="polars", repr=False)
 
     @property
-    def annotators(self) -> list[Any]:
-        """The names of those flagged, for ``votes.without``."""
-        return list(self.names[self.flagged].tolist())
-
-    @property
-    def groups(self) -> list[list[Any]]:
-        """The names of the members of each group, the largest group first."""
-        return [list(self.names[self.group == g].tolist()) for g in range(int(self.group.max(initial=-1)) + 1)]
-
-    @property
     def captured(self) -> bool:
         return any(2 * len(members) >= len(self.names) for members in self.groups)
 
@@ -112,33 +103,23 @@ class SharedMistakes:
         names = self.names.tolist()
         return [(names[self.left[e]], names[self.right[e]], float(self.strength[e])) for e in found]
 
-    def to_frame(self, table: str = "annotators", *, kind: str | None = None) -> Any:
-        """``"annotators"``, or ``"pairs"``: all pairs with common items, those that stand out most first."""
+    def _columns(self, table: str) -> dict[str, Any]:
         if table == "annotators":
             names = self.names.astype(object)
             partner = np.array([names[p] if p >= 0 else None for p in self.partner.tolist()], dtype=object)
             columns = {"annotator": self.names, "score": self.score, "flagged": self.flagged, "group": self.group}
-            at = self._best
+            at = _most_surprising(len(self.names), self.left, self.right, self.p_value)
             for name in ("strength", "low", "high", "q_value"):
-                value = np.full(len(names), np.nan)
-                value[at >= 0] = getattr(self, name)[at[at >= 0]]
-                columns[name] = value
-            return make_frame({**columns, "partner": partner}, kind or self.kind)
-        if table != "pairs":
-            raise ParameterError(f"Unknown table {table!r}: expected 'annotators' or 'pairs'.")
+                columns[name] = np.where(at >= 0, getattr(self, name)[at], np.nan) if len(self.left) else at * np.nan
+            return {**columns, "partner": partner}
         order = np.lexsort((-self.strength, self.p_value))
         columns = {"annotator": self.names[self.left[order]], "other": self.names[self.right[order]]}
         for name in ("items", "shared", "expected", "strength", "low", "high", "p_value", "q_value"):
             columns[name] = getattr(self, name)[order]
-        columns["found"] = columns["q_value"] <= self.level
-        return make_frame(columns, kind or self.kind)
-
-    @property
-    def _best(self) -> Ints:
-        return _most_telling(len(self.names), self.left, self.right, self.p_value)
+        return {**columns, "found": columns["q_value"] <= self.level}
 
 
-def _most_telling(M: int, left: Ints, right: Ints, p: Floats) -> Ints:
+def _most_surprising(M: int, left: Ints, right: Ints, p: Floats) -> Ints:
     """Per annotator the pair with the smallest p-value, -1 for somebody without pairs."""
     best = np.full(M, -1, dtype=np.int64)
     if not len(p):
@@ -151,13 +132,14 @@ def _most_telling(M: int, left: Ints, right: Ints, p: Floats) -> Ints:
     return np.where(pick, other, best)
 
 
+@checked
 def shared_mistakes(
     votes: Votes,
-    consensus: Consensus | npt.ArrayLike,
+    consensus: Any,
     *,
-    level: float = 0.05,
-    most_pairs: int = 2_000_000,
-    random_state: int | None = 0,
+    level: Fraction = 0.05,
+    max_pairs: Count = 2_000_000,
+    random_state: RandomState = 0,
 ) -> SharedMistakes:
     """Pairs and groups of annotators who make the same mistakes more often than chance and hard items explain.
 
@@ -170,7 +152,7 @@ def shared_mistakes(
     level
         The false discovery rate: the expected share of false ones among the pairs found. In a crowd where nobody
         depends on anybody, the probability of finding any.
-    most_pairs
+    max_pairs
         With more pairs of votes than this, a sample of the items is looked at.
     random_state
         The seed of that sample.
@@ -183,17 +165,13 @@ def shared_mistakes(
     >>> bool((found.flagged == crowd.parameters["colluders"]).all())
     True
     """
-    if not (isinstance(level, (int, float)) and 0.0 < level < 1.0):
-        raise ParameterError(f"level={level!r}: expected a number between 0 and 1, such as 0.05.")
-    if not isinstance(most_pairs, (int, np.integer)) or most_pairs < 1:
-        raise ParameterError(f"most_pairs={most_pairs!r}: expected a whole number of at least 1.")
     q = consensus.posterior if isinstance(consensus, Consensus) else np.asarray(consensus, dtype=np.float64)
     if q.shape != (len(votes), votes.n_classes):
         raise InputError(
             f"The consensus has {q.shape[0] if q.ndim else 0:,} items and the votes {len(votes):,}, or other classes: "
             "hand over the consensus of these very votes."
         )
-    M, rows = votes.n_annotators, _sample(votes, most_pairs, random_state)
+    M, rows = votes.n_annotators, _sample(votes, max_pairs, random_state)
     apart = np.full(M, -1, dtype=np.int64)  # groups found so far: their members count as one
     for step in range(GROUPS + 1):
         weight = np.ones(M)
@@ -211,7 +189,7 @@ def shared_mistakes(
     room = np.maximum(found["mistakes"] / 2.0 - mean, 1e-9)
     strength, reach = (T - mean) / room, Z * np.sqrt(variance) / room
     edge = adjusted_p <= level
-    best = _most_telling(M, i, j, p)
+    best = _most_surprising(M, i, j, p)
     some = best >= 0
     score, partner = np.zeros(M), np.full(M, -1, dtype=np.int64)
     score[some] = ((1.0 - adjusted_p) * np.clip(strength, 0.0, 1.0))[best[some]]
@@ -256,7 +234,7 @@ def _strongest(M: int, i: Ints, j: Ints, surprise: Floats, edge: Any, apart: Int
     return members
 
 
-def _sample(votes: Votes, most: int, random_state: int | None) -> Ints:
+def _sample(votes: Votes, most: int, random_state: RandomState) -> Ints:
     """The items to look at: all, or as many, at random, as have so many pairs of votes."""
     size = np.diff(votes.indptr)
     count = size * (size - 1) // 2

@@ -41,12 +41,13 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.annotator_groups import PairBlocks, answers, tree
+from crowdwise.core.constraints import Count, Fraction, RandomState, checked
 from crowdwise.core.intervals import Z
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import encoding
-from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError, listing
+from crowdwise.errors import InputError, listing
+from crowdwise.trust.result_tables import AnnotatorGroups
 
 MOST_ANNOTATORS = 500
 """The most annotators whose agreement matrix is held."""
@@ -56,7 +57,7 @@ ABOVE = 1.1
 """How far over the edge of the spectrum of noise an eigenvalue has to be."""
 HIDDEN = 3.0
 """How much longer than the others' a ring's direction under the noise may be and still be an honest one."""
-TELLING = 3.0
+INFORMATIVE = 3.0
 """Standard errors by which the others' agreement has to pass what habits alone make of it."""
 FILLS = 15
 """Rounds in which the diagonal is filled in, for each rank."""
@@ -65,16 +66,11 @@ FOLDS = 10
 __all__ = ["Colluders", "find_colluders"]
 
 
-def _check_level(level: float) -> None:
-    if not (isinstance(level, (int, float)) and 0.0 < level < 1.0):
-        raise ParameterError(f"level={level!r}: expected a number between 0 and 1, such as 0.05.")
-
-
 # -------------------------------------------------------------------- the agreement matrix
 
 
 @dataclass(frozen=True, eq=False)
-class Colluders:
+class Colluders(AnnotatorGroups):
     """What the agreement matrix says of rings.
 
     Attributes
@@ -85,8 +81,8 @@ class Colluders:
         How much of the room for agreement that honesty leaves open is taken up with the ring: 0 none, 1 all.
     flagged
         Who is in a ring.
-    ring
-        Which ring, -1 for nobody's; p_values has the p-value of each ring.
+    group
+        Which ring, -1 for none; p_values has the p-value of each ring.
     """
 
     names: npt.NDArray[Any]
@@ -94,29 +90,19 @@ class Colluders:
     low: Floats
     high: Floats
     flagged: npt.NDArray[np.bool_]
-    ring: Ints
+    group: Ints
     p_values: Floats
     level: float
     kind: str = field(default="polars", repr=False)
 
-    @property
-    def annotators(self) -> list[Any]:
-        """The names of those flagged, for ``votes.without``."""
-        return list(self.names[self.flagged].tolist())
-
-    @property
-    def groups(self) -> list[list[Any]]:
-        """The names of the members of each ring."""
-        return [list(self.names[self.ring == r].tolist()) for r in range(len(self.p_values))]
-
-    def to_frame(self, kind: str | None = None) -> Any:
-        """One row per annotator: annotator, score with its 95 % interval, flagged, ring."""
+    def _columns(self, table: str) -> dict[str, Any]:
         columns = {"annotator": self.names, "score": self.score, "score_low": self.low, "score_high": self.high}
-        return make_frame({**columns, "flagged": self.flagged, "ring": self.ring}, kind or self.kind)
+        return {**columns, "flagged": self.flagged, "group": self.group}
 
 
+@checked
 def find_colluders(
-    votes: Votes, *, trusted: Any = None, level: float = 0.05, rings: int = 3, random_state: int | None = 0
+    votes: Votes, *, trusted: Any = None, level: Fraction = 0.05, max_rings: Count = 3, random_state: RandomState = 0
 ) -> Colluders:
     """Rings of colluding annotators, from the agreement matrix; no consensus is needed.
 
@@ -129,7 +115,7 @@ def find_colluders(
         be honest.
     level
         The probability of flagging anybody where there is no ring.
-    rings
+    max_rings
         The most rings looked for.
     random_state
         The seed of the two halves of the items.
@@ -142,7 +128,6 @@ def find_colluders(
     >>> bool((found.flagged == crowd.parameters["colluders"]).all())
     True
     """
-    _check_level(level)
     M = votes.n_annotators
     if M > MOST_ANNOTATORS:
         raise InputError(
@@ -163,7 +148,7 @@ def find_colluders(
     known = _agreement(X, chance, None)
     halves = _agreement(X, chance, first)
     parts = [_agreement(X, chance, fold) for fold in folds]
-    while len(p_values) < rings:
+    while len(p_values) < max_rings:
         left = ring < 0
         node = _best_node(*halves, left, honest, K)
         if node is None:
@@ -267,12 +252,12 @@ def _mean_excess(
     return float((a - n * P).sum() / max(float(n.sum()), 1.0)), U.shape[1]
 
 
-def _telling(agree: Floats, common: Floats, node: Any, left: Any) -> bool:
+def _informative(agree: Floats, common: Floats, node: Any, left: Any) -> bool:
     """Whether those outside a node agree more than their habits alone make them: otherwise they know no truth."""
     H = np.flatnonzero(left & ~node)
     a, n = (np.triu(table[np.ix_(H, H)], 1) for table in (agree, common))
     items = max(float(n.max()), 1.0)  # pairs on the same items are not independent: count one pair's
-    return bool(a.sum() / max(float(n.sum()), 1.0) > TELLING * np.sqrt(0.25 / items))
+    return bool(a.sum() / max(float(n.sum()), 1.0) > INFORMATIVE * np.sqrt(0.25 / items))
 
 
 def _nodes(agree: Floats, common: Floats, left: Any) -> list[Any]:
@@ -314,7 +299,7 @@ def _best_node(agree: Floats, common: Floats, left: Any, honest: Any, K: int) ->
             continue
         excess, _ = _mean_excess(agree, common, A, left, K)
         value = excess * np.sqrt(size - 1.0)
-        if excess > 0 and (best is None or value > best[0]) and _telling(agree, common, A, left):
+        if excess > 0 and (best is None or value > best[0]) and _informative(agree, common, A, left):
             best = value, A
     return None if best is None else best[1]
 

@@ -23,18 +23,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.constraints import Bounds, Count, Fraction, RandomState, checked
 from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import Floats, Ints, normalise
-from crowdwise.data.frames import is_missing, make_frame
+from crowdwise.data.frames import is_missing
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
-from crowdwise.trust.judged_votes import Groups, adjusted, check_level, read_evidence, read_groups
+from crowdwise.trust.evidence import Groups, adjusted, read_evidence, read_groups
+from crowdwise.trust.result_tables import Tables
+from crowdwise.trust.wording import demographic_sentences
 
 __all__ = ["DemographicReport", "compare_demographics"]
 
@@ -44,9 +47,10 @@ MANY, RANGES = 12, 4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DemographicReport:
+class DemographicReport(Tables):
     """One row per group of annotators and outcome; see :func:`compare_demographics`."""
 
+    TABLES = ("groups",)
     columns: dict[str, npt.NDArray[Any]]
     attributes: dict[str, float]
     """attribute -> p-value of "it makes no difference", over all its groups and outcomes; adjusted over attributes."""
@@ -59,39 +63,32 @@ class DemographicReport:
         n = int(self.columns["differs"].sum())
         return f"DemographicReport({len(self.columns['group']):,} comparisons, {n:,} differ at level {self.level})"
 
-    def to_frame(self, kind: str | None = None) -> Any:
-        """The table."""
-        return make_frame(self.columns, kind or self.kind)
+    def _columns(self, table: str) -> dict[str, Any]:
+        return self.columns
 
     def sentences(self) -> list[str]:
         """The differences found, in words: attributes that matter, then groups, the largest difference first."""
         c = self.columns
         rows = np.flatnonzero(c["differs"])
-        out = [f"{name} makes a difference (p = {p:.2g})." for name, p in self.attributes.items() if p <= self.level]
-        for i in rows[np.argsort(-np.abs(c["difference"][rows]), kind="stable")].tolist():
-            d, low, high = (c[name][i] for name in ("difference", "low", "high"))
-            outcome, who = c["outcome"][i], f"{c['attribute'][i]} {c['group'][i]}"
-            ends = f"({1 - self.level:.0%} from {low:+.3f} to {high:+.3f}; {c['annotators'][i]} annotators)"
-            if outcome == "(mean)":
-                said = f"{who} answers {abs(d):.2f} {'higher' if d > 0 else 'lower'} than others"
-            else:
-                what = "is right by the others" if outcome == "(right)" else f"says {outcome}"
-                said = f"{who} {what} {abs(d):.1%} {'more' if d > 0 else 'less'} often than others"
-            out.append(f"{said} on the same items {ends}.")
-        return out
+        order = rows[np.argsort(-np.abs(c["difference"][rows]), kind="stable")]
+        found = [{name: c[name][i] for name in COLUMNS} for i in order.tolist()]
+        overall = {name: p for name, p in self.attributes.items() if p <= self.level}
+        return demographic_sentences(overall, found, self.level)
 
 
+@checked
 def compare_demographics(
     votes: Votes,
     consensus: Consensus,
     demographics: Any,
     *,
     attributes: list[str] | None = None,
-    truth: Any = None,
-    least: int = 5,
-    level: float = 0.05,
-    permutations: int = 4999,
-    random_state: int = 0,
+    gold: Any = None,
+    min_annotators: Count = 5,
+    level: Fraction = 0.05,
+    permutations: Annotated[int, Bounds(minimum=99)] = 4999,
+    random_state: RandomState = 0,
+    evidence: LeaveOneOut | None = None,
 ) -> DemographicReport:
     """Which groups of annotators label differently from all others on the same items.
 
@@ -104,28 +101,26 @@ def compare_demographics(
         first or named ``annotator`` or ``worker``, and others of attributes.
     attributes
         The columns of a table to look at; all by default.
-    truth
+    gold
         True classes to judge by where they are known.
-    least
+    min_annotators
         Groups of fewer annotators are left out.
     level
         The false discovery rate over all groups and outcomes; intervals are at 1 - ``level``.
     permutations, random_state
         Of the test.
+    evidence
+        As in :func:`~crowdwise.trust.annotators.assess_annotators`.
 
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.demographics import compare_demographics
     >>> crowd = cw.simulate.one_coin(200, n_annotators=20, votes_per_item=6, random_state=0)
     >>> who = {name: "young" if i % 2 else "old" for i, name in enumerate(crowd.votes.annotators.tolist())}
-    >>> compare_demographics(crowd.votes, cw.aggregate(crowd.votes, "one-coin"), who).sentences()
+    >>> cw.trust.compare_demographics(crowd.votes, cw.aggregate(crowd.votes, "one-coin"), who).sentences()
     []
     """
-    check_level(level)
-    if not (isinstance(permutations, int) and permutations >= 99):
-        raise ParameterError(f"permutations={permutations!r}: expected a whole number of at least 99.")
-    evidence = read_evidence(votes, consensus, truth)
+    evidence = evidence or read_evidence(votes, consensus, gold)
     tables = _attributes(demographics, votes.annotators, attributes)
     M = votes.n_annotators
     outcomes = _outcomes(evidence)
@@ -137,7 +132,7 @@ def compare_demographics(
     for attribute, by in tables.items():
         code = np.where(voted, by.code, -1)
         people = np.bincount(code[code >= 0], minlength=len(by.names))
-        kept = [g for g in range(len(by.names)) if people[g] >= least and people.sum() - people[g] >= least]
+        kept = [g for g in range(len(by.names)) if min(people[g], people.sum() - people[g]) >= min_annotators]
         if not kept:
             continue
         inside = code[votes.annotator] >= 0
@@ -163,7 +158,9 @@ def compare_demographics(
                 )
         overall[attribute] = float((distances >= distances[0] * (1.0 - 1e-9)).mean())
     if not rows:
-        raise InputError(f"No attribute has two groups of {least} annotators or more: lower least, or merge groups.")
+        raise InputError(
+            f"No attribute has two groups of {min_annotators} annotators: lower min_annotators, or merge groups."
+        )
     columns = {
         name: np.array(v, dtype=object if name in COLUMNS[:3] else None)
         for name, v in zip(COLUMNS, zip(*rows, strict=True), strict=True)
@@ -205,7 +202,7 @@ def _attributes(demographics: Any, annotators: npt.NDArray[Any], wanted: list[st
         if not any(name in values for name in annotators.tolist()):
             values = {str(key): v for key, v in values.items()}  # a number in one table, text in the other
             values = {name: values.get(str(name)) for name in annotators.tolist()}
-        out[column] = read_groups(_ranges(values), annotators, "annotator", least=1)
+        out[column] = read_groups(_ranges(values), annotators, "annotator", min_groups=1)
     return out
 
 

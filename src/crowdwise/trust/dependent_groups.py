@@ -16,31 +16,33 @@ The verdict: there are groups if at least one pair inside them still stands out 
 factor beyond the truth (how hard items are). So where there are none, the probability of finding any is at most
 ``level``, hard items or not.
 
-When it fails: with two groups nothing tells their opinions from the truth; pairs need at least 20 common items; members
-who answer the opposite of their group agree less, not more, and are not found.
+When it fails: with two groups their opinions look like the truth; pairs need at least 20 common items; members who
+answer the opposite of their group agree less, not more, and are not found.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.annotator_groups import LEAST, Dependence, dependence, spectral_groups
+from crowdwise.core.constraints import Bounds, Count, Fraction, checked
 from crowdwise.core.intervals import Z
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
+from crowdwise.trust.result_tables import AnnotatorGroups
 
 __all__ = ["DependentGroups", "find_groups"]
 
+AtLeastTwo = Annotated[int, Bounds(minimum=2)]
+
 
 @dataclass(frozen=True, eq=False)
-class DependentGroups:
-    """Who belongs together.
+class DependentGroups(AnnotatorGroups):
+    """Groups of dependent annotators.
 
     Attributes
     ----------
@@ -53,6 +55,7 @@ class DependentGroups:
         beyond the truth with its 95 % interval, and the p-value (of one pair, not corrected for there being many).
     """
 
+    TABLES = ("annotators", "pairs")
     names: npt.NDArray[Any]
     group: Ints
     score: Floats
@@ -73,46 +76,39 @@ class DependentGroups:
         return int(self.group.max()) + 1
 
     @property
-    def groups(self) -> list[list[Any]]:
-        """The names of the members of each group of two or more, the largest first."""
-        size = np.bincount(self.group)
-        return [list(self.names[self.group == g].tolist()) for g in np.flatnonzero(size > 1)]
-
-    @property
     def edges(self) -> list[tuple[Any, Any, float]]:
         """The pairs inside groups, as (annotator, annotator, excess): the graph to draw."""
         names, inside = self.names.tolist(), np.flatnonzero(self.group[self.left] == self.group[self.right])
         return [(names[self.left[e]], names[self.right[e]], float(self.excess[e])) for e in inside]
 
-    def to_frame(self, table: str = "annotators", *, kind: str | None = None) -> Any:
-        """``"annotators"``, or ``"pairs"``: those that stand out most first."""
+    def _columns(self, table: str) -> dict[str, Any]:
         if table == "annotators":
             size = np.bincount(self.group)[self.group]
             columns = {"annotator": self.names, "score": self.score, "flagged": self.flagged, "group": self.group}
-            return make_frame({**columns, "group_size": size}, kind or self.kind)
-        if table != "pairs":
-            raise ParameterError(f"Unknown table {table!r}: expected 'annotators' or 'pairs'.")
+            return {**columns, "group_size": size}
         order = np.lexsort((-self.excess, self.p_value))
         columns = {"annotator": self.names[self.left[order]], "other": self.names[self.right[order]]}
         for name in ("items", "excess", "low", "high", "p_value"):
             columns[name] = getattr(self, name)[order]
-        columns["same_group"] = self.group[self.left[order]] == self.group[self.right[order]]
-        return make_frame(columns, kind or self.kind)
+        return {**columns, "same_group": self.group[self.left[order]] == self.group[self.right[order]]}
 
 
-def find_groups(votes: Votes, *, groups: int | None = None, level: float = 0.05, least: int = LEAST) -> DependentGroups:
+@checked
+def find_groups(
+    votes: Votes, *, n_groups: Count | None = None, level: Fraction = 0.05, min_common: AtLeastTwo = LEAST
+) -> DependentGroups:
     """Groups of dependent annotators, from second-order statistics of their votes.
 
     Parameters
     ----------
     votes
         The votes.
-    groups
+    n_groups
         How many groups there are (spectral clustering then finds them, whatever the test says); by default as many as
         the data shows.
     level
         The probability of finding any group where there is none.
-    least
+    min_common
         The fewest common items of two annotators that are looked at.
 
     Examples
@@ -125,16 +121,10 @@ def find_groups(votes: Votes, *, groups: int | None = None, level: float = 0.05,
     """
     from scipy.special import ndtr
 
-    if not (isinstance(level, (int, float)) and 0.0 < level < 1.0):
-        raise ParameterError(f"level={level!r}: expected a number between 0 and 1, such as 0.05.")
-    if groups is not None and (not isinstance(groups, (int, np.integer)) or isinstance(groups, bool) or groups < 1):
-        raise ParameterError(f"groups={groups!r}: expected a whole number of at least 1, or None.")
-    if not isinstance(least, (int, np.integer)) or isinstance(least, bool) or least < 2:
-        raise ParameterError(f"least={least!r}: expected a whole number of at least 2 common items.")
-    found = dependence(votes, level=level, least=least)
-    group = _confirmed(found, dependence(votes, level=level, least=least, beyond=1))
-    if groups is not None:
-        group = spectral_groups(found, int(groups))
+    found = dependence(votes, level=level, least=min_common)
+    group = _confirmed(found, dependence(votes, level=level, least=min_common, beyond=1))
+    if n_groups is not None:
+        group = spectral_groups(found, int(n_groups))
     pairs, M, K = found.pairs, votes.n_annotators, votes.n_classes
     rho = np.einsum("pkk->p", found.rest) / (K - 1.0)
     reach = Z / np.sqrt(pairs.common * (K - 1.0))

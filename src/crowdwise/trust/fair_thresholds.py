@@ -4,11 +4,11 @@ With group z sorted by probability, taking its first j items as positive has the
 rate_z(j): the share of positives (demographic parity), that among the truly positive (equal opportunity), or both that
 and the one among the others (equalised odds). All rates must lie in a window [a, a + gap]. Every window that begins at
 an attainable rate is tried, and in each the best cut of every group is found, so the optimum is exact (over cuts;
-nobody is decided by lot). For equalised odds there are two windows, of which 1,000 and, for each, 33 are tried.
+no item is decided by lot). For equalised odds there are two windows, of which 1,000 and, for each, 33 are tried.
 
-Without truth, accuracy and rates are expected ones under the posterior of the consensus.
+Without gold, accuracy and rates are expected ones under the posterior of the consensus.
 
-When it fails: cuts chosen by truths are best for those very items. A bound says nothing about individuals, and a
+When it fails: cuts chosen by gold labels are best for those very items. A bound says nothing about individuals, and a
 posterior that shares the crowd's prejudice is cut by that prejudice. Where probabilities are all near 0 and 1 a cut
 moves items that are nearly certain, and loses much.
 
@@ -19,32 +19,34 @@ threshold for each group, after the fact.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.constraints import Fraction, Share, checked
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.data.frames import make_frame
 from crowdwise.errors import InputError, ParameterError, listing
 from crowdwise.metrics.bootstrap import Estimate
-from crowdwise.trust.judged_votes import check_level, positive_code, read_groups
+from crowdwise.trust.evidence import positive_code, read_groups
+from crowdwise.trust.result_tables import Tables
 
 __all__ = ["Thresholds", "choose_thresholds"]
 
 STARTS, WITHIN = 1000, 33
 """Windows tried for equalised odds."""
-CONSTRAINTS = ("demographic parity", "equal opportunity", "equalised odds")
+Constraint = Literal["demographic parity", "equal opportunity", "equalised odds"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Thresholds:
+class Thresholds(Tables):
     """Cuts of the positive probability, one for each group; see :func:`choose_thresholds`."""
 
+    TABLES = ("groups",)
     groups: npt.NDArray[Any]
     thresholds: dict[Any, float]
-    """Positive from this probability on; ``inf``: nobody."""
+    """Positive from this probability on; ``inf``: no item."""
     constraint: str
     gap: float
     """The largest difference between groups that the cuts have."""
@@ -55,6 +57,7 @@ class Thresholds:
     basis: str
     labels: npt.NDArray[Any]
     """The classes of all items; those without a group are cut at one half."""
+    kind: str = "polars"
 
     def __repr__(self) -> str:
         cuts = ", ".join(f"{g}: {t:.3f}" for g, t in self.thresholds.items())
@@ -64,21 +67,21 @@ class Thresholds:
             f"{kind} {self.accuracy_before.value:.3f} -> {self.accuracy.value:.3f})"
         )
 
-    def to_frame(self, kind: str = "polars") -> Any:
-        """One row per group."""
+    def _columns(self, table: str) -> dict[str, Any]:
         names = np.array([str(g) for g in self.groups], dtype=object)
-        return make_frame({"group": names, "threshold": np.array(list(self.thresholds.values()))}, kind)
+        return {"group": names, "threshold": np.array(list(self.thresholds.values()))}
 
 
+@checked
 def choose_thresholds(
     consensus: Consensus,
     groups: Any,
     *,
-    constraint: str = "demographic parity",
-    gap: float = 0.05,
+    constraint: Constraint = "demographic parity",
+    gap: Share = 0.05,
     positive: Any = None,
-    truth: Any = None,
-    level: float = 0.95,
+    gold: Any = None,
+    level: Fraction = 0.95,
 ) -> Thresholds:
     """Cuts of the positive class' probability, one for each group: the least loss within a bound on the gap.
 
@@ -95,7 +98,7 @@ def choose_thresholds(
         The largest difference between any two groups that is allowed.
     positive
         The positive class; the second by default.
-    truth
+    gold
         True classes to choose by (a validation set). Without, accuracy and rates are expected ones under the posterior.
     level
         Of the intervals of the two accuracies.
@@ -103,27 +106,21 @@ def choose_thresholds(
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.fair_thresholds import choose_thresholds
     >>> crowd = cw.simulate.one_coin(400, n_annotators=10, votes_per_item=5, random_state=0)
-    >>> chosen = choose_thresholds(cw.aggregate(crowd.votes, "one-coin"), ["a", "b"] * 200, gap=0.01)
+    >>> chosen = cw.trust.choose_thresholds(cw.aggregate(crowd.votes, "one-coin"), ["a", "b"] * 200, gap=0.01)
     >>> chosen.gap < 0.0101 and chosen.accuracy.value <= chosen.accuracy_before.value
     True
     """
-    check_level(level)
     if len(consensus.classes) != 2:
         raise ParameterError(
             f"choose_thresholds is for two classes, and there are {len(consensus.classes)}: merge the others."
         )
-    if constraint not in CONSTRAINTS:
-        raise ParameterError(f"constraint={constraint!r}: expected one of {', '.join(map(repr, CONSTRAINTS))}.")
-    if not (isinstance(gap, (int, float)) and 0.0 <= gap <= 1.0):
-        raise ParameterError(f"gap={gap!r}: expected a number from 0 to 1.")
     by = read_groups(groups, consensus.item_names, "item")
     k = positive_code(consensus.classes, positive)
-    gold = None if truth is None else consensus.truth_codes(truth)
+    known = None if gold is None else consensus.truth_codes(gold)
     score = consensus.posterior[:, k]
-    y = score if gold is None else (gold == k).astype(np.float64)
-    use = (by.code >= 0) if gold is None else (by.code >= 0) & (gold >= 0)
+    y = score if known is None else (known == k).astype(np.float64)
+    use = (by.code >= 0) if known is None else (by.code >= 0) & (known >= 0)
     G = len(by.names)
     curves = [cut_curve(score[use & (by.code == g)], y[use & (by.code == g)]) for g in range(G)]
     if any(c.items == 0 for c in curves):
@@ -143,7 +140,7 @@ def choose_thresholds(
     return Thresholds(
         by.names, cuts, constraint, _gap_of(curves, chosen, constraint), _gap_of(curves, before, constraint),
         _share(p_after, n, level), _share(p_before, n, level), "posterior" if gold is None else "truth",
-        consensus.classes[label],
+        consensus.classes[label], consensus.kind,
     )  # fmt: skip
 
 
@@ -157,7 +154,7 @@ def _share(p: float, n: int, level: float) -> Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """What every possible cut of one group gives; position 0 takes nobody as positive."""
+    """What every possible cut of one group gives; position 0 takes no item as positive."""
 
     items: int
     threshold: Floats
@@ -170,7 +167,7 @@ class Curve:
 
 
 def cut_curve(score: Floats, y: Floats) -> Curve:
-    """The cuts of a group: between distinct scores only, since equal scores cannot be told apart."""
+    """The cuts of a group: between distinct scores only, since equal scores are decided alike."""
     order = np.argsort(-score, kind="stable")
     s, t = score[order], y[order]
     n = len(s)

@@ -12,14 +12,14 @@ rate                     formula                                  a gap between 
 =======================  =======================================  ==================================================
 
 Where no truth is given, y is not known: counts are expected ones under the posterior (``basis`` says so), for an
-annotator under the posterior given *the others'* votes (:mod:`crowdwise.trust.judged_votes`). Under a posterior that
+annotator under the posterior given *the others'* votes (:mod:`crowdwise.trust.evidence`). Under a posterior that
 shares the crowd's prejudice a prejudiced consensus looks fair: a few true labels per group are worth more than any
 formula.
 
-Intervals are by bootstrap: items are drawn anew and, without truth, their classes from the posterior. All differences
-between groups are covered at once with the level asked for: with a difference's bootstrap error s the half-width is c
-s, c the quantile of the largest standardised deviation of any pair (for annotators, Sidak's bound of it). So a gap, the
-largest difference, has the interval
+Intervals are by bootstrap: items are drawn with replacement and, without truth, their classes from the posterior. All
+differences between groups are covered at once with the level asked for: with a difference's bootstrap error s the
+half-width is c s, c the quantile of the largest standardised deviation of any pair (for annotators, Sidak's bound of
+it). So a gap, the largest difference, has the interval
 
     [ max over pairs of (|difference| - c s)+,  max over pairs of (|difference| + c s) ],
 
@@ -33,20 +33,25 @@ M. Hardt, E. Price and N. Srebro, Equality of opportunity in supervised learning
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.constraints import Count, Fraction, RandomState, checked
+from crowdwise.core.intervals import interval_text
 from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
-from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError
+from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Estimate
-from crowdwise.trust.judged_votes import Groups, check_level, positive_code, read_evidence, read_groups
+from crowdwise.trust.evidence import Groups, check_match, known_classes, positive_code, read_evidence, read_groups
+from crowdwise.trust.result_tables import Tables
+from crowdwise.trust.wording import fairness_sentences
 
 __all__ = ["FairnessReport", "assess_fairness"]
 
@@ -58,9 +63,10 @@ are asked)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FairnessReport:
+class FairnessReport(Tables):
     """Rates by group and the gaps between groups; see :func:`assess_fairness`."""
 
+    TABLES = ("groups", "gaps", "annotators")
     groups: npt.NDArray[Any]
     positive: Any
     basis: str
@@ -75,61 +81,46 @@ class FairnessReport:
     """Whether the interval of a gap stays clear of 0."""
     confusion: Floats
     """G x K x K: P(consensus says l | truth k) in each group."""
-    annotators: dict[str, npt.NDArray[Any]] = field(repr=False)
-    """One row per annotator and criterion's columns (see :meth:`to_frame`)."""
+    judge_annotators: Callable[[], dict[str, npt.NDArray[Any]]] = field(repr=False)
+    """Makes :attr:`annotators`."""
     level: float = 0.95
     kind: str = "polars"
 
     def __repr__(self) -> str:
         gap = self.gaps["demographic parity"]
+        ends = interval_text(gap.low, gap.high, level=gap.level)
         return (
-            f"FairnessReport({len(self.groups)} groups by {self.basis}; demographic parity gap {gap.value:.3f}, "
-            f"{gap.level:.0%} from {gap.low:.3f} to {gap.high:.3f})"
+            f"FairnessReport({len(self.groups)} groups by {self.basis}; demographic parity gap {gap.value:.3f}, {ends})"
         )
 
-    def to_frame(self, table: str = "groups", kind: str | None = None) -> Any:
-        """``"groups"`` (rates of the consensus), ``"gaps"``, or ``"annotators"`` (gaps of each, with intervals)."""
+    @cached_property
+    def annotators(self) -> dict[str, npt.NDArray[Any]]:
+        """The gaps of each annotator with intervals, by column; computed when first asked for."""
+        return self.judge_annotators()
+
+    def _columns(self, table: str) -> dict[str, Any]:
         if table == "annotators":
-            return make_frame(dict(self.annotators), kind or self.kind)
+            return dict(self.annotators)
         if table == "gaps":
             columns: dict[str, Any] = {"criterion": np.array(list(self.gaps), dtype=object)}
-            for name in ("value", "low", "high"):
-                columns["gap" if name == "value" else name] = np.array([getattr(e, name) for e in self.gaps.values()])
-            columns["differs"] = np.array([self.differs[c] for c in self.gaps])
-            return make_frame(columns, kind or self.kind)
-        if table != "groups":
-            raise ParameterError(f"Unknown table {table!r}: expected 'groups', 'gaps' or 'annotators'.")
+            columns |= _estimates("gap", list(self.gaps.values()), "")
+            return columns | {"differs": np.array([self.differs[c] for c in self.gaps])}
         columns = {"group": np.array([str(g) for g in self.groups], dtype=object), "items": self.items}
         for rate, by in self.rates.items():
-            for name in ("value", "low", "high"):
-                columns[rate if name == "value" else f"{rate}_{name}"] = np.array(
-                    [getattr(e, name) for e in by.values()]
-                )
-        return make_frame(columns, kind or self.kind)
+            columns |= _estimates(rate, list(by.values()), f"{rate}_")
+        return columns
 
     def sentences(self) -> list[str]:
         """What was found, in words."""
-        out = (
-            []
-            if self.basis == "truth"
-            else ["No truth was given: rates are expected ones under the posterior of the votes."]
-        )
-        of = {"demographic parity": "selection", "equal opportunity": "true_positive", "accuracy": "accuracy"}
-        for criterion, rate in of.items():
-            gap = self.gaps[criterion]
-            values = {g: e.value for g, e in self.rates[rate].items() if np.isfinite(e.value)}
-            if len(values) < 2:
-                continue
-            most, least = max(values, key=lambda g: values[g]), min(values, key=lambda g: values[g])
-            shown = "" if self.differs[criterion] else ", which chance may explain"
-            out.append(
-                f"{criterion.capitalize()}: {rate.replace('_', ' ')} is {values[most]:.2f} for {most} and "
-                f"{values[least]:.2f} for {least}, a gap of {gap.value:.2f} "
-                f"({gap.level:.0%} from {gap.low:.2f} to {gap.high:.2f}){shown}."
-            )
-        return out
+        return fairness_sentences(self.basis, self.rates, self.gaps, self.differs)
 
 
+def _estimates(name: str, found: list[Estimate], prefix: str) -> dict[str, Any]:
+    fields_of = {name: "value", f"{prefix}low": "low", f"{prefix}high": "high"}
+    return {column: np.array([getattr(e, what) for e in found]) for column, what in fields_of.items()}
+
+
+@checked
 def assess_fairness(
     votes: Votes,
     consensus: Consensus,
@@ -137,9 +128,9 @@ def assess_fairness(
     *,
     positive: Any = None,
     truth: Any = None,
-    level: float = 0.95,
-    resamples: int = 1000,
-    random_state: int = 0,
+    level: Fraction = 0.95,
+    resamples: Count = 1000,
+    random_state: RandomState = 0,
 ) -> FairnessReport:
     """How the consensus and each annotator treat the items of different groups.
 
@@ -160,27 +151,25 @@ def assess_fairness(
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.fairness import assess_fairness
     >>> crowd = cw.simulate.one_coin(400, n_annotators=10, votes_per_item=5, random_state=0)
     >>> consensus = cw.aggregate(crowd.votes, "one-coin")
-    >>> report = assess_fairness(crowd.votes, consensus, ["a", "b"] * 200, truth=crowd.truth)
+    >>> report = cw.trust.assess_fairness(crowd.votes, consensus, ["a", "b"] * 200, truth=crowd.truth)
     >>> report.differs["demographic parity"]
     False
     """
-    check_level(level)
-    evidence = read_evidence(votes, consensus, truth)
+    check_match(votes, consensus)
+    known = known_classes(votes, consensus, truth)
     by = read_groups(groups, votes.items, "item")
     k = positive_code(votes.classes, positive)
     rng = np.random.default_rng(random_state)
     G = len(by.names)
-    told = evidence.gold >= 0
-    q = clamp(consensus.posterior, evidence.gold)
-    use = (by.code >= 0) & told if told.any() else by.code >= 0
+    sure = known is not None and bool((known >= 0).any())
+    q = clamp(consensus.posterior, known)
+    use = (by.code >= 0) & (known >= 0) if known is not None and sure else by.code >= 0
     rows = np.flatnonzero(use)
     z, d = by.code[rows], consensus.label_codes[rows] == k
     if len(np.unique(z)) < 2:
         raise InputError("Fewer than two groups have items that can be judged: give the truth of items of each group.")
-    sure = bool(told.any())
     y = q[rows, k]
     hit = q[rows, consensus.label_codes[rows]]
 
@@ -221,10 +210,13 @@ def assess_fairness(
     joint = np.zeros((G, K, K))
     for truth_class in range(K):
         np.add.at(joint[:, truth_class], (z, consensus.label_codes[rows]), q[rows, truth_class])
-    annotators = annotator_gaps(evidence, by, k, level, resamples, rng)
+
+    def judge_annotators() -> dict[str, npt.NDArray[Any]]:
+        return annotator_gaps(read_evidence(votes, consensus, truth), by, k, level, resamples, rng)
+
     return FairnessReport(
         by.names, votes.classes.tolist()[k], "truth" if sure else "posterior", counts, rates, gaps, differs,
-        normalise(joint, axis=2), annotators, level, votes.kind,
+        normalise(joint, axis=2), judge_annotators, level, votes.kind,
     )  # fmt: skip
 
 
@@ -254,13 +246,13 @@ def gap_estimate(value: Floats, draws: Floats, level: float, n: int) -> Estimate
     """
     i, j = np.triu_indices(len(value), 1)
     d = (value[i] - value[j]).ravel()
-    shaken = (draws[:, i] - draws[:, j]).reshape(len(draws), -1)
-    good = np.isfinite(d) & (np.isfinite(shaken).mean(axis=0) > 0.5)
+    drawn_apart = (draws[:, i] - draws[:, j]).reshape(len(draws), -1)
+    good = np.isfinite(d) & (np.isfinite(drawn_apart).mean(axis=0) > 0.5)
     if not good.any():
         return Estimate(float("nan"), 0.0, 1.0, n, level)
-    d, shaken = d[good], shaken[:, good]
-    error = np.maximum(np.nanstd(shaken, axis=0), 1e-12)
-    c = float(np.nanquantile(np.nanmax(np.abs(shaken - d) / error, axis=1), level))
+    d, drawn_apart = d[good], drawn_apart[:, good]
+    error = np.maximum(np.nanstd(drawn_apart, axis=0), 1e-12)
+    c = float(np.nanquantile(np.nanmax(np.abs(drawn_apart - d) / error, axis=1), level))
     size = np.abs(d)
     return Estimate(
         float(size.max()),
@@ -299,8 +291,8 @@ def annotator_gaps(
         u = rng.random(len(rows))
         right = np.where(certain, hit, u < hit)
         drawn = np.where(certain, y, np.where(d, u < hit, (u >= hit) & (u < hit + y)))
-        shaken = table(w, drawn, right)
-        apart = shaken[:, i] - shaken[:, j] - base
+        drawn_apart = table(w, drawn, right)
+        apart = drawn_apart[:, i] - drawn_apart[:, j] - base
         ok = np.isfinite(apart)
         apart = np.where(ok, apart, 0.0)
         total, square, seen = total + apart, square + apart * apart, seen + ok

@@ -1,7 +1,7 @@
-"""Which items are in doubt, which are odd, and which classes are hard to tell apart.
+"""Which items are in doubt, which are odd, and which classes are taken for one another.
 
 Annotators are known by their confusion matrices theta, the crowd by the matrix C of all of its votes, and q[n] is the
-posterior under those matrices (:mod:`crowdwise.trust.judged_votes`). So the shares of a majority vote, which are no
+posterior under those matrices (:mod:`crowdwise.trust.evidence`). So the shares of a majority vote, which are no
 probabilities, and the certainty of maximum likelihood do not enter.
 
 ===================  ==============================================================================================
@@ -22,7 +22,7 @@ gain                 by how much that vote raises the probability of the best cl
 difficulty           as the method has it, where it has it
 review, rank         0 to 1: 1 - right x excess_adjusted, and the place by it
 suggested            1 - right > ``level``, or odd
-why                  words
+why                  the reasons, in words
 ===================  ==============================================================================================
 
 ``excess`` compares the votes with the truth, not with each other (Gelman, Meng and Stern's realised discrepancy), and
@@ -48,12 +48,15 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.constraints import Fraction, checked
 from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import Floats, Ints, entropy, normalise
-from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.trust.annotator_measures import skills
-from crowdwise.trust.judged_votes import adjusted, check_level, read_evidence
+from crowdwise.trust.evidence import adjusted, read_evidence
+from crowdwise.trust.flags import ItemReason
+from crowdwise.trust.result_tables import Tables
+from crowdwise.trust.wording import item_reasons, pair_words
 
 __all__ = ["ClassPair", "ItemReport", "assess_items"]
 
@@ -85,25 +88,27 @@ class ClassPair:
     """Items on which the two most probable classes are these and the second has a probability of 0.1 or more."""
     ambiguous: bool
 
+    @property
+    def numbers(self) -> dict[str, float]:
+        """All but the classes."""
+        return {name: value for name, value in vars(self).items() if name != "classes"}
+
     def __str__(self) -> str:
-        a, b = self.classes
-        words = f"{a} and {b} are taken for each other in {100 * self.rate:.0f} % of the votes that name either"
-        if np.isfinite(self.expected) and self.expected > 0:
-            words += f", {self.share / self.expected:.1f} times what unrelated mistakes would give"
-        return f"{words}; {self.items:,} item{'s' if self.items != 1 else ''} undecided between them"
+        return pair_words(self.classes, self.numbers)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ItemReport:
+class ItemReport(Tables):
     """One row per item, and the pairs of classes; see :func:`assess_items`."""
 
+    TABLES = ("items", "pairs")
     names: npt.NDArray[Any]
     columns: dict[str, npt.NDArray[Any]]
     pairs: tuple[ClassPair, ...]
     """The most confused first."""
     level: float
-    why_codes: Ints
-    """N: which of the reasons hold (bits)."""
+    reasons: Ints
+    """N: the :class:`~crowdwise.trust.flags.ItemReason` that hold (bits)."""
     runner_up: npt.NDArray[Any]
     kind: str = field(default="polars")
 
@@ -111,57 +116,51 @@ class ItemReport:
         n, odd = int(self.columns["suggested"].sum()), int(self.columns["odd"].sum())
         return f"ItemReport({len(self.names):,} items, {n:,} suggested for review, {odd:,} odd at level {self.level})"
 
-    def to_frame(self, kind: str | None = None, *, top: int | None = None) -> Any:
-        """The table in the order of review; ``top`` rows of it."""
-        order = np.argsort(self.columns["rank"], kind="stable")[:top]
+    def _columns(self, table: str) -> dict[str, Any]:
+        if table == "pairs":
+            names = ("rate", "low", "high", "share", "expected", "p_value", "items", "ambiguous")
+            columns: dict[str, Any] = {
+                side: np.array([str(p.classes[i]) for p in self.pairs], dtype=object)
+                for i, side in enumerate(("first", "second"))
+            }
+            return columns | {name: np.array([getattr(p, name) for p in self.pairs]) for name in names}
+        order = self.order()
         columns = {"item": self.names[order], **{name: value[order] for name, value in self.columns.items()}}
-        return make_frame({**columns, "why": self.why(order)}, kind or self.kind)
+        return columns | {"why": self.why(order)}
+
+    def order(self, *, suggested: bool = False) -> Ints:
+        """The items in the order of review, by position; only those suggested for it."""
+        order = np.argsort(self.columns["rank"], kind="stable")
+        return order[self.columns["suggested"][order]] if suggested else order
 
     def why(self, rows: Ints) -> npt.NDArray[Any]:
         """Words about some items, by position."""
-        out = np.empty(len(rows), dtype=object)
-        label, other = self.columns["label"], self.runner_up
-        for i, n in enumerate(rows.tolist()):
-            code, words = int(self.why_codes[n]), []
-            if code & 1:
-                words.append("no votes")
-            if code & 2:
-                words.append("a single vote")
-            if code & 4:
-                words.append("more disagreement than its annotators explain")
-            if code & 8:
-                words.append(f"undecided between {label[n]} and {other[n]}")
-            if code & 32:
-                words.append(f"its annotators' record speaks for {other[n]}")
-            if code & 16:
-                words.append("one more vote may change it")
-            out[i] = "; ".join(words)
-        return out
+        return np.array([item_reasons(*self.doubt(n)) for n in rows.tolist()], dtype=object)
+
+    def doubt(self, n: int) -> tuple[ItemReason, Any, Any]:
+        """Why an item is in doubt, its label, and its rival."""
+        return ItemReason(int(self.reasons[n])), self.columns["label"][n], self.runner_up[n]
 
     def ambiguous(self) -> list[ClassPair]:
         """The pairs of classes confused beyond chance, at the report's level."""
         return [pair for pair in self.pairs if pair.ambiguous]
 
-    def pairs_frame(self, kind: str | None = None) -> Any:
-        """The pairs of classes as a table."""
-        names = ("rate", "low", "high", "share", "expected", "p_value", "items", "ambiguous")
-        columns: dict[str, Any] = {
-            "first": np.array([str(p.classes[0]) for p in self.pairs], dtype=object),
-            "second": np.array([str(p.classes[1]) for p in self.pairs], dtype=object),
-        }
-        columns |= {name: np.array([getattr(p, name) for p in self.pairs]) for name in names}
-        return make_frame(columns, kind or self.kind)
 
-
-def assess_items(votes: Votes, consensus: Consensus, *, truth: Any = None, level: float = 0.05) -> ItemReport:
-    """A table of the items, ranked for review, and the pairs of classes that are hard to tell apart.
+@checked
+def assess_items(
+    votes: Votes,
+    consensus: Consensus,
+    *,
+    gold: Any = None,
+    level: Fraction = 0.05,
+    evidence: LeaveOneOut | None = None,
+) -> ItemReport:
+    """A table of the items, ranked for review, and the pairs of classes that are taken for one another.
 
     Parameters
     ----------
-    votes, consensus
-        The votes and a consensus of them, by whatever method.
-    truth
-        True classes to go by where they are known: a mapping from item to class, or N codes with -1 for unknown.
+    votes, consensus, gold, evidence
+        As in :func:`~crowdwise.trust.annotators.assess_annotators`.
     level
         The false discovery rate at which items and pairs are called out, and the probability of being wrong from which
         a label is suggested for review.
@@ -169,15 +168,13 @@ def assess_items(votes: Votes, consensus: Consensus, *, truth: Any = None, level
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.item_review import assess_items
     >>> crowd = cw.simulate.difficulty(300, n_annotators=20, votes_per_item=7, random_state=0)
-    >>> report = assess_items(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"))
+    >>> report = cw.trust.assess_items(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"))
     >>> wrong = report.columns["label"] != crowd.votes.classes[crowd.truth]
     >>> bool(report.columns["review"][wrong].mean() > 2 * report.columns["review"][~wrong].mean())
     True
     """
-    check_level(level)
-    evidence = read_evidence(votes, consensus, truth)
+    evidence = evidence or read_evidence(votes, consensus, gold)
     q = evidence.posterior()
     N, K = q.shape
     known = evidence.gold >= 0
@@ -216,9 +213,14 @@ def assess_items(votes: Votes, consensus: Consensus, *, truth: Any = None, level
             columns[name] = consensus.item_columns[name]
     voted, beaten = size > 0, second > 2.0 * right
     close = (1.0 - right > level) & (second >= 0.1) & voted & ~beaten
-    why = 1 * ~voted + 2 * (size == 1) + 4 * odd + 8 * close + 16 * ((flip > level) & voted & ~beaten) + 32 * beaten
+    changes = (flip > level) & voted & ~beaten
+    holds = {
+        ItemReason.NO_VOTES: ~voted, ItemReason.SINGLE_VOTE: size == 1, ItemReason.DISAGREEMENT: odd,
+        ItemReason.UNDECIDED: close, ItemReason.MAY_FLIP: changes, ItemReason.OVERRULED: beaten,
+    }  # fmt: skip
+    reasons = np.sum([reason.value * mask for reason, mask in holds.items()], axis=0)
     pairs = class_pairs(evidence, q, label, runner, second, level)
-    return ItemReport(votes.items, columns, pairs, level, why, votes.classes[runner], votes.kind)
+    return ItemReport(votes.items, columns, pairs, level, reasons, votes.classes[runner], votes.kind)
 
 
 # -------------------------------------------------------------------- the pieces
@@ -350,12 +352,10 @@ def class_pairs(
             p_values[i] = float(ndtr(-(share - usual) / spread))
         undecided = int((((label == a) & (runner == b)) | ((label == b) & (runner == a)))[second >= 0.1].sum())
         found.append((i, (a, b), rate, error, share, usual, undecided))
-    corrected = adjusted(p_values)
+    corrected, classes = adjusted(p_values), votes.classes.tolist()
     pairs = [
         ClassPair(
-            (votes.classes[a].item() if hasattr(votes.classes[a], "item") else votes.classes[a],
-             votes.classes[b].item() if hasattr(votes.classes[b], "item") else votes.classes[b]),
-            rate, max(rate - 1.96 * error, 0.0), min(rate + 1.96 * error, 1.0), share, usual,
+            (classes[a], classes[b]), rate, max(rate - 1.96 * error, 0.0), min(rate + 1.96 * error, 1.0), share, usual,
             float(corrected[i]) if K > 2 else float("nan"), undecided, bool(K > 2 and corrected[i] <= level),
         )
         for i, (a, b), rate, error, share, usual, undecided in found

@@ -1,16 +1,16 @@
-"""Which method to use when nobody knows the truth: all of them foretell the same left-out votes.
+"""Which method to use when nobody knows the truth: all of them predict the same held-out votes.
 
-A share of the (item, annotator) pairs is left out, several times over; every method is fitted to the rest, and asked
-what the left-out votes were. The posterior is what a user gets from a method, so it is the posterior that is measured,
+A share of the (item, annotator) pairs is held out, several times over; every method is fitted to the rest, and asked
+what the held-out votes were. The posterior is what a user gets from a method, so it is the posterior that is measured,
 and in the same way for all: confusion matrices are read out of it by counting the votes that were left in, shrunk
 towards the crowd's (:func:`crowdwise.core.predictive.read_out`), whether or not a method has matrices of its own.
 
-    score = mean over left-out votes of log sum_k q[n, k] theta[m, k, l]
+    score = mean over held-out votes of log sum_k q[n, k] theta[m, k, l]
 
 ==============  ==============  ===========  ========================================================================
 symbol          code            shape        equation
 ==============  ==============  ===========  ========================================================================
-score[j]        ``score``       J            mean log probability of a left-out vote (per unit of weight)
+score[j]        ``score``       J            mean log probability of a held-out vote (per unit of weight)
 behind[j]       ``behind``      J            score of the best - score[j], and the ends of its 95 % interval
 error           ``calibration`` J            sum over bins of (votes / all) |mean probability - share that was right|
 agree[i, j]     ``agreement``   J x J        share of the items that two methods label alike
@@ -20,7 +20,7 @@ Intervals are paired, over items: the differences of an item's votes are summed 
 are the units (repeated splits are not independent, and are not counted as if they were). They are for new items
 labelled by the same annotators.
 
-When it misleads: votes are foretold well by any classes that explain them, also by ones that have drifted from what
+When it misleads: votes are predicted well by any classes that explain them, also by ones that have drifted from what
 the labels mean, or that split what you call one class; a look at :attr:`Comparison.agreement` with ``majority`` shows
 how far. Sharper is not always better known: two methods that label alike can differ in score by how sure they are.
 """
@@ -37,34 +37,35 @@ import numpy.typing as npt
 
 from crowdwise.core import predictive
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.constraints import Count, CountFromZero, Fraction, RandomState, checked, seed_of
 from crowdwise.core.intervals import Z
 from crowdwise.core.model import Model
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InputError, ParameterError
 from crowdwise.trust.posterior_checks import Check, predictive_checks
+from crowdwise.trust.result_tables import Tables
 
 __all__ = ["Comparison", "compare"]
 
 BINS = 10
-Told = Callable[[str, str], None]
+Progress = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
+class Comparison(Tables):
     """Methods side by side, without any truth; the best first.
 
     Attributes
     ----------
     methods, score, seconds
-        Names, mean log probability of a left-out vote, and how long a fit to all votes took.
+        Names, mean log probability of a held-out vote, and how long a fit to all votes took.
     behind, low, high
         How far each is behind the best, per vote, with the 95 % interval of the paired difference (0 for the best).
     agreement
         J x J: the share of items labelled alike.
     reliability
-        J x 10 x 3: for left-out votes whose likeliest label had a probability in each tenth: how many, their mean
+        J x 10 x 3: for held-out votes whose likeliest label had a probability in each tenth: how many, their mean
         probability, the share that was that label.
     calibration
         The calibration error of each, from that table.
@@ -74,10 +75,11 @@ class Comparison:
         The share of items with known truth that are labelled right, ties split; ``None`` without truth.
     problems
         Methods that could not be fitted, and why.
-    n_votes, n_left_out, repeats, share, seed
-        The votes, how many of them were left out on average, in how many splits, and what they were drawn from.
+    n_votes, n_held_out, repeats, share, seed
+        The votes, how many of them were held out on average, in how many splits, and what they were drawn from.
     """
 
+    TABLES = ("methods", "agreement", "reliability", "checks")
     methods: tuple[str, ...]
     score: Floats
     behind: Floats
@@ -91,7 +93,7 @@ class Comparison:
     accuracy: Floats | None
     problems: dict[str, str]
     n_votes: int
-    n_left_out: float
+    n_held_out: float
     repeats: int
     share: float
     seed: int | None
@@ -100,41 +102,27 @@ class Comparison:
     def __repr__(self) -> str:
         scores = ", ".join(f"{name} {x:.4f}" for name, x in zip(self.methods[:3], self.score, strict=False))
         more = f" and {len(self.methods) - 3} more" if len(self.methods) > 3 else ""
-        return f"Comparison({scores}{more}; {self.repeats} splits, {self.n_left_out:,.0f} votes left out in each)"
+        return f"Comparison({scores}{more}; {self.repeats} splits, {self.n_held_out:,.0f} votes held out in each)"
 
     @property
     def close(self) -> tuple[str, ...]:
         """The best method and those whose interval of the difference to it holds 0."""
         return tuple(name for name, low in zip(self.methods, self.low, strict=True) if low <= 0.0)
 
-    def to_frame(self, table: str = "methods", *, kind: str | None = None) -> Any:
-        """A table: ``"methods"``, ``"agreement"``, ``"reliability"`` or ``"checks"``."""
-        makers = {
-            "methods": self._methods,
-            "agreement": self._agreement,
-            "reliability": self._reliability,
-            "checks": self._checks,
-        }
-        if table not in makers:
-            raise ParameterError(f"Unknown table {table!r}: expected {', '.join(map(repr, makers))}.")
-        return make_frame(makers[table](), kind or self.kind)
+    def _columns(self, table: str) -> dict[str, Any]:
+        columns: dict[str, Any] = getattr(self, f"_{table}")()
+        return columns
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON can hold it."""
-        return {
+        facts: dict[str, Any] = {
             "votes": self.n_votes,
-            "left_out": self.n_left_out,
+            "held_out": self.n_held_out,
             "repeats": self.repeats,
             "share": self.share,
-            "seed": self.seed,
-            "best": self.methods[0],
-            "close": list(self.close),
-            "methods": _rows(self._methods()),
-            "agreement": _rows(self._agreement()),
-            "reliability": _rows(self._reliability()),
-            "checks": _rows(self._checks()),
-            "problems": self.problems,
         }
+        facts |= {"seed": self.seed, "best": self.methods[0], "close": list(self.close)}
+        return facts | {table: _rows(self._columns(table)) for table in self.TABLES} | {"problems": self.problems}
 
     def _methods(self) -> dict[str, Any]:
         columns: dict[str, Any] = {
@@ -174,18 +162,19 @@ class Comparison:
         }
 
 
+@checked
 def compare(
     votes: Votes,
     models: Mapping[str, Model],
     *,
     truth: Any = None,
-    repeats: int = 5,
-    share: float = 0.2,
-    replicates: int = 99,
-    random_state: int | None = 0,
-    told: Told | None = None,
+    repeats: Count = 5,
+    share: Fraction = 0.2,
+    replicates: CountFromZero = 99,
+    random_state: RandomState = 0,
+    progress: Progress | None = None,
 ) -> Comparison:
-    """Compare models by how well they foretell left-out votes.
+    """Compare models by how well they predict held-out votes.
 
     Parameters
     ----------
@@ -196,15 +185,18 @@ def compare(
     truth
         Classes of items where they are known, for a column of accuracies and nothing else.
     repeats, share
-        How many times which share of the (item, annotator) pairs is left out. Every item keeps a vote.
+        How many times which share of the (item, annotator) pairs is held out. Every item keeps a vote.
     replicates
         How many sets of votes are drawn for the posterior predictive checks; 0 leaves the checks out.
     random_state
         Seed of splits and draws.
-    told
+    progress
         Called with what is being done ("fit", "split 1", ...) and a model's name, before each fit.
     """
-    _check(votes, models, repeats, share, replicates, random_state)
+    if not isinstance(votes, Votes):
+        raise InputError(f"Expected Votes and found {type(votes).__name__}. Make them with Votes.from_frame.")
+    if not models:
+        raise ParameterError("models is empty: name at least one method to compare.")
     codes = None if truth is None else votes.encode_truth(truth)
     if codes is not None and not (codes >= 0).any():
         raise InputError("The truth names none of the items: there is nothing to score.")
@@ -212,7 +204,7 @@ def compare(
     masks = [predictive.split_pairs(votes, share, rng) for _ in range(repeats)]
     if not any(mask.any() for mask in masks):
         raise InputError(
-            "No vote can be left out: no item has votes of two annotators. "
+            "No vote can be held out: no item has votes of two annotators. "
             "Methods can only be compared where annotators label the same items."
         )
     seeds = rng.integers(2**32, size=len(models))
@@ -220,7 +212,7 @@ def compare(
     problems: dict[str, str] = {}
     for (name, model), seed in zip(models.items(), seeds.tolist(), strict=True):
         try:
-            rows.append(_row(name, model, votes, masks, replicates, seed, told or (lambda *_: None)))
+            rows.append(_row(name, model, votes, masks, replicates, seed, progress or (lambda *_: None)))
         except CrowdwiseError as problem:
             problems[name] = str(problem)
     if not rows:
@@ -244,10 +236,10 @@ def compare(
         accuracy=None if codes is None else np.array([row.consensus.score(codes) for row in rows]),
         problems=problems,
         n_votes=votes.n_votes,
-        n_left_out=float(np.mean([mask.sum() for mask in masks])),
+        n_held_out=float(np.mean([mask.sum() for mask in masks])),
         repeats=repeats,
         share=share,
-        seed=random_state,
+        seed=seed_of(random_state),
         kind=votes.kind,
     )
 
@@ -271,12 +263,14 @@ class _Row:
         return float(self.gain.sum() / self.weight.sum())
 
 
-def _row(name: str, model: Model, votes: Votes, masks: list[Ints], replicates: int, seed: int, told: Told) -> _Row:
-    told("fit", name)
+def _row(
+    name: str, model: Model, votes: Votes, masks: list[Ints], replicates: int, seed: int, progress: Progress
+) -> _Row:
+    progress("fit", name)
     consensus = _copy_fitted(model, votes)
     gain, weight, table = np.zeros(len(votes)), np.zeros(len(votes)), np.zeros((BINS, 3))
     for number, mask in enumerate(masks, start=1):
-        told(f"split {number}", name)
+        progress(f"split {number}", name)
         seen, hidden = votes.select(~mask), votes.select(mask)
         q = _copy_fitted(model, seen).posterior
         p = predictive.predict_held_out(predictive.read_out(seen, q), q, hidden)
@@ -295,7 +289,7 @@ def _row(name: str, model: Model, votes: Votes, masks: list[Ints], replicates: i
 
 
 def _copy_fitted(model: Model, votes: Votes) -> Consensus:
-    """The consensus of an unfitted copy; half-settled fits are compared as they are."""
+    """The consensus of an unfitted copy; fits that did not converge are compared as they are."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return type(model)(**model.get_params()).fit(votes).consensus_
@@ -324,22 +318,6 @@ def calibration_error(table: Floats) -> float:
     """sum over bins of (votes / all) |mean probability - share right|."""
     full = table[:, 0] > 0
     return float((table[full, 0] * np.abs(table[full, 1] - table[full, 2])).sum() / table[full, 0].sum())
-
-
-def _check(
-    votes: Votes, models: Mapping[str, Model], repeats: int, share: float, replicates: int, seed: int | None
-) -> None:
-    if not isinstance(votes, Votes):
-        raise InputError(f"Expected Votes and found {type(votes).__name__}. Make them with Votes.from_frame.")
-    if not models:
-        raise ParameterError("models is empty: name at least one method to compare.")
-    for name, value, low in (("repeats", repeats, 1), ("replicates", replicates, 0)):
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
-            raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
-    if not (isinstance(share, (int, float)) and 0.0 < share < 1.0):
-        raise ParameterError(f"share={share!r}: expected a number between 0 and 1, such as 0.2.")
-    if seed is not None and not (isinstance(seed, (int, np.integer)) and seed >= 0):
-        raise ParameterError(f"random_state={seed!r}: expected a non-negative integer or None.")
 
 
 def _rows(columns: dict[str, Any]) -> list[dict[str, Any]]:

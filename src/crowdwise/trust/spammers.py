@@ -2,7 +2,7 @@
 
 All three ask how much an annotator knows and compare it with one and the same bar: somebody who knows the answer
 with probability ``skill`` and guesses evenly otherwise. Below the bar is a spammer; constant labellers are, too, and
-people who answer backwards are not (their votes tell as much as right ones).
+people who answer backwards are not (their votes have as much information as right ones).
 
 =======================  ==================================================  ======================  ==============
 detector                 what it measures, from                              value at the bar        maths in
@@ -22,7 +22,7 @@ crowd, being in the cluster nearer 0 alone makes nobody a spammer: they are ``un
 below the bar by the test as well, so that ``level`` holds. The published pruning takes out the whole cluster,
 ``found.prune(votes, unclear=True)``.
 
-When they fail: the first two believe the consensus; where that is wrong about most items, so are they. Covariances
+When they fail: the first two rest on the consensus; where that is wrong about most items, so are they. Covariances
 need common items, take annotators who copy each other for skilled, and see no knowledge that nobody shares.
 
 References: Raykar and Yu 2012; Traganitis and Giannakis 2021 (ICASSP); Blahut 1972 and Arimoto 1972.
@@ -32,14 +32,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.constraints import Bounds, Count, Fraction, RandomState, checked, fixed_seed
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.trust.annotator_covariance import covariances, principal_factors, rank_one, skill_of
@@ -51,6 +51,8 @@ from crowdwise.trust.capacity import (
     raykar_yu_score,
 )
 from crowdwise.trust.covariance_clusters import identified_rank, nearer_zero, parallel_factors
+from crowdwise.trust.evidence import check_match
+from crowdwise.trust.result_tables import Tables
 
 __all__ = [
     "Spammers",
@@ -61,6 +63,7 @@ __all__ = [
     "raykar_yu_spammers",
 ]
 
+Level = Annotated[float, Bounds(above=0, below=0.5)]
 DRAWN = 1e-4
 """How exact the capacity of a draw is, in bits: far less than draws differ."""
 
@@ -68,7 +71,7 @@ DRAWN = 1e-4
 
 
 @dataclass(frozen=True)
-class Spammers:
+class Spammers(Tables):
     """What a detector says of every annotator.
 
     Attributes
@@ -125,10 +128,9 @@ class Spammers:
             )
         return votes.without(gone) if gone else votes
 
-    def to_frame(self, kind: str | None = None) -> Any:
-        """One row per annotator: annotator, votes, score, verdict, and the measure with its interval."""
+    def _columns(self, table: str) -> dict[str, Any]:
         columns = {"annotator": self.annotators, "votes": self.votes, "score": self.score, "verdict": self.verdict}
-        return make_frame(columns | self.columns, kind or self.kind)
+        return columns | self.columns
 
     def __repr__(self) -> str:
         found = f"{int(self.spammer.sum())} of {len(self.annotators)} annotators are spammers"
@@ -138,17 +140,19 @@ class Spammers:
 # -------------------------------------------------------------------- the detectors
 
 
+@checked
 def capacity_spammers(
-    consensus: Consensus, *, skill: float = 0.2, level: float = 0.05, draws: int = 200, random_state: int = 0
-) -> Spammers:
+    votes: Votes, consensus: Consensus, *, skill: Fraction = 0.2, level: Level = 0.05, draws: Count = 200,
+    random_state: RandomState = 0,
+) -> Spammers:  # fmt: skip
     """Spammers by channel capacity: how many bits of the truth one vote of theirs can carry.
 
     Parameters
     ----------
-    consensus
-        The result of a fit with a posterior that can be believed (confusion matrices, say; not vote shares).
+    votes, consensus
+        The votes, and a consensus of them whose posterior is calibrated (confusion matrices, say; not vote shares).
     skill
-        The bar: somebody is a spammer who tells less than a person who knows the answer with this probability and
+        The bar: a spammer has less information than a person who knows the answer with this probability and
         guesses otherwise. The default, one in five, is an accuracy of 0.6 on two classes and 0.4 on four.
     level
         The probability, at most, with which somebody at or above the bar is called a spammer.
@@ -158,24 +162,25 @@ def capacity_spammers(
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.spammers import capacity_spammers
     >>> crowd = cw.simulate.hammer_spammer(600, n_annotators=10, n_classes=3, accuracy=0.8, random_state=0)
-    >>> found = capacity_spammers(cw.aggregate(crowd.votes, "dawid-skene"))
+    >>> found = cw.trust.capacity_spammers(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"))
     >>> bool((found.spammer == crowd.parameters["spammers"]).all())
     True
     """
     K = len(consensus.classes)
-    bar = one_coin_capacity(_checked(skill, level, draws), K)
+    bar = one_coin_capacity(skill, K)
 
     def bits(theta: Floats) -> Floats:
         return channel_capacity(theta, tol=DRAWN, max_iter=300)  # within log2(K) / 300 at the very worst
 
-    return _by_posterior(consensus, "capacity", bits, bar, skill, level, draws, random_state)
+    return _by_posterior(votes, consensus, "capacity", bits, bar, skill, level, draws, random_state)
 
 
+@checked
 def raykar_yu_spammers(
-    consensus: Consensus, *, skill: float = 0.2, level: float = 0.05, draws: int = 200, random_state: int = 0
-) -> Spammers:
+    votes: Votes, consensus: Consensus, *, skill: Fraction = 0.2, level: Level = 0.05, draws: Count = 200,
+    random_state: RandomState = 0,
+) -> Spammers:  # fmt: skip
     """Spammers by Raykar's and Yu's score: how far the rows of the confusion matrix are apart.
 
     The column ``informativeness`` is their score, 0 for a spammer and 1 for somebody perfect (or perfectly wrong);
@@ -184,23 +189,22 @@ def raykar_yu_spammers(
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.spammers import raykar_yu_spammers
     >>> crowd = cw.simulate.hammer_spammer(600, n_annotators=10, n_classes=3, accuracy=0.8, random_state=0)
-    >>> found = raykar_yu_spammers(cw.aggregate(crowd.votes, "dawid-skene"))
+    >>> found = cw.trust.raykar_yu_spammers(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"))
     >>> found.prune(crowd.votes).n_annotators
     5
     """
-    bar = _checked(skill, level, draws) ** 2
-    return _by_posterior(consensus, "informativeness", raykar_yu_score, bar, skill, level, draws, random_state)
+    return _by_posterior(
+        votes, consensus, "informativeness", raykar_yu_score, skill**2, skill, level, draws, random_state
+    )
 
 
 def _by_posterior(
-    consensus: Consensus, name: str, measure: Callable[[Floats], Floats], bar: float,
-    skill: float, level: float, draws: int, random_state: int,
+    votes: Votes, consensus: Consensus, name: str, measure: Callable[[Floats], Floats], bar: float,
+    skill: float, level: float, draws: int, random_state: RandomState,
 ) -> Spammers:  # fmt: skip
-    if not isinstance(consensus, Consensus):
-        raise InputError(f"Expected a Consensus and found {type(consensus).__name__}: pass aggregate(votes, ...).")
-    counts, spread = consensus._evidence()
+    check_match(votes, consensus)
+    counts, spread = consensus.expected_counts()
     rng = np.random.default_rng(random_state)
     value, drawn = posterior_of(measure, effective_counts(counts, spread), draws, rng)
     rise = np.maximum(drawn.mean(axis=1) - value, 0.0)
@@ -214,15 +218,16 @@ def _by_posterior(
     )  # fmt: skip
 
 
+@checked
 def covariance_spammers(
     votes: Votes,
     *,
-    rule: str = "test",
-    skill: float = 0.2,
-    level: float = 0.05,
-    rank: int | None = None,
+    rule: Literal["test", "clusters"] = "test",
+    skill: Fraction = 0.2,
+    level: Level = 0.05,
+    rank: Count | None = None,
     prior: Any = None,
-    random_state: int = 0,
+    random_state: RandomState = 0,
 ) -> Spammers:
     """Spammers by the covariances of votes: whose votes do not go with anybody's.
 
@@ -251,17 +256,13 @@ def covariance_spammers(
     Examples
     --------
     >>> import crowdwise as cw
-    >>> from crowdwise.trust.spammers import covariance_spammers
     >>> crowd = cw.simulate.hammer_spammer(800, n_annotators=12, n_classes=3, accuracy=0.8, random_state=1)
-    >>> found = covariance_spammers(crowd.votes)
+    >>> found = cw.trust.covariance_spammers(crowd.votes)
     >>> bool((found.spammer == crowd.parameters["spammers"]).all())
     True
     """
     from scipy.special import stdtr, stdtrit
 
-    if rule not in ("test", "clusters"):
-        raise ParameterError(f"rule={rule!r}: expected 'test' or 'clusters'.")
-    _checked(skill, level, 1)
     if not isinstance(votes, Votes):
         raise InputError(f"Expected Votes and found {type(votes).__name__}: make them with Votes.from_frame.")
     M, K = votes.n_annotators, votes.n_classes
@@ -269,7 +270,7 @@ def covariance_spammers(
         raise InputError(
             f"There are {M} annotators and {K} classes: covariances need at least three annotators and two classes."
         )
-    if rank is not None and not (isinstance(rank, (int, np.integer)) and 1 <= rank < M):
+    if rank is not None and rank >= M:
         raise ParameterError(f"rank={rank!r}: expected a whole number from 1 to {M - 1}.")
     found = covariances(votes)
     v = rank_one(found)
@@ -291,11 +292,11 @@ def covariance_spammers(
         verdict = _verdicts(score, level)
     else:
         V = (
-            parallel_factors(votes, found, identified_rank(M, K), random_state)
+            parallel_factors(votes, found, identified_rank(M, K), fixed_seed(random_state))
             if rank is None
             else principal_factors(found, int(rank))
         )
-        near = nearer_zero(V, seed=random_state)
+        near = nearer_zero(V, seed=fixed_seed(random_state))
         verdict = np.where(near, np.where(score >= 1.0 - level, "spammer", "unclear"), "honest").astype(object)
         spread = np.sqrt(np.maximum(found.variance, 1e-12))
         columns |= {"length": np.sqrt((V**2).sum(axis=1)) / spread, "near_zero": near}
@@ -316,14 +317,3 @@ def _prior(prior: Any, votes: Votes) -> Floats | None:
     if p.shape != (votes.n_classes,) or not np.isfinite(p).all() or (p < 0).any() or p.sum() <= 0:
         raise ParameterError(f"prior={prior!r}: expected {votes.n_classes} probabilities, one for each class.")
     return np.asarray(p / p.sum())
-
-
-def _checked(skill: float, level: float, draws: int) -> float:
-    for name, value in (("skill", skill), ("level", level)):
-        if not isinstance(value, (int, float, np.floating)) or not 0.0 < value < 1.0:
-            raise ParameterError(f"{name}={value!r}: expected a number between 0 and 1.")
-    if draws < 1:
-        raise ParameterError(f"draws={draws!r}: expected at least 1.")
-    if level >= 0.5:
-        raise ParameterError(f"level={level!r}: expected less than 0.5.")
-    return float(skill)

@@ -1,6 +1,6 @@
-"""Votes with their consensus, as the judges of annotators and items read them, and the tests that they share.
+"""The evidence in votes and their consensus that annotators and items are judged by, and the tests they share.
 
-What is read is in :mod:`crowdwise.core.leave_one_out`: every vote is judged by the other votes on its item.
+The mathematics is in :mod:`crowdwise.core.leave_one_out`: every vote is judged by the other votes on its item.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from crowdwise.errors import InputError, LabelError, ParameterError, listing
 MOST_GROUPS = 200
 
 
-def read_evidence(votes: Votes, consensus: Consensus, truth: Any = None) -> LeaveOneOut:
-    """The evidence in votes and their consensus; ``truth`` (as in ``fit``) overrules the consensus where given."""
+def read_evidence(votes: Votes, consensus: Consensus, gold: Any = None) -> LeaveOneOut:
+    """Every vote judged by the others on its item; ``gold`` (as in ``fit``) overrules the consensus where given.
+
+    A consensus keeps the evidence in its own votes, so that it is computed once.
+    """
     check_match(votes, consensus)
     M, K = votes.n_annotators, votes.n_classes
     if M * K * K > MAX_CELLS:
@@ -31,11 +34,22 @@ def read_evidence(votes: Votes, consensus: Consensus, truth: Any = None) -> Leav
             f"{M:,} annotators x {K:,}² classes are too many confusion matrices to judge. "
             "Merge rare classes, or look at fewer annotators: votes.only([...]) and its own consensus."
         )
-    gold = consensus.gold
-    if truth is not None:
-        given = votes.encode_truth(truth)
-        gold = given if gold is None else np.where(given >= 0, given, gold)
-    return LeaveOneOut.of(votes, consensus.posterior, gold, consensus.item_prior)
+    known = known_classes(votes, consensus, gold)
+    if votes is consensus.votes and known is consensus.gold:
+        return consensus.leave_one_out
+    return LeaveOneOut.of(votes, consensus.posterior, known, consensus.item_prior)
+
+
+def known_classes(votes: Votes, consensus: Consensus, gold: Any = None) -> Ints | None:
+    """The classes that a consensus was fitted with, and those that are given besides; ``None`` where there are none."""
+    before = consensus.gold
+    if gold is None:
+        return before
+    given = votes.encode_truth(gold)
+    if before is None:
+        return given
+    together = np.where(given >= 0, given, before)
+    return before if np.array_equal(together, before) else together
 
 
 def check_match(votes: Votes, consensus: Consensus) -> None:
@@ -55,13 +69,7 @@ def check_match(votes: Votes, consensus: Consensus) -> None:
                 "give the votes that the consensus was made from."
             )
     if votes.n_classes < 2:
-        raise InputError("There is a single class: nothing can be said about anybody.")
-
-
-def check_level(level: float, name: str = "level") -> None:
-    """A probability strictly between 0 and 1."""
-    if not (isinstance(level, (int, float)) and 0.0 < level < 1.0):
-        raise ParameterError(f"{name}={level!r}: expected a number between 0 and 1.")
+        raise InputError("There is a single class: nothing can be said about annotators or items.")
 
 
 def adjusted(p: Floats) -> Floats:
@@ -85,13 +93,13 @@ def binomial_tail(x: Floats, n: Floats, p: Any) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """A group for each of some things: codes (-1: none given) and names."""
+    """A group for each item or annotator: codes (-1: none given) and names."""
 
     code: Ints
     names: npt.NDArray[Any]
 
 
-def read_groups(groups: Any, owners: npt.NDArray[Any], what: str, least: int = 2) -> Groups:
+def read_groups(groups: Any, owners: npt.NDArray[Any], what: str, min_groups: int = 2) -> Groups:
     """Groups from a mapping of owners to groups, or from one value for each owner."""
     if isinstance(groups, Mapping):
         values = [groups.get(name) for name in owners.tolist()]
@@ -102,10 +110,9 @@ def read_groups(groups: Any, owners: npt.NDArray[Any], what: str, least: int = 2
             raise ParameterError(f"groups: expected a mapping from {what} to group, or one group for each {what}.")
         values = list(groups.tolist() if hasattr(groups, "tolist") else groups)
     names = sorted({v for v in values if not is_missing(v)}, key=lambda v: (str(type(v)), v))
-    if not least <= len(names) <= MOST_GROUPS:
-        raise InputError(
-            f"There are {len(names)} groups of {what}s: expected {least} to {MOST_GROUPS}. Merge or leave out some."
-        )
+    if not min_groups <= len(names) <= MOST_GROUPS:
+        expected = f"expected {min_groups} to {MOST_GROUPS}. Merge or leave out some."
+        raise InputError(f"There are {len(names)} groups of {what}s: {expected}")
     place = {name: i for i, name in enumerate(names)}
     out = np.empty(len(names), dtype=object)
     out[:] = names

@@ -1,0 +1,253 @@
+"""Findings in words: the one place where kinds and numbers become sentences, for page, terminal, JSON and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core.intervals import interval_text
+from crowdwise.trust.flags import Finding, FindingKind, Flag, FlagKind, ItemReason
+
+TITLES = {
+    FindingKind.CAPTURED: "One group may decide the consensus",
+    FindingKind.ADVERSARY: "Adversaries",
+    FindingKind.SPAMMER: "Spammers",
+    FindingKind.CONSTANT: "Constant labellers",
+    FindingKind.COPIERS: "Copiers and colluders",
+    FindingKind.DRIFT: "Drift",
+    FindingKind.CONFUSION: "Annotators who confuse classes",
+    FindingKind.BIAS: "Bias",
+    FindingKind.PAIR: "Classes that the crowd confuses",
+    FindingKind.ITEMS: "Items to review",
+    FindingKind.IMPROVED: "Improved",
+    FindingKind.LEANING: "Small biases",
+    FindingKind.FEW: "Too few votes",
+}
+ADVICE = {
+    FindingKind.CAPTURED: "Label a few items yourself and pass them as gold, or fit again without the group.",
+    FindingKind.ADVERSARY: "Drop their votes, or ask whether they misread the classes.",
+    FindingKind.SPAMMER: "Drop their votes; label again the items that nobody else labelled.",
+    FindingKind.CONSTANT: "Drop their votes; label again the items that nobody else labelled.",
+    FindingKind.COPIERS: "Count them as one: keep one of the group, or ask whether they worked together.",
+    FindingKind.DRIFT: "Look at their latest votes, and ask for a pause or a refresher.",
+    FindingKind.CONFUSION: "Show them the guideline for these classes.",
+    FindingKind.BIAS: "Show them examples of what this class is not.",
+    FindingKind.PAIR: "Sharpen the guideline between the two, or merge them.",
+    FindingKind.ITEMS: "Look at them in the order given.",
+    FindingKind.FEW: "Collect more votes before judging them.",
+}
+"""What to do about a finding; no entry where nothing has to be done."""
+REASONS = {
+    ItemReason.NO_VOTES: "no votes",
+    ItemReason.SINGLE_VOTE: "a single vote",
+    ItemReason.DISAGREEMENT: "more disagreement than its annotators explain",
+    ItemReason.UNDECIDED: "undecided between {label} and {rival}",
+    ItemReason.OVERRULED: "its annotators' record speaks for {rival}",
+    ItemReason.MAY_FLIP: "one more vote may change it",
+}
+WEAKENS = {
+    FindingKind.COPIERS: "some annotators repeat each other",
+    FindingKind.PAIR: "some classes are easily confused",
+}
+"""What makes labels less sure than independent annotators would make them."""
+
+# -------------------------------------------------------------------- names and numbers
+
+
+def named(what: str, name: Any) -> str:
+    """A name as it stands in a sentence: ``annotator 0`` or ``class 3`` where it is a number."""
+    return f"{what} {name}" if str(name).replace(".", "", 1).lstrip("-").isdigit() else str(name)
+
+
+def percent(x: float, digits: int = 0) -> str:
+    """``0.123`` as ``12%``; a little over nothing and a little under everything stay apart from both."""
+    step = 10.0**-digits
+    if 0.0 < x < step / 200.0:
+        return f"<{step:.{digits}f}%"
+    if 1.0 - step / 200.0 < x < 1.0:
+        return f">{100.0 - step:.{digits}f}%"
+    return f"{100 * x:.{digits}f}%"
+
+
+def joined(words: Iterable[str], limit: int = 8) -> str:
+    """``a, b and c``; after ``limit`` of them, how many more."""
+    words = list(words)
+    if len(words) > limit:
+        return f"{', '.join(words[:limit])} and {len(words) - limit:,} more"
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else ""
+
+
+def counted(n: int, noun: str) -> str:
+    """``1 item``, ``1,200 items``"""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def _begun(text: str) -> str:
+    """A sentence; what is no name of somebody's begins with a capital."""
+    return text[:1].upper() + text[1:] if text.startswith(("annotator ", "class ", "item ")) else text
+
+
+# -------------------------------------------------------------------- annotators
+
+
+def flag_words(flag: Flag) -> str:
+    """``confuses class 3 with class 8``"""
+    classes = [named("class", c) for c in flag.classes]
+    if flag.kind is FlagKind.DRIFT:
+        return f"got {'worse' if flag.change < 0 else 'better'} over time"
+    return {
+        FlagKind.WORSE_THAN_CHANCE: "worse than chance",
+        FlagKind.RANDOM: "no better than guessing at their label rates",
+        FlagKind.CONSTANT: f"always says {classes[0] if classes else ''}",
+        FlagKind.CONFUSION: f"confuses {' with '.join(classes)}",
+        FlagKind.BIAS: f"names {classes[0] if classes else ''} too often",
+        FlagKind.FEW_VOTES: "few votes",
+    }[flag.kind]
+
+
+def flags_sentence(name: Any, flags: Iterable[Flag]) -> str:
+    """``Annotator 3 is worse than chance and confuses class 1 with class 2.``"""
+    verbs = {FlagKind.WORSE_THAN_CHANCE: "is ", FlagKind.RANDOM: "is ", FlagKind.FEW_VOTES: "has "}
+    said = [verbs.get(flag.kind, "") + flag_words(flag) for flag in flags]
+    return _begun(f"{named('annotator', name)} {joined(said)}.")
+
+
+def _right(numbers: Mapping[str, float]) -> str:
+    ends = interval_text(numbers["accuracy_low"], numbers["accuracy_high"], form=percent)
+    return f"right on {percent(numbers['accuracy'])} of {counted(int(numbers['votes']), 'vote')} ({ends})"
+
+
+def _about_annotator(finding: Finding) -> str:
+    """What was found about one annotator, without the name."""
+    kind, x, flags = finding.kind, finding.numbers, finding.flags
+    confused = [flag_words(flag) for flag in flags if flag.kind is FlagKind.CONFUSION]
+    said = next((flag_words(flag) for flag in flags if flag.kind is not FlagKind.CONFUSION), "")
+    if kind is FindingKind.ADVERSARY:
+        how = f"; {joined(confused)}" if confused else ""
+        return f"is {said or 'wrong in a consistent way'}: {_right(x)}{how}; they may have misread the classes"
+    if kind is FindingKind.SPAMMER:
+        return f"is {said}: {_right(x)}"
+    if kind is FindingKind.CONSTANT:
+        return f"{said}, whatever the item: {_right(x)}"
+    if kind is FindingKind.DRIFT:
+        return f"{said}: accuracy fell by {-100 * x['drift']:.0f} points from the first vote to the last; {_right(x)}"
+    if kind is FindingKind.IMPROVED:
+        return f"{said}: accuracy rose by {100 * x['drift']:.0f} points from the first vote to the last"
+    if kind is FindingKind.FEW:
+        return f"has too few votes to be judged: {_right(x)}"
+    if kind is FindingKind.CONFUSION:
+        return f"{joined(confused)}: {_right(x)}"
+    if flags[0].kind is FlagKind.CONSTANT:  # nearly always, and still not blindly
+        return f"nearly {said}, for most items of other classes too: {_right(x)}"
+    return f"{said}, by {percent(x['bias'])} of their votes"
+
+
+# -------------------------------------------------------------------- items and classes
+
+
+@lru_cache(maxsize=4096)
+def item_reasons(reasons: ItemReason, label: Any, rival: Any) -> str:
+    """Why an item should be looked at again."""
+    names = {"label": named("class", label), "rival": named("class", rival)}
+    return "; ".join(words.format(**names) for reason, words in REASONS.items() if reason & reasons)
+
+
+def pair_words(classes: tuple[Any, ...], numbers: Mapping[str, float]) -> str:
+    """How often two classes are taken for each other."""
+    words = f"{joined(named('class', c) for c in classes)} are confused in {percent(numbers['rate'])} of the votes"
+    if np.isfinite(numbers["expected"]) and numbers["expected"] > 0:
+        times = numbers["share"] / numbers["expected"]
+        words += f" that name either, {times:.1f} times what unrelated mistakes would give"
+    else:
+        words += " that name either"
+    return _begun(f"{words}; {counted(int(numbers['items']), 'item')} undecided between them.")
+
+
+# -------------------------------------------------------------------- groups
+
+
+def fairness_sentences(
+    basis: str, rates: Mapping[str, Mapping[Any, Any]], gaps: Mapping[str, Any], differs: Mapping[str, bool]
+) -> list[str]:
+    """The gaps between groups of items, each with the two groups that are furthest apart."""
+    out = [] if basis == "truth" else ["No truth was given: rates are expected ones under the posterior of the votes."]
+    of = {"demographic parity": "selection", "equal opportunity": "true_positive", "accuracy": "accuracy"}
+    for criterion, rate in of.items():
+        gap = gaps[criterion]
+        values = {g: e.value for g, e in rates[rate].items() if np.isfinite(e.value)}
+        if len(values) < 2:
+            continue
+        most, least = max(values, key=lambda g: values[g]), min(values, key=lambda g: values[g])
+        ends = interval_text(gap.low, gap.high, level=gap.level, form="{:.2f}".format)
+        out.append(
+            f"{criterion.capitalize()}: {rate.replace('_', ' ')} is {values[most]:.2f} for {named('group', most)} and "
+            f"{values[least]:.2f} for {named('group', least)}, a gap of {gap.value:.2f} ({ends})"
+            f"{'' if differs[criterion] else ', which chance may explain'}."
+        )
+    return out
+
+
+def demographic_sentences(overall: Mapping[str, float], rows: list[dict[str, Any]], level: float) -> list[str]:
+    """Attributes of annotators that matter, then groups that differ."""
+    out = [f"{name} makes a difference (p = {p:.2g})." for name, p in overall.items()]
+    for row in rows:
+        d, outcome = row["difference"], row["outcome"]
+        ends = interval_text(row["low"], row["high"], level=1 - level, form="{:+.3f}".format)
+        if outcome == "(mean)":
+            what = f"answers {abs(d):.2f} {'higher' if d > 0 else 'lower'} than others"
+        else:
+            said = "is right by the others" if outcome == "(right)" else f"says {named('class', outcome)}"
+            what = f"{said} {abs(d):.1%} {'more' if d > 0 else 'less'} often than others"
+        group = f"{row['attribute']} {row['group']}"
+        out.append(f"{group} {what} on the same items ({ends}; {row['annotators']} annotators).")
+    return out
+
+
+# -------------------------------------------------------------------- findings
+
+
+def sentence(finding: Finding) -> str:
+    """What was found, with the figures behind it."""
+    kind, x = finding.kind, finding.numbers
+    if kind is FindingKind.CAPTURED:
+        return (
+            f"{x['size']:.0f} of {x['annotators']:.0f} annotators repeat each other and may have decided the "
+            "consensus: then the others look wrong and are not. Nobody is judged before that is resolved."
+        )
+    if kind is FindingKind.COPIERS:
+        shared = f" ({percent(x['shared'])} of them in common)" if "shared" in x else ""
+        reasons = [f"make the same mistakes{shared}"] if x["mistakes"] else []
+        reasons += ["agree more than independent annotators would"] if x["agreement"] else []
+        return _begun(f"{joined(named('annotator', m) for m in finding.annotators)} {joined(reasons)}.")
+    if kind is FindingKind.PAIR:
+        return pair_words(finding.classes, x)
+    if kind is FindingKind.ITEMS:
+        first = [
+            f"{named('item', item)} ({item_reasons(*reason)})"
+            for item, reason in zip(finding.items, finding.reasons, strict=False)
+        ]
+        doubt = f"{x['suggested']:,.0f} of {x['items']:,.0f} labels are in doubt"
+        return f"{doubt} ({percent(x['suggested'] / x['items'])}); first {joined(first)}."
+    return _begun(f"{named('annotator', finding.annotators[0])} {_about_annotator(finding)}.")
+
+
+def also(names: Iterable[str], shown: int, more: int = 0) -> str:
+    """``Also: w68, w70 and 3 more.``"""
+    listed = list(names)
+    more += max(len(listed) - shown, 0)
+    return f"Also: {', '.join(listed[:shown])}{f' and {more:,} more' if more else ''}."
+
+
+def to_dict(finding: Finding, most: int | None = None) -> dict[str, Any]:
+    """A finding as JSON can hold it."""
+    return {
+        "kind": finding.kind.value,
+        "title": TITLES[finding.kind],
+        "names": [str(name) for name in finding.names[:most]],
+        "numbers": {name: round(float(x), 4) for name, x in finding.numbers.items() if np.isfinite(x)},
+        "sentence": sentence(finding),
+        "advice": ADVICE.get(finding.kind, ""),
+    }
