@@ -207,7 +207,7 @@ def convarg(folder: Path) -> dict[str, Any]:
     pairs = cw.Comparisons.from_frame(frame, annotator="worker", outcome="label")
     truth = pl.read_csv(folder / "truth.csv").filter(pl.col("label") != "equal")
     items = pl.read_csv(folder / "items.csv")
-    facts: dict[str, Any] = {"comparisons": len(pairs), "items": pairs.n_items, "annotators": pairs.n_annotators}
+    facts: dict[str, Any] = {"comparisons": pairs.n_answers, "items": pairs.n_items, "annotators": pairs.n_annotators}
     boards = {}
     for key in KEYS[:2]:
         ranking = cw.aggregate(pairs, key)

@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     from crowdwise.core.consensus import Consensus as Consensus
     from crowdwise.core.estimates import Estimates as Estimates
     from crowdwise.data.comparisons import Comparisons as Comparisons
+    from crowdwise.data.comparisons import read_comparisons as read_comparisons
     from crowdwise.data.dataset import Dataset as Dataset
     from crowdwise.data.dataset import read_dataset as read_dataset
-    from crowdwise.data.files import read_truth as read_truth
-    from crowdwise.data.files import read_votes as read_votes
     from crowdwise.data.graph import Graph as Graph
     from crowdwise.data.graph import read_graph as read_graph
     from crowdwise.data.label_sets import LabelSets as LabelSets
+    from crowdwise.data.label_sets import read_label_sets as read_label_sets
     from crowdwise.data.rankings import Rankings as Rankings
+    from crowdwise.data.rankings import read_rankings as read_rankings
     from crowdwise.data.ratings import Ratings as Ratings
-    from crowdwise.data.readers_numbers import read_ratings as read_ratings
-    from crowdwise.data.readers_pairs import read_comparisons as read_comparisons
-    from crowdwise.data.readers_pairs import read_rankings as read_rankings
-    from crowdwise.data.readers_sets import read_label_sets as read_label_sets
-    from crowdwise.data.readers_similar import read_similarities as read_similarities
-    from crowdwise.data.readers_tags import read_tags as read_tags
+    from crowdwise.data.ratings import read_ratings as read_ratings
     from crowdwise.data.similarities import Similarities as Similarities
+    from crowdwise.data.similarities import read_similarities as read_similarities
     from crowdwise.data.tags import Tags as Tags
+    from crowdwise.data.tags import read_tags as read_tags
     from crowdwise.data.votes import Votes as Votes
+    from crowdwise.data.votes import read_truth as read_truth
+    from crowdwise.data.votes import read_votes as read_votes
     from crowdwise.learners.classifier import CrowdClassifier as CrowdClassifier
     from crowdwise.learners.classifier import load_learner as load_learner
     from crowdwise.learners.comparisons_dpo import dpo_loss as dpo_loss
@@ -107,16 +107,16 @@ _WHERE = {
     "dpo_loss": "learners.comparisons_dpo",
     "load_learner": "learners.classifier",
     "preference_weights": "answers.comparisons_preferences",
-    "read_comparisons": "data.readers_pairs",
+    "read_comparisons": "data.comparisons",
     "read_dataset": "data.dataset",
     "read_graph": "data.graph",
-    "read_label_sets": "data.readers_sets",
-    "read_rankings": "data.readers_pairs",
-    "read_ratings": "data.readers_numbers",
-    "read_similarities": "data.readers_similar",
-    "read_tags": "data.readers_tags",
-    "read_truth": "data.files",
-    "read_votes": "data.files",
+    "read_label_sets": "data.label_sets",
+    "read_rankings": "data.rankings",
+    "read_ratings": "data.ratings",
+    "read_similarities": "data.similarities",
+    "read_tags": "data.tags",
+    "read_truth": "data.votes",
+    "read_votes": "data.votes",
     "write_preferences": "answers.comparisons_preferences",
     "write_report": "report.page",
 }

@@ -7,7 +7,8 @@
     │   ├── ReadError                 a file is missing, empty, or not what its name says
     │   ├── ColumnError               a table lacks a column, or a column cannot be told apart
     │   ├── LabelError                a label or a true class is missing or was never declared
-    │   └── DuplicateError            an annotator labelled an item twice
+    │   ├── DuplicateError            an annotator labelled an item twice
+    │   └── SelectionError (IndexError)  items were asked for that a table does not have
     ├── ParameterError (ValueError)   a method or a parameter is unknown or out of range
     ├── NotFittedError                a result was asked of a model that has not been fitted
     ├── DivergedError (ArithmeticError)  training ran away to NaN or infinity
@@ -53,6 +54,7 @@ __all__ = [
     "ParameterError",
     "ReadError",
     "Remedy",
+    "SelectionError",
     "Setting",
 ]
 
@@ -152,6 +154,10 @@ class LabelError(InputError):
 
 class DuplicateError(InputError):
     """The same annotator labelled the same item more than once."""
+
+
+class SelectionError(InputError, IndexError):
+    """Items were asked for that a table does not have, or in a way that it does not know."""
 
 
 class ParameterError(CrowdwiseError, ValueError):

@@ -55,7 +55,7 @@ def test_the_result_is_well_formed_and_close_to_the_truth(key):
         if name in table:
             assert (table[f"{name}_low"] <= table[name]).all() and (table[name] <= table[f"{name}_high"]).all()
     assert found.items.columns[:6] == ["item", "value", "deviation", "low", "high", "ratings"]
-    assert found.n_answers == made.ratings.n_ratings
+    assert found.n_answers == made.ratings.n_answers
     with pytest.raises(ParameterError, match="level=2"):
         found.interval(2)
 
@@ -65,7 +65,7 @@ def test_order_of_rows_and_names_do_not_matter_and_the_unit_does_not_either(key)
     made = crowd(n_items=80)
     base = cw.aggregate(made.ratings, key)
     table = made.ratings.to_frame("dict")
-    order = np.random.default_rng(0).permutation(made.ratings.n_ratings)
+    order = np.random.default_rng(0).permutation(made.ratings.n_answers)
     shuffled = cw.Ratings.from_frame({
         "item": [f"i{table['item'][s]}" for s in order], "annotator": [f"x{97 - table['annotator'][s]}" for s in order],
         "value": table["value"][order],
@@ -105,7 +105,7 @@ def test_doubling_every_rating_equals_doubling_the_weights(key):
     double = cw.Ratings.from_codes(
         np.repeat(r.item, 2), np.repeat(r.annotator, 2), np.repeat(r.value, 2), on_duplicate="all", **names
     )
-    weighted = cw.Ratings.from_codes(r.item, r.annotator, r.value, weight=np.full(r.n_ratings, 2.0), **names)
+    weighted = cw.Ratings.from_codes(r.item, r.annotator, r.value, weight=np.full(r.n_answers, 2.0), **names)
     params = {"hedge": False} if "hedge" in registry.ANSWER_METHODS[key].load().parameters() else {}
     if key == "bayes-iterative":  # messages leave out a rating, of which there are two here
         return
@@ -274,7 +274,7 @@ def test_no_pass_lowers_the_bound(params):
     for seed in range(2):
         made = crowd(seed, n_items=120, scale=0.2, outliers=0.05)
         trace = np.array(fitted(made.ratings, **params)[2][3].trace)
-        assert (np.diff(trace) > -1e-7 * made.ratings.n_ratings).all()
+        assert (np.diff(trace) > -1e-7 * made.ratings.n_answers).all()
 
 
 def test_expansion_changes_no_prediction_and_centres_biases():
@@ -359,7 +359,7 @@ def test_hedge_leaves_a_right_model_alone_and_returns_to_the_mean_from_a_wrong_o
     y, _, _ = standardise(r)
     z = -2.0 * made.truth
     values, var, share = hedged(r, y, z, np.ones(len(r)), z[r.item])
-    plain = counts(r.item, y, len(r)) / counts(r.item, np.ones(r.n_ratings), len(r))
+    plain = counts(r.item, y, len(r)) / counts(r.item, np.ones(r.n_answers), len(r))
     assert share < 0.2 and np.allclose(values, share * z + (1 - share) * plain)
     assert np.allclose(var, 1.0 + ((1 - share) * (plain - z)) ** 2)
 

@@ -32,7 +32,7 @@ def test_records_come_out_as_they_went_in() -> None:
     table = cw.Comparisons.from_records(ROWS)
     assert repr(table) == "Comparisons(4 comparisons: 3 items x 2 annotators, 1 tie)"
     assert said(table) == sorted(ROWS)
-    assert len(table) == table.n_votes == 4 and table.n_items == 3 and table.n_annotators == 2 and table.placed
+    assert table.n_answers == 4 and len(table) == table.n_items == 3 and table.n_annotators == 2 and table.placed
     assert said(cw.Comparisons.from_frame(table.to_frame())) == sorted(ROWS)
 
 
@@ -72,7 +72,7 @@ def test_own_words_for_outcomes() -> None:
     frame = {"left": ["a", "b", "a"], "right": ["b", "c", "c"], "outcome": [1, 2, 0]}
     table = cw.Comparisons.from_frame(frame, outcomes={1: "left", 2: "right", 0: "tie"})
     assert sorted(table.outcome.tolist()) == [0, 1, 2]
-    with pytest.raises(LabelError, match=r"says 1 in row 0.*outcomes="):
+    with pytest.raises(LabelError, match=r"outcome in row 0 .* is 1: .*outcomes="):
         cw.Comparisons.from_frame(frame)
     with pytest.raises(ParameterError, match="'up'"):
         cw.Comparisons.from_frame(frame, outcomes={1: "up"})
@@ -100,12 +100,12 @@ def test_errors_say_what_was_found() -> None:
         make([ROWS[0], ("a", "b")])
     with pytest.raises(InputError, match=r"1 row compares an item with itself: 'tea' in row 1.*on_self='drop'"):
         make([ROWS[0], ("tea", "tea", "ann", "left")])
-    assert len(make([ROWS[0], ("tea", "tea", "ann", "left")], on_self="drop")) == 1
-    with pytest.raises(LabelError, match="says 'maybe' in row 0"):
+    assert make([ROWS[0], ("tea", "tea", "ann", "left")], on_self="drop").n_answers == 1
+    with pytest.raises(LabelError, match=r"outcome in row 0 .* is 'maybe'"):
         make([("a", "b", "ann", "maybe")])
-    with pytest.raises(LabelError, match=r"nothing in column 'outcome': row 1"):
+    with pytest.raises(LabelError, match=r"1 row has no outcome \(column 'outcome'\): row 1"):
         make([ROWS[0], ("a", "b", "ann", None)])
-    assert len(make([ROWS[0], ("a", "b", "ann", None)], on_missing="drop")) == 1
+    assert make([ROWS[0], ("a", "b", "ann", None)], on_missing="drop").n_answers == 1
     with pytest.raises(ColumnError, match=r"No column found for: right.*chosen and rejected"):
         cw.Comparisons.from_frame({"left": ["a"], "winner": ["a"]})
     with pytest.raises(InputError, match="Weights must be positive"):
@@ -120,7 +120,7 @@ def test_errors_say_what_was_found() -> None:
 
 def test_repeated_comparisons() -> None:
     twice = [("a", "b", "ann", "left"), ("a", "b", "ann", "right"), ("b", "a", "ann", "left")]
-    assert len(cw.Comparisons.from_records(twice)) == 3
+    assert cw.Comparisons.from_records(twice).n_answers == 3
     with pytest.raises(DuplicateError, match="rows 0 and 1"):
         cw.Comparisons.from_records(twice, on_duplicate="error")
     first = cw.Comparisons.from_records(twice, on_duplicate="first")
@@ -135,7 +135,9 @@ def test_selecting() -> None:
     table = cw.Comparisons.from_records(ROWS)
     assert said(table.without(["bob"])) == sorted(ROWS[:2]) and table.without("bob").n_items == 3
     assert said(table.only(["bob"])) == sorted(ROWS[2:])
-    assert len(table[table.outcome == 2]) == 1 and len(table[:3]) == 3
+    assert said(table.select(table.outcome == 2)) == [ROWS[2]]
+    part = table[[2, 0]]  # tea and coffee, in this order
+    assert part.items.tolist() == ["tea", "coffee"] and said(part) == [ROWS[0]] and part.left.tolist() == [0]
     with pytest.raises(InputError, match="No annotator named 'eve'"):
         table.without(["eve"])
     with pytest.raises(ValueError, match="read-only"):
@@ -194,9 +196,13 @@ def test_rankings_come_out_as_they_went_in(tmp_path: Path) -> None:
 def test_rankings_select_and_turn_into_comparisons() -> None:
     table = cw.Rankings.from_records(BALLOTS)
     pairs = table.comparisons()
-    assert len(pairs) == 5 and not pairs.placed
+    assert pairs.n_answers == 5 and not pairs.placed
     assert ("rice", "soup", "bob", "left") in said(pairs)
-    assert len(table.without("ann")) == 1 and len(table[[0]]) == 1
+    assert table.without("ann").n_answers == 1 and table.only("ann").n_answers == 2
+    assert len(table) == 3 and table.select(np.array([True, False, False])).n_answers == 1
+    part = table[[2, 1]]  # soup and rice: the ranking of fish and rice has one item left, and goes
+    assert part.items.tolist() == ["soup", "rice"] and part.indptr.tolist() == [0, 2, 4]
+    assert part.items[part.item].tolist() == ["soup", "rice", "rice", "soup"]
     assert table.describe()["items_per_ranking"]["max"] == 3
     with pytest.raises(InputError, match="No annotator named 'eve'"):
         table.without(["eve"])

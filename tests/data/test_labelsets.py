@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import crowdwise as cw
-from crowdwise.data.readers_sets import read_label_sets, read_sets
+from crowdwise.data.label_sets import read_label_sets
 from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError, ParameterError
 
 RECORDS = [("a", "ann", ["cat", "dog"]), ("a", "bob", []), ("b", "ann", ["dog"])]
@@ -59,7 +59,7 @@ def test_reads_files(tmp_path):
     answers = read_label_sets(tmp_path / "sets.csv")
     assert sets_of(answers) == {(7, "a"): "x|y", (7, "b"): "", (8, "a"): ""}
     (tmp_path / "truth.csv").write_text("item,labels\n7,x\n8,\n", encoding="utf-8")
-    truth = read_sets(tmp_path / "truth.csv")
+    truth = cw.LabelSets.read_truth(tmp_path / "truth.csv")
     assert truth == {7: ["x"], 8: []}
     assert answers.with_truth(truth).truth.tolist() == [[True, False], [False, False]]
 

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdwise.data import encoding, files
-from crowdwise.data.files import read_truth, read_votes
-from crowdwise.data.votes import Votes
+from crowdwise.data.votes import Votes, read_truth, read_votes
 from crowdwise.errors import (
     ColumnError,
     CrowdwiseError,
@@ -273,8 +272,8 @@ def test_truth_beside_the_votes(write: Write):
     ("content", "kind", "words"),
     [
         ("item\n1\n", ColumnError, ["needs an item column and a label column", "'item'"]),
-        ("item,label\n", ReadError, ["names no true class"]),
-        ("item,label\n1,\n2,NA\n", ReadError, ["names no true class"]),
+        ("item,label\n", ReadError, ["names no true label"]),
+        ("item,label\n1,\n2,NA\n", ReadError, ["names no true label"]),
         ("item,label\n1,x\n1,y\n", LabelError, ["different true classes for item 1: 'x', 'y'"]),
         ("item,label\n1,zebra\n", LabelError, ["'zebra'", "the classes are 'x', 'y'", "classes=[...]"]),
         ("item,label\n77,x\n", InputError, ["None of the 1 items with truth has votes"]),

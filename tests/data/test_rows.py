@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.data.rows import beside, blocks, columns_of, spread
+from crowdwise.data.assemble import checked_beside
+from crowdwise.data.rows import blocks, columns_of, spread
 from crowdwise.errors import InputError
 
 NAMES = ("item", "annotator", "label")
@@ -60,11 +61,11 @@ def test_blocks_are_those_chosen_one_by_one():
 
 
 def test_what_lies_beside_rows_is_as_long_as_they_are():
-    assert beside(None, None, 2, None, "ratings") == (None, None)
+    assert checked_beside(None, None, 2, None, "ratings") == (None, None)
     with pytest.raises(InputError, match=r"one timestamp for each of the 2 ratings and found an array of shape \(3,\)"):
-        beside(None, np.zeros(3), 2, None, "ratings")
+        checked_beside(None, np.zeros(3), 2, None, "ratings")
     with pytest.raises(InputError, match=r"Weights must be positive numbers: found 0\.0 in row 9"):
-        beside([1.0, 0.0], None, 2, np.array([8, 9]), "ratings")
+        checked_beside([1.0, 0.0], None, 2, np.array([8, 9]), "ratings")
 
 
 def test_the_spread_of_no_counts():

@@ -29,7 +29,7 @@ def test_what_is_in_it(tags):
     assert tags.starts.tolist() == [0, 3, 5] and tags.sequence.tolist() == [0, 0, 0, 1, 1]
     assert tags.position.tolist() == [0, 1, 2, 3, 4]
     assert tags.classes.tolist() == ["B-LOC", "B-PER", "I-PER", "O"] and tags.scheme == "bio"
-    assert (len(tags), tags.n_tokens, tags.n_votes) == (2, 5, 8)
+    assert (len(tags), tags.n_tokens, tags.n_answers) == (2, 5, 8)
     assert repr(tags) == "Tags(8 tags: 2 sequences, 5 tokens x 2 annotators x 4 tags, bio)"
     told = tags.describe()
     assert told["tokens"] == 5 and told["tokens_per_sequence"]["max"] == 3 and told["scheme"] == "bio"
@@ -79,7 +79,7 @@ def test_selecting(tags):
     assert tags[::-1].sequences.tolist() == ["t", "s"]
     assert tags[np.array([True, False])].n_tokens == 3
     left = tags.without(["ann"])
-    assert left.n_votes == 5 and left.n_tokens == 5 and tags.only("ann").n_votes == 3
+    assert left.n_answers == 5 and left.n_tokens == 5 and tags.only("ann").n_answers == 3
 
 
 def test_truth_by_sequence_by_token_and_by_code(tags):
@@ -96,7 +96,7 @@ def test_truth_by_sequence_by_token_and_by_code(tags):
 @pytest.mark.parametrize(
     ("change", "error", "match"),
     [
-        ([("s", 0, "ann", "O")], DuplicateError, "labels item 's:0'"),
+        ([("s", 0, "ann", "O")], DuplicateError, "tags token 's:0'"),
         ([("u", 0, "ann", "I-PER")], LabelError, "annotator 'ann' gives token 'u:0' the tag 'I-PER'"),
         ([("s", 3, "ann", "I-PER")], LabelError, "goes on with a span that is not there"),
         ([("u", 0, "ann", None)], LabelError, "no tag"),
@@ -126,7 +126,7 @@ def test_policies():
     kept = cw.Tags.from_records([("s", 0, "ann", "I-PER")], on_invalid="keep")
     assert kept.classes.tolist() == ["B-PER", "I-PER"]  # I-PER needs a beginning
     dropped = cw.Tags.from_records([*ROWS, ("t", 5, "ann", None)], on_missing="drop")
-    assert dropped.n_tokens == 6 and dropped.n_votes == 8
+    assert dropped.n_tokens == 6 and dropped.n_answers == 8
     for name in ("on_duplicate", "on_missing", "on_invalid", "scheme"):
         with pytest.raises(ParameterError, match=f"{name}='all'"):
             cw.Tags.from_records(ROWS, **{name: "all"})
@@ -137,7 +137,7 @@ def test_policies():
 
 def test_a_tag_is_judged_only_by_the_one_before_it():
     """After a token that the annotator left out, anything may come."""
-    assert cw.Tags.from_records([("s", 0, "a", "O"), ("s", 1, "b", "O"), ("s", 2, "a", "I-X")]).n_votes == 3
+    assert cw.Tags.from_records([("s", 0, "a", "O"), ("s", 1, "b", "O"), ("s", 2, "a", "I-X")]).n_answers == 3
 
 
 def test_what_bio_allows():
@@ -174,7 +174,7 @@ def test_long_files(tags, tmp_path):
     tags.to_frame().write_csv(tmp_path / "tags.csv")
     assert cw.read_tags(tmp_path / "tags.csv").to_frame().equals(tags.to_frame())
     tags.to_frame().rename({"tag": "what"}).write_parquet(tmp_path / "tags.parquet")
-    assert cw.read_tags(tmp_path / "tags.parquet", tag="what").n_votes == 8
+    assert cw.read_tags(tmp_path / "tags.parquet", tag="what").n_answers == 8
     with pytest.raises(ReadError, match="no file"):
         cw.read_tags(tmp_path / "lost.conll")
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import crowdwise as cw
-from crowdwise.data.readers_similar import read_similarities
+from crowdwise.data.similarities import read_similarities
 from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError, ParameterError, ReadError
 
 ROWS = [("x", "y", "ann", "same"), ("z", "y", "ann", "different"), ("y", "x", "bob", "no"), ("x", "z", "cem", "1")]
@@ -84,7 +84,7 @@ def test_declared_items_keep_their_order_and_may_be_in_no_pair():
         ([("x", "x", "a", 1)], InputError, "compares item 'x' with itself"),
         ([("x", "y", "a", "maybe")], LabelError, "'maybe'"),
         ([("x", "y", "a", 1), ("y", "x", "a", 0)], DuplicateError, r"\('x', 'y'\)"),
-        ([("x", "y", "a")], InputError, r"\(item, item, annotator, answer\)"),
+        ([("x", "y", "a")], InputError, r"\(item_a, item_b, annotator, same\)"),
         ([], InputError, "empty"),
         ([("x", "y", None, 1)], LabelError, "no annotator"),
         ([("x", "y", "a", 1, -1.0)], InputError, "positive"),

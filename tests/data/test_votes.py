@@ -422,7 +422,7 @@ def test_extreme_integers():
         ([1, float("inf"), 1], ["found inf in row 1"]),
         ([1, None, 1], ["row 1", "None", "positive number"]),
         (["1", "heavy", "1"], ["row 1", "'heavy'"]),
-        ([[1], [1], [1]], ["List(Int64)", "positive numbers"]),
+        ([[1], [1], [1]], ["List(Int64)", "a positive number"]),
     ],
 )
 def test_weights_must_be_positive_numbers(weights: list[Any], words: list[str]):

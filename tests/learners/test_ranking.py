@@ -64,7 +64,7 @@ def test_the_result_is_a_ranking() -> None:
     # The errors are of the right order: about those of crowd-bt or less, since items share what makes them better.
     assert 0.1 < ranking.errors.mean() / cw.aggregate(table, "crowd-bt").errors.mean() < 1.2
     p = model.predict_proba(x, table)
-    assert p.shape == (len(table), 2) and np.allclose(p.sum(axis=1), 1)
+    assert p.shape == (table.n_answers, 2) and np.allclose(p.sum(axis=1), 1)
     z = model.predict(x)
     assert np.allclose(p[:, 0], 1 / (1 + np.exp(z[table.right] - z[table.left])))
     assert model.score(x, table) == pytest.approx(float(np.log(p[np.arange(len(p)), table.outcome]).mean()))

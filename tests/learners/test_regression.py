@@ -122,7 +122,7 @@ def test_raykar_regression_climbs_and_uses_both():
     X, made = crowd(bias=0.0, votes_per_item=2, shape=1.0)
     model = RaykarRegression().fit(X, made.ratings)
     found = model.consensus_
-    assert found.converged and (np.diff(found.trace) > -1e-6 * made.ratings.n_ratings).all()
+    assert found.converged and (np.diff(found.trace) > -1e-6 * made.ratings.n_answers).all()
     rmse = cw.metrics.rmse(found, made.truth).value
     assert rmse < 0.85 * cw.metrics.rmse(cw.aggregate(made.ratings, "mean"), made.truth).value
     assert rmse < np.sqrt(np.mean((model.predict(X) - made.truth) ** 2))

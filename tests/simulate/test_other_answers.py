@@ -19,7 +19,7 @@ def test_the_chain_and_the_confusions_are_those_drawn_from():
     counts = np.zeros((5, 3, 3))
     np.add.at(counts, (tags.votes.annotator, truth[tags.votes.item], tags.votes.label), 1.0)
     assert np.abs(counts / counts.sum(axis=2, keepdims=True) - made.parameters["confusion"]).max() < 0.05
-    assert tags.scheme == "plain" and tags.n_votes == 5 * tags.n_tokens
+    assert tags.scheme == "plain" and tags.n_answers == 5 * tags.n_tokens
 
 
 def test_spans_are_missed_as_often_as_it_says():
@@ -48,7 +48,9 @@ def test_every_kind_of_error_happens_and_taggings_stay_valid():
     again = cw.simulate.bio_tags(200, random_state=1)
     assert (again.tags.votes.label == made.tags.votes.label).all() and (again.truth == made.truth).all()
     frame = made.tags.to_frame()
-    assert cw.Tags.from_frame(frame, classes=made.tags.classes.tolist()).n_votes == made.tags.n_votes  # which checks
+    assert (
+        cw.Tags.from_frame(frame, classes=made.tags.classes.tolist()).n_answers == made.tags.n_answers
+    )  # which checks
 
 
 @pytest.mark.parametrize(

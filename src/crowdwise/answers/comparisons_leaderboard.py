@@ -14,7 +14,7 @@ from crowdwise.core.numerics import Floats
 from crowdwise.core.result import Result
 from crowdwise.core.truth_scores import kendall_tau
 from crowdwise.data import encoding
-from crowdwise.data.ratings import locate_truth
+from crowdwise.data.truth import encode_numbers
 from crowdwise.errors import InputError, listing, suggestion
 
 __all__ = ["Ranking"]
@@ -123,7 +123,7 @@ class Ranking(Result):
 
         ``truth`` is a mapping from item to score, or N scores with NaN for unknown.
         """
-        true = locate_truth(truth, self.item_names)
+        true = encode_numbers(truth, self.item_names)
         known = ~np.isnan(true)
         if not known.any():
             raise InputError("No item has a known truth: there is nothing to measure.")

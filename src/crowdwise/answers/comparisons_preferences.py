@@ -71,7 +71,7 @@ def _columns(comparisons: Comparisons, ranking: Ranking) -> dict[str, Any]:
         raise InputError(
             f"The ranking has no score for {listing(comparisons.items[place < 0])}: fit it on comparisons of all items."
         )
-    kept = comparisons[comparisons.outcome != TIE]
+    kept = comparisons.select(comparisons.outcome != TIE)
     if kept.n_answers == 0:
         raise InputError("No comparison prefers one item: all are ties.")
     won = kept.outcome == 0

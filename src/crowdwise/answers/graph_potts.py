@@ -45,7 +45,7 @@ class Links:
     def of(cls, graph: Graph, n_items: int) -> Links:
         from scipy.sparse import csr_array
 
-        E = len(graph)
+        E = graph.n_edges
         source, target = np.concatenate([graph.left, graph.right]), np.concatenate([graph.right, graph.left])
         into = csr_array((np.ones(2 * E), (target, np.arange(2 * E))), shape=(n_items, 2 * E))
         weight = np.concatenate([graph.weight, graph.weight])

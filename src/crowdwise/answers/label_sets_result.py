@@ -11,7 +11,7 @@ import numpy.typing as npt
 from crowdwise.core.intervals import row_interval, with_interval
 from crowdwise.core.numerics import Floats, Ints, entropy
 from crowdwise.core.result import Result
-from crowdwise.data.label_sets import encode_sets
+from crowdwise.data.truth import encode_sets
 from crowdwise.errors import InputError
 
 __all__ = ["LabelSetConsensus"]

@@ -72,7 +72,7 @@ class Graph:
         self.item, self.annotator, self.w, self.y, self.grid = (
             ratings.item, ratings.annotator, ratings.weights, y, grid,
         )  # fmt: skip
-        self.N, self.M, self.S = len(ratings), ratings.n_annotators, ratings.n_ratings
+        self.N, self.M, self.S = len(ratings), ratings.n_annotators, ratings.n_answers
         self.ease: Floats = np.ones(self.N)
         self.kappa = 2.0
         self.half = counts(self.item, self.w, self.N) / 2.0

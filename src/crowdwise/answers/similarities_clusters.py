@@ -17,7 +17,8 @@ from crowdwise.core.numerics import Floats, Ints, entropy
 from crowdwise.core.result import Result
 from crowdwise.core.truth_scores import adjusted_rand
 from crowdwise.data import encoding
-from crowdwise.data.similarities import Similarities, encode_classes
+from crowdwise.data.similarities import Similarities
+from crowdwise.data.truth import encode_partition
 from crowdwise.errors import InputError, listing
 
 __all__ = ["Clustering"]
@@ -91,7 +92,7 @@ class Clustering(Result):
 
     def truth_codes(self, truth: Any) -> Ints:
         """N class codes (-1 unknown) from a mapping of items to classes, or from N classes in the items' order."""
-        codes, _ = encode_classes(truth, self.item_names)
+        codes, _ = encode_partition(truth, self.item_names)
         return codes
 
     def co_cluster_probability(self, first: Any, second: Any) -> float:

@@ -17,7 +17,8 @@ from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.data import tag_schemes
 from crowdwise.data.frames import make_frame
 from crowdwise.data.tag_schemes import Spans
-from crowdwise.data.tags import Tags, truth_by_token
+from crowdwise.data.tags import Tags
+from crowdwise.data.truth import truth_by_token
 from crowdwise.errors import InputError, LabelError, ParameterError
 from crowdwise.kernels import chains
 

@@ -141,7 +141,7 @@ def texts(data: Dataset, folder: Path) -> Task:
             f"{folder} has nothing to learn a classifier from and test it on: expected features.npz with x_train, "
             "x_test and y_test, or texts.csv and test.csv."
         )
-    test, _ = read_table(file, {})
+    test, _ = read_table(file)
     label, item = columns.find(test.columns, "label"), columns.find(data.items.columns, "item")
     if label is None or item is None or "text" not in test.columns:
         raise InputError(f"{file} needs the columns label and text, and the table of items its names.")

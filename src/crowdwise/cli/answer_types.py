@@ -7,7 +7,6 @@ import json
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -265,11 +264,11 @@ def show(kind: str, result: Any, items: Any, measured: dict[str, Any], written: 
 
 def _read(path: Path, kind: str, options: dict[str, Any]) -> Any:
     """A file of answers; options that its reader does not know are refused."""
-    from crowdwise.data.guess import reader
+    from crowdwise.data.guess import TABLES
 
     if kind in ANSWER and "label" in options:
         options[ANSWER[kind]] = options.pop("label")
-    read = reader(kind)
+    read = TABLES[kind].read
     known = [name for name in inspect.signature(read).parameters if name != "path"]
     for name in options:
         if name not in known:
@@ -293,21 +292,11 @@ def _columns(given: list[str] | None) -> dict[str, str]:
     return out
 
 
-TRUTHS = {
-    "ratings": "crowdwise.data.readers_numbers:read_numbers",
-    "ordinal": "crowdwise.data.files:read_truth",
-    "comparisons": "crowdwise.data.readers_numbers:read_numbers",
-    "rankings": "crowdwise.data.readers_numbers:read_numbers",
-    "similarities": "crowdwise.data.files:read_truth",
-    "label-sets": "crowdwise.data.readers_sets:read_sets",
-    "tags": "crowdwise.data.readers_tags:read_true_tags",
-}
-"""Kind -> what reads a file of truth; of comparisons and rankings that is the true score of each item."""
-
-
 def _truth(path: Path, kind: str) -> Any:
-    module, _, name = TRUTHS[kind].partition(":")
-    return getattr(import_module(module), name)(path)
+    """What a file of truth says; of comparisons and rankings that is the true score of each item."""
+    from crowdwise.data.guess import TABLES
+
+    return TABLES[kind].read_truth(path)
 
 
 def _table_in(folder: Path, part: str) -> Path | None:

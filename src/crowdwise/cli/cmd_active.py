@@ -81,8 +81,8 @@ def replay(
     from crowdwise.active.replays import replay_strategies, summary
     from crowdwise.active.strategies import find_strategy
     from crowdwise.cli import show
-    from crowdwise.data.files import read_truth
     from crowdwise.data.folders import replacing
+    from crowdwise.data.votes import read_truth
 
     names = list(dict.fromkeys(name.strip() for name in strategies.split(",")))
     for name in names:

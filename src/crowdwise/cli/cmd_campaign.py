@@ -237,7 +237,7 @@ def read_items(path: Path) -> tuple[list[Any], dict[Any, Any], dict[Any, Any]]:
     from crowdwise.data.columns import find, normal
     from crowdwise.data.files import read_table
 
-    table, _ = read_table(path, {})
+    table, _ = read_table(path)
     item, truth = find(table.columns, "item"), find(table.columns, "truth")
     if item is None:
         raise ColumnError(f"{path} has no item column: it has {', '.join(table.columns)}.")
@@ -257,7 +257,7 @@ def read_annotators(path: Path, price: float) -> dict[Any, float]:
     from crowdwise.data.columns import find, normal
     from crowdwise.data.files import read_table
 
-    table, _ = read_table(path, {})
+    table, _ = read_table(path)
     who = find(table.columns, "annotator")
     if who is None:
         raise ColumnError(f"{path} has no annotator column: it has {', '.join(table.columns)}.")
@@ -278,14 +278,16 @@ def read_annotators(path: Path, price: float) -> dict[Any, float]:
 
 def read_rows(path: Path) -> tuple[list[tuple[Any, Any, Any]], list[Any] | None]:
     """Votes as they stand in a file, and their ids where it has a column of them."""
-    from crowdwise.data.columns import normal, require_long, resolve
+    from crowdwise.data.columns import left_over, normal
     from crowdwise.data.files import read_table
+    from crowdwise.data.source import Source
 
-    table, _ = read_table(path, {})
-    parts = resolve(table.columns, {"item": None, "annotator": None, "label": None})
-    require_long(table.columns, parts)
-    columns = [table[str(parts[p])].to_list() for p in ("item", "annotator", "label")]
-    vote = next((c for c in table.columns if normal(c) in ("vote", "answer") and c not in parts.values()), None)
+    table, _ = read_table(path)
+    needed = ("item", "annotator", "label")
+    source = Source(table, dict.fromkeys(needed), "votes")
+    source.require(needed)
+    columns = [source[part].to_list() for part in needed]
+    vote = next((c for c in left_over(table.columns, source.parts) if normal(c) in ("vote", "answer")), None)
     return list(zip(*columns, strict=True)), None if vote is None else table[vote].to_list()
 
 

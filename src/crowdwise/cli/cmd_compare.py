@@ -70,7 +70,7 @@ def compare(
     """
     from crowdwise import api
     from crowdwise.cli import show, show_compare
-    from crowdwise.data.files import read_truth
+    from crowdwise.data.votes import read_truth
 
     check_outputs(out)
     check_apart([path, truth], [out])

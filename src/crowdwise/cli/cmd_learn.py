@@ -86,7 +86,7 @@ def learn(
     `crowdwise learn labels.csv --features embeddings.parquet --method aggnet --set select=votes --json`
     """
     from crowdwise.cli import show, show_learn
-    from crowdwise.data.files import read_truth
+    from crowdwise.data.votes import read_truth
 
     check_folder(out)
     params = assignments(set_)

@@ -117,7 +117,8 @@ def _read(
     on_missing: OnMissing,
 ) -> Any:  # fmt: skip
     """Comparisons, or rankings where the columns are those of rankings."""
-    from crowdwise.data.readers_pairs import read_comparisons, read_rankings
+    from crowdwise.data.comparisons import read_comparisons
+    from crowdwise.data.rankings import read_rankings
 
     try:
         return read_comparisons(

@@ -184,7 +184,7 @@ def fitted(
 ) -> tuple[Dataset, Consensus, Any]:
     """The data with the truth that was named, the consensus, and the codes of the truth it was told."""
     from crowdwise.cli import show
-    from crowdwise.data.files import read_truth
+    from crowdwise.data.votes import read_truth
 
     if seed is not None:
         params["random_state"] = seed

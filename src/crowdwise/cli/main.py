@@ -152,7 +152,7 @@ def aggregate(
     `crowdwise aggregate pairs.csv --answers similarities --out clusters.csv`
     """
     from crowdwise.cli import show
-    from crowdwise.data.files import read_truth
+    from crowdwise.data.votes import read_truth
 
     check_outputs(out, annotators)
     check_outputs(report, endings=(".html",))

@@ -197,7 +197,7 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
 def load(path: Path, reading: Reading = AS_USUAL) -> Dataset:
     """Votes from a file, or a dataset folder with all that lies beside them."""
     from crowdwise.data.dataset import Dataset, find_table, read_dataset
-    from crowdwise.data.files import read_votes
+    from crowdwise.data.votes import read_votes
 
     options = reading.options()
     if not path.is_dir():

@@ -18,6 +18,7 @@ from crowdwise.core.leave_one_out import LeaveOneOut, accuracies
 from crowdwise.core.numerics import TIE, Floats, Ints, entropy, normalise, share_interval, share_with_interval
 from crowdwise.core.result import Result
 from crowdwise.data.frames import make_frame
+from crowdwise.data.truth import encode_classes
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 
@@ -204,16 +205,7 @@ class Consensus(Result):
 
     def truth_codes(self, truth: Any) -> Ints:
         """N class codes (-1 unknown) from such codes or from a mapping of items to classes."""
-        empty = np.zeros(0, dtype=np.int32)
-        shell = Votes(
-            np.zeros(len(self.item_names) + 1, dtype=np.int64),
-            empty,
-            empty,
-            self.item_names,
-            self.annotator_names,
-            self.classes,
-        )
-        return shell.encode_truth(truth)
+        return encode_classes(truth, self.item_names, self.classes)
 
     def _item_table(self, probabilities: bool) -> dict[str, Any]:
         N = len(self.item_names)

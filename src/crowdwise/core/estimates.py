@@ -16,7 +16,8 @@ from crowdwise.core.intervals import gamma_interval, quantile
 from crowdwise.core.numerics import Floats
 from crowdwise.core.result import Result
 from crowdwise.core.truth_scores import r_squared
-from crowdwise.data.ratings import Ratings, locate_truth
+from crowdwise.data.ratings import Ratings
+from crowdwise.data.truth import encode_numbers
 from crowdwise.errors import InputError
 
 __all__ = ["Estimates"]
@@ -99,7 +100,7 @@ class Estimates(Result):
 
     def truth_values(self, truth: Any) -> Floats:
         """N true numbers (NaN unknown) in the order of ``item_names``."""
-        return locate_truth(truth, self.item_names)
+        return encode_numbers(truth, self.item_names)
 
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         if table == "items":

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import encoding
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.errors import DuplicateError, InputError, LabelError, ParameterError, listing
+from crowdwise.errors import DuplicateError, InputError, LabelError, Option, ParameterError, Remedy, either, listing
 
-OnDuplicate = Literal["error", "first", "last", "all"]
+CLASSES = Option("classes", python="[...]", command="A,B,...")
 
 
 def checked_codes(values: npt.ArrayLike, names: Vocabulary, what: str) -> Codes:
@@ -39,76 +40,123 @@ def declare(label: Codes, names: Vocabulary, classes: Any) -> tuple[Codes, Vocab
     if (place < 0).any():
         raise LabelError(
             f"Annotators used {listing(names[place < 0])}, which the declared classes do not have: "
-            f"{listing(declared, 10)}. "
-            "Add the name to classes=[...], or leave those rows out."
+            f"{listing(declared, 10)}.",
+            remedy=Remedy("Add the name to {}, or leave those rows out.", CLASSES),
         )
     return encoding.recode(label, place), declared
 
 
-def checked_weight(
-    weight: npt.NDArray[np.float64], S: int, rows: npt.NDArray[np.int64] | None
-) -> npt.NDArray[np.float64]:
-    if weight.shape != (S,):
-        raise InputError(f"Expected one weight for each of the {S} votes and found an array of shape {weight.shape}.")
-    bad = np.flatnonzero(~(np.isfinite(weight) & (weight > 0)))
-    if len(bad):
+def equally_long(what: str, **columns: npt.NDArray[Any]) -> int:
+    """The number of rows of columns that must have the same, and some."""
+    sizes = [len(column) for column in columns.values()]
+    if len(set(sizes)) > 1:
+        raise InputError(f"{_and(columns)} must be equally long and have {_and(map(str, sizes))} entries.")
+    if sizes[0] == 0:
+        raise InputError(f"No {what}: the table is empty.")
+    return sizes[0]
+
+
+def _and(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}"
+
+
+def checked_beside(
+    weight: npt.ArrayLike | None, timestamp: Any, S: int, rows: npt.NDArray[np.int64] | None, what: str
+) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[Any] | None]:
+    """The weights and timestamps of S rows, checked; ``rows`` are their numbers in messages, ``what`` their name."""
+    w = None if weight is None else np.asarray(weight, dtype=np.float64)
+    when = None if timestamp is None else np.asarray(timestamp)
+    for name, array in (("weight", w), ("timestamp", when)):
+        if array is not None and array.shape != (S,):
+            raise InputError(
+                f"Expected one {name} for each of the {S} {what} and found an array of shape {array.shape}."
+            )
+    bad = np.flatnonzero(np.zeros(0) if w is None else ~(np.isfinite(w) & (w > 0)))
+    if w is not None and len(bad):
         row = bad[0] if rows is None else rows[bad[0]]
         raise InputError(
-            f"Weights must be positive numbers: found {weight[bad[0]]} in row {row}. Leave out the "
-            "votes that should not count."
+            f"Weights must be positive numbers: found {w[bad[0]]} in row {row}. Leave out the {what} that should not "
+            "count."
         )
-    return weight
+    return w, when
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """What to do with rows that an annotator gave twice, and what to call them.
+
+    ``allowed`` are the choices of ``on_duplicate``; ``act`` is what was done twice, such as "labels item"; ``rows`` are
+    the numbers of rows in messages.
+    """
+
+    on_duplicate: str
+    allowed: Sequence[str]
+    what: str
+    act: str
+    rows: npt.NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if self.on_duplicate not in self.allowed:
+            expected = either([repr(choice) for choice in self.allowed])
+            raise ParameterError(f"on_duplicate={self.on_duplicate!r}: expected {expected}.")
+
+    def settled(
+        self, order: npt.NDArray[Any], same: npt.NDArray[np.bool_], said: Callable[[int], tuple[str, str]]
+    ) -> npt.NDArray[Any]:
+        """The order of rows with repeats left out, or an error; ``same[t]``: row t + 1 of the order repeats row t.
+
+        ``said`` gives the annotator of a row, and what it is about.
+        """
+        if self.on_duplicate == "error":
+            pair = order[(at := int(np.flatnonzero(same)[0])) : at + 2]
+            (who, about), count = said(int(pair[0])), int(same.sum())
+            first, second = pair if self.rows is None else self.rows[pair]
+            choices = [Option("on_duplicate", "first", "last")]
+            choices += [Option("on_duplicate", "all")] if "all" in self.allowed else []
+            raise DuplicateError(
+                f"{count:,} duplicated {self.what if count > 1 else self.what[:-1]}: annotator {who} {self.act} "
+                f"{about} in rows {first} and {second} (rows counted from 0).",
+                remedy=Remedy("Keep one with {}" + ", or count every row with {}" * (len(choices) - 1) + ".", *choices),
+            )
+        keep = np.ones(len(order), dtype=bool)
+        keep[slice(1, None) if self.on_duplicate == "first" else slice(None, -1)] = ~same
+        return order[keep]
 
 
 def arrange(
-    item: Codes,
-    annotator: Codes,
-    on_duplicate: OnDuplicate,
-    items: Vocabulary,
-    annotators: Vocabulary,
-    rows: npt.NDArray[np.int64] | None,
+    item: Codes, annotator: Codes, items: Vocabulary, annotators: Vocabulary, repeats: Repeats
 ) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64], Codes]:
-    """The order of rows by item, annotator, then as they came, with duplicates settled.
+    """The order of rows by item, annotator, then as they came, without repeats.
 
     Further the item boundaries, and the annotators in that order.
 
     An order of ``None`` is the order they have.
     """
-    if on_duplicate not in ("error", "first", "last", "all"):
-        raise ParameterError(f"on_duplicate={on_duplicate!r}: expected 'error', 'first', 'last' or 'all'.")
-    order, indptr, who, repeats, at = _sorted(item, annotator, len(items))
-    if repeats == 0 or on_duplicate == "all":
+    order, indptr, who, found = _sorted(item, annotator, len(items))
+    if found == 0 or repeats.on_duplicate == "all":
         return order, indptr, who
     place = np.arange(len(item)) if order is None else order
-    if on_duplicate == "error":
-        pair = place[at - 1 : at + 1]
-        name, what = listing(annotators[annotator[pair[:1]]]), listing(items[item[pair[:1]]])
-        first, second = pair if rows is None else rows[pair]
-        raise DuplicateError(
-            f"{repeats:,} duplicated {'votes' if repeats > 1 else 'vote'}: annotator {name} labels item {what} "
-            f"in rows {first} and {second} (rows counted from 0). "
-            "Keep one with on_duplicate='first' or 'last', or count every row with on_duplicate='all'."
-        )
-    same = (np.diff(who) == 0) & (np.diff(item[place]) == 0)
-    keep = np.ones(len(place), dtype=bool)
-    keep[slice(1, None) if on_duplicate == "first" else slice(None, -1)] = ~same
-    place = place[keep]
+    place = repeats.settled(
+        place,
+        (np.diff(who) == 0) & (np.diff(item[place]) == 0),
+        lambda row: (listing(annotators[annotator[[row]]]), listing(items[item[[row]]])),
+    )
     return place, boundaries(item[place], len(items)), annotator[place]
 
 
 def _sorted(
     item: Codes, annotator: Codes, n_items: int
-) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64], Codes, int, int]:
-    """Order, item boundaries, annotators, the number of repeated votes and where the first stands (see
-    ``kernels.tables.arrange``)."""
+) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64], Codes, int]:
+    """Order, item boundaries, annotators and the number of repeated rows (see ``kernels.table_sort.arrange``)."""
     if len(item) >= encoding.NATIVE_ROWS:
         from crowdwise.kernels import table_sort
 
-        return table_sort.arrange(item, annotator, n_items)
+        return table_sort.arrange(item, annotator, n_items)[:4]
     order: npt.NDArray[Any] = np.lexsort((annotator, item))
     what, who = item[order], annotator[order]
-    again = np.flatnonzero((np.diff(what) == 0) & (np.diff(who) == 0)) + 1
-    return order, boundaries(what, n_items), who, len(again), int(again[0]) if len(again) else -1
+    again = (np.diff(what) == 0) & (np.diff(who) == 0)
+    return order, boundaries(what, n_items), who, int(again.sum())
 
 
 def boundaries(item: npt.NDArray[np.integer[Any]], n_items: int) -> npt.NDArray[np.int64]:
@@ -127,11 +175,6 @@ def in_order(array: npt.NDArray[Any], order: npt.NDArray[Any] | None) -> npt.NDA
 
         return table_sort.take(array, order)
     return np.asarray(array[order])
-
-
-def all_in_order(order: npt.NDArray[Any] | None, *arrays: npt.NDArray[Any] | None) -> list[Any]:
-    """Each of the arrays in this order; what is not there stays away."""
-    return [None if array is None else in_order(array, order) for array in arrays]
 
 
 def chosen_annotators(names: Any, annotators: Vocabulary, what: str = "answers") -> npt.NDArray[np.bool_]:

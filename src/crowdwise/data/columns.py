@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from crowdwise.errors import ColumnError, listing, suggestion
 
@@ -67,8 +67,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
 Case, ``_``, ``-`` and a trailing ``id`` do not matter.
 """
 
-NEEDED = ("item", "annotator", "label")
-
 
 def normal(name: str) -> str:
     """``Worker_ID`` -> ``worker``: the form in which column names are compared."""
@@ -91,7 +89,7 @@ def find(columns: Sequence[str], part: str) -> str | None:
     return None
 
 
-def resolve(columns: Sequence[str], given: dict[str, str | None]) -> dict[str, str | None]:
+def resolve(columns: Sequence[str], given: Mapping[str, str | None]) -> dict[str, str | None]:
     """Part -> column: what the caller named (checked), else what the aliases find, never one column twice."""
     for part, column in given.items():
         if column is not None and column not in columns:
@@ -111,27 +109,6 @@ def resolve(columns: Sequence[str], given: dict[str, str | None]) -> dict[str, s
     return {part: column if column is not None else find(free, part) for part, column in given.items()}
 
 
-def is_wide(columns: Sequence[str], parts: dict[str, str | None]) -> bool:
-    """Whether a table without annotator and label columns looks like one column per annotator."""
-    return (
-        parts["annotator"] is None
-        and parts["label"] is None
-        and parts["item"] is not None
-        and len(annotator_columns(columns, parts)) >= 2
-    )
-
-
-def annotator_columns(columns: Sequence[str], parts: dict[str, str | None]) -> list[str]:
-    """In the wide form: every column that plays no other part."""
+def left_over(columns: Sequence[str], parts: Mapping[str, str | None]) -> list[str]:
+    """Every column that plays no part: in the wide form, those of annotators."""
     return [c for c in columns if c not in parts.values()]
-
-
-def require_long(columns: Sequence[str], parts: dict[str, str | None]) -> None:
-    """The long form needs an item, an annotator and a label column."""
-    missing = [part for part in NEEDED if parts[part] is None]
-    if missing:
-        names = "; ".join(f"{part} (also {', '.join(ALIASES[part][1:5])}, ...)" for part in missing)
-        raise ColumnError(
-            f"No column found for: {names}. The table has {listing(columns, 12)}. "
-            f"Name the columns, e.g. {missing[0]}='...', or pass form='wide' if each annotator has a column."
-        )

@@ -20,32 +20,43 @@ counts; ``on_duplicate`` says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, encoding
-from crowdwise.data.answers import Answers
-from crowdwise.data.assemble import OnDuplicate
+from crowdwise.data import assemble, encoding, schema
+from crowdwise.data.assemble import Repeats
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.rows import beside, columns_of, spread
-from crowdwise.data.votes import OnMissing
-from crowdwise.errors import DuplicateError, InputError, ParameterError, listing
+from crowdwise.data.files import PathLike
+from crowdwise.data.rows import Counts, renumbered
+from crowdwise.data.schema import CHOICES, COMMON, Beside, Col, Opt
+from crowdwise.data.source import Source
+from crowdwise.data.table import Table, reads
+from crowdwise.data.truth import numbers_in
+from crowdwise.errors import InputError, Option, ParameterError, Remedy, listing
 
-__all__ = ["LEFT", "OUTCOMES", "RIGHT", "TIE", "Comparisons"]
+__all__ = ["LEFT", "OUTCOMES", "RIGHT", "TIE", "Comparisons", "read_comparisons"]
 
 LEFT, RIGHT, TIE = 0, 1, 2
 OUTCOMES = ("left", "right", "tie")
+SIDES = {
+    "left": 0, "a": 0, "first": 0, "x": 0, "a1": 0, "right": 1, "b": 1, "second": 1, "y": 1, "a2": 1,
+    "tie": 2, "ties": 2, "tied": 2, "draw": 2, "equal": 2, "both": 2, "same": 2, "neither": 2, "none": 2,
+}  # fmt: skip
+WORDS = re.compile(r"^(model|item|option|response|answer|assistant|candidate|output|system|player)[\s_\-]*(?=[ab12]$)")
+MEANING = Remedy(
+    "Say what its words mean: {}.",
+    Option("outcomes", python='{1: "left", 2: "right", 0: "tie"}', command="1=left,2=right,0=tie"),
+)
 OnSelf = Literal["error", "drop"]
-EVERYONE = "everyone"
-"""Who compared, where a table does not name annotators."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparisons(Answers):
+class Comparisons(Table):
     """A frozen, validated table of comparisons. Make one with a ``from_...`` method or
     :func:`crowdwise.read_comparisons`.
 
@@ -59,7 +70,36 @@ class Comparisons(Answers):
     """
 
     answer_type: ClassVar[str] = "comparisons"
+    columns: ClassVar[tuple[Col, ...]] = (
+        Col("left", "items", needed=True), Col("right", "items", needed=True), Col("annotator", "annotators"),
+        Col("outcome", "outcomes", needed=True), Col("question", "questions"), *COMMON, Col("truth", "outcomes"),
+        Col("chosen", per=""), Col("rejected", per=""),
+    )  # fmt: skip
+    options: ClassVar[tuple[Opt, ...]] = (
+        Opt("outcomes", None,
+            'What the outcomes mean, such as ``{1: "left", 2: "right", 0: "tie"}``. By default the name of the better '
+            "item, or words: left, a, model_a...; right, b, model_b...; tie, draw, equal, both...",
+            Mapping[Any, str] | None),
+        Opt("placed", True, "Whether the left item was shown first; not known of chosen/rejected tables.", bool),
+        schema.on_duplicate(
+            "compared the same two items, in the same places, on the same question,", *CHOICES, default="all"
+        ),
+        schema.on_missing("an item, annotator or outcome"),
+        Opt("on_self", "error", '``"drop"`` leaves out rows that compare an item with itself instead of raising.',
+            OnSelf, ("error", "drop")),
+    )  # fmt: skip
+    outcomes: ClassVar[Vocabulary] = encoding.to_vocabulary(OUTCOMES)
     _rows: ClassVar[str] = "comparisons"
+    _act: ClassVar[str] = "compares"
+    _record: ClassVar[tuple[str, ...]] = ("left", "right", "annotator", "outcome")
+    _distinct: ClassVar[bool] = True
+    _reading: ClassVar[tuple[Opt, ...]] = ()
+    _truths: ClassVar[tuple[str, ...]] = ("truth", "value")
+    _truth_in: ClassVar[Any] = staticmethod(numbers_in)
+    _forms: ClassVar[str] = (
+        "Either with two items and an outcome (left/right/winner, model_a/model_b/winner...), or with the better and "
+        "the worse item (chosen/rejected). Without an annotator column all rows are by one, called ``everyone``."
+    )
 
     left: Codes
     right: Codes
@@ -79,65 +119,28 @@ class Comparisons(Answers):
     # ---------------------------------------------------------------- making one
 
     @classmethod
-    def from_frame(
-        cls,
-        frame: Any,
-        *,
-        left: str | None = None,
-        right: str | None = None,
-        outcome: str | None = None,
-        annotator: str | None = None,
-        question: str | None = None,
-        weight: str | None = None,
-        timestamp: str | None = None,
-        truth: str | None = None,
-        chosen: str | None = None,
-        rejected: str | None = None,
-        outcomes: Mapping[Any, str] | None = None,
-        placed: bool = True,
-        on_duplicate: OnDuplicate = "all",
-        on_missing: OnMissing = "error",
-        on_self: OnSelf = "error",
-    ) -> Comparisons:
-        """Comparisons from a table, one row each.
-
-        Parameters
-        ----------
-        frame
-            pandas, polars, pyarrow, a dict of columns, anything narwhals or the Arrow stream protocol takes. Either
-            with two items and an outcome (left/right/winner, model_a/model_b/winner...), or with the better and the
-            worse item (chosen/rejected).
-        left, right, outcome, annotator, question, weight, timestamp, truth, chosen, rejected
-            The columns, where their names are not among the usual ones. Without an annotator column all rows are by
-            one, called ``everyone``.
-        outcomes
-            What the outcomes mean, such as ``{1: "left", 2: "right", 0: "tie"}``. By default the name of the better
-            item, or words: left, a, model_a...; right, b, model_b...; tie, draw, equal, both...
-        placed
-            Whether the left item was shown first. Of chosen/rejected tables that is not known.
-        on_duplicate
-            When an annotator compared the same two items (in the same places, on the same question) twice: count
-            ``"all"``, raise an ``"error"``, or keep the ``"first"`` or ``"last"`` row.
-        on_missing
-            ``"drop"`` leaves out rows without an item, annotator or outcome instead of raising.
-        on_self
-            ``"drop"`` leaves out rows that compare an item with itself instead of raising.
-        """
-        from crowdwise.data.readers_pairs import comparisons_from_table
-
-        given = {
-            "left": left, "right": right, "outcome": outcome, "annotator": annotator, "question": question,
-            "weight": weight, "timestamp": timestamp, "truth": truth, "chosen": chosen, "rejected": rejected,
-        }  # fmt: skip
-        return comparisons_from_table(
-            frame, given, outcomes=outcomes, placed=placed, on_duplicate=on_duplicate, on_missing=on_missing,
-            on_self=on_self,
+    def _from_source(cls, source: Source, **options: Any) -> Comparisons:
+        told = "chosen" in source and "rejected" in source
+        if told and (source.given["chosen"] is not None or any(part not in source for part in cls._needed())):
+            first, second, *said = ["chosen", "rejected"]
+        else:
+            source.require(cls._needed(), also="; nor both of chosen and rejected")
+            first, second, *said = ["left", "right", "outcome"]
+        also = [part for part in ("annotator", "question") if part in source]
+        source.complete([first, second, *said, *also], options["on_missing"])
+        code, items = source.coded(first, second)
+        a, b = np.split(code, 2)
+        m, annotators = source.coded_or("annotator")
+        q, questions = source.coded("question") if "question" in source else (None, None)
+        y, truth = (
+            _outcome(source, part, a, b, items, options["outcomes"]) if part in source else None
+            for part in ("outcome" if said else "", "truth")
+        )
+        return cls.from_codes(
+            a, b, m, np.zeros(len(a), np.int32) if y is None else y, items=items, annotators=annotators, question=q,
+            questions=questions, truth=truth, placed=options["placed"] and bool(said),
+            on_self=options["on_self"], on_duplicate=options["on_duplicate"], **source.beside(),
         )  # fmt: skip
-
-    @classmethod
-    def from_records(cls, records: Iterable[Any], **options: Any) -> Comparisons:
-        """Comparisons from rows: ``(left, right, annotator, outcome)`` tuples, or dicts (keys as in ``from_frame``)."""
-        return cls.from_frame(columns_of(records, ("left", "right", "annotator", "outcome"), "comparisons"), **options)
 
     @classmethod
     def from_codes(
@@ -151,135 +154,116 @@ class Comparisons(Answers):
         annotators: Any,
         question: npt.ArrayLike | None = None,
         questions: Any = None,
-        weight: npt.ArrayLike | None = None,
-        timestamp: npt.NDArray[Any] | None = None,
-        truth: npt.ArrayLike | None = None,
         placed: bool = True,
-        on_duplicate: OnDuplicate = "all",
         on_self: OnSelf = "error",
-        kind: str = "polars",
-        rows: npt.NDArray[np.int64] | None = None,
+        **beside: Unpack[Beside],
     ) -> Comparisons:
         """Comparisons from arrays of codes and the names behind them (what every other way of making one ends in)."""
-        item_names, who = encoding.to_vocabulary(items), encoding.to_vocabulary(annotators)
-        encoding.check_distinct(item_names, "items")
+        names, who = encoding.to_vocabulary(items), encoding.to_vocabulary(annotators)
+        encoding.check_distinct(names, "items")
         encoding.check_distinct(who, "annotators")
-        a, b = assemble.checked_codes(left, item_names, "left"), assemble.checked_codes(right, item_names, "right")
-        m = assemble.checked_codes(annotator, who, "annotator")
-        y = assemble.checked_codes(outcome, encoding.to_vocabulary(OUTCOMES), "outcome")
-        q = about = None
+        about = encoding.to_vocabulary([] if questions is None else questions)
+        given: dict[str, tuple[Any, Vocabulary]] = {"left": (left, names), "right": (right, names)}
+        given |= {"annotator": (annotator, who), "outcome": (outcome, cls.outcomes)}
+        given |= {} if question is None else {"question": (question, about)}
+        code = {name: assemble.checked_codes(values, known, name) for name, (values, known) in given.items()}
+        S = assemble.equally_long(cls._rows, **code)
+        fields, repeats = cls._beside(beside, S)
+        truth = beside.get("truth")
+        fields["truth"] = None if truth is None else _checked_truth(truth, S)
+        keep = _distinct_pairs(code["left"], code["right"], names, on_self, repeats.rows)
+        both, names = encoding.sort_vocabulary(np.concatenate([code["left"], code["right"]]), names)
+        code["left"], code["right"] = np.split(both, 2)
+        code["annotator"], who = encoding.sort_vocabulary(code["annotator"], who)
         if question is not None:
-            about = encoding.to_vocabulary([] if questions is None else questions)
-            q = assemble.checked_codes(question, about, "question")
-        S = len(a)
-        lengths = [len(b), len(m), len(y), *([] if q is None else [len(q)])]
-        if any(n != S for n in lengths):
-            raise InputError(f"The columns of comparisons must be equally long and have {[S, *lengths]} entries.")
-        w, when = beside(weight, timestamp, S, rows, "comparisons")
-        t = None if truth is None else _checked_truth(truth, S)
-        keep = _distinct_pairs(a, b, item_names, on_self, rows)
-        if not keep.any():
-            raise InputError("No comparisons: the table is empty, or holds only items compared with themselves.")
-        a, item_names = encoding.sort_vocabulary(np.concatenate([a, b]), item_names)
-        a, b = a[:S], a[S:]
-        m, who = encoding.sort_vocabulary(m, who)
-        if q is not None and about is not None:
-            q, about = encoding.sort_vocabulary(q, about)
-        order = _order(a, b, m, y, q, len(item_names), len(who), 1 if about is None else len(about))
-        order = order[keep[order]]
-        order = _settle(order, a, b, m, q, on_duplicate, item_names, who, rows)
-
-        def taken(array: Any) -> Any:
-            return None if array is None else array[order]
-
-        return cls(
-            a[order], b[order], m[order], y[order], item_names, who, taken(q), about, taken(w), taken(when), taken(t),
-            placed, kind,
-        )  # fmt: skip
+            code["question"], about = encoding.sort_vocabulary(code["question"], about)
+        order = _order(code, len(names), len(who), max(len(about), 1))
+        order = _once(order[keep[order]], code, names, who, repeats)
+        fields |= {name: None if (array := {**code, **fields}[name]) is None else array[order]
+                   for name in (*code, "weight", "timestamp", "truth")}  # fmt: skip
+        return cls(items=names, annotators=who, questions=None if question is None else about, placed=placed, **fields)
 
     # ---------------------------------------------------------------- what is in it
-
-    @property
-    def n_items(self) -> int:
-        return len(self.items)
-
-    @property
-    def n_answers(self) -> int:
-        """The number of answers: rows of the long table."""
-        return len(self.outcome)
-
-    @property
-    def n_votes(self) -> int:
-        """S, the number of comparisons."""
-        return len(self.outcome)
-
-    def __len__(self) -> int:
-        return len(self.outcome)
 
     def __repr__(self) -> str:
         ties = int((self.outcome == TIE).sum())
         return (
-            f"Comparisons({len(self):,} comparisons: {self.n_items:,} items x {self.n_annotators:,} annotators, "
+            f"Comparisons({self.n_answers:,} comparisons: {self.n_items:,} items x {self.n_annotators:,} annotators, "
             f"{ties:,} {'tie' if ties == 1 else 'ties'})"
         )
 
-    # ---------------------------------------------------------------- selecting
+    def encode_truth(self, truth: Any) -> Codes:
+        """The true outcome of each comparison: 0 (left), 1 (right), 2 (tie) or -1 (unknown)."""
+        return _checked_truth(truth, self.n_answers)
 
-    def __getitem__(self, index: Any) -> Comparisons:
-        """Some of the comparisons: a slice, an array of positions or a mask. Items and annotators keep their codes."""
-        at = np.atleast_1d(np.arange(len(self))[index])
-        if at.ndim != 1:
-            raise IndexError(f"Comparisons have one dimension and were asked for {at.ndim}.")
-        return replace(self, **self._at(at, "left", "right", "outcome", "question", "truth"))
+    def _of_items(self, items: Counts) -> Self:
+        place = renumbered(items, len(self))
+        rows = np.flatnonzero((place[self.left] >= 0) & (place[self.right] >= 0))
+        code = {"left": place[self.left[rows]], "right": place[self.right[rows]], "annotator": self.annotator[rows]}
+        code["outcome"] = self.outcome[rows]
+        code |= {} if self.question is None else {"question": self.question[rows]}
+        order = _order(code, len(items), self.n_annotators, 1 if self.questions is None else len(self.questions))
+        ends = {"left": code["left"][order], "right": code["right"][order]}
+        return replace(self, **(self._at(rows[order]) | ends), items=self.items[items])
 
-    def _kept(self, mask: npt.NDArray[np.bool_]) -> Comparisons:
-        return self[mask]
+    def _per_item(self) -> npt.NDArray[Any]:
+        return np.bincount(np.concatenate([self.left, self.right]), minlength=self.n_items)
 
-    # ---------------------------------------------------------------- out again
-
-    def to_frame(self, kind: str | None = None) -> Any:
-        """The table again, one row per comparison, as ``"pandas"``, ``"polars"``, ``"pyarrow"`` or a ``"dict"`` of
-        arrays; by default as it came."""
-        from crowdwise.data.frames import make_frame
-
-        words = np.array([*OUTCOMES, None], dtype=object)
-        columns: dict[str, Any] = {
-            "left": self.items[self.left],
-            "right": self.items[self.right],
-            "annotator": self.annotators[self.annotator],
-            "outcome": words[self.outcome],
-        }
-        if self.question is not None and self.questions is not None:
-            columns["question"] = self.questions[self.question]
-        for name in ("weight", "timestamp"):
-            if getattr(self, name) is not None:
-                columns[name] = getattr(self, name)
-        if self.truth is not None:
-            columns["truth"] = words[self.truth]
-        return make_frame(columns, kind or self.kind)
-
-    def describe(self) -> dict[str, Any]:
-        """Counts that show the shape of the data, as a plain dict."""
-        per_item = np.bincount(np.concatenate([self.left, self.right]), minlength=self.n_items)
-        share = np.bincount(self.outcome, minlength=3) / max(1, len(self))
+    def _counted(self) -> dict[str, Any]:
+        share = np.bincount(self.outcome, minlength=3) / max(1, self.n_answers)
         pair = np.minimum(self.left, self.right).astype(np.int64) * self.n_items + np.maximum(self.left, self.right)
         return {
-            "items": self.n_items,
-            "annotators": self.n_annotators,
-            "comparisons": len(self),
             "pairs": len(np.unique(pair)),
             "questions": 0 if self.questions is None else len(self.questions),
-            "comparisons_per_item": spread(per_item),
-            "comparisons_per_annotator": spread(np.bincount(self.annotator, minlength=self.n_annotators)),
             "outcomes": dict(zip(OUTCOMES, share.tolist(), strict=True)),
             "placed": self.placed,
-            "weighted": self.weight is not None,
-            "timestamps": self.timestamp is not None,
-            "with_truth": 0 if self.truth is None else int((self.truth >= 0).sum()),
         }
+
+    def _known(self) -> dict[str, Any]:
+        return {"with_truth": 0 if self.truth is None else int((self.truth >= 0).sum())}
+
+
+@reads(Comparisons)
+def read_comparisons(path: PathLike, **options: Any) -> Comparisons:
+    """Comparisons from a file."""
+    return Comparisons.read(path, **options)
 
 
 # -------------------------------------------------------------------- the pieces
+
+
+def _outcome(
+    source: Source, part: str, a: Codes, b: Codes, items: Vocabulary, outcomes: Mapping[Any, str] | None
+) -> Codes:
+    """0, 1, 2 (-1 where empty): by the caller's words, by the name of the better item, or by the usual words."""
+    import polars as pl
+
+    column = source[part]
+    if column.dtype.is_float() and not bool((column.drop_nulls() == column.drop_nulls().round()).all()):
+        column = column.cast(pl.String)
+    code, words = encoding.encode(column)
+    said = [str(word).strip().lower() for word in words.tolist()]
+    known = [TIE if word.startswith(("tie", "draw")) else SIDES.get(WORDS.sub("", word), -1) for word in said]
+    by_word = encoding.recode(code, np.array(known, dtype=np.int32))
+    if outcomes is not None:
+        side = {str(word): _side(meaning) for word, meaning in outcomes.items()}
+        found = encoding.recode(code, np.array([side.get(str(v), -1) for v in words.tolist()], dtype=np.int32))
+    else:
+        name = encoding.recode(code, encoding.locate(words, items))
+        by_name = np.where(name == a, 0, np.where(name == b, 1, -1)).astype(np.int32)
+        named = ((by_name >= 0) | (by_word == TIE) | (code < 0)).all() and (by_name >= 0).any()
+        found = np.where((by_name < 0) & (by_word == TIE), TIE, by_name).astype(np.int32) if named else by_word
+    bad = np.flatnonzero((found < 0) & (code >= 0))
+    if len(bad):
+        words_for = "the name of one of the two items, or left, right or tie (also a, b, model_a, model_b, draw, equal)"
+        raise source.odd(part, int(bad[0]), words_for, remedy=MEANING)
+    return found
+
+
+def _side(word: Any) -> int:
+    if word not in OUTCOMES:
+        raise ParameterError(f"outcomes names {word!r}: expected 'left', 'right' or 'tie' for every word of the table.")
+    return OUTCOMES.index(word)
 
 
 def _checked_truth(truth: npt.ArrayLike, S: int) -> Codes:
@@ -303,49 +287,39 @@ def _distinct_pairs(
         raise InputError(
             f"{int(same.sum()):,} {'rows compare' if same.sum() > 1 else 'row compares'} an item with itself: "
             f"{listing(items[a[at : at + 1]])} in row {at if rows is None else rows[at]} (counted from 0). Such a row "
-            "says nothing about items: leave it out with on_self='drop'."
+            "says nothing about items.",
+            remedy=Remedy("Leave it out with {}.", Option("on_self", "drop")),
         )
+    if same.all():
+        raise InputError("No comparisons: the table holds only items compared with themselves.")
     return np.asarray(~same)
 
 
-def _order(
-    a: Codes, b: Codes, m: Codes, y: Codes, q: Codes | None, N: int, M: int, Q: int
-) -> npt.NDArray[np.int64]:  # fmt: skip
+def _order(code: Mapping[str, Codes], N: int, M: int, Q: int) -> npt.NDArray[np.int64]:
     """Rows by question, left, right, annotator, outcome, then as they came."""
+    parts = [(name, size) for name, size in zip(BY, (Q, N, N, M, 3), strict=True) if name in code]
     if Q * N * N * M * 3 < 2**62:  # one key sorts faster than five
-        key = a.astype(np.int64) if q is None else q.astype(np.int64) * N + a
-        for part, size in ((b, N), (m, M), (y, 3)):
-            key = key * size + part
+        key = np.zeros(len(code["left"]), dtype=np.int64)
+        for name, size in parts:
+            key = key * size + code[name]
         return np.asarray(np.argsort(key, kind="stable"))
-    return np.asarray(np.lexsort((y, m, b, a) if q is None else (y, m, b, a, q)))
+    return np.asarray(np.lexsort([code[name] for name, _ in reversed(parts)]))
 
 
-def _settle(
-    order: npt.NDArray[np.int64], a: Codes, b: Codes, m: Codes, q: Codes | None, on_duplicate: OnDuplicate,
-    items: Vocabulary, annotators: Vocabulary, rows: npt.NDArray[np.int64] | None,
-) -> npt.NDArray[np.int64]:  # fmt: skip
-    """The order with repeated comparisons settled."""
-    if on_duplicate not in ("error", "first", "last", "all"):
-        raise ParameterError(f"on_duplicate={on_duplicate!r}: expected 'error', 'first', 'last' or 'all'.")
-    if on_duplicate == "all":
+BY = ("question", "left", "right", "annotator", "outcome")
+
+
+def _once(
+    order: npt.NDArray[np.int64], code: Mapping[str, Codes], items: Vocabulary, annotators: Vocabulary, repeats: Repeats
+) -> npt.NDArray[np.int64]:
+    """The order without repeated comparisons, or with them, as was asked for."""
+    if repeats.on_duplicate == "all":
         return order
-    keys = [b, a] if q is None else [b, a, q]
-    by_row = np.lexsort(np.stack([order, *(k[order] for k in [m, *keys])]))  # within a pair and annotator, as they came
-    order = order[by_row]
-    same = np.ones(max(len(order) - 1, 0), dtype=bool)
-    for key in [m, *keys]:
-        same &= np.diff(key[order]) == 0
+    keys = [code[name] for name in BY[:4] if name in code]
+    by: list[Any] = [order, *(key[order] for key in reversed(keys))]  # within a pair and annotator, as they came
+    order = order[np.lexsort(by)]
+    same = np.logical_and.reduce([np.diff(key[order]) == 0 for key in keys])
     if not same.any():
         return order
-    if on_duplicate == "error":
-        at = int(np.flatnonzero(same)[0])
-        one = order[at : at + 2]
-        found = one if rows is None else rows[one]
-        raise DuplicateError(
-            f"{int(same.sum()):,} repeated comparisons: annotator {listing(annotators[m[one[:1]]])} compares "
-            f"{listing(items[[a[one[0]], b[one[0]]]])} in rows {found[0]} and {found[1]} (counted from 0). "
-            "Keep one with on_duplicate='first' or 'last', or count every row with on_duplicate='all'."
-        )
-    keep = np.ones(len(order), dtype=bool)
-    keep[slice(1, None) if on_duplicate == "first" else slice(None, -1)] = ~same
-    return order[keep]
+    a, b, m = (code[name] for name in ("left", "right", "annotator"))
+    return repeats.settled(order, same, lambda row: (listing(annotators[m[[row]]]), listing(items[[a[row], b[row]]])))

@@ -9,14 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import encoding
-from crowdwise.data.assemble import OnDuplicate
 from crowdwise.data.encoding import Vocabulary
-from crowdwise.data.votes import Votes
 from crowdwise.errors import ColumnError, InputError, LabelError, listing
 
 
-def join(tables: Sequence[Votes], on_duplicate: OnDuplicate) -> Votes:
-    """See :meth:`crowdwise.Votes.concat`."""
+def joined(tables: Sequence[Any]) -> dict[str, Any]:
+    """The arguments of ``Votes.from_codes`` for all rows of several tables: see :meth:`crowdwise.Votes.concat`."""
     if not tables:
         raise InputError("Nothing to concatenate: the list of votes is empty.")
     classes = _union([t.classes for t in tables])
@@ -37,7 +35,7 @@ def join(tables: Sequence[Votes], on_duplicate: OnDuplicate) -> Votes:
                 )
             truth[where] = codes
 
-    def joined(name: str) -> npt.NDArray[Any] | None:
+    def every(name: str) -> npt.NDArray[Any] | None:
         if all(getattr(t, name) is None for t in tables):
             return None
         if name == "timestamp" and any(t.timestamp is None for t in tables):
@@ -50,14 +48,16 @@ def join(tables: Sequence[Votes], on_duplicate: OnDuplicate) -> Votes:
             )
         return np.concatenate([t.weights if name == "weight" else getattr(t, name) for t in tables])
 
-    return Votes.from_codes(
-        np.concatenate([encoding.locate(t.items, items)[t.item] for t in tables]),
-        np.concatenate([encoding.recode(t.annotator, encoding.locate(t.annotators, annotators)) for t in tables]),
-        np.concatenate([encoding.recode(t.label, encoding.locate(t.classes, classes)) for t in tables]),
-        items=items, annotators=annotators, classes=classes, weight=joined("weight"), timestamp=joined("timestamp"),
-        truth=truth if any(t.truth is not None for t in tables) else None,
-        on_duplicate=on_duplicate, kind=tables[0].kind,
-    )  # fmt: skip
+    return {
+        "item": np.concatenate([encoding.locate(t.items, items)[t.item] for t in tables]),
+        "annotator": np.concatenate(
+            [encoding.recode(t.annotator, encoding.locate(t.annotators, annotators)) for t in tables]
+        ),
+        "label": np.concatenate([encoding.recode(t.label, encoding.locate(t.classes, classes)) for t in tables]),
+        "items": items, "annotators": annotators, "classes": classes, "weight": every("weight"),
+        "timestamp": every("timestamp"), "truth": truth if any(t.truth is not None for t in tables) else None,
+        "kind": tables[0].kind,
+    }  # fmt: skip
 
 
 def _union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from crowdwise.data import columns, encoding
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.features import IMAGES, class_codes, from_arrays, read_arrays
-from crowdwise.data.files import FORMATS, PathLike, read_table, read_truth, read_votes
-from crowdwise.data.votes import Votes
+from crowdwise.data.files import FORMATS, PathLike, read_table
+from crowdwise.data.votes import Votes, read_truth, read_votes
 from crowdwise.errors import InputError, ReadError
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def find_table(folder: Path, part: str) -> Path | None:
 
 def _read_optional(folder: Path, part: str) -> pl.DataFrame | None:
     file = find_table(folder, part)
-    return None if file is None else read_table(file, {})[0]
+    return None if file is None else read_table(file)[0]
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:

@@ -205,7 +205,7 @@ def from_arrays(arrays: Mapping[str, Any], source: str) -> Features:
 def _from_table(path: Path) -> Features:
     import polars as pl
 
-    table, _ = read_table(path, {})
+    table, _ = read_table(path)
     if table.height == 0:
         raise ReadError(f"{path} names {table.width} columns and has no rows: expected a row of numbers for each item.")
     item = columns.find(table.columns, "item")

@@ -1,4 +1,4 @@
-"""Votes from files: CSV/TSV (compressed or not), JSON lines, Parquet, Arrow.
+"""Tables in files: CSV/TSV (compressed or not), JSON lines, Parquet, Arrow.
 
 Text files are read as text, and a column becomes integers only where that loses nothing: an item
 called ``007`` stays ``007``. Files over ``LARGE`` bytes are read with the column types found in
@@ -13,21 +13,17 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from crowdwise.data.assemble import OnDuplicate
-from crowdwise.data.columns import resolve
-from crowdwise.data.tables import Form, truth_from_table, votes_from_table
-from crowdwise.data.votes import OnMissing, Votes
+from crowdwise.data.schema import NULLS
 from crowdwise.errors import ColumnError, ParameterError, ReadError, listing
 
 if TYPE_CHECKING:
     import polars as pl
 
 LARGE = 32 * 2**20
-NULLS = ["", "NA", "NaN", "nan", "null"]
 FORMATS = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
     ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
@@ -43,75 +39,23 @@ EXPECTED = {
 PathLike = str | os.PathLike[str]
 
 
-def read_votes(
-    path: PathLike,
-    *,
-    item: str | None = None,
-    annotator: str | None = None,
-    label: str | None = None,
-    weight: str | None = None,
-    timestamp: str | None = None,
-    truth: str | None = None,
-    truth_path: PathLike | None = None,
-    classes: Sequence[Any] | None = None,
-    form: Form = "auto",
-    on_duplicate: OnDuplicate = "error",
-    on_missing: OnMissing = "error",
-    separator: str | None = None,
-    null_values: Sequence[str] = NULLS,
-) -> Votes:
-    """Votes from a file.
-
-    Parameters
-    ----------
-    path
-        ``.csv``, ``.tsv`` or ``.txt`` (also ``.gz``, ``.zst``; the separator is found), ``.jsonl``,
-        ``.parquet``, ``.arrow``/``.feather``.
-    item, annotator, label, weight, timestamp, truth, classes, form, on_duplicate, on_missing
-        As in :meth:`crowdwise.Votes.from_frame`.
-    truth_path
-        A second file with the true class of some items.
-    separator
-        The column separator of a text file, where it should not be guessed.
-    null_values
-        What counts as an empty cell in a text file.
-    """
-    given = {
-        "item": item,
-        "annotator": annotator,
-        "label": label,
-        "weight": weight,
-        "timestamp": timestamp,
-        "truth": truth,
-    }
-    table, from_text = read_table(path, given, separator=separator, null_values=null_values, wide=form == "wide")
-    if table.height == 0:
-        raise ReadError(f"{path} has no votes: it names the columns {listing(table.columns, 12)} and has no rows.")
-    votes = votes_from_table(
-        table, given, classes=classes, form=form, on_duplicate=on_duplicate, on_missing=on_missing, from_text=from_text
-    )
-    return votes if truth_path is None else votes.with_truth(read_truth(truth_path))
-
-
-def read_truth(path: PathLike, *, item: str | None = None, label: str | None = None) -> dict[Any, Any]:
-    """Item -> true class from a file with an item column and a label (or truth) column."""
-    table, from_text = read_table(path, {})
-    truth = truth_from_table(table, item=item, label=label, from_text=from_text)
-    if not truth:
-        raise ReadError(f"{path} names no true class: every row is empty.")
-    return truth
+Choose = Callable[[list[str]], list[str] | None]
+"""Of the columns of a text file those to read, ``None`` for all. It is not asked where they come at no cost."""
 
 
 def read_table(
     path: PathLike,
-    given: dict[str, str | None],
+    choose: Choose | None = None,
     *,
     separator: str | None = None,
     null_values: Sequence[str] = NULLS,
     wide: bool = False,
 ) -> tuple[pl.DataFrame, bool]:
-    """The file as a polars table (of the needed columns only, where they can be told), and whether it was read as
-    text."""
+    """The file as a polars table, and whether it was read as text.
+
+    ``choose`` picks the columns of a text file that are read. A ``wide`` one may have a single column, and keeps its
+    blank rows.
+    """
     import polars as pl
 
     path = Path(path)
@@ -127,11 +71,11 @@ def read_table(
         if kind == "parquet":
             return pl.read_parquet(path), False
         if kind == "arrow":
-            return pl.read_ipc(path) if _starts(path, b"ARROW1") else pl.read_ipc_stream(path), False
+            return pl.read_ipc(path) if starts_with(path, b"ARROW1") else pl.read_ipc_stream(path), False
         if kind == "jsonl":
-            source = io.BytesIO(path.read_bytes()[3:]) if _starts(path, BOM) else path
+            source = io.BytesIO(path.read_bytes()[3:]) if starts_with(path, BOM) else path
             return pl.read_ndjson(source, infer_schema_length=None), False
-        return _read_text(path, given, separator, null_values, wide)
+        return _read_text(path, choose, separator, null_values, wide)
     except (
         pl.exceptions.PolarsError,
         pl.exceptions.PanicException,
@@ -172,28 +116,28 @@ def format_of(path: Path) -> str:
 
 
 def _read_text(
-    path: Path, given: dict[str, str | None], separator: str | None, null_values: Sequence[str], wide: bool
+    path: Path, choose: Choose | None, separator: str | None, null_values: Sequence[str], wide: bool
 ) -> tuple[pl.DataFrame, bool]:
     import polars as pl
 
     if separator is not None and len(separator.encode()) != 1:
         raise ParameterError(f"separator={separator!r}: expected a single character such as ',' or '\\t'.")
-    line = _first_line(path)
+    line = first_line(path)
     if b"\0" in line or line.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ReadError(
             f"{path} holds binary data or another encoding: expected {EXPECTED['csv']}. Save it as "
             "UTF-8, or give it the ending of what it is."
         )
-    separator = separator or _separator(path, line)
+    separator = separator or separator_of(path, line)
     options: dict[str, Any] = {"separator": separator, "null_values": list(null_values)}
     head = _head(path, options)
-    if head.width == 1 and given and not wide:
+    if head.width == 1 and choose is not None and not wide:
         raise ReadError(
             f"{path} has a single column, {head.columns[0][:80]!r}: expected items, annotators and "
             "labels separated by ',', ';', '|' or a tab."
         )
-    needed = _needed(head.columns, given) if given and not wide else None
-    if given:
+    needed = None if choose is None else choose(head.columns)
+    if choose is not None:
         _check_header(head.columns, needed)
     if path.stat().st_size < LARGE or path.suffix.lower() in COMPRESSED:
         table = pl.read_csv(path, infer_schema=False, columns=needed, **options)
@@ -244,15 +188,6 @@ def _check_header(names: list[str], needed: list[str] | None) -> None:
         )
 
 
-def _needed(names: list[str], given: dict[str, str | None]) -> list[str] | None:
-    """The columns of the long form that play a part, in file order; ``None`` (all of them) where the form is not
-    clear."""
-    parts = resolve(names, given)
-    if any(parts.get(part) is None for part in ("item", "annotator", "label")):
-        return None
-    return [name for name in names if name in parts.values()]
-
-
 def _plain_integers(column: pl.Series) -> bool:
     import polars as pl
 
@@ -264,12 +199,12 @@ def _plain_integers(column: pl.Series) -> bool:
     )
 
 
-def _starts(path: Path, magic: bytes) -> bool:
+def starts_with(path: Path, magic: bytes) -> bool:
     with path.open("rb") as file:
         return file.read(len(magic)) == magic
 
 
-def _first_line(path: Path) -> bytes:
+def first_line(path: Path) -> bytes:
     """The first line that is not blank, unpacked."""
     import polars as pl
 
@@ -297,7 +232,7 @@ def _ragged(path: Path, separator: str | None) -> str:
         io.TextIOWrapper(_open(path), encoding="utf-8-sig", errors="replace", newline="") as file,
         contextlib.suppress(csv.Error),
     ):
-        rows = (row for row in csv.reader(file, delimiter=separator or _separator(path, _first_line(path))) if row)
+        rows = (row for row in csv.reader(file, delimiter=separator or separator_of(path, first_line(path))) if row)
         header = next(rows)
         for n, row in enumerate(rows):
             if len(row) > len(header):
@@ -320,7 +255,7 @@ def _not_utf8(path: Path) -> str:
     return "it is not in UTF-8"
 
 
-def _separator(path: Path, line: bytes) -> str:
+def separator_of(path: Path, line: bytes) -> str:
     """The separator that splits the first line into most columns, quoted text left out (a tab for ``.tsv``)."""
     bare = re.sub(rb'"[^"]*"', b"", line)
     if ".tsv" in [s.lower() for s in path.suffixes] and b"\t" in bare:

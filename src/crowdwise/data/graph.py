@@ -6,23 +6,26 @@ its weights); an item is no neighbour of itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import columns, encoding, files, frames
+from crowdwise.data import encoding, frames
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.files import NULLS, PathLike
-from crowdwise.errors import ColumnError, InputError, listing
+from crowdwise.data.files import PathLike
+from crowdwise.data.schema import Col
+from crowdwise.data.source import Source
+from crowdwise.data.table import Readable, reads
+from crowdwise.errors import InputError, listing
 
 __all__ = ["Graph", "read_graph"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Graph:
+class Graph(Readable):
     """A frozen list of edges between named items. Make one with a ``from_...`` method or :func:`crowdwise.read_graph`.
 
     >>> graph = Graph.from_edges([("a", "b"), ("b", "a"), ("b", "c", 2.0)])
@@ -30,14 +33,14 @@ class Graph:
     Graph(2 edges between 3 items)
     """
 
+    columns: ClassVar[tuple[Col, ...]] = (Col("source", needed=True), Col("target", needed=True), Col("weight"))
+    _rows: ClassVar[str] = "edges"
+    _forms: ClassVar[str] = "One row per edge."
+
     left: Codes
     right: Codes
     weight: npt.NDArray[np.float64]
     items: Vocabulary
-
-    def __post_init__(self) -> None:
-        for array in (self.left, self.right, self.weight, self.items):
-            array.setflags(write=False)
 
     # ---------------------------------------------------------------- making one
 
@@ -71,29 +74,17 @@ class Graph:
         return cls.from_codes(table.row[stored], table.col[stored], table.data[stored].astype(np.float64), names)
 
     @classmethod
-    def from_frame(
-        cls, frame: Any, *, source: str | None = None, target: str | None = None, weight: str | None = None,
-        from_text: bool = False,
-    ) -> Graph:  # fmt: skip
-        """From a table with one row per edge: columns source and target (from/to, left/right), and maybe weight."""
-        import polars as pl
-
-        table = frames.to_polars(frame)
-        parts = columns.resolve(table.columns, {"source": source, "target": target, "weight": weight})
-        if parts["source"] is None or parts["target"] is None:
-            raise ColumnError(
-                f"A graph needs the columns source and target: found {listing(table.columns, 12)}. Name them."
-            )
-        ends = pl.concat([table[parts["source"]].alias("item"), table[parts["target"]].alias("item")])
-        code, names = encoding.encode(ends)
-        if from_text:
-            code, names = encoding.integers_in_text(code, names)
-        if (code < 0).any():
-            raise InputError(f"Edge {int(np.flatnonzero(code < 0)[0]) % table.height} lacks an end.")
-        w = np.ones(table.height)
-        if parts["weight"] is not None:
-            w = table[parts["weight"]].cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
-        return cls.from_codes(code[: table.height], code[table.height :], w, names)
+    def _from_source(cls, source: Source, **options: Any) -> Graph:
+        source.require(cls._needed())
+        lost = [source.row(at) for part in cls._needed() for at in source[part].is_null().arg_true().to_list()]
+        if lost:
+            raise InputError(f"Edge {min(lost)} lacks an end.")
+        code, names = source.coded(*cls._needed())
+        weight = (
+            source.numbers("weight", "a positive number", InputError) if "weight" in source else np.ones(len(source))
+        )
+        left, right = np.split(code, 2)
+        return cls.from_codes(left, right, weight, names)
 
     @classmethod
     def from_codes(cls, left: Any, right: Any, weight: npt.NDArray[np.float64], items: Any) -> Graph:
@@ -113,11 +104,21 @@ class Graph:
     # ---------------------------------------------------------------- using it
 
     def __len__(self) -> int:
+        """N, the number of items."""
+        return len(self.items)
+
+    @property
+    def n_items(self) -> int:
+        """N, the number of items, as ``len(graph)``."""
+        return len(self.items)
+
+    @property
+    def n_edges(self) -> int:
         """The number of edges."""
         return len(self.left)
 
     def __repr__(self) -> str:
-        return f"Graph({len(self):,} edges between {len(self.items):,} items)"
+        return f"Graph({self.n_edges:,} edges between {len(self):,} items)"
 
     def among(self, items: Iterable[Any]) -> Graph:
         """The edges between some items alone."""
@@ -163,10 +164,7 @@ def as_graph(graph: Any, items: Vocabulary) -> Graph:
     return Graph.from_edges(graph).aligned(items)
 
 
-def read_graph(
-    path: PathLike, *, source: str | None = None, target: str | None = None, weight: str | None = None,
-    separator: str | None = None, null_values: Sequence[str] = NULLS,
-) -> Graph:  # fmt: skip
-    """A graph from a file with the columns source and target (and maybe weight), one row per edge."""
-    table, from_text = files.read_table(path, {}, separator=separator, null_values=null_values)
-    return Graph.from_frame(table, source=source, target=target, weight=weight, from_text=from_text)
+@reads(Graph)
+def read_graph(path: PathLike, **options: Any) -> Graph:
+    """A graph from a file with one row per edge."""
+    return Graph.read(path, **options)

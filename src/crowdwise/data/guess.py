@@ -1,4 +1,4 @@
-"""What kind of answers a table holds, going by its columns and first rows, and which function reads it.
+"""What type of answers a file holds, going by its columns and first rows, and which table reads it.
 
 A guess is only made where it is clear; all else is taken for votes.
 
@@ -19,32 +19,32 @@ answer type       taken for it when there is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdwise.data.columns import ALIASES, normal
-from crowdwise.data.files import NULLS, _first_line, _separator, _starts, format_of
-from crowdwise.data.readers_similar import DIFFERENT, SAME
+from crowdwise.data.comparisons import Comparisons
+from crowdwise.data.files import first_line, format_of, separator_of, starts_with
+from crowdwise.data.label_sets import LabelSets
+from crowdwise.data.rankings import Rankings
+from crowdwise.data.ratings import Ratings
+from crowdwise.data.schema import NULLS
+from crowdwise.data.similarities import DIFFERENT, SAME, Similarities
+from crowdwise.data.table import Table
+from crowdwise.data.tags import Tags
+from crowdwise.data.votes import Votes
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["READERS", "Guess", "glance", "guess", "reader"]
+__all__ = ["TABLES", "Guess", "glance", "guess"]
 
-READERS = {
-    "votes": "crowdwise.data.files:read_votes",
-    "ratings": "crowdwise.data.readers_numbers:read_ratings",
-    "ordinal": "crowdwise.data.files:read_votes",
-    "comparisons": "crowdwise.data.readers_pairs:read_comparisons",
-    "rankings": "crowdwise.data.readers_pairs:read_rankings",
-    "similarities": "crowdwise.data.readers_similar:read_similarities",
-    "label-sets": "crowdwise.data.readers_sets:read_label_sets",
-    "tags": "crowdwise.data.readers_tags:read_tags",
-}
-"""Kind of answers -> the function that reads a file of them."""
+TABLES: Mapping[str, type[Table]] = {
+    table.answer_type: table for table in (Votes, Ratings, Comparisons, Rankings, Similarities, LabelSets, Tags)
+} | {"ordinal": Votes}
+"""Answer type -> the table that reads such answers, and what is true of their items, from files."""
 
 ROWS = 200
 """How many rows are looked at."""
@@ -136,22 +136,17 @@ def glance(path: Path) -> pl.DataFrame | None:
         if kind == "parquet":
             return pl.scan_parquet(path).head(ROWS).collect()
         if kind == "arrow":
-            return (pl.read_ipc(path, n_rows=ROWS) if _starts(path, b"ARROW1") else pl.read_ipc_stream(path)).head(ROWS)
+            return (pl.read_ipc(path, n_rows=ROWS) if starts_with(path, b"ARROW1") else pl.read_ipc_stream(path)).head(
+                ROWS
+            )
         if kind == "jsonl":
             return pl.read_ndjson(path, n_rows=ROWS)
         if path.suffix.lower() == ".zst":
             return pl.read_csv(path, infer_schema=False, null_values=NULLS).head(ROWS)
-        separator = _separator(path, _first_line(path))
+        separator = separator_of(path, first_line(path))
         return pl.read_csv(path, n_rows=ROWS, infer_schema=False, separator=separator, null_values=NULLS)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, EOFError, ValueError):
         return None
-
-
-def reader(kind: str) -> Callable[..., Any]:
-    """The function that reads a file of such answers."""
-    module, _, name = READERS[kind].partition(":")
-    found: Callable[..., Any] = getattr(import_module(module), name)
-    return found
 
 
 # -------------------------------------------------------------------- the pieces

@@ -25,27 +25,57 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, encoding, frames
-from crowdwise.data.answers import ByItem
-from crowdwise.data.assemble import OnDuplicate
+from crowdwise.data import assemble, encoding, frames, schema
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.rows import blocks, spread
-from crowdwise.data.votes import OnMissing, Votes
-from crowdwise.errors import InputError, LabelError, ParameterError, listing
+from crowdwise.data.files import PathLike
+from crowdwise.data.rows import Counts, blocks, spread
+from crowdwise.data.schema import ANNOTATOR, COMMON, ITEM, Beside, Col, Opt
+from crowdwise.data.source import Source
+from crowdwise.data.table import ByItem, reads
+from crowdwise.data.truth import encode_sets
+from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError, LabelError, ParameterError, Remedy, listing
 
-__all__ = ["LabelSets"]
+__all__ = ["LabelSets", "read_label_sets"]
 
-Counts = npt.NDArray[np.int64]
+DELIMITERS = ("|", ";", ",")
+EMPTY = ("", "none", "nothing", "[]", "{}", "-")
+"""Cells that stand for the empty set."""
+Sets = list[list[Any]]
+
+
+def _sets(cells: Any, delimiter: str | None) -> Sets:
+    """The labels of each cell: of lists, or of text with a delimiter."""
+    import polars as pl
+
+    if isinstance(cells.dtype, pl.List):
+        return [[] if cell is None else list(dict.fromkeys(cell)) for cell in cells.to_list()]
+    text = cells.cast(pl.String).fill_null("")
+    found = delimiter or next((d for d in DELIMITERS if bool(text.str.contains(d, literal=True).any())), "|")
+    out = []
+    for cell in text.to_list():
+        words = [] if cell.strip().lower() in EMPTY else [w.strip() for w in cell.split(found)]
+        out.append(list(dict.fromkeys(w for w in words if w)))
+    return out
+
+
+def _sets_in(source: Source, part: str, item: Codes, items: Vocabulary) -> dict[Any, list[Any]]:
+    """Item -> its labels, from a column of sets (or of one label per row)."""
+    out: dict[Any, list[Any]] = {}
+    for n, some in zip(item.tolist(), _sets(source[part], None), strict=True):
+        out.setdefault(items[n : n + 1].tolist()[0], []).extend(some)
+    return out
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelSets(ByItem):
-    """A frozen, validated table of label sets. Make one with a ``from_...`` method or :func:`read_label_sets`.
+    """A frozen, validated table of label sets. Make one with a ``from_...`` method or
+    :func:`crowdwise.read_label_sets`.
 
     >>> answers = LabelSets.from_records([("a", "ann", ["cat", "dog"]), ("a", "bob", []), ("b", "ann", ["dog"])])
     >>> answers
@@ -55,6 +85,24 @@ class LabelSets(ByItem):
     """
 
     answer_type: ClassVar[str] = "label-sets"
+    columns: ClassVar[tuple[Col, ...]] = (
+        ITEM, ANNOTATOR, Col("labels", needed=True, per=""), Col("label", per=""), Col("offered", per=""), *COMMON
+    )  # fmt: skip
+    options: ClassVar[tuple[Opt, ...]] = (
+        schema.declared("classes", "labels", " By default those that occur, sorted."),
+        Opt("delimiter", None,
+            "What stands between the labels of a cell; by default the first of ``|``, ``;`` and ``,`` that occurs.",
+            str | None),
+        schema.on_duplicate("answered about an item, with one row per answer,", "error", "first", "last"),
+        schema.on_missing("an item or annotator (an empty cell of labels is the empty set)"),
+    )  # fmt: skip
+    _forms: ClassVar[str] = (
+        "Either one row per answer, with a column of sets (``labels``: lists, or text such as ``cat|dog``); or one row "
+        "per chosen label (``label``), with an empty cell where somebody chose none. ``offered`` is a column with the "
+        "labels that were on offer for the item, written like the sets; without it all labels were."
+    )
+    _truths: ClassVar[tuple[str, ...]] = ("labels", "truth", "label")
+    _truth_in: ClassVar[Any] = staticmethod(_sets_in)
 
     indptr: Counts
     annotator: Codes
@@ -74,61 +122,51 @@ class LabelSets(ByItem):
     # ---------------------------------------------------------------- making one
 
     @classmethod
-    def from_frame(
-        cls,
-        frame: Any,
-        *,
-        item: str | None = None,
-        annotator: str | None = None,
-        labels: str | None = None,
-        label: str | None = None,
-        offered: str | None = None,
-        weight: str | None = None,
-        timestamp: str | None = None,
-        classes: Sequence[Any] | None = None,
-        delimiter: str | None = None,
-        on_duplicate: OnDuplicate = "error",
-        on_missing: OnMissing = "error",
-    ) -> LabelSets:
-        """Label sets from a table in one of two forms.
+    def _from_source(cls, source: Source, **options: Any) -> LabelSets:
+        import polars as pl
 
-        Parameters
-        ----------
-        frame
-            One row per answer, with a column of sets (lists, or text such as ``cat|dog``); or one row per chosen
-            label, with an empty cell where somebody chose none.
-        item, annotator, labels, weight, timestamp
-            The columns, where their names are not among the usual ones.
-        label
-            The column of single labels, in the second form.
-        offered
-            A column with the labels that were on offer for the item, written like the sets; else all labels were.
-        classes
-            All labels, in order; may hold some nobody chose. By default those that occur, sorted.
-        delimiter
-            What stands between the labels of a cell; by default the first of ``|``, ``;`` and ``,`` that occurs.
-        on_duplicate
-            With one row per answer, what to do when an annotator answered twice about an item: ``"error"``, or keep
-            the ``"first"`` or ``"last"`` row.
-        on_missing
-            Rows without item or annotator: ``"error"``, or ``"drop"``. An empty cell of labels is the empty set.
-        """
-        given = {
-            "item": item, "annotator": annotator, "labels": labels, "label": label, "offered": offered,
-            "weight": weight, "timestamp": timestamp,
-        }  # fmt: skip
-        from crowdwise.data.readers_sets import label_sets_from_table
-
-        return label_sets_from_table(frame, given, classes, delimiter, on_duplicate, on_missing)
+        delimiter = options["delimiter"]
+        if delimiter is not None and (not isinstance(delimiter, str) or not delimiter):
+            raise ParameterError(f"delimiter={delimiter!r}: expected a text such as '|'.")
+        value = (
+            "label" if source.given["label"] is not None or ("labels" not in source and "label" in source) else "labels"
+        )
+        source.require(("item", "annotator", value))
+        source.complete(("item", "annotator"), options["on_missing"])
+        item, items = encoding.sort_vocabulary(*source.coded("item"))
+        who, annotators = encoding.sort_vocabulary(*source.coded("annotator"))
+        cells, beside = source[value], source.beside()
+        long = value == "label" and not isinstance(cells.dtype, pl.List)
+        if long and delimiter is None:
+            sets = [[] if cell is None or str(cell).strip().lower() in EMPTY else [cell] for cell in cells.to_list()]
+        else:
+            sets = _sets(cells, delimiter)
+        offered: dict[Any, list[Any]] | None = None
+        if "offered" in source:
+            offered = {}
+            for n, some in zip(items[item].tolist(), _sets(source["offered"], delimiter), strict=True):
+                if set(offered.setdefault(n, some)) != set(some):
+                    raise LabelError(f"Two rows name different labels on offer for item {n!r}. Mend one of them.")
+        if long:
+            first, sets = _joined(item.astype(np.int64) * len(annotators) + who, sets)
+            item, who = item[first], who[first]
+            beside |= {
+                name: None if (array := beside[name]) is None else array[first] for name in ("weight", "timestamp")
+            }
+            beside["rows"] = first if source.rows is None else source.rows[first]
+        beside["on_duplicate"] = options["on_duplicate"]
+        return cls._from_sets(
+            item, who, sets, options["classes"], offered, items=items, annotators=annotators, **beside
+        )
 
     @classmethod
-    def from_records(
+    def from_records(  # type: ignore[override]
         cls,
         records: Iterable[tuple[Any, Any, Iterable[Any]]],
         *,
         classes: Sequence[Any] | None = None,
         offered: Mapping[Any, Iterable[Any]] | None = None,
-        on_duplicate: OnDuplicate = "error",
+        on_duplicate: schema.OnDuplicate = "error",
     ) -> LabelSets:
         """Label sets from rows ``(item, annotator, labels)``; ``offered`` maps items to the labels on offer."""
         rows = list(records)
@@ -141,63 +179,71 @@ class LabelSets(ByItem):
                     f"in row {n}."
                 )
         sets = [list(dict.fromkeys(row[2])) for row in rows]
-        first, second = ([row[i] for row in rows] for i in (0, 1))
-        code, items = _encoded(first, "item")
-        who, annotators = _encoded(second, "annotator")
-        return cls._from_sets(code, who, sets, items, annotators, classes, offered=offered, on_duplicate=on_duplicate)
+        item, items = _encoded([row[0] for row in rows], "item")
+        who, annotators = _encoded([row[1] for row in rows], "annotator")
+        return cls._from_sets(
+            item, who, sets, classes, offered, items=items, annotators=annotators, on_duplicate=on_duplicate
+        )
 
     @classmethod
     def _from_sets(
-        cls,
-        item: Codes,
-        annotator: Codes,
-        sets: list[list[Any]],
-        items: Vocabulary,
-        annotators: Vocabulary,
-        classes: Sequence[Any] | None,
-        *,
-        offered: Mapping[Any, Iterable[Any]] | None = None,
-        weight: npt.NDArray[np.float64] | None = None,
-        timestamp: npt.NDArray[Any] | None = None,
-        on_duplicate: OnDuplicate = "error",
-        kind: str = "polars",
-        rows: npt.NDArray[np.int64] | None = None,
-    ) -> LabelSets:
-        if on_duplicate == "all":
-            raise ParameterError(
-                "on_duplicate='all': an annotator has one set for an item. Expected error, first, last."
-            )
-        count = np.array([len(s) for s in sets], dtype=np.int64)
-        flat = [label for s in sets for label in s]
-        lists = {} if offered is None else {name: list(dict.fromkeys(some)) for name, some in offered.items()}
-        everything = encoding.to_vocabulary([*flat, *(label for some in lists.values() for label in some)])
-        names = encoding.to_vocabulary(list(dict.fromkeys(everything.tolist())))
+        cls, item: Codes, annotator: Codes, sets: Sets, classes: Sequence[Any] | None,
+        offered: Mapping[Any, Iterable[Any]] | None, **more: Any,
+    ) -> LabelSets:  # fmt: skip
+        """Label sets from the names of labels; the labels are those declared, or those that occur, sorted."""
+        flat = [label for some in sets for label in some]
+        asked = [] if offered is None else [label for some in offered.values() for label in some]
+        names = encoding.to_vocabulary(list(dict.fromkeys(encoding.to_vocabulary([*flat, *asked]).tolist())))
         if len(names) == 0 and classes is None:
-            raise LabelError("Nobody chose any label. Declare those that were on offer: classes=[...].")
-        _, labels = assemble.declare(np.arange(len(names), dtype=np.int32), names, classes)
-        place = {name: k for k, name in enumerate(labels.tolist())}
-        lost = [name for name in names.tolist() if name not in place]
-        if lost:
-            raise LabelError(f"The labels {listing(lost)} are not among the declared classes {listing(labels, 10)}.")
-        if weight is not None:
-            weight = assemble.checked_weight(weight, len(item), rows)
-        order, indptr, who = assemble.arrange(item, annotator, on_duplicate, items, annotators, rows)
-        order = np.arange(len(item)) if order is None else order
-        codes = np.array([place[v] for v in everything[: len(flat)].tolist()], dtype=np.int32)
-        set_indptr, take = blocks(np.concatenate([[0], np.cumsum(count)]), order)
-        chosen = codes[take]
-        answer = np.repeat(np.arange(len(order)), np.diff(set_indptr))
-        chosen = chosen[np.lexsort((chosen, answer))]
-        made = cls(
-            indptr, who, set_indptr, chosen, items, annotators, labels,
-            weight=weight if weight is None else weight[order],
-            timestamp=timestamp if timestamp is None else timestamp[order], kind=kind,
-        )  # fmt: skip
-        return made if offered is None else made._offering(lists, place)
+            declare = Remedy("Declare those that were on offer: {}.", assemble.CLASSES)
+            raise LabelError("Nobody chose any label.", remedy=declare)
+        code = encoding.locate(encoding.to_vocabulary(flat), names)
+        code, labels = assemble.declare(code, names, classes)
+        ends = np.concatenate([[0], np.cumsum([len(some) for some in sets])])
+        return cls.from_codes(item, annotator, ends, code, labels=labels, offered=offered, **more)
 
-    def _offering(self, lists: dict[Any, list[Any]], place: dict[Any, int]) -> LabelSets:
+    @classmethod
+    def from_codes(
+        cls,
+        item: npt.ArrayLike,
+        annotator: npt.ArrayLike,
+        set_indptr: npt.ArrayLike,
+        chosen: npt.ArrayLike,
+        *,
+        items: Any,
+        annotators: Any,
+        labels: Any,
+        offered: Mapping[Any, Iterable[Any]] | None = None,
+        **beside: Unpack[Beside],
+    ) -> LabelSets:
+        """Label sets from arrays of codes and the names behind them (what every other way of making one ends in).
+
+        Answer r chose the labels ``chosen[set_indptr[r]:set_indptr[r + 1]]``; ``offered`` maps items to the labels on
+        offer, by name.
+        """
+        items, annotators, names = (encoding.to_vocabulary(n) for n in (items, annotators, labels))
+        encoding.check_distinct(names, "labels")
+        item = assemble.checked_codes(item, items, "item")
+        annotator = assemble.checked_codes(annotator, annotators, "annotator")
+        code, ends = assemble.checked_codes(chosen, names, "label"), np.asarray(set_indptr, dtype=np.int64)
+        R = assemble.equally_long(cls._rows, item=item, annotator=annotator, sets=ends[1:])
+        if ends[0] != 0 or ends[-1] != len(code) or (np.diff(ends) < 0).any():
+            raise InputError(
+                f"set_indptr must rise from 0 to the {len(code)} chosen labels: found {ends[:5].tolist()}..."
+            )
+
+        def answers(order: npt.NDArray[Any] | None) -> dict[str, Any]:
+            starts, take = blocks(ends, np.arange(R) if order is None else order)
+            said = code[take]
+            said = said[np.lexsort((said, np.repeat(np.arange(len(starts) - 1), np.diff(starts))))]
+            return {"set_indptr": starts, "chosen": said, "items": items, "labels": names}
+
+        made = cls._arranged(item, annotator, items, annotators, answers, beside)
+        return made if offered is None else made._offering(offered)
+
+    def _offering(self, lists: Mapping[Any, Iterable[Any]]) -> Self:
         """With the labels on offer; an item that is not named was offered all."""
-        L = len(self.labels)
+        L, place = len(self.labels), {name: k for k, name in enumerate(self.labels.tolist())}
         table = np.ones((len(self), L), dtype=bool) if len(self) * L <= 2**26 else None
         if table is None:
             raise InputError(
@@ -222,18 +268,9 @@ class LabelSets(ByItem):
     # ---------------------------------------------------------------- what is in it
 
     @property
-    def n_answers(self) -> int:
-        """R, the number of answers (``len`` is the number of items)."""
-        return len(self.annotator)
-
-    @property
     def n_labels(self) -> int:
+        """L, the number of labels."""
         return len(self.labels)
-
-    @property
-    def item(self) -> Counts:
-        """The item of every answer."""
-        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
 
     @property
     def answer(self) -> Counts:
@@ -270,118 +307,76 @@ class LabelSets(ByItem):
             return np.arange(len(self))
         return np.asarray(np.repeat(np.arange(len(self)), np.diff(self.offered_indptr))[self.offered == label])
 
-    # ---------------------------------------------------------------- selecting
-
-    def __getitem__(self, index: Any) -> LabelSets:
-        """The answers on some items: an integer, a slice, an array of positions or a mask."""
-        if isinstance(index, tuple):  # scikit-learn asks for answers[index, ...]
-            index = index[0]
-        rows = np.atleast_1d(np.arange(len(self))[index])
-        indptr, take = blocks(self.indptr, rows)
-        made = replace(self._answers(take), indptr=indptr, items=self.items[rows])
-        if self.offered is not None and self.offered_indptr is not None:
-            start, at = blocks(self.offered_indptr, rows)
-            made = replace(made, offered_indptr=start, offered=self.offered[at])
-        if self.truth is not None and self.known is not None:
-            made = replace(made, truth=self.truth[rows], known=self.known[rows])
-        return made
-
-    def _answers(self, take: npt.NDArray[np.int64]) -> LabelSets:
-        """Some of the answers, by row; where items begin is for the caller to mend."""
-        start, at = blocks(self.set_indptr, take)
-        return replace(self, set_indptr=start, chosen=self.chosen[at], **self._at(take))
-
-    def _kept(self, mask: npt.NDArray[np.bool_]) -> LabelSets:
-        rows = np.flatnonzero(mask)
-        return replace(self._answers(rows), indptr=assemble.boundaries(self.item[rows], len(self)))
-
-    def with_truth(self, truth: Any) -> LabelSets:
+    def with_truth(self, truth: Any) -> Self:
         """The same answers with the true sets: a mapping from item to labels, an N x L array of booleans, or None."""
-        if truth is None:
-            return replace(self, truth=None, known=None)
-        table, known = self.encode_truth(truth)
+        table, known = (None, None) if truth is None else self.encode_truth(truth)
         return replace(self, truth=table, known=known)
 
     def encode_truth(self, truth: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """N x L booleans and for which items they are known, from a mapping of items to labels or such an array."""
         return encode_sets(truth, self.items, self.labels)
 
+    # ---------------------------------------------------------------- selecting and counting
+
+    def _of_items(self, items: Counts) -> Self:
+        made = super()._of_items(items)
+        if self.offered is not None and self.offered_indptr is not None:
+            start, at = blocks(self.offered_indptr, items)
+            made = replace(made, offered_indptr=start, offered=self.offered[at])
+        if self.truth is not None and self.known is not None:
+            made = replace(made, truth=self.truth[items], known=self.known[items])
+        return made
+
+    def _taken(self, rows: Counts) -> Self:
+        start, at = blocks(self.set_indptr, rows)
+        return replace(super()._taken(rows), set_indptr=start, chosen=self.chosen[at])
+
+    def _counted(self) -> dict[str, Any]:
+        use, size = np.bincount(self.chosen, minlength=self.n_labels), np.diff(self.set_indptr)
+        return {
+            "labels": self.labels.tolist(),
+            "labels_per_answer": spread(size),
+            "empty_answers": int((size == 0).sum()),
+            "chosen_per_label": dict(zip(map(str, self.labels.tolist()), use.tolist(), strict=True)),
+            "all_offered": self.offered is None,
+        }
+
+    def _known(self) -> dict[str, Any]:
+        return {"items_with_truth": 0 if self.known is None else int(self.known.sum())}
+
     # ---------------------------------------------------------------- out again
 
     def to_frame(self, kind: str | None = None, *, delimiter: str = "|") -> Any:
         """One row per answer, the labels of a set written with a delimiter between them (nothing: the empty set)."""
-        words = self.labels[self.chosen].astype(str).tolist()
-        bounds = self.set_indptr.tolist()
-        table: dict[str, Any] = {
-            "item": self.items[self.item],
-            "annotator": self.annotators[self.annotator],
-            "labels": np.array([delimiter.join(words[a:b]) for a, b in pairwise(bounds)], object),
-        }
-        if self.offered is not None and self.offered_indptr is not None:
-            some, ends = self.labels[self.offered].astype(str).tolist(), self.offered_indptr.tolist()
-            text = np.array([delimiter.join(some[a:b]) for a, b in pairwise(ends)], object)
-            table["offered"] = text[self.item]
-        if self.weight is not None:
-            table["weight"] = self.weight
-        if self.timestamp is not None:
-            table["timestamp"] = self.timestamp
-        return frames.make_frame(table, kind or self.kind)
 
-    def describe(self) -> dict[str, Any]:
-        """Counts that show the shape of the data, as a plain dict."""
-        use = np.bincount(self.chosen, minlength=self.n_labels)
-        return {
-            "items": len(self),
-            "annotators": self.n_annotators,
-            "labels": self.labels.tolist(),
-            "answers": self.n_answers,
-            "answers_per_item": spread(np.diff(self.indptr)),
-            "answers_per_annotator": spread(np.bincount(self.annotator, minlength=self.n_annotators)),
-            "labels_per_answer": spread(np.diff(self.set_indptr)),
-            "empty_answers": int((np.diff(self.set_indptr) == 0).sum()),
-            "chosen_per_label": dict(zip(map(str, self.labels.tolist()), use.tolist(), strict=True)),
-            "all_offered": self.offered is None,
-            "weighted": self.weight is not None,
-            "timestamps": self.timestamp is not None,
-            "items_with_truth": 0 if self.known is None else int(self.known.sum()),
-        }
+        def written(codes: Codes, ends: Counts) -> npt.NDArray[Any]:
+            words = self.labels[codes].astype(str).tolist()
+            return np.array([delimiter.join(words[a:b]) for a, b in pairwise(ends.tolist())], object)
+
+        table = self._columns()
+        out = {"item": table.pop("item"), "annotator": table.pop("annotator")}
+        out["labels"] = written(self.chosen, self.set_indptr)
+        if self.offered is not None and self.offered_indptr is not None:
+            out["offered"] = written(self.offered, self.offered_indptr)[self.item]
+        return frames.make_frame({**out, **table}, kind or self.kind)
+
+
+@reads(LabelSets)
+def read_label_sets(path: PathLike, **options: Any) -> LabelSets:
+    """Label sets from a file."""
+    return LabelSets.read(path, **options)
 
 
 # -------------------------------------------------------------------- the pieces
 
 
-def encode_sets(
-    truth: Any, items: Vocabulary, labels: Vocabulary
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """N x L booleans and for which items they are known, from a mapping of items to labels or such an array."""
-    N, L = len(items), len(labels)
-    if not isinstance(truth, Mapping):
-        table = np.asarray(truth)
-        if table.shape != (N, L) or table.dtype != bool:
-            raise InputError(
-                f"Expected the true sets as a mapping from item to labels, or as {N} x {L} booleans, and found "
-                f"{table.dtype} values of shape {table.shape}."
-            )
-        return table.copy(), np.ones(N, dtype=bool)
-    place = {name: k for k, name in enumerate(labels.tolist())}
-    where = encoding.locate(encoding.to_vocabulary(list(truth)), items)
-    if len(truth) and N and (where < 0).all():
-        raise InputError(
-            f"None of the {len(truth)} items with truth has answers: truth names {listing(truth, 3)}, the answers "
-            f"{listing(items, 3)}. Check that both name the items alike."
-        )
-    table, known = np.zeros((N, L), dtype=bool), np.zeros(N, dtype=bool)
-    for n, some in zip(where.tolist(), truth.values(), strict=True):
-        lost = [label for label in some if label not in place]
-        if lost:
-            raise LabelError(
-                f"The truth names {listing(lost)}, which nobody chose and no list declares: the labels are "
-                f"{listing(labels, 10)}. If the name is right, declare every label: classes=[...]."
-            )
-        if n >= 0:
-            known[n] = True
-            table[n, [place[label] for label in some]] = True
-    return table, known
+def _joined(key: Counts, sets: Sets) -> tuple[Counts, Sets]:
+    """Rows with the same key made one: the first row of each, and all of their labels."""
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    out: Sets = [[] for _ in range(len(first))]
+    for answer, some in zip(inverse.tolist(), sets, strict=True):
+        out[answer] += [label for label in some if label not in out[answer]]
+    return first, out
 
 
 def _encoded(values: list[Any], name: str) -> tuple[Codes, Vocabulary]:

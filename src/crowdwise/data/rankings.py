@@ -8,6 +8,8 @@ field           shape          meaning
 ``annotator``   R              code of the annotator
 ``question``    R              code of what was ranked on (a prompt, a ballot)
 ``weight``      R or ``None``  how much a ranking counts (1 where absent)
+``timestamp``   R or ``None``  when it was made
+``truth``       N or ``None``  the true score of each item, NaN where unknown; to measure with
 ``items``, ``annotators``, ``questions``  the names behind the codes, sorted
 ==============  =============  =======================================================================
 
@@ -16,27 +18,30 @@ A ranking is of the items that it names: of those it leaves out it says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, encoding
+from crowdwise.data import assemble, encoding, schema
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.frozen import Frozen
-from crowdwise.data.rows import blocks, spread
-from crowdwise.data.votes import OnMissing
-from crowdwise.errors import InputError, listing
+from crowdwise.data.files import PathLike
+from crowdwise.data.rows import Counts, blocks, renumbered, spread
+from crowdwise.data.schema import COMMON, Beside, Col, Opt
+from crowdwise.data.source import Source
+from crowdwise.data.table import Table, reads
+from crowdwise.data.truth import encode_numbers, numbers_in
+from crowdwise.errors import InputError, LabelError, listing
 
-__all__ = ["Rankings"]
+__all__ = ["Rankings", "read_rankings"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Rankings(Frozen):
+class Rankings(Table):
     """A frozen, validated table of rankings. Make one with a ``from_...`` method or :func:`crowdwise.read_rankings`.
 
     >>> import crowdwise as cw
@@ -49,6 +54,19 @@ class Rankings(Frozen):
     """
 
     answer_type: ClassVar[str] = "rankings"
+    columns: ClassVar[tuple[Col, ...]] = (
+        Col("item", "items", needed=True, per=""), Col("rank", needed=True, per=""), Col("annotator", "annotators"),
+        Col("question", "questions"), *COMMON,
+    )  # fmt: skip
+    options: ClassVar[tuple[Opt, ...]] = (schema.on_missing("an item or a rank"),)
+    _rows: ClassVar[str] = "rankings"
+    _distinct: ClassVar[bool] = True
+    _truths: ClassVar[tuple[str, ...]] = ("truth", "value")
+    _truth_in: ClassVar[Any] = staticmethod(numbers_in)
+    _forms: ClassVar[str] = (
+        "One row for each ranked item, with its rank (1, or the smallest number, is the best); those with the same "
+        "annotator and question are one ranking. Without an annotator column all are by one, called ``everyone``."
+    )
 
     indptr: npt.NDArray[np.int64]
     item: Codes
@@ -58,42 +76,43 @@ class Rankings(Frozen):
     annotators: Vocabulary
     questions: Vocabulary
     weight: npt.NDArray[np.float64] | None = None
+    timestamp: npt.NDArray[Any] | None = None
+    truth: npt.NDArray[np.float64] | None = None
     kind: str = "polars"
 
     # ---------------------------------------------------------------- making one
 
     @classmethod
-    def from_frame(
-        cls,
-        frame: Any,
-        *,
-        item: str | None = None,
-        rank: str | None = None,
-        annotator: str | None = None,
-        question: str | None = None,
-        weight: str | None = None,
-        on_missing: OnMissing = "error",
-    ) -> Rankings:
-        """Rankings from a table with one row for each ranked item.
-
-        Parameters
-        ----------
-        frame
-            Rows with an item and its rank (1, or the smallest number, is the best); those with the same annotator and
-            question are one ranking.
-        item, rank, annotator, question, weight
-            The columns, where their names are not among the usual ones. Without an annotator column all rankings are
-            by one, called ``everyone``.
-        on_missing
-            ``"drop"`` leaves out rows without an item or a rank instead of raising.
-        """
-        from crowdwise.data.readers_pairs import rankings_from_table
-
-        given = {"item": item, "rank": rank, "annotator": annotator, "question": question, "weight": weight}
-        return rankings_from_table(frame, given, on_missing=on_missing)
+    def _from_source(cls, source: Source, **options: Any) -> Rankings:
+        source.require(cls._needed())
+        also = [part for part in ("annotator", "question") if part in source]
+        source.complete([*cls._needed(), *also], options["on_missing"])
+        place = source.numbers("rank", "a number, 1 for the best")
+        item, items = source.coded("item")
+        annotator, annotators = source.coded_or("annotator")
+        question, questions = source.coded_or("question")
+        key = annotator.astype(np.int64) * len(questions) + question
+        order = np.lexsort((place, key))
+        _, first = np.unique(key[order], return_index=True)
+        tied = np.flatnonzero((np.diff(place[order]) == 0) & (np.diff(key[order]) == 0))
+        if len(tied):
+            pair = order[tied[0] : tied[0] + 2]
+            raise LabelError(
+                f"Rows {source.row(pair[0])} and {source.row(pair[1])} (counted from 0) give "
+                f"{listing(items[item[pair]])} the same rank. Plackett-Luce has no ties: break them, or turn the "
+                "rankings into Comparisons with ties."
+            )
+        beside = source.beside()
+        for name in ("weight", "timestamp"):
+            beside[name] = None if beside[name] is None else beside[name][order][first]
+        del beside["rows"]
+        return cls.from_codes(
+            np.append(first, len(key)), item[order], annotator[order][first],
+            items=items, annotators=annotators, question=question[order][first], questions=questions, **beside,
+        )  # fmt: skip
 
     @classmethod
-    def from_records(cls, records: Iterable[Any]) -> Rankings:
+    def from_records(cls, records: Iterable[Any]) -> Rankings:  # type: ignore[override]
         """Rankings from ``(annotator, question, [items, the best first])`` tuples, or dicts with such keys."""
         rows: list[Any] = [
             tuple(row.get(k) for k in ("annotator", "question", "items")) if isinstance(row, Mapping) else row
@@ -126,8 +145,7 @@ class Rankings(Frozen):
         annotators: Any,
         question: npt.ArrayLike | None = None,
         questions: Any = None,
-        weight: npt.ArrayLike | None = None,
-        kind: str = "polars",
+        **beside: Unpack[Beside],
     ) -> Rankings:
         """Rankings from arrays of codes and the names behind them (what every other way of making one ends in)."""
         ends = np.asarray(indptr, dtype=np.int64)
@@ -143,7 +161,7 @@ class Rankings(Frozen):
             )
         if len(m) != R or len(q) != R:
             raise InputError(f"{R} rankings have {len(m)} annotators and {len(q)} questions: expected one for each.")
-        w = None if weight is None else assemble.checked_weight(np.asarray(weight, dtype=np.float64), R, None)
+        fields, _ = cls._beside(beside, R)
         size = np.diff(ends)
         of = np.repeat(np.arange(R), size)
         by_item = np.lexsort((code, of))
@@ -159,63 +177,53 @@ class Rankings(Frozen):
         code, names = encoding.sort_vocabulary(code, names)
         m, who = encoding.sort_vocabulary(m, who)
         q, about = encoding.sort_vocabulary(q, about)
-        # Rows of one annotator and question are told apart by what they say, so that the order of rows cannot matter.
+        # Rows of one annotator and question are ordered by what they say, so that the order of rows cannot matter.
         said = [tuple(code[lo:hi].tolist()) for lo, hi in pairwise(ends.tolist())]
         order = np.array(sorted(range(R), key=lambda r: (q[r], m[r], said[r])), dtype=np.int64)
         order = order[size[order] >= 2]  # one item alone is in no order
         new, take = blocks(ends, order)
-        return cls(new, code[take], m[order], q[order], names, who, about, None if w is None else w[order], kind)
+        for name in ("weight", "timestamp"):
+            fields[name] = None if fields[name] is None else fields[name][order]
+        made = cls(new, code[take], m[order], q[order], names, who, about, **fields)
+        truth = beside.get("truth")
+        return made if truth is None else made.with_truth(truth)
 
     # ---------------------------------------------------------------- what is in it
 
-    @property
-    def n_items(self) -> int:
-        return len(self.items)
-
-    @property
-    def n_annotators(self) -> int:
-        return len(self.annotators)
-
-    @property
-    def n_answers(self) -> int:
-        """The number of answers: rows of the long table."""
-        return len(self.indptr) - 1
-
-    @property
-    def n_votes(self) -> int:
-        """The number of rankings."""
-        return len(self.annotator)
-
-    @property
-    def weights(self) -> npt.NDArray[np.float64]:
-        """The weight of every ranking, ones where none were given."""
-        return np.ones(len(self)) if self.weight is None else self.weight
-
-    def __len__(self) -> int:
-        return len(self.annotator)
-
     def __repr__(self) -> str:
         size = np.diff(self.indptr)
-        span = f"{size.min()}" if size.min() == size.max() else f"{size.min()} to {size.max()}"
+        least, most = size.min(initial=size[0] if len(size) else 0), size.max(initial=0)
+        span = f"{least}" if least == most else f"{least} to {most}"
         return (
-            f"Rankings({len(self):,} rankings of {span} of {self.n_items:,} items by {self.n_annotators:,} annotators)"
+            f"Rankings({self.n_answers:,} rankings of {span} of {self.n_items:,} items by {self.n_annotators:,} "
+            "annotators)"
         )
 
-    def __getitem__(self, index: Any) -> Rankings:
-        """Some of the rankings: a slice, an array of positions or a mask. Items and annotators keep their codes."""
-        at = np.atleast_1d(np.arange(len(self))[index])
-        new, take = blocks(self.indptr, at)
-        return replace(
-            self, indptr=new, item=self.item[take], annotator=self.annotator[at], question=self.question[at],
-            weight=None if self.weight is None else self.weight[at],
-        )  # fmt: skip
+    def encode_truth(self, truth: Any) -> npt.NDArray[np.float64]:
+        """The true score of each item (NaN unknown), from N numbers or from a mapping of items to numbers."""
+        return encode_numbers(truth, self.items, self._rows)
 
-    def without(self, annotators: Sequence[Any]) -> Rankings:
-        """The rankings of everybody but some annotators, by name."""
-        keep = ~assemble.chosen_annotators(annotators, self.annotators, "rankings")
-        kept = self[keep[self.annotator]]
-        new = (np.cumsum(keep) - 1).astype(np.int32)
-        return replace(kept, annotators=self.annotators[keep], annotator=new[kept.annotator])
+    def _of_items(self, items: Counts) -> Self:
+        """Rankings of what is left of the items, where that is two or more."""
+        code = renumbered(items, len(self))[self.item]
+        of = np.repeat(np.arange(self.n_answers), np.diff(self.indptr))
+        size = np.bincount(of[code >= 0], minlength=self.n_answers)
+        indptr = np.concatenate([[0], np.cumsum(size[size >= 2])]).astype(np.int64)
+        kept = replace(self, item=code[(code >= 0) & (size >= 2)[of]], indptr=indptr, **self._at(size >= 2))
+        return replace(kept, items=self.items[items], truth=None if self.truth is None else self.truth[items])
+
+    def _kept(self, mask: npt.NDArray[np.bool_]) -> Self:
+        indptr, take = blocks(self.indptr, np.flatnonzero(mask))
+        return replace(self, indptr=indptr, item=self.item[take], **self._at(mask))
+
+    def _per_item(self) -> npt.NDArray[Any]:
+        return np.bincount(self.item, minlength=self.n_items)
+
+    def _counted(self) -> dict[str, Any]:
+        return {"questions": len(self.questions), "items_per_ranking": spread(np.diff(self.indptr))}
+
+    def _known(self) -> dict[str, Any]:
+        return {"items_with_truth": 0 if self.truth is None else int((~np.isnan(self.truth)).sum())}
 
     # ---------------------------------------------------------------- out again
 
@@ -237,34 +245,20 @@ class Rankings(Frozen):
             weight=None if self.weight is None else self.weight[rows], placed=False, kind=self.kind,
         )  # fmt: skip
 
-    def to_frame(self, kind: str | None = None) -> Any:
-        """One row per ranked item, as ``"pandas"``, ``"polars"``, ``"pyarrow"`` or a ``"dict"`` of arrays."""
-        from crowdwise.data.frames import make_frame
-
-        size = np.diff(self.indptr)
-        of = np.repeat(np.arange(len(self)), size)
-        columns: dict[str, Any] = {
-            "annotator": self.annotators[self.annotator[of]],
-            "question": self.questions[self.question[of]],
-            "item": self.items[self.item],
-            "rank": np.arange(len(self.item)) - self.indptr[of] + 1,
-        }
-        if self.weight is not None:
-            columns["weight"] = self.weight[of]
-        return make_frame(columns, kind or self.kind)
-
-    def describe(self) -> dict[str, Any]:
-        """Counts that show the shape of the data, as a plain dict."""
+    def _columns(self) -> dict[str, Any]:
+        of = np.repeat(np.arange(self.n_answers), np.diff(self.indptr))
+        every = {name: values[of] for name, values in super()._columns().items()}
+        rank = np.arange(len(self.item)) - self.indptr[of] + 1
         return {
-            "items": self.n_items,
-            "annotators": self.n_annotators,
-            "rankings": len(self),
-            "questions": len(self.questions),
-            "items_per_ranking": spread(np.diff(self.indptr)),
-            "rankings_per_item": spread(np.bincount(self.item, minlength=self.n_items)),
-            "rankings_per_annotator": spread(np.bincount(self.annotator, minlength=self.n_annotators)),
-            "weighted": self.weight is not None,
-        }
+            "annotator": every.pop("annotator"), "question": every.pop("question"),
+            "item": self.items[self.item], "rank": rank, **every,
+        }  # fmt: skip
+
+
+@reads(Rankings)
+def read_rankings(path: PathLike, **options: Any) -> Rankings:
+    """Rankings from a file with one row for each ranked item."""
+    return Rankings.read(path, **options)
 
 
 def _sequence(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What the tables of answers do with rows: take them as they are given, check what lies beside them, choose some.
+"""What the tables of answers do with rows: take them as they are given, choose some, count them.
 
 ``what`` is what the rows are called in messages: votes, ratings, comparisons, answers.
 """
@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, encoding
-from crowdwise.errors import InputError
+from crowdwise.data import encoding
+from crowdwise.errors import InputError, SelectionError
 
 Counts = npt.NDArray[np.int64]
-Weights = npt.NDArray[np.float64]
 
 
 def columns_of(
@@ -24,12 +23,10 @@ def columns_of(
     what: str,
     *,
     optional: Sequence[str] = (),
-    shown: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Records, all tuples of one length or all dicts, as columns.
 
-    ``names`` are the columns of tuples, which ``optional`` ones may follow; ``shown`` is what a message calls the
-    former.
+    ``names`` are the columns of tuples, which ``optional`` ones may follow.
     """
     rows = list(records)
     if not rows:
@@ -42,27 +39,22 @@ def columns_of(
     for at, row in enumerate(rows):
         flat = isinstance(row, Sized) and not isinstance(row, (str, Mapping))
         if not flat or len(row) != width or width not in widths:
-            said = list(names if shown is None else shown)
-            forms = [f"({', '.join([*said, *optional[:more]])})" for more in range(len(optional) + 1)]
+            forms = [f"({', '.join([*names, *optional[:more]])})" for more in range(len(optional) + 1)]
             raise InputError(
                 f"Expected {' or '.join(forms)} in every record, or a dict in every one: found {row!r} in row {at}."
             )
     return dict(zip([*names, *optional][:width], zip(*rows, strict=True), strict=True))
 
 
-def beside(
-    weight: npt.ArrayLike | None, timestamp: Any, S: int, rows: Counts | None, what: str
-) -> tuple[Weights | None, npt.NDArray[Any] | None]:
-    """The weights and timestamps of S rows, checked; ``rows`` are their numbers in messages about weights."""
-    w = None if weight is None else assemble.checked_weight(np.asarray(weight, dtype=np.float64), S, rows)
-    when = None if timestamp is None else np.asarray(timestamp)
-    if when is not None and when.shape != (S,):
-        raise InputError(f"Expected one timestamp for each of the {S} {what} and found an array of shape {when.shape}.")
-    return w, when
-
-
-def check_named(N: int, M: int, items: Sequence[Any] | None, annotators: Sequence[Any] | None) -> None:
-    """The names of an items x annotators array: as many as it has rows and columns, no two alike."""
+def dense(
+    table: npt.NDArray[Any],
+    present: npt.NDArray[np.bool_],
+    items: Sequence[Any] | None,
+    annotators: Sequence[Any] | None,
+) -> dict[str, Any]:
+    """The codes and names of the cells of an items x annotators array that hold an answer, as ``from_codes`` takes
+    them."""
+    N, M = table.shape
     for names, size, what in ((items, N, "items"), (annotators, M, "annotators")):
         if names is not None:
             if len(names) != size:
@@ -70,27 +62,52 @@ def check_named(N: int, M: int, items: Sequence[Any] | None, annotators: Sequenc
                     f"The array has {N} rows (items) and {M} columns (annotators), and {len(names)} {what} are named."
                 )
             encoding.check_distinct(encoding.to_vocabulary(names), what)
+    item, annotator = np.nonzero(present)
+    return {
+        "item": item, "annotator": annotator, "items": range(N) if items is None else items,
+        "annotators": range(M) if annotators is None else annotators,
+    }  # fmt: skip
 
 
 # -------------------------------------------------------------------- choosing
 
 
-def item_rows(index: Any, N: int, table: str) -> Counts:
+def positions(index: Any, N: int, table: str, *, distinct: bool = False) -> Counts:
     """The items that an index into a table chooses, one by one."""
     if isinstance(index, tuple):  # scikit-learn asks for votes[index, ...]
-        if len(index) != 2 or not (index[1] is Ellipsis or index[1] == slice(None)):
-            raise IndexError(
+        if len(index) != 2 or not (index[1] is Ellipsis or (isinstance(index[1], slice) and index[1] == slice(None))):
+            raise SelectionError(
                 f"{table} are indexed by item alone and were asked for {index}. Choose annotators with only(...) or "
-                "without(...)."
+                "without(...), rows with select(mask)."
             )
         index = index[0]
-    rows = np.atleast_1d(np.arange(N)[index])
+    try:
+        rows = np.atleast_1d(np.arange(N)[index])
+    except (IndexError, TypeError, ValueError) as error:
+        raise SelectionError(
+            f"{table} have {N} items, and none of them is chosen by {_shown(index)}: {error}. Expected an integer, a "
+            "slice, positions or a mask over the items."
+        ) from None
     if rows.ndim != 1:
-        raise IndexError(
+        raise SelectionError(
             f"{table} are indexed by item alone: expected an integer, a slice or a flat array and "
             f"found {rows.ndim} dimensions."
         )
+    if distinct and len(np.unique(rows)) < len(rows):
+        raise SelectionError(f"{table} are indexed by different items: {_shown(index)} names some more than once.")
     return rows
+
+
+def _shown(index: Any) -> str:
+    text = repr(index)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def renumbered(chosen: Counts, N: int) -> npt.NDArray[np.int32]:
+    """The place of each of N items among those chosen, -1 where it is none."""
+    place = np.full(N, -1, dtype=np.int32)
+    place[chosen] = np.arange(len(chosen))
+    return place
 
 
 def blocks(indptr: Counts, chosen: Counts) -> tuple[Counts, Counts]:

@@ -17,31 +17,36 @@ a row with neither annotator nor tag declares one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import encoding, frames, tag_schemes
-from crowdwise.data.assemble import OnDuplicate
+from crowdwise.data import encoding, schema, tag_schemes, tag_tokens
+from crowdwise.data.assemble import Repeats
+from crowdwise.data.conll import ENDINGS, read_conll
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.frozen import Frozen
-from crowdwise.data.rows import blocks, columns_of
-from crowdwise.data.tag_schemes import Spans
-from crowdwise.data.votes import OnMissing, Votes
-from crowdwise.errors import InputError, LabelError, ParameterError, listing
+from crowdwise.data.files import PathLike, read_table
+from crowdwise.data.rows import Counts, blocks
+from crowdwise.data.schema import ANNOTATOR, COMMON, Col, Opt
+from crowdwise.data.source import Source
+from crowdwise.data.table import Table, reads
+from crowdwise.data.tag_schemes import SCHEMES, Spans
+from crowdwise.data.truth import truth_by_token
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ColumnError, InputError, LabelError, Option, ParameterError, ReadError, Remedy, listing
 
 OnInvalid = Literal["error", "repair", "keep"]
-PARTS = ("sequence", "position", "annotator", "tag", "word", "weight", "timestamp", "truth")
 
-__all__ = ["Tags"]
+__all__ = ["Tags", "read_tags"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tags(Frozen):
-    """A frozen, validated table of tags. Make one with a ``from_...`` method or :func:`crowdwise.read_tags`.
+class Tags(Table):
+    """A frozen, validated table of tags; its items are the sequences. Make one with a ``from_...`` method or
+    :func:`crowdwise.read_tags`.
 
     >>> import crowdwise as cw
     >>> rows = [("s", 0, "ann", "B-PER"), ("s", 1, "ann", "I-PER"), ("s", 0, "bob", "B-PER"), ("s", 1, "bob", "O")]
@@ -53,6 +58,32 @@ class Tags(Frozen):
     """
 
     answer_type: ClassVar[str] = "tags"
+    columns: ClassVar[tuple[Col, ...]] = (
+        Col("sequence", needed=True), Col("position", needed=True), ANNOTATOR, Col("tag", needed=True), Col("word"),
+        *COMMON, Col("truth"),
+    )  # fmt: skip
+    options: ClassVar[tuple[Opt, ...]] = (
+        schema.declared("classes", "tags", " By default those that occur, sorted. ``I-x`` also needs ``B-x``."),
+        Opt("scheme", "auto", '``"bio"``, ``"plain"``, or ``"auto"``: BIO where all tags look like it.', str, SCHEMES),
+        schema.on_duplicate("tagged a token", "error", "first", "last"),
+        schema.on_missing("a tag (their tokens stay)"),
+        Opt("on_invalid", "error",
+            'An annotator\'s ``I-x`` with no span to go on with is an ``"error"``, becomes ``B-x`` (``"repair"``), or '
+            'is left as it is (``"keep"``).',
+            OnInvalid, ("error", "repair", "keep")),
+    )  # fmt: skip
+    _reading: ClassVar[tuple[Opt, ...]] = (
+        schema.TRUTH_PATH,
+        Opt("form", "auto", '``"long"``, ``"conll"``, or ``"auto"``: by the ending of the name (``.conll``, ``.bio``, '
+            "``.iob``, ``.col``). In CoNLL-like columns ``truth`` is the number of a column, such as -1.",
+            str, ("auto", "long", "conll")),
+        Opt("annotators", None, "The names of the annotators' columns of a CoNLL-like file; numbers from 0 by default.",
+            list[Any] | None),
+        Opt("missing", ("?", "_"), "What stands in a CoNLL-like file where an annotator gave no tag.", tuple[str, ...]),
+        Opt("comment", None, "Lines of a CoNLL-like file that begin with it are left out.", str | None),
+    )  # fmt: skip
+    _rows: ClassVar[str] = "tags"
+    _forms: ClassVar[str] = "One row per tag. ``position`` holds whole numbers, which order the tokens of a sequence."
 
     votes: Votes
     starts: npt.NDArray[np.int64]
@@ -64,55 +95,43 @@ class Tags(Frozen):
     # ---------------------------------------------------------------- making one
 
     @classmethod
-    def from_frame(
-        cls,
-        frame: Any,
-        *,
-        sequence: str | None = None,
-        position: str | None = None,
-        annotator: str | None = None,
-        tag: str | None = None,
-        word: str | None = None,
-        weight: str | None = None,
-        timestamp: str | None = None,
-        truth: str | None = None,
-        classes: Sequence[Any] | None = None,
-        scheme: str = "auto",
-        on_duplicate: OnDuplicate = "error",
-        on_missing: OnMissing = "error",
-        on_invalid: OnInvalid = "error",
-    ) -> Tags:
-        """Tags from a table with one row per tag, in any kind of dataframe.
+    def _from_source(cls, source: Source, **options: Any) -> Tags:
+        source.require(cls._needed())
+        token, sequence, position, names = tag_tokens.tokens(source)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(sequence, minlength=len(names)))]).astype(np.int64)
+        items = tag_tokens.token_names(names, sequence, position)
+        words = tag_tokens.words(source["word"], token, items) if "word" in source else None
+        true = tag_tokens.true_tags(source, "truth", token, items) if "truth" in source else None
 
-        Parameters
-        ----------
-        sequence, position, annotator, tag, word, weight, timestamp, truth
-            The columns, where their names are not among the usual ones. ``position`` holds whole numbers, which
-            order the tokens of a sequence.
-        classes
-            All tags, in order; by default those that occur, sorted. BIO tags are completed: ``I-x`` needs ``B-x``.
-        scheme
-            ``"bio"``, ``"plain"``, or ``"auto"``: BIO where all tags look like it.
-        on_duplicate
-            What to do when an annotator tagged a token twice: ``"error"``, keep the ``"first"`` or ``"last"`` row.
-        on_missing
-            ``"drop"`` leaves out tags that are empty instead of raising; their tokens stay.
-        on_invalid
-            An annotator's ``I-x`` with no span to go on with is an ``"error"``, becomes ``B-x`` (``"repair"``), or is
-            left as it is (``"keep"``).
-        """
-        from crowdwise.data.readers_tags import tags_from_table
-
-        given = dict(zip(PARTS, (sequence, position, annotator, tag, word, weight, timestamp, truth), strict=True))
-        return tags_from_table(
-            frame, given, classes=classes, scheme=scheme, on_duplicate=on_duplicate, on_missing=on_missing,
-            on_invalid=on_invalid,
+        token = token[tag_tokens.keep_tagged(source, options["on_missing"])]
+        annotator, annotators = source.coded("annotator")
+        label, tags = source.coded("tag")
+        classes = options["classes"]
+        declared = list(encoding.sort_vocabulary(label, tags)[1].tolist() if classes is None else classes)
+        scheme = tag_schemes.scheme_of(declared, options["scheme"])
+        complete = tag_schemes.completed(declared, scheme)
+        repeats = Repeats(options["on_duplicate"], ("error", "first", "last"), cls._rows, "tags token", source.rows)
+        votes = Votes.from_codes(
+            token, annotator, label, items=items, annotators=annotators, label_names=tags,
+            classes=complete if classes is not None else sorted(complete), on_duplicate=repeats, **source.beside(),
         )  # fmt: skip
+        made = cls(votes, starts, names, position, words, scheme)
+        return (made if true is None else made.with_truth(true))._valid(options["on_invalid"])
 
     @classmethod
-    def from_records(cls, records: Iterable[Any], **given: Any) -> Tags:
-        """Tags from rows: ``(sequence, position, annotator, tag)`` tuples, or dicts (keys as in ``from_frame``)."""
-        return cls.from_frame(columns_of(records, PARTS[:4], "tags"), **given)
+    def _opened(cls, path: PathLike, given: dict[str, Any], values: dict[str, Any]) -> Source:
+        truth = given["truth"]
+        if values["form"] == "conll" or (values["form"] == "auto" and Path(path).suffix.lower() in ENDINGS):
+            if isinstance(truth, str):
+                raise ParameterError(
+                    f"truth={truth!r}: in CoNLL-like columns it is the number of a column, such as -1."
+                )
+            how = (values[name] for name in ("separator", "missing", "comment"))
+            frame = read_conll(Path(path), values["annotators"], truth, *how)
+            return Source(frame, dict.fromkeys(given), cls._rows, from_text=True)
+        if isinstance(truth, int):
+            raise ParameterError(f"truth={truth!r}: in a long table it is the name of a column.")
+        return super()._opened(path, given, values)
 
     @classmethod
     def from_votes(
@@ -139,31 +158,34 @@ class Tags(Frozen):
         made = cls(
             votes, cuts, names, place.astype(np.int64), text, tag_schemes.scheme_of(votes.classes.tolist(), scheme)
         )
-        return made._checked(on_invalid)
+        return made._valid(on_invalid)
 
     # ---------------------------------------------------------------- what is in it
 
-    def __len__(self) -> int:
-        return len(self.sequences)
+    @property
+    def items(self) -> Vocabulary:
+        """The names of the sequences."""
+        return self.sequences
 
     @property
     def n_tokens(self) -> int:
+        """T, the number of tokens in all sequences."""
         return len(self.votes)
 
     @property
-    def n_answers(self) -> int:
-        """The number of answers: rows of the long table."""
-        return self.votes.n_votes
-
-    @property
-    def n_votes(self) -> int:
-        """The number of tags given."""
-        return self.votes.n_votes
+    def n_classes(self) -> int:
+        """K, the number of tags to choose from."""
+        return self.votes.n_classes
 
     @property
     def sequence(self) -> npt.NDArray[np.int64]:
         """The sequence code of every token."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
+
+    @property
+    def annotator(self) -> Codes:
+        """The annotator of every tag that was given."""
+        return self.votes.annotator
 
     @property
     def annotators(self) -> Vocabulary:
@@ -174,19 +196,26 @@ class Tags(Frozen):
         return self.votes.classes
 
     @property
+    def weight(self) -> npt.NDArray[np.float64] | None:
+        return self.votes.weight
+
+    @property
+    def timestamp(self) -> npt.NDArray[Any] | None:
+        return self.votes.timestamp
+
+    @property
     def truth(self) -> Codes | None:
         """The code of every token's true tag, -1 where unknown; ``None`` where there is none."""
         return self.votes.truth
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> str:  # type: ignore[override]
         return self.votes.kind
 
     def __repr__(self) -> str:
-        votes = self.votes
         return (
-            f"Tags({self.n_votes:,} tags: {len(self):,} sequences, {self.n_tokens:,} tokens x "
-            f"{votes.n_annotators:,} annotators x {votes.n_classes:,} tags, {self.scheme})"
+            f"Tags({self.n_answers:,} tags: {len(self):,} sequences, {self.n_tokens:,} tokens x "
+            f"{self.n_annotators:,} annotators x {self.n_classes:,} tags, {self.scheme})"
         )
 
     def allowed(self) -> npt.NDArray[np.bool_]:
@@ -220,26 +249,47 @@ class Tags(Frozen):
             "tokens_with_truth": votes["items_with_truth"],
         }
 
+    def _per_item(self) -> npt.NDArray[Any]:
+        return np.add.reduceat(np.diff(self.votes.indptr), self.starts[:-1])
+
     # ---------------------------------------------------------------- selecting
 
-    def __getitem__(self, index: Any) -> Tags:
-        """The tags of some sequences: an integer, a slice, an array of positions or a mask."""
-        rows = np.atleast_1d(np.arange(len(self))[index])
-        starts, token = blocks(self.starts, rows)
-        return Tags(
-            self.votes[token], starts, self.sequences[rows], self.position[token],
-            None if self.words is None else self.words[token], self.scheme,
+    def _of_items(self, items: Counts) -> Self:
+        starts, token = blocks(self.starts, items)
+        words = None if self.words is None else self.words[token]
+        return replace(
+            self, votes=self.votes[token], starts=starts, sequences=self.sequences[items],
+            position=self.position[token], words=words,
         )  # fmt: skip
 
-    def only(self, annotators: Sequence[Any]) -> Tags:
-        """The tags of some annotators, by name; tokens stay, even those left without a tag."""
-        return replace(self, votes=self.votes.only(annotators))
+    def _kept(self, mask: npt.NDArray[np.bool_]) -> Self:
+        return replace(self, votes=self.votes.select(mask))
 
-    def without(self, annotators: Sequence[Any]) -> Tags:
-        """The tags of everybody but some annotators, by name."""
-        return replace(self, votes=self.votes.without(annotators))
+    def _by(self, chosen: npt.NDArray[np.bool_]) -> Self:
+        return replace(self, votes=self.votes._by(chosen))
 
-    def with_truth(self, truth: Any) -> Tags:
+    # ---------------------------------------------------------------- truth
+
+    @classmethod
+    def read_truth(cls, path: PathLike, **named: str | None) -> dict[Any, Any]:
+        """Token (``sequence:position``) -> its true tag, from a table with a sequence, a position and a tag (or truth)
+        column."""
+        table, from_text = read_table(path)
+        given = {**dict.fromkeys(("sequence", "position", "truth", "tag")), **named}
+        source = Source(table, given, "true tags", from_text=from_text)
+        part = "truth" if "truth" in source else "tag"
+        if any(name not in source for name in ("sequence", "position", part)):
+            raise ColumnError(
+                "A table of true tags needs a sequence, a position and a tag column: found "
+                f"{listing(table.columns, 12)}."
+            )
+        source.keep(source[part].is_not_null().arg_true().to_numpy())
+        if len(source) == 0:
+            raise ReadError(f"{path} names no true tag: every row is empty.")
+        token, sequence, position, names = tag_tokens.tokens(source)
+        return tag_tokens.true_tags(source, part, token, tag_tokens.token_names(names, sequence, position))
+
+    def with_truth(self, truth: Any) -> Self:
         """The same tags with the true ones: see :meth:`encode_truth`."""
         return replace(self, votes=self.votes.with_truth(None if truth is None else self.encode_truth(truth)))
 
@@ -253,8 +303,8 @@ class Tags(Frozen):
 
     # ---------------------------------------------------------------- out again
 
-    def to_frame(self, kind: str | None = None) -> Any:
-        """The long table again, one row per tag, and one for each token without any."""
+    def _columns(self) -> dict[str, Any]:
+        """The columns of the long table: one row per tag, and one for each token without any."""
         votes = self.votes
         bare = np.flatnonzero(np.diff(votes.indptr) == 0)
         token = np.concatenate([votes.item, bare])
@@ -280,9 +330,9 @@ class Tags(Frozen):
         if votes.truth is not None:
             names = np.array([*votes.classes.tolist(), None], dtype=object)
             out["truth"] = names[votes.truth[token]]
-        return frames.make_frame(out, kind or self.kind)
+        return out
 
-    def _checked(self, on_invalid: OnInvalid) -> Tags:
+    def _valid(self, on_invalid: OnInvalid) -> Tags:
         """The table with annotators' impossible tags refused, mended or kept."""
         if on_invalid not in ("error", "repair", "keep"):
             raise ParameterError(f"on_invalid={on_invalid!r}: expected 'error', 'repair' or 'keep'.")
@@ -303,27 +353,18 @@ class Tags(Frozen):
             raise LabelError(
                 f"{len(bad):,} {'tags go' if len(bad) > 1 else 'tag goes'} on with a span that is not there: annotator "
                 f"{votes.annotators[who[bad[0]]]!r} gives token {name!r} the tag "
-                f"{votes.classes[label[bad[0]]]!r}. "
-                "Let such a tag begin a span with on_invalid='repair', or leave it with on_invalid='keep'."
+                f"{votes.classes[label[bad[0]]]!r}.",
+                remedy=Remedy("Let such a tag begin a span with {}, or leave it with {}.", REPAIR, KEEP),
             )
         new = votes.label.copy()
         new[order[bad]] = tag_schemes.beginnings(self.classes)[label[bad]]
         return replace(self, votes=replace(votes, label=new))
 
 
-def truth_by_token(truth: Any, sequences: Vocabulary, starts: npt.NDArray[Any], tokens: Vocabulary) -> Any:
-    """A mapping of tokens to tags from one of sequences to their lists of tags; any other truth as it is."""
-    if not (hasattr(truth, "keys") and any(isinstance(v, (list, tuple, np.ndarray)) for v in truth.values())):
-        return truth
-    names = encoding.to_vocabulary(list(truth))
-    out: dict[Any, Any] = {}
-    for name, g in zip(names.tolist(), encoding.locate(names, sequences).tolist(), strict=True):
-        if g < 0:
-            continue
-        given, lo, hi = list(truth[name]), starts[g], starts[g + 1]
-        if len(given) != hi - lo:
-            raise InputError(f"Sequence {name!r} has {hi - lo} tokens and {len(given)} true tags.")
-        out |= dict(zip(tokens[lo:hi].tolist(), given, strict=True))
-    if not out:
-        raise InputError(f"None of the sequences with truth is here: truth names {listing(names, 3)}.")
-    return out
+REPAIR, KEEP = Option("on_invalid", "repair"), Option("on_invalid", "keep")
+
+
+@reads(Tags)
+def read_tags(path: PathLike, **options: Any) -> Tags:
+    """Tags from a file: a long table, or columns in the manner of the CoNLL tasks."""
+    return Tags.read(path, **options)

@@ -18,23 +18,27 @@ field          shape                       meaning
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, encoding
-from crowdwise.data.answers import ByItem
-from crowdwise.data.assemble import OnDuplicate
+from crowdwise.data import assemble, encoding, frames, schema
+from crowdwise.data.concat import joined
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.rows import beside, blocks, check_named, checked_mask, columns_of, item_rows, spread
-from crowdwise.errors import InputError, LabelError, ParameterError, listing
+from crowdwise.data.files import PathLike
+from crowdwise.data.rows import dense
+from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside, Col, OnDuplicate, Opt
+from crowdwise.data.source import Source
+from crowdwise.data.table import ByItem, reads
+from crowdwise.data.truth import classes_in, encode_classes
+from crowdwise.errors import InputError, LabelError, ParameterError
 
-OnMissing = Literal["error", "drop"]
+__all__ = ["Votes", "read_truth", "read_votes"]
 
-__all__ = ["Votes"]
+KIND = " By default those that occur, sorted; a pandas ``category`` or polars ``Enum`` column declares its own."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,10 +51,21 @@ class Votes(ByItem):
     Votes(3 votes: 2 items x 2 annotators x 2 classes)
     >>> votes[[1]].to_frame("dict")["label"].tolist()
     ['dog']
+    >>> votes.select(votes.label == 1)
+    Votes(2 votes: 2 items x 2 annotators x 2 classes)
     """
 
     answer_type: ClassVar[str] = "votes"
+    columns: ClassVar[tuple[Col, ...]] = (
+        ITEM, ANNOTATOR, Col("label", "classes", needed=True), *COMMON, Col("truth", "classes", per="item"),
+    )  # fmt: skip
+    options: ClassVar[tuple[Opt, ...]] = (
+        schema.declared("classes", "classes", KIND), FORM,
+        schema.on_duplicate("labelled an item", *CHOICES), schema.on_missing("a label"),
+    )  # fmt: skip
     _rows: ClassVar[str] = "votes"
+    _act: ClassVar[str] = "labels item"
+    _forms: ClassVar[str] = "Either in long form (one row per vote) or in wide form (one column per annotator)."
 
     indptr: npt.NDArray[np.int64]
     annotator: Codes
@@ -66,59 +81,21 @@ class Votes(ByItem):
     # ---------------------------------------------------------------- making one
 
     @classmethod
-    def from_frame(
-        cls,
-        frame: Any,
-        *,
-        item: str | None = None,
-        annotator: str | None = None,
-        label: str | None = None,
-        weight: str | None = None,
-        timestamp: str | None = None,
-        truth: str | None = None,
-        classes: Sequence[Any] | None = None,
-        form: Literal["auto", "long", "wide"] = "auto",
-        on_duplicate: OnDuplicate = "error",
-        on_missing: OnMissing = "error",
-    ) -> Votes:
-        """Votes from a table.
-
-        pandas, polars, pyarrow, a dict of columns, anything narwhals or the Arrow stream protocol takes.
-
-        Parameters
-        ----------
-        frame
-            Long form (one row per vote) or wide form (one column per annotator).
-        item, annotator, label, weight, timestamp, truth
-            The columns, where their names are not among the usual ones (item/task/unit...,
-            annotator/worker/rater..., label/answer/response...).
-        classes
-            All classes, in order. May hold classes nobody used; a label outside it is an error. By
-            default the labels that occur, sorted; a pandas ``category`` or polars ``Enum`` column of
-            labels declares its own.
-        form
-            ``"wide"``: every column that plays no other part is an annotator; a weight or timestamp
-            holds for all votes of its row. ``"auto"`` takes the long form wherever its columns are
-            found.
-        on_duplicate
-            What to do when an annotator labelled an item twice: ``"error"``, keep the ``"first"`` or
-            ``"last"`` row, or count ``"all"`` of them.
-        on_missing
-            ``"drop"`` leaves out rows without a label instead of raising.
-        """
-        from crowdwise.data.tables import votes_from_table
-
-        given = {
-            "item": item,
-            "annotator": annotator,
-            "label": label,
-            "weight": weight,
-            "timestamp": timestamp,
-            "truth": truth,
-        }
-        return votes_from_table(
-            frame, given, classes=classes, form=form, on_duplicate=on_duplicate, on_missing=on_missing
-        )
+    def _from_source(cls, source: Source, **options: Any) -> Votes:
+        wide = source.lengthen(options["form"], "label", alike=True)
+        categories = None if wide else frames.categories(source.frame, source.parts["label"])
+        source.complete(cls._needed(), options["on_missing"])
+        item, items = source.coded("item")
+        annotator, annotators = source.coded("annotator")
+        label, names = source.coded("label")
+        if source.from_text:
+            label, names = encoding.booleans_in_text(label, names)
+        votes = cls.from_codes(
+            item, annotator, label, items=items, annotators=annotators, label_names=names,
+            classes=_declared(options["classes"], names, source["label"], categories),
+            on_duplicate=options["on_duplicate"], **source.beside(),
+        )  # fmt: skip
+        return votes.with_truth(classes_in(source, "truth", item, items)) if "truth" in source else votes
 
     @classmethod
     def from_dense(
@@ -139,8 +116,6 @@ class Votes(ByItem):
         >>> Votes.from_dense(np.array([[0, 1, -1], [1, 1, 0]]), missing=-1)
         Votes(5 votes: 2 items x 3 annotators x 2 classes)
         """
-        from crowdwise.data.frames import is_missing
-
         mask = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else None
         # As objects a list keeps what it holds: numpy would make text of a NaN beside text.
         table = (
@@ -149,41 +124,19 @@ class Votes(ByItem):
         if table.ndim != 2:
             raise InputError(
                 "Expected an items x annotators array with 2 dimensions, every row equally long, and "
-                f"found {table.ndim}. "
-                "Use from_frame for a table in long form."
+                f"found {table.ndim}. Use from_frame for a table in long form."
             )
         present = ~mask if mask is not None else np.ones(table.shape, dtype=bool)
         if table.dtype.kind == "f":
             present &= ~np.isnan(table)
         if table.dtype == object:
-            present &= np.array([[not is_missing(v) for v in row] for row in table], dtype=bool).reshape(table.shape)
+            here = [[not frames.is_missing(v) for v in row] for row in table]
+            present &= np.array(here, dtype=bool).reshape(table.shape)
         if missing is not None:
             present &= table != missing
-        N, M = table.shape
-        check_named(N, M, items, annotators)
-        item, annotator = np.nonzero(present)
-        code, vocabulary = _encode_values(table[present], "label")
-        return cls.from_codes(
-            item, annotator, code,
-            items=range(N) if items is None else items,
-            annotators=range(M) if annotators is None else annotators,
-            classes=classes, label_names=vocabulary, truth=truth,
-        )  # fmt: skip
-
-    @classmethod
-    def from_records(
-        cls,
-        records: Iterable[Any],
-        *,
-        classes: Sequence[Any] | None = None,
-        on_duplicate: OnDuplicate = "error",
-        on_missing: OnMissing = "error",
-    ) -> Votes:
-        """Votes from rows: ``(item, annotator, label)`` or ``(item, annotator, label, weight)`` tuples, or dicts
-        (keys as in ``from_frame``)."""
-        names = ("item", "annotator", "label")
-        columns = columns_of(records, names, "votes", optional=["weight"])
-        return cls.from_frame(columns, classes=classes, on_duplicate=on_duplicate, on_missing=on_missing)
+        code, names = encoding.encode(frames.make_frame({"label": table[present]})["label"])
+        cells = dense(table, present, items, annotators)
+        return cls.from_codes(label=code, label_names=names, classes=classes, truth=truth, **cells)
 
     @classmethod
     def from_codes(
@@ -196,12 +149,7 @@ class Votes(ByItem):
         annotators: Any,
         classes: Any = None,
         label_names: Any = None,
-        weight: npt.ArrayLike | None = None,
-        timestamp: npt.NDArray[Any] | None = None,
-        truth: Any = None,
-        on_duplicate: OnDuplicate = "error",
-        kind: str = "polars",
-        rows: npt.NDArray[np.int64] | None = None,
+        **beside: Unpack[Beside],
     ) -> Votes:
         """Votes from three arrays of codes and the names behind them (what every other way of making one ends in).
 
@@ -213,26 +161,23 @@ class Votes(ByItem):
             raise ParameterError("Votes.from_codes needs classes, or label_names to sort them from.")
         items, annotators = encoding.to_vocabulary(items), encoding.to_vocabulary(annotators)
         names = encoding.to_vocabulary(classes if label_names is None else label_names)
-        item, annotator, label = (
-            assemble.checked_codes(item, items, "item"),
-            assemble.checked_codes(annotator, annotators, "annotator"),
-            assemble.checked_codes(label, names, "label"),
-        )
-        S = len(item)
-        if not (len(annotator) == len(label) == S):
-            raise InputError(
-                f"item, annotator and label must be equally long and have {S}, {len(annotator)} and "
-                f"{len(label)} entries."
-            )
-        if S == 0:
-            raise InputError("No votes: the table is empty.")
+        item = assemble.checked_codes(item, items, "item")
+        annotator = assemble.checked_codes(annotator, annotators, "annotator")
+        label = assemble.checked_codes(label, names, "label")
+        assemble.equally_long(cls._rows, item=item, annotator=annotator, label=label)
         label, classes = assemble.declare(label, names, names if label_names is None else classes)
-        w, when = beside(weight, timestamp, S, rows, "votes")
-        order, indptr, annotator = assemble.arrange(item, annotator, on_duplicate, items, annotators, rows)
         small = np.int8 if len(classes) < 128 else np.int32  # stays in the cache while it is sorted
-        said, w, when = assemble.all_in_order(order, label.astype(small), w, when)
-        votes = cls(indptr, annotator, said.astype(np.int32), items, annotators, classes, w, when, None, kind)
-        return votes if truth is None else votes.with_truth(truth)
+
+        def answers(order: npt.NDArray[Any] | None) -> dict[str, Any]:
+            said = assemble.in_order(label.astype(small), order).astype(np.int32)
+            return {"label": said, "items": items, "classes": classes}
+
+        return cls._arranged(item, annotator, items, annotators, answers, beside)
+
+    @staticmethod
+    def concat(tables: Sequence[Votes], *, on_duplicate: OnDuplicate = "error") -> Votes:
+        """One table from several, matched by the names of items, annotators and classes."""
+        return Votes.from_codes(**joined(tables), on_duplicate=on_duplicate)
 
     # ---------------------------------------------------------------- what is in it
 
@@ -248,12 +193,8 @@ class Votes(ByItem):
 
     @property
     def n_classes(self) -> int:
+        """K, the number of classes."""
         return len(self.classes)
-
-    @property
-    def item(self) -> npt.NDArray[np.int64]:
-        """The item code of every vote."""
-        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
 
     def __repr__(self) -> str:
         M, K = self.n_annotators, self.n_classes
@@ -266,140 +207,64 @@ class Votes(ByItem):
         weight = np.empty(0) if self.weight is None else self.weight
         return kernels.shares(self.indptr, self.label, weight, self.n_classes)
 
-    # ---------------------------------------------------------------- selecting and joining
-
-    def __getitem__(self, index: Any) -> Votes:
-        """The votes on some items: an integer, a slice, an array of positions or a mask.
-
-        Annotators and classes keep their codes.
-        """
-        rows = item_rows(index, len(self), "Votes")
-        indptr, take = blocks(self.indptr, rows)
-        truth = None if self.truth is None else self.truth[rows]
-        return replace(self, indptr=indptr, items=self.items[rows], truth=truth, **self._at(take, "label"))
-
-    def select(self, rows: npt.ArrayLike) -> Votes:
-        """Some of the votes, by a mask over their rows. Items and annotators keep their codes, even without votes.
-
-        >>> votes = Votes.from_records([("a", "ann", "cat"), ("a", "bob", "dog"), ("b", "ann", "dog")])
-        >>> votes.select(votes.label == 1)
-        Votes(2 votes: 2 items x 2 annotators x 2 classes)
-        """
-        mask = checked_mask(rows, self.n_votes, "votes")
-        return replace(self, indptr=assemble.boundaries(self.item[mask], len(self)), **self._at(mask, "label"))
-
-    def _kept(self, mask: npt.NDArray[np.bool_]) -> Votes:
-        return self.select(mask)
-
-    def with_truth(self, truth: Any) -> Votes:
-        """The same votes with the true classes: N class codes (-1 unknown), a mapping from item to class, or
-        ``None``."""
-        return replace(self, truth=None if truth is None else self.encode_truth(truth))
-
     def encode_truth(self, truth: Any) -> Codes:
         """N class codes (-1 unknown) from such codes or from a mapping of items to classes.
 
         Items the votes do not have are left out.
         """
-        from crowdwise.data.frames import is_missing
+        return encode_classes(truth, self.items, self.classes, self._rows)
 
-        if isinstance(truth, (np.ndarray, list, tuple)):
-            codes = np.asarray(truth)
-            fits = codes.shape == (len(self),) and (codes.dtype.kind in "iu" or len(codes) == 0)
-            if not fits or (len(codes) and (codes.min() < -1 or codes.max() >= self.n_classes)):
-                raise InputError(
-                    "As an array, truth must hold one class code from -1 (unknown) to "
-                    f"{self.n_classes - 1} for each of the {len(self)} items. "
-                    "To give class names, pass a mapping from item to class."
-                )
-            return codes.astype(np.int32)
-        if not hasattr(truth, "keys"):
-            raise InputError(
-                f"truth must be an array of class codes or a mapping from item to class, and is {type(truth).__name__}."
-            )
-        pairs = {name: value for name, value in dict(truth).items() if not is_missing(value)}
-        names, values = encoding.to_vocabulary(list(pairs)), encoding.to_vocabulary(list(pairs.values()))
-        codes = encoding.locate(values, self.classes)
-        if (codes < 0).any():
-            unknown = list(dict.fromkeys(values[codes < 0].tolist()))
-            raise LabelError(
-                f"The truth names {listing(unknown)}, which no annotator used and no class list declares: "
-                f"the classes are {listing(self.classes, 10)}. "
-                "If the name is right, declare every class when the votes are made: classes=[...]."
-            )
-        rows = encoding.locate(self.items, names)
-        if len(names) and len(self) and (rows < 0).all():
-            raise InputError(
-                f"None of the {len(names)} items with truth has votes: truth names "
-                f"{listing(names, 3)}, the votes {listing(self.items, 3)}. "
-                "Check that both name the items alike."
-            )
-        return encoding.recode(rows, codes)
-
-    @staticmethod
-    def concat(tables: Sequence[Votes], *, on_duplicate: OnDuplicate = "error") -> Votes:
-        """One table from several, matched by the names of items, annotators and classes."""
-        from crowdwise.data.concat import join
-
-        return join(tables, on_duplicate)
-
-    # ---------------------------------------------------------------- out again
-
-    def to_frame(self, kind: str | None = None) -> Any:
-        """The long table again, one row per vote.
-
-        As ``"pandas"``, ``"polars"``, ``"pyarrow"`` or a ``"dict"`` of arrays.
-
-        By default as it came; polars for votes from files, dicts, records and arrays.
-        """
-        from crowdwise.data.frames import make_frame
-
-        item = self.item
-        columns: dict[str, Any] = {
-            "item": self.items[item],
-            "annotator": self.annotators[self.annotator],
-            "label": self.classes[self.label],
-        }
-        if self.weight is not None:
-            columns["weight"] = self.weight
-        if self.timestamp is not None:
-            columns["timestamp"] = self.timestamp
-        if self.truth is not None:
-            names = np.array([*self.classes.tolist(), None], dtype=object)
-            columns["truth"] = names[self.truth[item]]
-        return make_frame(columns, kind or self.kind)
-
-    def describe(self) -> dict[str, Any]:
-        """Counts that show the shape of the data, as a plain dict (``crowdwise describe`` draws it)."""
-        per_item, per_annotator = np.diff(self.indptr), np.bincount(self.annotator, minlength=self.n_annotators)
-        use = np.bincount(self.label, minlength=self.n_classes)
-        paired = per_item >= 2
-        counts = np.bincount(self.item * self.n_classes + self.label, minlength=len(self) * self.n_classes).reshape(
-            len(self), self.n_classes
-        )
+    def _counted(self) -> dict[str, Any]:
+        N, K, per_item = len(self), self.n_classes, np.diff(self.indptr)
+        use, paired = np.bincount(self.label, minlength=K), per_item >= 2
+        counts = np.bincount(self.item * K + self.label, minlength=N * K).reshape(N, K)
         return {
-            "items": len(self),
-            "annotators": self.n_annotators,
             "classes": self.classes.tolist(),
-            "votes": self.n_votes,
-            "votes_per_item": spread(per_item),
-            "votes_per_annotator": spread(per_annotator),
             "votes_per_class": dict(zip(map(str, self.classes.tolist()), use.tolist(), strict=True)),
             "items_without_votes": int((per_item == 0).sum()),
             "items_with_one_vote": int((per_item == 1).sum()),
             "unanimous": float((counts.max(axis=1) == per_item)[paired].mean()) if paired.any() else None,
-            "density": self.n_votes / max(1, len(self) * self.n_annotators),
-            "weighted": self.weight is not None,
-            "timestamps": self.timestamp is not None,
-            "items_with_truth": 0 if self.truth is None else int((self.truth >= 0).sum()),
+            "density": self.n_votes / max(1, N * self.n_annotators),
         }
+
+
+# -------------------------------------------------------------------- files
+
+
+@reads(Votes)
+def read_votes(path: PathLike, **options: Any) -> Votes:
+    """Votes from a file."""
+    return Votes.read(path, **options)
+
+
+def read_truth(path: PathLike, *, item: str | None = None, label: str | None = None) -> dict[Any, Any]:
+    """Item -> true class from a file with an item column and a label (or truth) column."""
+    return Votes.read_truth(path, item=item, label=label)
 
 
 # -------------------------------------------------------------------- the pieces
 
 
-def _encode_values(values: npt.NDArray[Any], name: str) -> tuple[Codes, Vocabulary]:
-    """Codes of a flat array of any kind of label."""
-    from crowdwise.data.frames import make_frame
+def _declared(classes: Sequence[Any] | None, names: Vocabulary, column: Any, categories: Sequence[Any] | None) -> Any:
+    """The declared classes: the caller's, brought to the type of the labels, or the categories of the column."""
+    import polars as pl
 
-    return encoding.encode(make_frame({name: values})[name])
+    if classes is None:
+        return column.dtype.categories.to_list() if isinstance(column.dtype, pl.Enum) else categories
+    declared = encoding.to_vocabulary(list(classes))
+    if names.dtype != object and declared.dtype == object and all(isinstance(c, str) for c in declared):
+        # Classes given as text (on a command line) for labels that turned out to be integers or booleans.
+        words = [c.lower() for c in declared.tolist()]
+        if names.dtype == bool and set(words) <= {"true", "false"}:
+            declared = encoding.to_vocabulary([w == "true" for w in words])
+        elif (
+            names.dtype.kind == "i"
+            and encoding.integers_in_text(np.arange(len(declared), dtype=np.int32), declared)[1].dtype.kind == "i"
+        ):
+            declared = encoding.to_vocabulary([int(w) for w in words])
+    elif names.dtype != object and declared.dtype != object and names.dtype != declared.dtype:
+        raise LabelError(
+            f"The labels are {names.dtype} values and the declared classes {declared.dtype}: give the "
+            f"classes as {names.dtype} values."
+        )
+    return declared

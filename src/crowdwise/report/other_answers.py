@@ -124,9 +124,9 @@ def measures(kind: str, answers: Any, result: Any, truth: Any = None, used: Any 
     if kind == "ratings":
         return {"mae": metrics.mae(result, truth), "rmse": metrics.rmse(result, truth)}
     if kind in ("comparisons", "rankings"):
-        from crowdwise.data.ratings import locate_truth
+        from crowdwise.data.truth import encode_numbers
 
-        return {"kendall": metrics.kendall(result.scores, locate_truth(truth, result.item_names))}
+        return {"kendall": metrics.kendall(result.scores, encode_numbers(truth, result.item_names))}
     if kind == "similarities":
         return {
             "accuracy": metrics.cluster_accuracy(result, truth),

@@ -1,0 +1,297 @@
+"""A frame on its way into a table: which column plays which part, which rows are left, and what is in their cells.
+
+All tables read frames and files through this: columns are found once, incomplete rows are reported or left out in one
+place, and messages name the rows of the user's own table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.data import columns, encoding, frames
+from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.schema import Form, OnMissing
+from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing
+
+if TYPE_CHECKING:
+    import polars as pl
+
+EVERYONE = "everyone"
+"""Who answered, where a table does not name annotators."""
+DROP = Remedy("Fill them in, or leave them out with {}.", Option("on_missing", "drop"))
+
+
+class Source:
+    """A frame and what is known of it.
+
+    Parameters
+    ----------
+    frame
+        Any dataframe.
+    given
+        Part -> the column the user named for it, or ``None``: it is found by the aliases.
+    what
+        What rows are called in messages.
+    from_text
+        Whether the columns were read as text, so that integers in them are looked for.
+    parts
+        Part -> column, where the reader of a file has found them already.
+    """
+
+    def __init__(
+        self,
+        frame: Any,
+        given: Mapping[str, str | None],
+        what: str,
+        *,
+        from_text: bool = False,
+        parts: Mapping[str, str | None] | None = None,
+    ) -> None:
+        self.frame, self.given, self.what, self.from_text = frame, given, what, from_text
+        self.table = frames.to_polars(frame)
+        if self.table.width == 0 or self.table.height == 0:
+            raise InputError(f"No {what}: the table has {self.table.height} rows and {self.table.width} columns.")
+        self.parts = dict(columns.resolve(self.table.columns, given) if parts is None else parts)
+        self.rows: npt.NDArray[np.int64] | None = None
+        """The row of the user's table behind each row that is left; ``None`` where they are the same."""
+
+    @property
+    def kind(self) -> str:
+        """What a table made from this should come back as."""
+        return frames.kind_of(self.frame)
+
+    def __len__(self) -> int:
+        return self.table.height
+
+    def __contains__(self, part: str) -> bool:
+        return self.parts.get(part) is not None
+
+    def __getitem__(self, part: str) -> pl.Series:
+        return self.table[str(self.parts[part])]
+
+    def row(self, at: int) -> int:
+        """The number of a row in the user's table."""
+        return at if self.rows is None else int(self.rows[at])
+
+    def keep(self, rows: npt.NDArray[Any]) -> None:
+        """Go on with some of the rows, by position."""
+        self.table = self.table[rows]
+        self.rows = rows.astype(np.int64) if self.rows is None else self.rows[rows]
+
+    # ---------------------------------------------------------------- columns and rows
+
+    def require(self, parts: Sequence[str], also: str = "", wide: bool = False) -> None:
+        """An error where a column is missing; ``wide``: the table might be in the wide form."""
+        missing = [part for part in parts if part not in self]
+        if missing:
+            names = "; ".join(f"{part} (also {', '.join(columns.ALIASES[part][1:5])}, ...)" for part in missing)
+            name, wider = Option(missing[0]), [Option("form", "wide")] if wide else []
+            advice = "Name the columns, e.g. {}" + ", or pass {} if each annotator has a column" * wide + "."
+            raise ColumnError(
+                f"No column found for: {names}{also}. The table has {listing(self.table.columns, 12)}.",
+                remedy=Remedy(advice, name, *wider, command="Rename them."),
+            )
+
+    def complete(self, parts: Sequence[str], on_missing: OnMissing) -> None:
+        """Rows that lack one of the parts: an error that names them, or left out."""
+        for part in parts:
+            lost = _empty(self[part])
+            if not bool(lost.any()):
+                continue
+            if on_missing == "error":
+                rows = sorted({self.row(at) for at in lost.arg_true().to_list()})
+                raise LabelError(
+                    f"{len(rows):,} {'rows have' if len(rows) > 1 else 'row has'} no {part} "
+                    f"(column {self.parts[part]!r}): {'rows' if len(rows) > 1 else 'row'} {listing(rows)}, "
+                    "counted from 0.",
+                    remedy=DROP,
+                )
+            self.keep((~lost).arg_true().to_numpy())
+        if len(self) == 0:
+            articles = [f"{'an' if part[0] in 'aeiou' else 'a'} {part}" for part in parts]
+            raise InputError(f"No {self.what}: no row has {' and '.join([', '.join(articles[:-1]), articles[-1]])}.")
+
+    def lengthen(self, form: Form, answer: str, alike: bool = False) -> bool:
+        """One row per cell, where the table has a column for each annotator (or is said to); whether it has.
+
+        ``alike``: in doubt, columns are annotators only if some label stands in two of them (not so ``color`` and
+        ``size``).
+        """
+        names, parts = self.table.columns, self.parts
+        wide = form == "wide"
+        if form == "auto" and parts["annotator"] is None and parts[answer] is None and parts["item"] is not None:
+            others = columns.left_over(names, parts)
+            wide = len(others) >= 2 and (not alike or _share_labels(self.table, others))
+        if not wide:
+            self.require(("item", "annotator", answer), wide=True)
+            return False
+        self.table, self.parts, self.rows = _unpivoted(self.table, parts, answer, self.what)
+        return True
+
+    # ---------------------------------------------------------------- cells
+
+    def odd(self, part: str, at: int, expected: str, error: type[InputError] = LabelError, **more: Any) -> InputError:
+        """The error about one cell."""
+        column = self[part]
+        return error(
+            f"The {part} in row {self.row(at)} (column {column.name!r}, rows counted from 0) is {column[at]!r}: "
+            f"expected {expected}.",
+            **more,
+        )
+
+    def coded(self, *parts: str) -> tuple[Codes, Vocabulary]:
+        """Codes and names of a column; of several, one below the other, with the same names."""
+        column = self[parts[0]] if len(parts) == 1 else _stacked([self[part] for part in parts])
+        code, names = encoding.encode(column)
+        return encoding.integers_in_text(code, names) if self.from_text else (code, names)
+
+    def coded_or(self, part: str, name: str = EVERYONE) -> tuple[Codes, Vocabulary]:
+        """The same, or one name for all rows where there is no such column."""
+        if part in self:
+            return self.coded(part)
+        return np.zeros(len(self), dtype=np.int32), encoding.to_vocabulary([name])
+
+    def numbers(
+        self,
+        part: str,
+        expected: str = "a number",
+        error: type[InputError] = LabelError,
+        *,
+        empty: bool = False,
+        **more: Any,
+    ) -> npt.NDArray[np.float64]:
+        """A column of numbers (NaN where it is ``empty``, if it may be); text that is none is an error."""
+        import polars as pl
+
+        column = self[part]
+        if not (column.dtype.is_numeric() or column.dtype in (pl.String, pl.Boolean, pl.Null)):
+            raise error(
+                f"Column {column.name!r} ({part}) holds {column.dtype} values: expected {expected} in each row."
+            )
+        values = column.cast(pl.Float64, strict=False)
+        bad = (values.is_null() & column.is_not_null() if empty else values.is_null()).arg_true()
+        if len(bad):
+            raise self.odd(part, int(bad[0]), expected, error, **more)
+        return values.fill_null(float("nan")).to_numpy().astype(np.float64)
+
+    def beside(self) -> dict[str, Any]:
+        """What lies beside the answers in all tables, as ``from_codes`` takes it."""
+        weight = self.numbers("weight", "a positive number", InputError) if "weight" in self else None
+        return {"weight": weight, "timestamp": self._timestamp(), "kind": self.kind, "rows": self.rows}
+
+    def _timestamp(self) -> npt.NDArray[Any] | None:
+        """Times as datetimes (UTC where they name a zone) or plain numbers, whichever they are."""
+        import polars as pl
+
+        if "timestamp" not in self:
+            return None
+        values = self["timestamp"]
+        dates = "datetimes, ISO dates such as 2026-01-31T12:00:00, or numbers"
+        if values.dtype == pl.String:
+            numbers = values.cast(pl.Float64, strict=False)
+            if numbers.null_count() == values.null_count():
+                return numbers.to_numpy()
+            try:
+                return values.str.to_datetime(time_unit="us", strict=True).cast(pl.Datetime("us")).to_numpy()
+            except pl.exceptions.PolarsError:
+                raise self.odd(
+                    "timestamp", _first_unreadable(values), f"a date like the others: {dates}", InputError
+                ) from None
+        if values.dtype in (pl.Date, pl.Datetime):
+            return values.cast(pl.Datetime("us")).to_numpy()
+        if not (values.dtype.is_numeric() or values.dtype == pl.Null):
+            raise InputError(f"The timestamps in column {values.name!r} are {values.dtype} values: expected {dates}.")
+        return values.cast(pl.Float64).to_numpy()
+
+
+# -------------------------------------------------------------------- the pieces
+
+
+def _empty(column: pl.Series) -> pl.Series:
+    return column.is_null() | column.is_nan() if column.dtype.is_float() else column.is_null()
+
+
+def _share_labels(table: pl.DataFrame, names: Sequence[str]) -> bool:
+    found = [table[name].drop_nulls().unique().to_list() for name in names]
+    return len({label for column in found for label in column}) < sum(map(len, found))
+
+
+def _stacked(found: Sequence[pl.Series]) -> pl.Series:
+    """Columns of names one below the other; text and numbers do not mix."""
+    import polars as pl
+
+    kinds = {pl.String() if column.dtype in (pl.Categorical, pl.Enum) else column.dtype for column in found}
+    if len(kinds) > 1 and not all(kind.is_numeric() for kind in kinds):
+        raise ColumnError(
+            f"Items are {either([f'{c.dtype} values in column {c.name!r}' for c in found]).replace(' or ', ' and ')}. "
+            "Convert one of them first."
+        )
+    if len(kinds) > 1:
+        wider = pl.Int128 if all(kind.is_integer() for kind in kinds) else pl.Float64
+        found = [column.cast(wider) for column in found]
+    elif kinds == {pl.String()}:
+        found = [column.cast(pl.String) for column in found]
+    return pl.concat([column.alias("item") for column in found])
+
+
+def _unpivoted(
+    table: pl.DataFrame, parts: Mapping[str, str | None], answer: str, what: str
+) -> tuple[pl.DataFrame, dict[str, str | None], npt.NDArray[np.int64]]:
+    """Wide to long: one row per cell that holds an answer, and the row that each comes from."""
+    import polars as pl
+
+    if {"annotator", "label"} <= {columns.normal(name) for name in table.columns}:
+        raise ColumnError(
+            f"The table has the columns {listing(table.columns, 12)}: with an annotator and a label in each row it is "
+            "in the long form. Leave out form='wide'."
+        )
+    cells = columns.left_over(table.columns, {**parts, "annotator": None, answer: None})
+    if len(cells) == 0:
+        raise ColumnError(
+            "In the wide form every annotator has a column, and none is left: the table has "
+            f"{listing(table.columns, 12)}."
+        )
+    if parts["item"] is None:
+        parts = {**parts, "item": "item"}
+        table = table.with_row_index("item")
+    kinds = {table[c].dtype for c in cells} - {pl.Null()}
+    if len(kinds) > 1:
+        if all(kind.is_numeric() for kind in kinds):
+            wider = pl.Int128 if all(kind.is_integer() for kind in kinds) else pl.Float64
+            table = table.with_columns(pl.col(cells).cast(wider))
+        elif all(kind in (pl.String, pl.Categorical, pl.Enum) for kind in kinds):
+            table = table.with_columns(pl.col(cells).cast(pl.String))
+        else:
+            raise ColumnError(
+                f"The annotator columns {listing(cells)} hold different kinds of labels. Convert "
+                "them to text, or name the item and truth columns."
+            )
+    row = _free("row", table.columns)
+    keep = [*(name for part in ("item", "truth", "weight", "timestamp") if (name := parts[part]) is not None), row]
+    names = {part: _free(part, [*keep, *cells]) for part in ("annotator", answer)}
+    long = table.with_row_index(row).unpivot(
+        on=cells, index=keep, variable_name=names["annotator"], value_name=names[answer]
+    )
+    long = long.filter(~_empty(long[names[answer]]))
+    if long.height == 0:
+        raise InputError(f"No {what}: every cell of the annotator columns is empty.")
+    return long, {**parts, **names}, long[row].to_numpy().astype(np.int64)
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    return name if name not in taken else _free(name + "_", taken)
+
+
+def _first_unreadable(values: pl.Series) -> int:
+    """The first text that cannot be read as a date in the way of the column (the first at all, where none can)."""
+    import polars as pl
+
+    try:
+        bad = values.str.to_datetime(time_unit="us", strict=False).is_null() & values.is_not_null()
+    except pl.exceptions.PolarsError:
+        bad = values.is_not_null()
+    return int(bad.arg_true()[0]) if bool(bad.any()) else 0

@@ -1,0 +1,191 @@
+"""What is true of items, in the codes of a table: from arrays, from mappings of items, and from files.
+
+Every table, every result and every metric reads truth through these functions, whatever it is used for: ``gold``, which
+a method may use, or ``truth``, which only measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.data import encoding
+from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.frames import is_missing
+from crowdwise.data.source import Source
+from crowdwise.errors import InputError, LabelError, Option, Remedy, listing
+
+__all__ = ["encode_classes", "encode_numbers", "encode_partition", "encode_sets"]
+
+Numbers = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+DECLARE = Remedy("If the name is right, declare every class: {}.", Option("classes", python="[...]", command="A,B,..."))
+
+
+def encode_classes(truth: Any, items: Vocabulary, classes: Vocabulary, what: str = "votes") -> Codes:
+    """N class codes (-1 unknown) from such codes or from a mapping of items to classes; other items are left out.
+
+    ``what`` the items have is for the message where no item is known.
+    """
+    if isinstance(truth, (np.ndarray, list, tuple)):
+        codes = np.asarray(truth)
+        fits = codes.shape == (len(items),) and (codes.dtype.kind in "iu" or len(codes) == 0)
+        if not fits or (len(codes) and (codes.min() < -1 or codes.max() >= len(classes))):
+            raise InputError(
+                f"As an array, truth must hold one class code from -1 (unknown) to {len(classes) - 1} for each of the "
+                f"{len(items)} items. To give class names, pass a mapping from item to class."
+            )
+        return codes.astype(np.int32)
+    rows, found = _aligned(truth, items, what, "an array of class codes or a mapping from item to class")
+    values = encoding.to_vocabulary(found)
+    codes = encoding.locate(values, classes)
+    if (codes < 0).any():
+        raise unknown_class(dict.fromkeys(values[codes < 0].tolist()), classes)
+    return encoding.recode(rows, codes)
+
+
+def unknown_class(names: Any, classes: Vocabulary) -> LabelError:
+    """The error about true classes that are none."""
+    return LabelError(
+        f"The truth names {listing(names)}, which no annotator used and no class list declares: the classes are "
+        f"{listing(classes, 10)}.",
+        remedy=DECLARE,
+    )
+
+
+def encode_numbers(truth: Any, items: Vocabulary, what: str = "ratings") -> Numbers:
+    """N numbers (NaN unknown), in the order of some items, from such an array or from a mapping of item to number."""
+    if isinstance(truth, (np.ndarray, list, tuple)):
+        try:
+            array = np.asarray(truth, dtype=np.float64)
+        except (TypeError, ValueError):
+            array = np.empty(0)
+        if array.shape != (len(items),) or np.isinf(array).any():
+            raise InputError(
+                f"As an array, truth must hold a finite number (NaN where unknown) for each of the {len(items)} items."
+            )
+        return array.copy()
+    rows, found = _aligned(truth, items, what, "an array of numbers or a mapping from item to number")
+    try:
+        values = np.array([float(value) for value in found], dtype=np.float64)
+    except (TypeError, ValueError):
+        odd = next(v for v in found if not isinstance(v, (int, float, np.number)))
+        raise InputError(f"The truth holds {odd!r}: expected numbers.") from None
+    if not np.isfinite(values).all():
+        raise InputError("The truth holds an infinite number: expected finite ones.")
+    return np.append(values, np.nan)[rows]
+
+
+def encode_partition(truth: Any, items: Vocabulary) -> tuple[Codes, Vocabulary]:
+    """N codes (-1 unknown) and the classes behind them, from a mapping of items to classes or N classes in order."""
+    if isinstance(truth, Mapping):
+        rows, found = _aligned(truth, items, "answers", "")
+        values = encoding.to_vocabulary(found)
+    else:
+        values, rows = encoding.to_vocabulary(truth), np.arange(len(items), dtype=np.int32)
+        if len(values) != len(items):
+            raise InputError(f"Expected a class for each of the {len(items)} items and found {len(values)}.")
+    names_of, code = np.unique(values.astype(str) if values.dtype == object else values, return_inverse=True)
+    return encoding.recode(rows, code), encoding.to_vocabulary(names_of.tolist())
+
+
+def encode_sets(truth: Any, items: Vocabulary, labels: Vocabulary) -> tuple[Mask, Mask]:
+    """N x L booleans and for which items they are known, from a mapping of items to labels or such an array."""
+    N, L = len(items), len(labels)
+    if not isinstance(truth, Mapping):
+        table = np.asarray(truth)
+        if table.shape != (N, L) or table.dtype != bool:
+            raise InputError(
+                f"Expected the true sets as a mapping from item to labels, or as {N} x {L} booleans, and found "
+                f"{table.dtype} values of shape {table.shape}."
+            )
+        return table.copy(), np.ones(N, dtype=bool)
+    rows, sets = _aligned(truth, items, "answers", "")
+    place = {name: k for k, name in enumerate(labels.tolist())}
+    lost = [label for some in sets for label in some if label not in place]
+    if lost:
+        raise unknown_class(dict.fromkeys(lost), labels)
+    table = np.zeros((N, L), dtype=bool)
+    for n in np.flatnonzero(rows >= 0).tolist():
+        table[n, [place[label] for label in sets[rows[n]]]] = True
+    return table, rows >= 0
+
+
+def truth_by_token(truth: Any, sequences: Vocabulary, starts: npt.NDArray[Any], tokens: Vocabulary) -> Any:
+    """A mapping of tokens to tags from one of sequences to their lists of tags; any other truth as it is."""
+    if not (hasattr(truth, "keys") and any(isinstance(v, (list, tuple, np.ndarray)) for v in truth.values())):
+        return truth
+    names = encoding.to_vocabulary(list(truth))
+    out: dict[Any, Any] = {}
+    for name, g in zip(names.tolist(), encoding.locate(names, sequences).tolist(), strict=True):
+        if g < 0:
+            continue
+        given, lo, hi = list(truth[name]), starts[g], starts[g + 1]
+        if len(given) != hi - lo:
+            raise InputError(f"Sequence {name!r} has {hi - lo} tokens and {len(given)} true tags.")
+        out |= dict(zip(tokens[lo:hi].tolist(), given, strict=True))
+    if not out:
+        raise InputError(f"None of the sequences with truth is here: truth names {listing(names, 3)}.")
+    return out
+
+
+def _aligned(truth: Any, items: Vocabulary, what: str, expected: str) -> tuple[Codes, list[Any]]:
+    """Where each item stands among those with a truth (-1: nowhere), and what is true of these."""
+    if not hasattr(truth, "keys"):
+        raise InputError(f"truth must be {expected}, and is {type(truth).__name__}.")
+    known = {name: value for name, value in dict(truth).items() if not is_missing(value)}
+    names = encoding.to_vocabulary(list(known))
+    rows = encoding.locate(items, names)
+    if len(names) and len(items) and (rows < 0).all():
+        raise InputError(
+            f"None of the {len(names)} items with truth has {what}: truth names {listing(names, 3)}, the {what} "
+            f"{listing(items, 3)}. Check that both name the items alike."
+        )
+    return rows, list(known.values())
+
+
+# -------------------------------------------------------------------- truth in the columns of a table
+
+
+def one_each(
+    at: npt.NDArray[Any], values: npt.NDArray[Any], size: int, clash: Callable[[int, list[Any]], str]
+) -> npt.NDArray[np.int64]:
+    """The row that speaks for each of ``size`` items, -1 where none does; an error where two rows disagree."""
+    row = np.full(size, -1, dtype=np.int64)
+    row[at] = np.arange(len(at))
+    odd = np.flatnonzero(values[row[at]] != values)
+    if len(odd):
+        n, first = int(at[odd[0]]), odd[0]
+        raise LabelError(f"Two rows give different {clash(n, [values[first], values[row[n]]])} Keep one of them.")
+    return row
+
+
+def classes_in(source: Source, part: str, item: Codes, items: Vocabulary) -> dict[Any, Any]:
+    """Item -> class, from a column of classes; rows without one are left out."""
+    code, names = source.coded(part)
+    if source.from_text:
+        code, names = encoding.booleans_in_text(code, names)
+    known = (code >= 0) & (item >= 0)
+    return _one_per_item(item[known], items, code[known], "classes", lambda codes: names[codes])
+
+
+def numbers_in(source: Source, part: str, item: Codes, items: Vocabulary) -> dict[Any, float]:
+    """Item -> number, from a column of numbers; rows without one are left out."""
+    value = source.numbers(part, empty=True)
+    known = ~np.isnan(value) & (item >= 0)
+    return _one_per_item(item[known], items, value[known], "numbers", np.asarray)
+
+
+def _one_per_item(
+    item: Codes, items: Vocabulary, values: npt.NDArray[Any], word: str, names: Callable[[Any], npt.NDArray[Any]]
+) -> dict[Any, Any]:
+    row = one_each(
+        item, values, len(items),
+        lambda n, two: f"true {word} for item {listing(items[[n]])}: {listing(names(two))}.",
+    )  # fmt: skip
+    filled = np.flatnonzero(row >= 0)
+    return dict(zip(items[filled].tolist(), names(values[row[filled]]).tolist(), strict=True))
