@@ -54,8 +54,8 @@ class Known(Strategy):
     trial_votes: float = 0.0
     spread: float = 0.0
 
-    def propose(self, state: State, n: int, rng: np.random.Generator) -> Proposal:
-        return super().propose(state.replace(dirichlet=1e6 * self.theta + 1e-3), n, rng)
+    def propose(self, state: State, n: int, random_state: Any = 0) -> Proposal:
+        return super().propose(state.replace(dirichlet=1e6 * self.theta + 1e-3), n, random_state)
 
 
 def priced(crowd: str, seed: int, n_items: int = 600) -> tuple[cw.Votes, Any, Any]:

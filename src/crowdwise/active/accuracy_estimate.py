@@ -79,39 +79,31 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Answers:
-    """Votes as raw arrays, item after item; every item has one at least."""
+    """Votes as raw arrays, item after item: ``start`` (N) is the row of the first vote of each item, which has one at
+    least, and ``truth`` (N) its class, -1 where it is not known."""
 
     start: Ints
-    """N: the row of the first vote of each item."""
     item: Ints
     annotator: Ints
     label: Ints
     weight: Floats
     truth: Ints
-    """N: the class where it is known, -1 elsewhere."""
     n_annotators: int
     n_classes: int
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """A draw of all unknowns but the truth: see the top of this file."""
+    """A draw of all unknowns but the truth: pi, lam, g (M), psi (M x K x L), mu (K x L), c, r, s (see the top)."""
 
     pi: Floats
     hard: float
-    """lam."""
     guess: Floats
-    """M: g."""
     says: Floats
-    """M x K x L: psi."""
     crowd_says: Floats
-    """K x L: mu."""
     alike: float
-    """c."""
     crowd_guess: float
-    """r."""
     as_careful: float
-    """s."""
 
 
 def n_draws(n_votes: int) -> int:

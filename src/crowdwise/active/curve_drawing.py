@@ -1,7 +1,7 @@
 """Curves with bands, drawn by hand: an SVG that is legible on light and on dark ground, a page around it, a PNG of it.
 
 Lines differ by colour (those of Okabe and Ito, which people who see colours differently can tell apart) and by dashes;
-bands are their colour, thin. The picture has a title and a description for those who hear it, and its text is text.
+bands are their colour, thin. The figure has a title and a description for those who hear it, and its text is text.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def draw(
     Parameters
     ----------
     title, description
-        What is shown, and what is to be seen in it, for those who hear the picture; by default where each line ends.
+        What is shown, and what is to be seen in it, for those who hear the figure; by default where each line ends.
     x_percent, y_percent
         Write shares as percentages.
     at, at_label
-        A height to be marked across the picture, and what it is.
+        A height to be marked across the figure, and what it is.
     """
     if not lines:
         raise ParameterError("lines: expected one at least.")
@@ -127,13 +127,13 @@ def draw(
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
-def page(pictures: Sequence[str], *, title: str, text: str = "", table: Sequence[Sequence[Any]] = ()) -> str:
-    """An HTML page around some pictures, which needs nothing else: ``table`` has a head and rows."""
+def page(figures: Sequence[str], *, title: str, text: str = "", table: Sequence[Sequence[Any]] = ()) -> str:
+    """An HTML page around some figures, which needs nothing else: ``table`` has a head and rows."""
     head, *rows = [[escape(str(cell)) for cell in row] for row in table] or [[]]
     cells = "".join(f"<tr>{''.join(f'<td>{c}</td>' for c in row)}</tr>" for row in rows)
     titles = "".join(f'<th scope="col">{c}</th>' for c in head)
-    shown = f"<table><tr>{titles}</tr>{cells}</table>" if head else ""
-    figures = "".join(f"<figure>{_apart(svg, i)}</figure>" for i, svg in enumerate(pictures))
+    rows_shown = f"<table><tr>{titles}</tr>{cells}</table>" if head else ""
+    shown = "".join(f"<figure>{_apart(svg, i)}</figure>" for i, svg in enumerate(figures))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -143,17 +143,17 @@ def page(pictures: Sequence[str], *, title: str, text: str = "", table: Sequence
         "figure{margin:1.5rem 0}svg{width:100%;height:auto}table{border-collapse:collapse}"
         "td,th{padding:.3rem .8rem;border-bottom:1px solid #8886;text-align:right}"
         "td:first-child,th:first-child{text-align:left}</style></head>"
-        f"<body><h1>{escape(title)}</h1><p>{escape(text)}</p>{figures}{shown}</body></html>\n"
+        f"<body><h1>{escape(title)}</h1><p>{escape(text)}</p>{shown}{rows_shown}</body></html>\n"
     )
 
 
 def to_png(svg: str, scale: float = 2.0) -> bytes:
-    """The picture as a PNG, on light ground."""
+    """The figure as a PNG, on light ground."""
     try:
         import vl_convert
     except ImportError:
         raise ExtraError(
-            "PNG pictures need vl-convert-python, which is not installed: pip install vl-convert-python. "
+            "PNG figures need vl-convert-python, which is not installed: pip install vl-convert-python. "
             "The SVG shows the same."
         ) from None
     return bytes(vl_convert.svg_to_png(svg, scale=scale))
@@ -193,7 +193,7 @@ def _number(value: float, percent: bool, step: float) -> str:
 
 
 def _apart(svg: str, number: int) -> str:
-    """A picture whose names do not clash with those of another on the same page."""
+    """A figure whose names do not clash with those of another on the same page."""
     return (
         svg.replace('aria-labelledby="t d"', f'aria-labelledby="t{number} d{number}"')
         .replace('<title id="t">', f'<title id="t{number}">')

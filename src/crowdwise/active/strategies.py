@@ -39,7 +39,7 @@ from crowdwise.active.acquisition import AnnotatorRule, ItemRule, Value
 from crowdwise.active.optimal_batch import assign, assign_pairs
 from crowdwise.active.proposals import Proposal, allowed, askable, joined, load_left, n_pairs
 from crowdwise.active.state import State
-from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative
+from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, RandomState, checked
 from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import Parameterised, declared
@@ -124,8 +124,10 @@ class Strategy(Parameterised):
             classes=classes,
         )  # fmt: skip
 
-    def propose(self, state: State, n: int, rng: np.random.Generator) -> Proposal:
+    @checked
+    def propose(self, state: State, n: Count, random_state: RandomState = 0) -> Proposal:
         """Up to n pairs to be asked; fewer where the constraints leave no more."""
+        rng = np.random.default_rng(random_state)
         tests = int(rng.binomial(n, self.gold_rate)) if state.gold.any() else 0
         gold = self._batch(state, np.flatnonzero(state.gold), tests, rng, uncertain=False) if tests else []
         rest = np.flatnonzero(~state.closed & ~state.gold)
@@ -295,6 +297,7 @@ STRATEGIES: dict[str, Strategy] = {
     "information": Strategy(annotators="greedy", **PLAIN),
     "value": Strategy(),
 }
+"""All strategies by name."""
 DEFAULT = "value"
 
 

@@ -95,9 +95,9 @@ def replay(
         raise InputError(f"{path} has no truth to measure with: give it, --truth FILE.")
     price = prices_of(votes, prices)
     whole = float(model().fit(votes).consensus_.score(votes.truth))
-    with show.steps(len(names) * seeds) as told:
+    with show.steps(len(names) * seeds) as progress:
         curves = replay_strategies(
-            votes, votes.truth, model, names, n_seeds=seeds, n_jobs=jobs, progress=partial(told, path.name),
+            votes, votes.truth, model, names, n_seeds=seeds, n_jobs=jobs, progress=partial(progress, path.name),
             price=price, batch=batch, share=share,
         )  # fmt: skip
     facts = {
@@ -166,7 +166,7 @@ def plan(
     fit = registry.create(method, **params).fit(data.votes).consensus_
     crowd = FittedCrowd.of(data.votes, fit.confusion, fit.prior)
     inputs = None if learner is None else known_inputs(data, features, path, fit.posterior.argmax(axis=1))
-    with show.steps(len(choices) * seeds) as told:
+    with show.steps(len(choices) * seeds) as progress:
         made = make_plan(
             crowd,
             budget,
@@ -176,7 +176,7 @@ def plan(
             learner=None if learner is None else partial(new_learner, learner, epochs),
             inputs=inputs,
             n_jobs=jobs,
-            progress=partial(told, path.name),
+            progress=partial(progress, path.name),
         )
     measures: list[Measure] = ["accuracy", "right"] if learner is None else ["accuracy", "right", "test"]
     facts: dict[str, Any] = {
@@ -269,7 +269,7 @@ def write_replay(
         "says at which share of votes the accuracy of a batch fit of all votes, less half a point, is first reached."
     )
     html = page([svg], title=title, text=text, table=[("strategy", "share", "never", "at the end"), *rows])
-    write_pictures(folder, [svg], html, facts)
+    write_figures(folder, [svg], html, facts)
 
 
 def write_plan(folder: Path, name: str, made: Plan, measures: list[Measure], facts: dict[str, Any]) -> None:
@@ -283,7 +283,7 @@ def write_plan(folder: Path, name: str, made: Plan, measures: list[Measure], fac
     pl.DataFrame(rows).write_csv(folder / "table.csv")
     words = {"accuracy": "labels that are right", "right": "right labels", "test": "test accuracy of the learner"}
 
-    def picture(some: list[Measure], title: str, y_label: str, percent: bool) -> str:
+    def figure(some: list[Measure], title: str, y_label: str, percent: bool) -> str:
         lines = []
         for m in some:
             mean, low, high = (list(column) for column in zip(*made.summary(m), strict=True))
@@ -292,7 +292,7 @@ def write_plan(folder: Path, name: str, made: Plan, measures: list[Measure], fac
 
     title = f"{name}: {made.budget:,} votes, on many items or often on few"
     shares: list[Measure] = [m for m in measures if m != "right"]
-    pictures = [picture(shares, title, "share", True), picture(["right"], f"{name}: right labels", "labels", False)]
+    figures = [figure(shares, title, "share", True), figure(["right"], f"{name}: right labels", "labels", False)]
     table = [
         (c, made.items(c), *(f"{s[0]:,.0f}" if m == "right" else f"{100 * s[0]:.1f} %" for m, s in row))
         for c, row in zip(
@@ -303,17 +303,15 @@ def write_plan(folder: Path, name: str, made: Plan, measures: list[Measure], fac
         f"{facts['method']}, {facts['seeds']} simulated crowds for each number of votes per item. Lines are means; "
         "four of five crowds lie in the band."
     )
-    html = page(
-        pictures, title=title, text=text, table=[("votes per item", "items", *map(words.get, measures)), *table]
-    )
-    write_pictures(folder, pictures, html, facts)
+    html = page(figures, title=title, text=text, table=[("votes per item", "items", *map(words.get, measures)), *table])
+    write_figures(folder, figures, html, facts)
 
 
-def write_pictures(folder: Path, pictures: list[str], html: str, facts: dict[str, Any]) -> None:
+def write_figures(folder: Path, figures: list[str], html: str, facts: dict[str, Any]) -> None:
     """curves.svg (and curves-2.svg ...), the same as .png, curves.html, facts.json."""
     from crowdwise.active.curve_drawing import to_png
 
-    for i, svg in enumerate(pictures):
+    for i, svg in enumerate(figures):
         stem = "curves" if i == 0 else f"curves-{i + 1}"
         (folder / f"{stem}.svg").write_text(svg, encoding="utf-8")
         try:

@@ -46,7 +46,7 @@ import numpy as np
 
 from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, build_consensus
-from crowdwise.core.constraints import Bounds, Count, NonNegative
+from crowdwise.core.constraints import Bounds, Count, NonNegative, checked
 from crowdwise.core.em import Family, Params, Part, Stats
 from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import Floats, Ints, decide, normalise
@@ -232,7 +232,8 @@ class Online(SavedStream):
 
     # ---------------------------------------------------------------- statistics
 
-    def converge(self, *, tol: float = 1e-9, max_iter: int = 500) -> Self:
+    @checked
+    def converge(self, *, tol: NonNegative = 1e-9, max_iter: Count = 500) -> Self:
         """With exact statistics: passes over all items, until one gains less than ``tol`` a vote."""
         if self.step is not None:
             raise ParameterError("converge needs exact statistics: Online(model, step=None).")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
-from crowdwise.simulate.crowds import Array, answer
+from crowdwise.simulate.crowds import Array, RandomState, answer, as_generator
 
 CHUNK = 1_000_000
 """The most cells (items x annotators) of the table by which votes are dealt out that are held at once."""
@@ -42,9 +42,9 @@ class FittedCrowd:
     def n_annotators(self) -> int:
         return len(self.confusion)
 
-    def vote(self, truth: npt.NDArray[Any], votes_per_item: int, rng: np.random.Generator) -> Votes:
+    def vote(self, truth: npt.NDArray[Any], votes_per_item: int, random_state: RandomState = 0) -> Votes:
         """So many votes on each of some items, by annotators drawn by their activity without replacement."""
-        M, N = self.n_annotators, len(truth)
+        M, N, rng = self.n_annotators, len(truth), as_generator(random_state)
         if votes_per_item > M:
             raise ParameterError(f"votes_per_item={votes_per_item}: the crowd has {M} annotators, who vote once each.")
         log_activity = np.log(np.maximum(self.activity, 1e-12))
