@@ -30,7 +30,7 @@ def site(once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
 
     def build(folder: Path) -> None:
         done = subprocess.run(
-            [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+            [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
             cwd=ROOT,
             capture_output=True,
             text=True,
