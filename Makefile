@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(VENV)/installed ## see it work: methods and learners compared on a made-up crowd, and a report of whom to believe
+demo: $(VENV)/installed ## see it work: methods and learners compared on a made-up crowd, and a report
 	$(BIN)/crowdwise demo
 
 test: ## lint, all tests and doctests, the documentation in strict mode; installs what they need, Chromium too

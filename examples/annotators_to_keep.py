@@ -1,10 +1,9 @@
-"""Which annotators to keep: everyone whose accuracy is surely above a bar.
+"""Which annotators to keep: those whose accuracy is above a bar with confidence.
 
     python examples/annotators_to_keep.py labels.csv --bar 0.6
 
-The list goes by the interval of each accuracy, not by the accuracy: somebody with five votes and five hits has not
-shown much yet. Annotators fall into three groups: above the bar for certain (keep), below it for certain (drop), and
-those of whom too little is known (ask them more). Without a file, a crowd is made up.
+The groups depend on the confidence interval of each accuracy: five right votes of five are weak evidence. An annotator
+is above the bar (keep), below it (drop), or the interval contains it (ask more). Without a file, a crowd is simulated.
 """
 
 from __future__ import annotations
