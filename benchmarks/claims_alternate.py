@@ -10,7 +10,7 @@
 ``spammers``          two annotators who answer everything at random, and a prior that trusts too much: mean
                       field falls, belief propagation does not
 ``slow``              the same with the paper's training, where all items are one batch and votes speak first
-``noise``             with inputs that say nothing, ``trust`` bounds the harm
+``noise``             with inputs that say nothing, ``max_probability`` bounds the harm
 ``speed``             one E-step of belief propagation over 3,000 votes
 ``share``             Bayesian learning with inputs from a tenth to a third of the votes
 ====================  ===================================================================================
@@ -118,7 +118,7 @@ def noise(seeds: int, epochs: int) -> dict[str, Any]:
             x = np.random.default_rng(seed).normal(size=(1000, 64))
             for key in ("deep-bp", "deep-mf"):
                 learner = registry.find(key, inputs=True).create(
-                    prior=(1.0, 0.5), trust=trust, epochs=epochs, random_state=seed
+                    prior=(1.0, 0.5), max_probability=trust, epochs=epochs, random_state=seed
                 )
                 runs[key].append({"labels": 100 * learner.fit(x, crowd.votes).consensus_.score(crowd.truth)})
             found = cw.aggregate(crowd.votes, "bp", prior=(1.0, 0.5)).score(crowd.truth)

@@ -59,12 +59,12 @@ def epoch_seconds(key: str, network: str, X: Any, votes: Votes, epochs: int) -> 
     """The least time of an epoch of one fit, the first left out."""
     settings = {"network": network, "epochs": epochs, "random_state": 0, "device": "cpu"}
     if key == "mbem":  # its later rounds start the network anew, which is no work of an epoch
-        settings["rounds"] = 1
-    told: list[float] = []
+        settings["n_rounds"] = 1
+    reported: list[float] = []
     registry.find(key, inputs=True).create(**settings).fit(
-        X, votes, callback=lambda _: told.append(time.process_time())
+        X, votes, callback=lambda _: reported.append(time.process_time())
     )
-    return float(np.diff(told).min())
+    return float(np.diff(reported).min())
 
 
 def keys() -> list[str]:

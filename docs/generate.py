@@ -68,7 +68,7 @@ def blocks() -> dict[str, dict[str, Callable[[], str]]]:
         page[f"parameters {key}"] = lambda key=key: parameter_list(key)
     pages["docs/learners.md"] = {
         "learners": learner_table,
-        "shared Learner": lambda: shared_parameters("learner", "Learner"),
+        "shared NetworkEstimator": lambda: shared_parameters("network_estimator", "NetworkEstimator"),
         "shared Tabular": lambda: shared_parameters("tabular", "Tabular"),
     }
     for key in registry.LEARNERS:
@@ -199,7 +199,7 @@ def shared_parameters(module: str, name: str) -> str:
 def learner_parameters(key: str) -> str:
     """What is particular to a learner as a table; what it shares with all others as one line."""
     model = (registry.ANSWER_METHODS.get(key) or registry.find(key, inputs=True)).load()
-    base = next((c for c in model.__mro__ if c.__name__ in ("Learner", "Tabular")), None)
+    base = next((c for c in model.__mro__ if c.__name__ in ("NetworkEstimator", "Tabular")), None)
     if base is None:  # a learner of other answers, which describes all it has
         return parameter_table(section(model), model.parameters())
     known, shared = model.parameters(), base.parameters()
@@ -217,7 +217,7 @@ def learner_parameters(key: str) -> str:
     other = [f"`{n}={known[n]!r}`" for n in shared if n not in told and known[n] != shared[n]]
     if other:
         out.append(f"Another default than usual: {', '.join(other)}.")
-    network = base.__name__ == "Learner"
+    network = base.__name__ == "NetworkEstimator"
     link = "[all networks](learners.md#parameters)" if network else "[its kind](learners.md#without-a-network)"
     out.append(f"{'And those' if entries else 'Those'} of {link}.")
     return "\n\n".join(out)

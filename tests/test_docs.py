@@ -177,7 +177,7 @@ def test_every_parameter_of_learners_is_described() -> None:
         return page.partition(f"<!-- {name}:begin -->")[2].partition(f"<!-- {name}:end -->")[0]
 
     for key, entry in registry.LEARNERS.items():
-        base = next(c.__name__ for c in entry.load().__mro__ if c.__name__ in ("Learner", "Tabular"))
+        base = next(c.__name__ for c in entry.load().__mro__ if c.__name__ in ("NetworkEstimator", "Tabular"))
         described = block(f"parameters {key}") + block(f"shared {base}")
         assert [name for name in entry.load().parameters() if f"`{name}`" not in described] == [], key
 

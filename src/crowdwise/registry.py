@@ -238,7 +238,7 @@ _LEARNERS = (
     ("coinnet", "joint_coinnet:COINNet", "Confusions, and a term for outlying votes", "Nguyen et al. 2024"),
     ("crowd-layer", "layers_crowd_layer:CrowdLayer", "Free weights per annotator", "Rodrigues and Pereira 2018"),
     ("speelfc", "layers_crowd_layer:SpeeLFC", "The crowd layer kept to probabilities", "Chen et al. 2020"),
-    ("conal", "layers_crowd_layer:CoNAL", "Common and own noise, gated for each vote", "Chu et al. 2021"),
+    ("conal", "layers_conal:CoNAL", "Common and own noise, gated for each vote", "Chu et al. 2021"),
     ("unionnet", "layers_unionnet:UnionNet", "All annotators as one, with M K answers", "Wei et al. 2022"),
     ("crowd-ar", "layers_crowd_ar:CrowdAR", "Votes softened by learned reliability", "Cao et al. 2023"),
     ("raykar", "alternating_raykar:Raykar", "Softmax regression within EM", "Raykar et al. 2010"),

@@ -14,15 +14,23 @@ import crowdwise as cw
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.alternating_deep_bp import DeepBP, Messages
-from crowdwise.learners.alternating_em import MBEM, AggNet, Believed, Bootstrapped, Counted, DeepMF, held
+from crowdwise.learners.alternating_em import (
+    MBEM,
+    AggNet,
+    CountedConfusions,
+    DeepMF,
+    HardPredictions,
+    MeanField,
+    clipped,
+)
 from crowdwise.learners.vote_edges import Edges
 from crowdwise.methods.messages_bp import BeliefPropagation
 from learners.crowd import small
 
 HEADS = {
-    "aggnet": lambda M, K: Counted(M, K, 0.5),
-    "mbem": lambda M, K: Bootstrapped(M, K, 0.5, 2, 4),
-    "deep-mf": lambda M, K: Believed(M, K, 0.9, (2.0, 0.7)),
+    "aggnet": lambda M, K: CountedConfusions(M, K, 0.5),
+    "mbem": lambda M, K: HardPredictions(M, K, 0.5, 2, 4),
+    "deep-mf": lambda M, K: MeanField(M, K, 0.9, (2.0, 0.7)),
     "deep-bp": lambda M, K: Messages(M, K, 0.9, BeliefPropagation(prior=(2.0, 0.7), max_iter=20, random_state=0)),
 }
 
@@ -104,11 +112,11 @@ class TestSteps:
         votes, log_f, _ = tiny(0, n_classes=2, weights=False)
         head = started("deep-bp", votes)
         head.model.tol, head.model.max_iter = 1e-9, 500
-        head.begin(0, lambda: None)
+        head.begin_epoch(0, lambda: None)
         alone = BeliefPropagation(prior=(2.0, 0.7), tol=1e-9, max_iter=500).fit(votes).consensus_.posterior
         np.testing.assert_allclose(head.target.numpy(), alone, atol=1e-6)
-        head.begin(1, lambda: torch.as_tensor(log_f))
-        prior = np.exp(held(log_f, 0.9))
+        head.begin_epoch(1, lambda: torch.as_tensor(log_f))
+        prior = np.exp(clipped(log_f, 0.9))
         model = BeliefPropagation(prior=(2.0, 0.7), tol=1e-9, max_iter=500).fit(votes, item_prior=prior)
         np.testing.assert_allclose(head.target.numpy(), model.consensus_.posterior, atol=1e-5)
         np.testing.assert_allclose(head.counted.numpy(), model.consensus_.confusion, atol=1e-5)
@@ -130,7 +138,7 @@ class TestSteps:
             for n in range(3):
                 expected[n, z[n]] += p
         head = started("deep-bp", votes)
-        head.begin(1, lambda: torch.as_tensor(np.log(f)))
+        head.begin_epoch(1, lambda: torch.as_tensor(np.log(f)))
         np.testing.assert_allclose(head.target.numpy(), expected / expected.sum(axis=1, keepdims=True), atol=1e-6)
 
     @pytest.mark.parametrize("key", HEADS)
@@ -140,15 +148,15 @@ class TestSteps:
         gold[[0, 2, 5]] = [1, 2, 0]
         head = started(key, votes, gold)
         for epoch in range(3):
-            head.begin(epoch, lambda: torch.as_tensor(log_f))
+            head.begin_epoch(epoch, lambda: torch.as_tensor(log_f))
             np.testing.assert_allclose(head.target[[0, 2, 5]].numpy(), np.eye(3)[[1, 2, 0]], atol=1e-7)
 
     def test_holding_the_network_back(self):
         log_f = np.log(np.array([[0.98, 0.01, 0.01], [0.4, 0.3, 0.3]]))
-        assert held(log_f, 1.0) is log_f
-        f = np.exp(held(log_f, 0.8))
+        assert clipped(log_f, 1.0) is log_f
+        f = np.exp(clipped(log_f, 0.8))
         np.testing.assert_allclose(f, [[0.8, 0.1, 0.1], [0.4, 0.3, 0.3]], atol=1e-12)
-        assert np.exp(held(np.log(np.array([[1 - 1e-9, 1e-9]])), 0.9))[0] == pytest.approx([0.9, 0.1])
+        assert np.exp(clipped(np.log(np.array([[1 - 1e-9, 1e-9]])), 0.9))[0] == pytest.approx([0.9, 0.1])
 
 
 # -------------------------------------------------------------------- the loss
@@ -175,17 +183,17 @@ class TestLoss:
         head, batch, _, logits = self.head_and_batch(key)
         assert torch.autograd.gradcheck(lambda z: head.loss(replace(batch, logits=z)), (logits,))
 
-    def test_forecast_is_network_and_votes(self, key):
+    def test_posterior_is_network_and_votes(self, key):
         head, batch, _, logits = self.head_and_batch(key)
-        head.begin(0, lambda: None)
-        head.begin(1, lambda: torch.as_tensor(tiny()[1]))
-        head.settle(torch.as_tensor(tiny()[1]), None)
+        head.begin_epoch(0, lambda: None)
+        head.begin_epoch(1, lambda: torch.as_tensor(tiny()[1]))
+        head.finish(torch.as_tensor(tiny()[1]), None)
         votes = tiny()[0]
-        log_f = held(torch.log_softmax(logits, dim=1).detach().numpy(), head.trust)
+        log_f = clipped(torch.log_softmax(logits, dim=1).detach().numpy(), head.max_probability)
         full = np.zeros((9, 3))
         full[[0, 2, 3, 7]] = log_f
         expected = posterior_by_loops(votes, full, head.score.double().numpy())[[0, 2, 3, 7]]
-        np.testing.assert_allclose(head.forecast(batch).detach().exp().numpy(), expected, atol=1e-6)
+        np.testing.assert_allclose(head.posterior_log_probs(batch).detach().exp().numpy(), expected, atol=1e-6)
 
     def test_order_of_annotators_and_classes(self, key):
         """The posterior after two rounds moves with the names, and so does the loss."""
@@ -203,7 +211,7 @@ class TestLoss:
                 v = replace(v, classes=np.array(["a", "b", "c"])[what if v is votes else np.arange(3)])
             head = started(key, v)
             for epoch in range(4):
-                head.begin(epoch, lambda f=f: torch.as_tensor(f))
+                head.begin_epoch(epoch, lambda f=f: torch.as_tensor(f))
             targets.append(head.target.numpy())
         np.testing.assert_allclose(targets[1][:, what], targets[0], atol=2e-5)
 
@@ -218,7 +226,7 @@ class TestLoss:
         for v in (heavy, twice):
             head = started(key, v)
             for epoch in range(4):
-                head.begin(epoch, lambda: torch.as_tensor(log_f))
+                head.begin_epoch(epoch, lambda: torch.as_tensor(log_f))
             targets.append(head.target.numpy())
         np.testing.assert_allclose(targets[0], targets[1], atol=1e-6)
 
@@ -252,9 +260,9 @@ def test_interrupted_training_goes_on_as_if_it_had_not_been(key, tmp_path):
 
 def test_mbem_trains_anew_in_every_round():
     X, votes, _ = small(n=120)
-    losses = [epoch.loss for epoch in MBEM(epochs=20, rounds=2, lr=1e-2, random_state=0).fit(X, votes).history_]
+    losses = [epoch.loss for epoch in MBEM(epochs=20, n_rounds=2, lr=1e-2, random_state=0).fit(X, votes).history_]
     assert losses[10] > losses[9] + 0.1  # from the first weights again
-    assert MBEM(epochs=6, rounds=3, random_state=0)._head(votes, (6,), 128).begins == {2, 4}
+    assert MBEM(epochs=6, n_rounds=3, random_state=0)._head(votes, 128).begins == {2, 4}
 
 
 def test_held_out_votes_are_not_learned_from():
@@ -280,8 +288,9 @@ def test_deep_bp_takes_any_prior():
 def test_bad_parameters():
     X, votes, _ = small(n=30)
     for learner, bad in (
-        (AggNet, {"prior": "none"}), (AggNet, {"prior": -1.0}), (MBEM, {"rounds": 0}), (DeepMF, {"trust": 0.3}),
-        (DeepMF, {"trust": 1.2}), (DeepMF, {"prior": 0.0}), (DeepBP, {"coins": "two"}), (DeepBP, {"sweeps": 0}),
+        (AggNet, {"prior": "none"}), (AggNet, {"prior": -1.0}), (MBEM, {"n_rounds": 0}),
+        (DeepMF, {"max_probability": 0.3}), (DeepMF, {"max_probability": 1.2}), (DeepMF, {"prior": 0.0}),
+        (DeepBP, {"coins": "two"}), (DeepBP, {"max_sweeps": 0}),
         (DeepBP, {"samples": 1.5}), (DeepBP, {"tol": -1.0}), (DeepBP, {"damping": 1.0}),
         (DeepBP, {"prior": lambda rng, size: None, "coins": "one"}),
     ):  # fmt: skip
@@ -327,7 +336,7 @@ def test_trust_bounds_the_harm_of_useless_inputs():
     x = np.random.default_rng(0).normal(size=(400, 300))  # more inputs than items: learned by heart
     alone = cw.aggregate(crowd.votes, "bp", prior=(1.0, 0.5)).score(crowd.truth)
     score = {
-        trust: DeepBP(prior=(1.0, 0.5), trust=trust, epochs=25, lr=5e-3, random_state=0)
+        trust: DeepBP(prior=(1.0, 0.5), max_probability=trust, epochs=25, lr=5e-3, random_state=0)
         .fit(x, crowd.votes)
         .consensus_.score(crowd.truth)
         for trust in (0.6, 1.0)
@@ -342,5 +351,5 @@ def test_messages_over_3000_votes_take_seconds():
     crowd = cw.simulate.regular(1000, l=3, r=4, random_state=0)
     head = started("deep-bp", crowd.votes)
     began = time.perf_counter()
-    head.begin(0, lambda: None)
+    head.begin_epoch(0, lambda: None)
     assert time.perf_counter() - began < 5.0

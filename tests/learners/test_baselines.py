@@ -16,14 +16,15 @@ from crowdwise import registry
 from crowdwise.errors import ParameterError
 from crowdwise.learners.baselines_doctor_net import DoctorNet, Doctors, WeightedDoctorNet, WeightedDoctors
 from crowdwise.learners.baselines_two_stage import (
-    Bootstrapped,
-    Labelled,
+    BootstrappedTargets,
+    FixedTargets,
     SharedConfusion,
     SingleConfusion,
     SoftBootstrap,
     TwoStage,
 )
 from crowdwise.learners.head import count_confusion
+from crowdwise.learners.inputs import as_inputs
 from crowdwise.learners.vote_edges import Batch, Edges
 
 B, M, K, H, E = 5, 4, 3, 6, 9
@@ -84,9 +85,9 @@ def test_two_stage_and_bootstrap_losses() -> None:
         for k in range(K):
             plain -= float(q[n, k]) * math.log(f[k]) / B
             mixed -= (0.8 * float(q[n, k]) + 0.2 * f[k]) * math.log(f[k]) / B
-    assert float(Labelled(M, K, q).loss(batch)) == pytest.approx(plain, abs=1e-12)
-    assert float(Bootstrapped(M, K, q, None, 0.8).loss(batch)) == pytest.approx(mixed, abs=1e-12)
-    assert float(Bootstrapped(M, K, q, None, 1.0).loss(batch)) == pytest.approx(plain, abs=1e-12)
+    assert float(FixedTargets(M, K, q).loss(batch)) == pytest.approx(plain, abs=1e-12)
+    assert float(BootstrappedTargets(M, K, q, None, 0.8).loss(batch)) == pytest.approx(mixed, abs=1e-12)
+    assert float(BootstrappedTargets(M, K, q, None, 1.0).loss(batch)) == pytest.approx(plain, abs=1e-12)
 
 
 @pytest.mark.parametrize("per_vote", [True, False])
@@ -150,7 +151,7 @@ def test_weights_loss(average: str) -> None:
     batch = make_batch(6)
     head = doctors(WeightedDoctors, average)
     assert isinstance(head, WeightedDoctors)
-    head.weigh(nn.Identity())
+    head.train_weights(nn.Identity())
     g, raw = dense_doctors(head, batch), np.exp(head.score.detach().numpy())
     total, items = 0.0, 0
     for n in range(B):
@@ -176,9 +177,9 @@ def losses() -> list[tuple[str, Any]]:
     shared = SharedConfusion(M, K, 0.1, True).double()
     weighted = doctors(WeightedDoctors)
     assert isinstance(weighted, WeightedDoctors)
-    weighted.weigh(nn.Identity())
-    return [("labelled", Labelled(M, K, q)), ("bootstrapped", Bootstrapped(M, K, q, None, 0.7)), ("shared", shared),
-            ("doctors", doctors()), ("weighted", weighted)]  # fmt: skip
+    weighted.train_weights(nn.Identity())
+    return [("labelled", FixedTargets(M, K, q)), ("bootstrapped", BootstrappedTargets(M, K, q, None, 0.7)),
+            ("shared", shared), ("doctors", doctors()), ("weighted", weighted)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "head"), losses(), ids=[name for name, _ in losses()])
@@ -304,7 +305,7 @@ def test_any_first_stage_hard_or_soft() -> None:
             )
             scores[method, labels] = learner.first_stage_.score(truth)
             head = learner._trainer.head
-            assert isinstance(head, Labelled)
+            assert isinstance(head, FixedTargets)
             first = cw.aggregate(votes, method)
             target = head.target.numpy()
             if labels == "hard":
@@ -316,7 +317,7 @@ def test_any_first_stage_hard_or_soft() -> None:
                 assert first.confusion is not None
                 assert learner.confusion_ == pytest.approx(first.confusion, abs=1e-6)
             else:  # it has none: counted against the network's answers
-                counted = count_confusion(learner._trainer.log_probs().exp(), Edges.of(votes))
+                counted = count_confusion(torch.as_tensor(learner.predict_proba(X)), Edges.of(votes))
                 assert learner.confusion_ == pytest.approx(counted.numpy(), abs=1e-5)
             assert (learner.predict(X) == truth).mean() > 0.8
     assert scores["dawid-skene", "hard"] > scores["majority", "hard"]  # spammers are seen through
@@ -330,7 +331,7 @@ def test_settings_reach_the_first_stage() -> None:
     assert set(np.unique(np.round(learner.first_stage_.posterior, 3))) <= {0.0, 0.333, 0.5, 1.0}
     with pytest.raises(ParameterError, match="majority has no parameter 'sof'"):
         TwoStage(settings={"sof": 1}).fit(X, votes)
-    with pytest.raises(ParameterError, match="settings=3: expected parameters of majority"):
+    with pytest.raises(ParameterError, match="settings=3: expected parameters by name"):
         TwoStage(settings=3).fit(X, votes)
     with pytest.raises(ParameterError, match="max_iter=0"):
         TwoStage(aggregator="dawid-skene", settings={"max_iter": 0}).fit(X, votes)
@@ -343,7 +344,7 @@ def test_settings_reach_the_first_stage() -> None:
 def test_held_out_votes_and_selecting_truth_do_not_leak() -> None:
     X, votes, truth = crowd(150)
     learner = TwoStage(epochs=2, holdout=0.3, random_state=1).fit(X, votes)
-    assert learner.first_stage_.n_votes == round(0.7 * votes.n_votes)
+    assert learner.first_stage_.n_answers == round(0.7 * votes.n_votes)
     assert learner.history_[-1].held_out is not None
     gold = np.where(np.arange(150) < 40, (truth + 1) % 3, -1)  # wrong on purpose: seen only by the choice of epoch
     chosen = TwoStage(epochs=2, select="gold", random_state=1).fit(X, votes, gold)
@@ -396,7 +397,7 @@ def test_the_second_stage_learns_weights_and_nothing_else() -> None:
     assert weighted.weights_.std() > 0.005
     head = weighted._trainer.head
     assert isinstance(head, WeightedDoctors)
-    batch = next(weighted._trainer.batches(Edges.of(votes)))
+    batch = next(weighted._trainer.batches(Edges.of(votes), as_inputs(X)))
     learned = float(head.loss(batch).detach())
     score = head.score.detach().clone()
     with torch.no_grad():
@@ -404,7 +405,7 @@ def test_the_second_stage_learns_weights_and_nothing_else() -> None:
         even = float(head.loss(batch).detach())
         head.score.copy_(score)
     assert learned < even
-    own, other = plain._trainer._state(), weighted._trainer._state()
+    own, other = plain._trainer.state(), weighted._trainer.state()
     assert {name for name in own if not torch.equal(own[name], other[name])} == {"head.counted", "head.score"}
     assert weighted.consensus_.to_frame("annotators", kind="dict")["weight"] == pytest.approx(weighted.weights_)
     assert len(weighted.history_) == 23
@@ -442,7 +443,7 @@ def test_a_network_with_batch_norm_rests_in_the_second_stage() -> None:
     network = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
     make = lambda n: WeightedDoctorNet(network=network, epochs=2, weight_epochs=n, random_state=0)  # noqa: E731
     short, long = make(1).fit(X, votes), make(5).fit(X, votes)
-    first, second = short._trainer._state(), long._trainer._state()
+    first, second = short._trainer.state(), long._trainer.state()
     for name in first:
         if name.startswith("network."):
             assert torch.equal(first[name], second[name]), name

@@ -59,13 +59,13 @@ class TestLoss:
     def test_is_the_negative_log_normaliser(self, index):
         votes, log_f = tiny()
         head = started(votes)
-        head.weigh(log_f)
+        head.set_balance(log_f)
         logits = np.random.default_rng(0).normal(size=(len(index), 3))
         batch = batch_of(votes, index, logits)
         expected = logit_by_loops(head, votes, index, torch.log_softmax(batch.logits, dim=1).numpy())
         assert float(head.loss(batch)) == pytest.approx(-np.log(np.exp(expected).sum(axis=1)).mean(), abs=1e-6)
         q = np.exp(expected) / np.exp(expected).sum(axis=1, keepdims=True)
-        np.testing.assert_allclose(head.forecast(batch).exp().numpy(), q, atol=1e-6)
+        np.testing.assert_allclose(head.posterior_log_probs(batch).exp().numpy(), q, atol=1e-6)
 
     def test_gradient_is_that_of_the_cross_entropy(self):
         votes, _ = tiny()
@@ -74,7 +74,7 @@ class TestLoss:
         batch = batch_of(votes, (0, 1, 2, 3), logits.detach())
         assert torch.autograd.gradcheck(lambda z: head.loss(replace(batch, logits=z)), (logits,))
         head.loss(replace(batch, logits=logits)).backward()
-        q = head.forecast(batch).exp()
+        q = head.posterior_log_probs(batch).exp()
         expected = (torch.softmax(logits, dim=1) - q) / 4
         np.testing.assert_allclose(logits.grad.numpy(), expected.detach().numpy(), atol=1e-9)
 
@@ -168,7 +168,7 @@ class TestNaturalGradient:
             return torch.log_softmax(network(x), dim=1).detach().numpy()
 
         if balance:
-            head.weigh(look())
+            head.set_balance(look())
         optimiser, bounds = torch.optim.SGD(network.parameters(), lr=0.05), [head.bound(look())]
         for _ in range(25):
             head.solve(look())

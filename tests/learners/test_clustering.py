@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ from sklearn.datasets import load_digits
 import crowdwise as cw
 from crowdwise import metrics
 from crowdwise.errors import InputError, NotFittedError, ParameterError, ReadError
-from crowdwise.learners.inputs import as_inputs
+from crowdwise.learners.inputs import PairInputs, as_inputs
 from crowdwise.learners.networks import mlp
-from crowdwise.learners.similarities_volmaxdcc import PairInputs, Pairs, Twins
+from crowdwise.learners.similarities_volmaxdcc import PairHead, Twins
 from crowdwise.learners.vote_edges import Batch
 
 SMALL = functools.partial(mlp, hidden=(32,), dropout=0.0)
@@ -46,7 +47,7 @@ def fitted():
 @pytest.mark.parametrize("confusion", ["shared", "own", "none"])
 def test_the_likelihood_is_the_sum_over_all_pairs_of_kinds(confusion):
     torch.manual_seed(0)
-    head = Pairs(3, 4, confusion, 0.0, 8)
+    head = PairHead(3, 4, confusion, 0.0, 8)
     if confusion != "none":
         torch.nn.init.normal_(head.R)
     if confusion == "own":
@@ -69,7 +70,7 @@ def test_the_likelihood_is_the_sum_over_all_pairs_of_kinds(confusion):
 
 def test_the_volume_is_largest_for_certain_even_answers():
     inputs = as_inputs(np.eye(3, dtype=np.float32).repeat(4, axis=0))
-    head = Pairs(1, 3, "shared", 1.0, 100)
+    head = PairHead(1, 3, "shared", 1.0, 100)
     volumes = []
     for scale in (0.0, 1.0, 30.0):
         network = torch.nn.Linear(3, 3, bias=False)
@@ -82,7 +83,7 @@ def test_the_volume_is_largest_for_certain_even_answers():
 
 def test_pairs_of_inputs_go_through_one_network():
     inputs = as_inputs(np.arange(12, dtype=np.float32).reshape(4, 3))
-    pairs = PairInputs(inputs, np.array([[0, 2], [3, 1]]))
+    pairs = PairInputs(inputs, np.array([0, 3]), np.array([2, 1]))
     assert pairs.rows(np.array([1]))[0].tolist() == [[9, 10, 11], [3, 4, 5]]
     network = torch.nn.Linear(3, 5)
     out = Twins(network)(pairs.rows(np.array([0, 1])))
@@ -151,9 +152,14 @@ def test_it_is_saved_and_loaded(fitted, tmp_path):
     assert back.consensus_.items.equals(model.consensus_.items)
     assert np.allclose(back.confusion_, model.confusion_)
     assert isinstance(cw.load_learner(tmp_path / "kept", network=SMALL), cw.VolMaxDCC)
+    facts = json.loads((tmp_path / "kept" / "learner.json").read_text())
+    (tmp_path / "kept" / "learner.json").write_text(json.dumps(facts | {"format": 1}))
+    with pytest.raises(ReadError, match="another version"):
+        cw.VolMaxDCC.load(tmp_path / "kept", network=SMALL)
+    (tmp_path / "kept" / "learner.json").write_text(json.dumps(facts))
     with pytest.raises(ReadError, match="network of your own"):
         cw.VolMaxDCC.load(tmp_path / "kept")
-    with pytest.raises(ReadError, match="not hold a readable learner"):
+    with pytest.raises(ReadError, match="There is no learner"):
         cw.VolMaxDCC.load(tmp_path)
 
 
@@ -169,7 +175,7 @@ def test_wrong_input_is_explained():
         make().fit(X, truth)
     with pytest.raises(InputError, match="59 rows"):
         make().fit(X[:59], answers)
-    with pytest.raises(ParameterError, match="no use for truth"):
+    with pytest.raises(ParameterError, match="cannot use gold"):
         make().fit(X, answers, truth)
     with pytest.raises(NotFittedError):
         make().predict(X)

@@ -194,5 +194,5 @@ def test_items_of_the_fit_keep_their_out_of_sample_answer() -> None:
 
 def test_folds_out_of_range() -> None:
     X, votes, _ = crowd(30)
-    with pytest.raises(ParameterError, match="folds=1"):
-        Crowdlab(folds=1).fit(X, votes)
+    with pytest.raises(ParameterError, match="n_folds=1"):
+        Crowdlab(n_folds=1).fit(X, votes)

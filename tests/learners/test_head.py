@@ -84,7 +84,7 @@ class TestCounting:
         np.testing.assert_allclose(head.confusion().numpy(), 1.0 / 3.0)
         log_f = torch.from_numpy(np.log(f))
         for one in (head, other):
-            one.settle(log_f, Edges.of(votes))
+            one.finish(log_f, Edges.of(votes))
         np.testing.assert_allclose(
             head.confusion().numpy(), count_confusion(log_f.exp(), Edges.of(votes)).numpy(), atol=1e-12
         )
@@ -96,7 +96,7 @@ class TestForecast:
     def test_is_bayes_rule(self, seed):
         votes, f = tiny(seed)
         theta = random_theta(4, 3, seed)
-        got = Given(theta).forecast(whole(votes, f)).exp().numpy()
+        got = Given(theta).posterior_log_probs(whole(votes, f)).exp().numpy()
         for n in range(len(votes)):
             q = f[n].copy()
             for s in range(votes.indptr[n], votes.indptr[n + 1]):
@@ -118,7 +118,7 @@ class TestForecast:
         codes = np.where(votes.annotator == 1, 4 + votes.annotator, votes.annotator).astype(np.int32)
         strange = replace(votes, annotator=codes, annotators=np.arange(6))
         batch = whole(strange, f)
-        got, likely = head.forecast(batch).exp().numpy(), head.vote_log_probs(batch).numpy()
+        got, likely = head.posterior_log_probs(batch).exp().numpy(), head.vote_log_probs(batch).numpy()
         for n in range(len(votes)):
             q = f[n].copy()
             for s in range(votes.indptr[n], votes.indptr[n + 1]):
@@ -132,7 +132,7 @@ def test_impossible_votes_leave_probabilities_finite():
     """Two annotators who are never wrong disagree: nothing explains that, and nothing breaks."""
     votes = Votes.from_dense(np.array([[0, 1], [1, 1]]))
     theta = np.stack([np.eye(2)] * 2)
-    log_q = Given(theta).forecast(whole(votes, np.full((2, 2), 0.5)))
+    log_q = Given(theta).posterior_log_probs(whole(votes, np.full((2, 2), 0.5)))
     np.testing.assert_allclose(log_q.exp().numpy(), [[0.5, 0.5], [0.0, 1.0]], atol=1e-6)
 
 
@@ -140,7 +140,7 @@ def test_two_thousand_votes_on_an_item_do_not_underflow():
     M = 2000
     votes = Votes.from_dense(np.array([[0] * 1001 + [1] * 999, [1] * M]), classes=[0, 1])
     theta = np.broadcast_to(np.array([[0.6, 0.4], [0.4, 0.6]]), (M, 2, 2)).copy()
-    q = Given(theta).forecast(whole(votes, np.full((2, 2), 0.5))).exp().numpy()
+    q = Given(theta).posterior_log_probs(whole(votes, np.full((2, 2), 0.5))).exp().numpy()
     np.testing.assert_allclose(q[0], [1.5**2 / (1.5**2 + 1.0), 1.0 / (1.5**2 + 1.0)], atol=1e-6)
     assert q[1, 1] == 1.0
 

@@ -14,8 +14,8 @@ from crowdwise.errors import InputError
 from crowdwise.learners import inputs as module
 from crowdwise.learners.inputs import ArrayInputs, DatasetInputs, FolderInputs, Scale, as_inputs
 from crowdwise.learners.joint_confusions import CCEM
-from crowdwise.learners.trainer import Trainer
-from crowdwise.learners.training import Plan
+from crowdwise.learners.trainer import Trainer, TrainingData
+from crowdwise.learners.training_settings import TrainingSettings
 from learners.crowd import small
 
 RNG = np.random.default_rng(0)
@@ -338,6 +338,7 @@ def test_a_network_that_gives_other_columns_is_refused():
 
     X, votes, _ = small(n=20)
     head = Confusions(votes.n_annotators, 3, identity(3))
-    trainer = Trainer(torch.nn.Linear(6, 4), head, as_inputs(X), votes, Plan(epochs=1), device="cpu")
+    data = TrainingData(as_inputs(X), votes)
+    trainer = Trainer(torch.nn.Linear(6, 4), head, data, TrainingSettings(epochs=1), device="cpu")
     with pytest.raises(ParameterError, match=r"gave \(20, 4\) for 20 inputs: .* 3 classes"):
         trainer.run()

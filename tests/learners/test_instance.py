@@ -21,7 +21,7 @@ from crowdwise.learners.instance_confusions import (
     TraceX,
     TransitionX,
     correct,
-    surest,
+    most_confident,
 )
 from crowdwise.learners.vote_edges import Batch
 
@@ -60,7 +60,7 @@ def traced(weight: float = 0.2) -> TracedInstances:
 def staged(stage: str) -> Corrected:
     head: Corrected = shaken(Corrected(M, K, H, R, 0.8))
     head.stage = stage
-    head.sure = torch.tensor([1, -1, 0, 2, -1])
+    head.confident = torch.tensor([1, -1, 0, 2, -1])
     head.target = torch.softmax(torch.randn(B, K, generator=torch.Generator().manual_seed(8)).double(), dim=1)
     return head
 
@@ -107,7 +107,7 @@ def crowd(seed: int = 0, N: int = 600, M: int = 8) -> tuple[Any, cw.Votes, Any, 
 # -------------------------------------------------------------------- written out
 
 
-def test_rows_votes_and_forecast() -> None:
+def test_rows_votes_and_posterior() -> None:
     batch, head = make_batch(), traced()
     batch.annotator[0] = M + 2  # a stranger
     assert batch.hidden is not None
@@ -120,7 +120,7 @@ def test_rows_votes_and_forecast() -> None:
         assert said == pytest.approx(math.log(softmax(batch.logits[n]) @ table[:, label]), abs=1e-12)
         log_q[n] += w * np.log(table[:, label])
     q = np.exp(log_q) / np.exp(log_q).sum(axis=1, keepdims=True)
-    assert head.forecast(batch).exp().detach().numpy() == pytest.approx(q, abs=1e-12)
+    assert head.posterior_log_probs(batch).exp().detach().numpy() == pytest.approx(q, abs=1e-12)
 
 
 def test_trace_loss() -> None:
@@ -142,8 +142,8 @@ def test_losses_of_the_stages() -> None:
     head = staged("transitions")
     fit = weights = 0.0
     for n, m, k, w in edges_of(batch):
-        if int(head.sure[n]) >= 0:
-            fit += w * math.log(T(head, batch.hidden[n], m)[int(head.sure[n]), k])
+        if int(head.confident[n]) >= 0:
+            fit += w * math.log(T(head, batch.hidden[n], m)[int(head.confident[n]), k])
             weights += w
     assert float(head.loss(batch).detach()) == pytest.approx(-fit / weights, abs=1e-12)
     last = staged("corrected")
@@ -194,7 +194,7 @@ def test_warm_up_holds_T() -> None:
     batch.logits.requires_grad_()
     full = float(head.loss(batch).detach())
     for epoch in range(5):
-        head.begin(epoch, lambda: torch.zeros(0))
+        head.begin_epoch(epoch, lambda: torch.zeros(0))
         loss = head.loss(batch)
         assert float(loss.detach()) == pytest.approx(full)
         grads = torch.autograd.grad(loss, [batch.logits, head.shared, head.V], allow_unused=True)
@@ -217,7 +217,7 @@ def test_names_do_not_matter() -> None:
             moved.e.copy_(head.e[a])
             moved.V.copy_(head.V[:, b][:, :, b])
         if isinstance(moved, Corrected):
-            moved.sure = torch.where(head.sure >= 0, what[head.sure], -1)
+            moved.confident = torch.where(head.confident >= 0, what[head.confident], -1)
             moved.target = head.target[:, b]
         assert float(moved.loss(other).detach()) == pytest.approx(float(head.loss(batch).detach()), abs=1e-12)
 
@@ -242,11 +242,11 @@ def test_T_starts_the_same_for_all() -> None:
     assert torch.allclose(rows, torch.full((K, K), 0.15).double() + 0.55 * torch.eye(K).double())
 
 
-def test_surest_and_correct() -> None:
+def test_most_confident_and_corrected() -> None:
     f = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3], [0.2, 0.8], [0.55, 0.45], [0.99, 0.01]])
     voted = torch.tensor([True, True, True, True, True, False])
-    assert surest(f.log(), voted, 0.5).tolist() == [0, -1, 0, 1, -1, -1]
-    assert surest(f.log(), voted, 1.0).tolist() == [0, 0, 0, 1, 0, -1]
+    assert most_confident(f.log(), voted, 0.5).tolist() == [0, -1, 0, 1, -1, -1]
+    assert most_confident(f.log(), voted, 1.0).tolist() == [0, 0, 0, 1, 0, -1]
     q = torch.tensor([[0.9, 0.05, 0.05], [0.5, 0.4, 0.1]])
     assert torch.allclose(correct(q.log(), 10.0), torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.4, 0.1]]))
     assert torch.allclose(correct(q.log(), 1.0), torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
@@ -276,7 +276,7 @@ def test_seeds_saving_and_known_truth(key: str, tmp_path: Path) -> None:
     assert rows.sum(axis=2) == pytest.approx(1.0)
     if key == "transition-x":
         head = first._trainer.head
-        assert (head.sure[:10].numpy() == truth[:10]).all()
+        assert (head.confident[:10].numpy() == truth[:10]).all()
         assert (head.target[:10].argmax(dim=1).numpy() == truth[:10]).all()
         assert [(epoch.epoch, epoch.epochs) for epoch in first.history_] == [(n, 7) for n in range(1, 8)]
 
@@ -321,17 +321,17 @@ def test_the_choice_by_truth_does_not_leak() -> None:
     learner = TransitionX(select="gold", **settings).fit(X, votes, gold)
     head = learner._trainer.head
     assert isinstance(head, Corrected)
-    assert (head.sure[:30].numpy() != gold[:30]).mean() > 0.5
+    assert (head.confident[:30].numpy() != gold[:30]).mean() > 0.5
     used = TransitionX(**settings).fit(X, votes, gold)._trainer.head
     assert isinstance(used, Corrected)
-    assert (used.sure[:30].numpy() == gold[:30]).all()
+    assert (used.confident[:30].numpy() == gold[:30]).all()
 
 
 @pytest.mark.parametrize(
     ("kind", "settings", "text"),
     [
         (TraceX, {"rank": 0}, "rank=0"),
-        (TraceX, {"accuracy": 1.0}, "accuracy=1.0: expected a probability"),
+        (TraceX, {"accuracy": 1.0}, "accuracy=1.0: expected a number above 0 and below 1"),
         (TraceX, {"accuracy": 0.3}, "with 3 classes, annotators who start at chance"),
         (TraceX, {"warm_up": -1}, "warm_up=-1"),
         (TraceX, {"weight": -1.0}, "weight=-1.0"),

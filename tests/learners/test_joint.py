@@ -236,7 +236,7 @@ class TestVolume:
 
     def test_the_guard_waits_and_grows(self, kind):
         votes, logits = tiny()
-        head = kind(weight=1e-6)._head(votes, (2,), 2).double()
+        head = kind(weight=1e-6)._head(votes, 2).double()
         losses = []
         for progress in (0.0, 0.19, 0.2, 0.4, 0.6, 0.99):
             head.progress = progress
@@ -250,7 +250,7 @@ class TestVolume:
     def test_the_guard_holds_back(self, kind):
         """However large the weight, the volume pulls at most REACH times as hard as the votes."""
         votes, logits = tiny()
-        head = kind(weight=1e6)._head(votes, (2,), 2).double()
+        head = kind(weight=1e6)._head(votes, 2).double()
         with torch.no_grad():
             head.rho.add_(torch.from_numpy(np.random.default_rng(0).normal(size=(M, K, K))))
         head.progress = 0.9
@@ -263,14 +263,14 @@ class TestVolume:
         pull = torch.autograd.grad(fit, at, retain_graph=True)[0].norm()
         push = torch.autograd.grad(loss - Confusions.loss(head, batch), at)[0].norm()
         assert float(push / pull) == pytest.approx(joint_confusions.REACH, rel=1e-6)
-        assert (head.steps, head.held_back) == (1, 1)
+        assert (head.steps, head.limited) == (1, 1)
 
     def test_the_guard_leaves_small_weights_alone(self, kind):
         votes, logits = tiny()
-        head = kind(weight=1e-6)._head(votes, (2,), 2).double()
+        head = kind(weight=1e-6)._head(votes, 2).double()
         head.progress = 0.9
         head.loss(whole(votes, logits.requires_grad_()))
-        assert (head.steps, head.held_back) == (1, 0)
+        assert (head.steps, head.limited) == (1, 0)
 
     def test_parameters(self, kind):
         X, votes, _ = small(n=20)

@@ -17,8 +17,9 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.head import Head
 from crowdwise.learners.joint_confusions import identity
+from crowdwise.learners.layers_conal import CommonNoise
 from crowdwise.learners.layers_crowd_ar import CrowdAR, Reliable
-from crowdwise.learners.layers_crowd_layer import CommonNoise, CrowdWeights, Transitions
+from crowdwise.learners.layers_crowd_layer import CrowdWeights, Transitions
 from crowdwise.learners.layers_unionnet import Union, log_total
 from crowdwise.learners.vote_edges import Batch
 
@@ -182,7 +183,7 @@ def test_the_network_learns_only_through_the_answers_of_crowd_ar() -> None:
     head.loss(replace(batch, logits=logits)).backward()
     other = batch.logits.clone().requires_grad_()
     probe = replace(batch, logits=other)
-    r, answers = head.reliability(batch).detach(), head.answers(probe)
+    r, answers = head.reliability(batch).detach(), head.label_log_probs(probe)
     said = answers.gather(1, batch.label[:, None])[:, 0]
     (-0.8 * batch.mean(r * said + (1 - r) * answers.mean(dim=1))).backward()
     torch.testing.assert_close(logits.grad, other.grad)
@@ -239,7 +240,7 @@ def test_weights_are_repeated_votes(name: str) -> None:
     )  # fmt: skip
     torch.testing.assert_close(head.loss(repeated), head.loss(weighted))
     head.eval()
-    torch.testing.assert_close(head.forecast(repeated), head.forecast(weighted))
+    torch.testing.assert_close(head.posterior_log_probs(repeated), head.posterior_log_probs(weighted))
 
 
 # -- probabilities -----------------------------------------------------------------------------------------------------
@@ -267,14 +268,14 @@ def test_a_matrix_is_what_the_layer_answers_where_the_network_is_certain(name: s
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_a_forecast_without_votes_is_the_network(name: str) -> None:
+def test_a_posterior_without_votes_is_the_network(name: str) -> None:
     head, batch = make_head(name).eval(), make_batch()
-    torch.testing.assert_close(head.forecast(batch)[1], batch.log_f[1])
+    torch.testing.assert_close(head.posterior_log_probs(batch)[1], batch.log_f[1])
     none = replace(batch, row=batch.row[:0], annotator=batch.row[:0], label=batch.row[:0], weight=batch.weight[:0])
-    torch.testing.assert_close(head.forecast(none), batch.log_f)
+    torch.testing.assert_close(head.posterior_log_probs(none), batch.log_f)
 
 
-def test_forecasts_of_conal_use_the_gate_of_the_vote() -> None:
+def test_posteriors_of_conal_use_the_gate_of_the_vote() -> None:
     head, batch = make_head("conal").eval(), make_batch()
     expected = batch.log_f.clone().numpy()
     for n, m, label, weight in votes_of(batch):
@@ -282,14 +283,14 @@ def test_forecasts_of_conal_use_the_gate_of_the_vote() -> None:
         rows = gate * array(head.common) + (1 - gate) * array(head.W)[m]  # type: ignore[arg-type]
         expected[n] += [weight * np.log(softmax(row)[label]) for row in rows]
     q = torch.log_softmax(torch.as_tensor(expected), dim=1)
-    torch.testing.assert_close(head.forecast(batch), q)
+    torch.testing.assert_close(head.posterior_log_probs(batch), q)
 
 
 def test_the_mean_gate_is_that_of_the_votes_of_the_epoch() -> None:
     head, batch = make_head("conal"), make_batch()
     assert isinstance(head, CommonNoise)
     head.loss(batch)
-    head.begin(1, lambda: batch.log_f)
+    head.begin_epoch(1, lambda: batch.log_f)
     head.loss(batch)
     total, count = np.full(M, 0.5), np.ones(M)
     for n, m, _, weight in votes_of(batch):

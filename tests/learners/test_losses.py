@@ -11,7 +11,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.learners import head, losses
 from crowdwise.learners.information_max_mig import Aggregator, gain_gradients, information_gain
 from crowdwise.learners.joint_confusions import Confusions, Traced, Volume, identity
-from crowdwise.learners.layers_crowd_layer import CommonNoise
+from crowdwise.learners.layers_conal import CommonNoise
 from crowdwise.learners.vote_edges import Edges
 from learners.crowd import small
 
@@ -107,7 +107,7 @@ def test_the_loss_of_the_aggregator_against_autograd(kind):
 def test_a_known_value_passes_its_gradient_on():
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     y = 3.0 * x
-    (2.0 * losses.known(y.detach().sum(), (y, torch.ones(2)))).backward()
+    (2.0 * losses.with_gradients(y.detach().sum(), (y, torch.ones(2)))).backward()
     assert x.grad.tolist() == [6.0, 6.0]
 
 
@@ -166,7 +166,7 @@ class TestManyAnnotators:
 
     def test_learners_with_a_crowd_of_hundreds(self):
         from crowdwise.learners.joint_confusions import GeoCrowdNetW, TraceRegularised
-        from crowdwise.learners.layers_crowd_layer import CoNAL
+        from crowdwise.learners.layers_conal import CoNAL
 
         X, votes, truth = small(n=300, n_annotators=head.MANY + 4, votes_per_item=4)
         for kind in (TraceRegularised, GeoCrowdNetW, CoNAL):

@@ -12,12 +12,15 @@ from torch import nn
 from torch.nn import functional as F
 
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.learners.networks import NETWORKS, Network, Probe, Residual, build, hidden_layer, linear, mlp
+from crowdwise.learners.networks import NETWORKS, Probe, build, hidden_layer, linear, mlp
+from crowdwise.learners.networks_base import Network
+from crowdwise.learners.networks_images import Residual
 
 # name, one input that the papers use, length of the hidden vector
 PAPERS = [
     ("linear", (20,), 20),
     ("mlp", (8192,), 128),
+    ("nguyen", (20,), 512),
     ("cnn", (1, 28, 28), 64),
     ("rodrigues", (3, 150, 150), 128),
     ("tanno", (1, 28, 28), 64),
@@ -63,7 +66,7 @@ def of(network, kind):
 
 def test_every_network_is_tested():
     assert {name for name, *_ in PAPERS} == set(NETWORKS)
-    assert set(LEAST) == set(NETWORKS) - {"linear", "mlp"}
+    assert set(LEAST) == set(NETWORKS) - {"linear", "mlp", "nguyen"}
 
 
 @pytest.mark.parametrize(("name", "shape", "width"), PAPERS)
@@ -148,6 +151,7 @@ def test_mlp_is_what_it_says():
     assert torch.allclose(network.eval()(x), network.head(h))
     assert not torch.equal(network.train()(x), network(x))  # dropout at work
     assert count(made("mlp", (8192,), 8)) == 8192 * 128 + 128 + 128 * 8 + 8  # LabelMe
+    assert count(made("nguyen", (20,), 3)) == 20 * 512 + 512 + 512 * 512 + 512 + 512 * 3 + 3
 
 
 @pytest.mark.parametrize(

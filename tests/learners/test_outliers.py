@@ -169,7 +169,7 @@ def test_votes_to_come_are_judged_by_the_matrices() -> None:
     torch.testing.assert_close(head.vote_log_probs(batch), bare.vote_log_probs(batch))
     strangers = replace(batch, annotator=torch.full_like(batch.annotator, M))
     assert bool(torch.isfinite(head.vote_log_probs(strangers)).all())
-    torch.testing.assert_close(head.forecast(batch)[1], batch.log_f[1])
+    torch.testing.assert_close(head.posterior_log_probs(batch)[1], batch.log_f[1])
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def test_the_corrected_loss_is_unbiased() -> None:
         ({"form": "robust"}, ParameterError, "needs a flip_rate"),
         ({"flip_rate": 0.1}, ParameterError, "takes no flip_rate"),
         ({"form": "robust", "flip_rate": 1.5}, ParameterError, "from 0 to 1"),
-        ({"form": "robust", "flip_rate": 0.49}, InputError, "tell nothing"),
+        ({"form": "robust", "flip_rate": 0.49}, InputError, "carry no information"),
         ({"form": "robust", "flip_rate": [0.1, 0.2]}, InputError, "there are 3 pairs"),
         (
             {"form": "robust", "flip_rate": [0.1], "annotator": torch.tensor([0, 0, 1])},

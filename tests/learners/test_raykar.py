@@ -205,10 +205,10 @@ class TestOtherClassifiers:
 
     def test_soft_labels_are_weighted_rows(self):
         """A tree of depth 0 predicts the mean of its rows: that of the posterior."""
-        from crowdwise.learners.tabular_models import DOUBT, Foreign
+        from crowdwise.learners.tabular_models import DOUBT, SklearnClassifier
 
         q = np.random.default_rng(0).dirichlet(np.ones(3), 40)
-        stump = Foreign(DecisionTreeClassifier(max_depth=1, max_features=1, min_samples_leaf=40), 3, 0)
+        stump = SklearnClassifier(DecisionTreeClassifier(max_depth=1, max_features=1, min_samples_leaf=40), 3, 0)
         stump.fit(np.zeros((40, 2)), q)
         expected = (1 - DOUBT) * q.mean(axis=0) + DOUBT / 3
         np.testing.assert_allclose(np.exp(stump.log_probs(np.zeros((1, 2))))[0], expected, atol=1e-6)

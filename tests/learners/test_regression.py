@@ -85,7 +85,7 @@ def test_protocol(tmp_path):
         CrowdRegression.load(tmp_path / "nowhere")
     with pytest.raises(InputError, match="rows"):
         model.fit(X[:5], made.ratings)
-    with pytest.raises(InputError, match="shape"):
+    with pytest.raises(InputError, match="expecting 5 features"):
         model.predict(X[:, :2])
     with pytest.raises(ParameterError, match="layer='C'"):
         CrowdRegression(layer="C").fit(X, made.ratings)
@@ -97,6 +97,34 @@ def test_protocol(tmp_path):
     dense[:, 0] = made.truth
     dense[:60, 1] = made.truth[:60]
     assert CrowdRegression(**QUICK | {"epochs": 2}).fit(X, dense).consensus_.n_answers == 180
+
+
+def test_held_out_ratings_choose_the_epoch_and_a_run_can_be_resumed(tmp_path):
+    X, made = crowd(n_items=120)
+    settings = QUICK | {"epochs": 6, "lr": 0.05, "select": "votes", "holdout": 0.3}
+    model = CrowdRegression(**settings).fit(X, made.ratings)
+    scores = [epoch.held_out for epoch in model.history_]
+    assert all(score is not None and score < 0 for score in scores)
+    resumed = CrowdRegression(**settings, checkpoint=tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        resumed.fit(X, made.ratings, callback=interrupt)
+    assert np.array_equal(resumed.fit(X, made.ratings).predict(X), model.predict(X))
+
+
+def interrupt(epoch):
+    if epoch.epoch == 3:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", [CrowdRegression, RaykarRegression])
+def test_gold_is_refused_and_every_round_is_reported(kind):
+    X, made = crowd(n_items=60)
+    with pytest.raises(ParameterError, match="cannot use gold"):
+        kind().fit(X, made.ratings, made.truth)
+    reported = []
+    model = kind(**({"epochs": 3} if kind is CrowdRegression else {"tol": 0.5}))
+    model.fit(X, made.ratings, callback=reported.append)
+    assert reported == model.history_ and [epoch.epoch for epoch in reported] == list(range(1, len(reported) + 1))
 
 
 def test_combine_is_the_posterior_of_a_normal():
@@ -139,7 +167,7 @@ def test_raykar_regression_trace_is_the_marginal_likelihood():
 
     X, made = crowd(n_items=6, n_annotators=3, votes_per_item=2, features=2)
     model = RaykarRegression(tol=0.0, max_iter=7)
-    with pytest.warns(UserWarning, match="before it settled"):
+    with pytest.warns(UserWarning, match="before it converged"):
         model.fit(X, made.ratings)
     found, r = model.consensus_, made.ratings
     total = 0.0
@@ -207,6 +235,6 @@ def test_raykar_regression_is_kept_and_read_back(tmp_path):
         with pytest.raises(ReadError, match=f"lack(s|) '{lost}'"):
             cw.load_learner(folder)
     model.save(folder)
-    (folder / "model.npz").write_bytes((folder / "model.npz").read_bytes()[:40])
+    (folder / "weights.safetensors").write_bytes((folder / "weights.safetensors").read_bytes()[:40])
     with pytest.raises(ReadError, match="does not hold a readable learner"):
         cw.load_learner(folder)

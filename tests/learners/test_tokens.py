@@ -96,7 +96,7 @@ def test_known_truth_a_network_of_ones_own_and_held_out_votes(crowd):
             torch.nn.Linear(16 * shape[1], n_classes),
         )  # fmt: skip
 
-    made = cw.CrowdLayerTags(network=conv, epochs=8, lr=1e-2, select="votes", kind="VW+B", warmup=1, random_state=0)
+    made = cw.CrowdLayerTags(network=conv, epochs=8, lr=1e-2, select="votes", kind="VW+B", warm_up=1, random_state=0)
     made.fit(X, tags, gold=tags.truth)
     assert made.history_[-1].held_out is not None
     assert made.score(X, tags.classes[tags.truth], starts=tags.starts) > 0.85
@@ -116,6 +116,6 @@ def test_what_does_not_fit(crowd, learner):
         learner.predict([X[:3], X[:3, :2]])
     with pytest.raises(InputError, match="NaN or infinity"):
         learner.predict(np.full_like(X, np.nan), starts=tags.starts)
-    for bad in ({"window": -1}, {"warmup": 0.5}, {"kind": "X"}):
+    for bad in ({"window": -1}, {"warm_up": 0.5}, {"kind": "X"}):
         with pytest.raises(ParameterError, match=f"{next(iter(bad))}="):
             cw.CrowdLayerTags(**bad).fit(X, tags)

@@ -6,12 +6,12 @@ confusion matrices with Dirichlet rows:
     pi ~ Dir(a0),  theta[m, k] ~ Dir(b0[k]),  P(z_n = k) ~ pi[k] f(x_n)[k] / g[k],  label of m on n ~ theta[m, z_n]
 
 Here g is the mean of f over the items (``balance``), or 1 as in the paper. With 1 the product is not a distribution:
-it grows where pi and f agree on one class for all items, up to a gain of 2 log K per item, and where items have few
-votes it does pay to give up on them (simulated crowds with two classes and three votes per item ended that way).
+it grows where pi and f agree on one class for all items, up to a gain of 2 log K per item, and with few votes per item
+that gain can outweigh the votes (simulated crowds with two classes and three votes per item collapsed to one class).
 Divided by g, the products of all items sum to one on average, so that by Jensen's inequality the bound below
-holds for the normalised model, and the classes' distribution counts once.
+holds for the normalised model, and the class distribution counts once.
 
-q(z) q(pi) q(theta) stands for the posterior, q(pi) = Dir(a) and q(theta[m, k]) = Dir(b[m, k]).
+q(z) q(pi) q(theta) approximates the posterior, q(pi) = Dir(a) and q(theta[m, k]) = Dir(b[m, k]).
 
 ===========  ===========  =========  ===========================================================================
 symbol       code         shape      equation
@@ -31,11 +31,11 @@ The two updates are steps along the natural gradient of the evidence lower bound
 
 and with the whole data as one batch and rate 1 they are the closed form of variational Bayes. For the network, the
 gradient of - log Z_n is that of the cross-entropy against q[n], which is at its optimum. Without the network the model
-is ``ibcc``. With a rate of B/N, an update forgets as much as the batch brings: b is b0 and the counts of about the last
+is ``ibcc``. With a rate of B/N, an update discounts as much as the batch adds: b is b0 and the counts of about the last
 epoch.
 
-When it fails: with ``balance=False``, on few votes, as said above. A network that can learn q by heart confirms it.
-Annotators who err together pass for right.
+When it fails: with ``balance=False``, on few votes, as said above. A network that can memorise q confirms it.
+Annotators who err together count as right.
 
 Reference: S.-Y. Li, S.-J. Huang and S. Chen, Crowdsourcing aggregation with deep Bayesian learning, Science China
 Information Sciences 64 (2021).
@@ -43,33 +43,33 @@ Information Sciences 64 (2021).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from crowdwise.core import em, starts
-from crowdwise.core.checks import check_choice, check_flag, check_number
+from crowdwise.core.constraints import Bounds
 from crowdwise.core.em import Part
 from crowdwise.core.model import check_memory
 from crowdwise.core.numerics import Floats
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
 from crowdwise.learners import losses
-from crowdwise.learners.alternating_em import numbers
 from crowdwise.learners.head import Head, Predict
 from crowdwise.learners.learner import Learner
+from crowdwise.learners.tensors import as_array
 from crowdwise.learners.vote_edges import Batch, Edges
 from crowdwise.methods.bayes_ibcc import DirichletFamily, Dirichlets, class_dirichlet, dirichlet_rows, expected_log
 
 LEAST = 1e-3
-"""No class is taken for rarer in the network's mean: one that it has lost could not come back otherwise."""
+"""The lowest mean probability of a class in g: a class that the network no longer predicts could not recover
+otherwise."""
 
 
 class Dirichlet(Head):
-    """Dirichlets over confusion matrices and classes, moved along natural gradients."""
+    """Dirichlets over confusion matrices and classes, updated along natural gradients."""
 
     a0: Tensor
     b0: Tensor
@@ -98,30 +98,30 @@ class Dirichlet(Head):
     # ---------------------------------------------------------------- training
 
     def start(self, votes: Votes) -> None:
-        """Begin from the vote shares, which say what the classes mean."""
+        """Start from the vote shares, which identify the classes."""
         self.votes = votes
         gold = np.full(len(votes), -1) if self.gold is None else np.asarray(self.gold)
         self.truth = torch.as_tensor(gold.astype(np.int64))
         self.used = (np.diff(votes.indptr) > 0) | (gold >= 0)
         self.size = max(int(self.used.sum()), 1)
         q = starts.gold_weighted(votes, self.gold) * self.used[:, None]
-        self._take(self.family.maximise(em.statistics(Part.of(votes), q)))
+        self._set_dirichlets(self.family.maximise(em.statistics(Part.of(votes), q)))
 
-    def begin(self, epoch: int, predict: Predict) -> None:
+    def begin_epoch(self, epoch: int, predict: Predict) -> None:
         if self.balance or self.closed:
-            log_f = numbers(predict())
+            log_f = as_array(predict())
             if self.balance:
-                self.weigh(log_f)
+                self.set_balance(log_f)
             if self.closed and epoch > 0:
                 self.solve(log_f)
 
-    def weigh(self, log_f: Floats) -> None:
+    def set_balance(self, log_f: Floats) -> None:
         """g, from N x K log probabilities of the network."""
         g = np.exp(log_f[self.used]).mean(axis=0)
         self.log_g = torch.as_tensor(np.log(np.maximum(g, LEAST)), dtype=self.a0.dtype).to(self.a.device)
 
     def loss(self, batch: Batch) -> Tensor:
-        """- mean log Z; what the batch says of the annotators waits for ``after_step``."""
+        """- mean log Z; the update of the Dirichlets follows in ``after_step``."""
         with torch.no_grad():
             logit = self._logit(batch)
             if self.gold is not None:
@@ -132,21 +132,19 @@ class Dirichlet(Head):
             q, f = (logit - log_z[:, None]).exp(), torch.softmax(batch.logits, dim=1)
         if not self.closed:
             self._step = batch, q, self._rate(batch)
-        return losses.known(-log_z.mean(), (batch.logits, (f - q) / len(batch)))
+        return losses.with_gradients(-log_z.mean(), (batch.logits, (f - q) / len(batch)))
 
     def after_step(self) -> None:
-        """The step along the natural gradient: towards the prior and what the batch says, as if all data said the same.
+        """The step along the natural gradient: towards the prior and the counts of the batch, scaled to all items.
 
         b + rate ( b0 + counts - b ) is a mean of b and b0, to which the few counts of the batch are added in place.
         """
         if self._step is not None:
             batch, q, rate = self._step
-            K, times = self.n_classes, rate * self.size / len(batch)
+            times = rate * self.size / len(batch)
             self.a.lerp_(self.a0, rate).add_(q.sum(dim=0).to(self.a.dtype), alpha=times)
-            cell = (batch.annotator * (K * K) + batch.label)[:, None]
-            cell = cell + torch.arange(0, K * K, K, device=cell.device)  # truth by truth
             counts = q.index_select(0, batch.row) * (times * batch.weight)[:, None]
-            self.b.lerp_(self.b0, rate).put_(cell, counts.to(self.b.dtype), accumulate=True)
+            self.b.lerp_(self.b0, rate).put_(batch.cells(self.n_classes), counts.to(self.b.dtype), accumulate=True)
             self._step = None
 
     def _rate(self, batch: Batch) -> float:
@@ -156,44 +154,42 @@ class Dirichlet(Head):
 
     def params(self) -> Dirichlets:
         """The Dirichlets, as the expectation step takes them."""
-        rows, classes = numbers(self.b).transpose(0, 2, 1), numbers(self.a)
+        rows, classes = as_array(self.b).transpose(0, 2, 1), as_array(self.a)
         score = np.ascontiguousarray(expected_log(rows, axis=1)).reshape(-1, self.n_classes)
         return Dirichlets(score, expected_log(classes, axis=0)[None], rows, classes)
 
     def solve(self, log_f: Floats) -> None:
         """Variational Bayes in closed form: the Dirichlets that go with the posterior of all items."""
-        part = Part.of(self.votes, self.gold, log_f - numbers(self.log_g))
+        part = Part.of(self.votes, self.gold, log_f - as_array(self.log_g))
         stats, q = em.expect(part, self.params(), posterior=True)
-        self._take(self.family.maximise(em.Stats(stats.counts, q[self.used].sum(axis=0))))
+        self._set_dirichlets(self.family.maximise(em.Stats(stats.counts, q[self.used].sum(axis=0))))
 
     def bound(self, log_f: Floats) -> float:
         """The evidence lower bound, given N x K log probabilities of the network (items without votes left out)."""
-        params, log_f = self.params(), log_f - numbers(self.log_g)
+        params, log_f = self.params(), log_f - as_array(self.log_g)
         total = em.expect(Part.of(self.votes, self.gold, log_f), params)[0].log_likelihood
         total -= float(np.log(np.exp(log_f[~self.used] + params.log_prior).sum(axis=1)).sum())
         return self.family.objective(total, params)
 
-    def _take(self, found: Dirichlets) -> None:
+    def _set_dirichlets(self, found: Dirichlets) -> None:
         device = self.a.device
         self.a = torch.as_tensor(found.classes, dtype=self.a0.dtype).to(device)
         self.b = torch.as_tensor(np.ascontiguousarray(found.rows.transpose(0, 2, 1)), dtype=self.b0.dtype).to(device)
 
-    # ---------------------------------------------------------------- what it knows
+    # ---------------------------------------------------------------- what it has learned
 
     def confusion(self) -> Tensor:
         return self.b / self.b.sum(dim=2, keepdim=True)
 
-    def forecast(self, batch: Batch) -> Tensor:
+    def posterior_log_probs(self, batch: Batch) -> Tensor:
         return torch.log_softmax(self._logit(batch), dim=1)
 
     def _logit(self, batch: Batch) -> Tensor:
-        """B x K: E log pi + log f + sum over votes of E log theta; strangers answer as the crowd."""
-        known = batch.annotator < self.n_annotators
-        b = self.b.index_select(0, batch.annotator.clamp_max(self.n_annotators - 1))
+        """B x K: E log pi + log f + sum over votes of E log theta; unseen annotators answer like the crowd."""
+        b = self.b.index_select(0, self.known_codes(batch))
         said = b[torch.arange(len(b), device=b.device), :, batch.label]
         score = torch.digamma(said) - torch.digamma(b.sum(dim=2))
-        if not bool(known.all()):
-            score = torch.where(known[:, None], score, self._log_columns(batch))
+        score = self.or_unseen(batch, score, lambda: self._log_columns(batch))
         log_pi = torch.digamma(self.a) - torch.digamma(self.a.sum())
         return (
             (log_pi - self.log_g).to(batch.logits)
@@ -201,13 +197,13 @@ class Dirichlet(Head):
             + batch.total(batch.weight[:, None] * score.to(batch.logits))
         )
 
-    def settle(self, log_f: Tensor, edges: Edges) -> None:
-        """The Dirichlets are all there is to know; the network's mean is that of its last state."""
+    def finish(self, log_f: Tensor, edges: Edges) -> None:
+        """The Dirichlets are final; g is the mean of the network's last predictions."""
         if self.balance:
-            self.weigh(numbers(log_f))
+            self.set_balance(as_array(log_f))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class BayesDGC(Learner):
     """Bayesian confusion matrices and a network, by stochastic variational inference: for few votes.
 
@@ -222,10 +218,10 @@ class BayesDGC(Learner):
         ``"stochastic"``: a step along the natural gradient with every batch. ``"closed"``: the best Dirichlets, given
         the network, at the beginning of every epoch.
     rate
-        Of the stochastic steps, from 0 to 1; by default the batch's share of the items.
+        Of the stochastic steps, above 0 and up to 1; by default the batch's share of the items.
     balance
         Divide the network's probabilities by their mean over the items, so that the class distribution, which the
-        model has learned apart from it, counts once. ``False``: the product of the two, as published.
+        model learns separately, counts once. ``False``: the product of the two, as published.
 
     Examples
     --------
@@ -239,11 +235,11 @@ class BayesDGC(Learner):
     key: ClassVar[str] = "bayes-dgc"
     prior: Any = None
     class_alpha: Any = 1.1
-    updates: str = "stochastic"
-    rate: float | None = None
+    updates: Literal["stochastic", "closed"] = "stochastic"
+    rate: Annotated[float, Bounds(above=0, maximum=1)] | None = None
     balance: bool = True
 
-    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+    def _head(self, votes: Votes, hidden: int) -> Head:
         check_memory(votes)
         prior = (5.0, 2.0) if self.prior is None else self.prior
         family = DirichletFamily(dirichlet_rows(prior, None, votes), class_dirichlet(self.class_alpha, votes))
@@ -251,12 +247,3 @@ class BayesDGC(Learner):
         return Dirichlet(
             votes.n_annotators, votes.n_classes, family, rate, self.updates == "closed", bool(self.balance)
         )
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_flag(self, "balance")
-        check_choice(self, "updates", ("stochastic", "closed"))
-        if self.rate is not None:
-            check_number(self, "rate", above=0.0)
-            if self.rate > 1.0:
-                raise ParameterError(f"rate={self.rate!r}: expected a number above 0, up to 1.")

@@ -1,47 +1,47 @@
 """deepBP: belief propagation between items and annotators, with a network as the items' prior.
 
 As in :mod:`crowdwise.learners.alternating_em`, the network is trained on a posterior over the classes of the items,
-which is inferred anew before every epoch. Here it comes from messages over the graph of votes, with the annotators'
-confusion
-matrices integrated out instead of estimated:
+which is inferred again before every epoch. Here it comes from messages over the graph of votes, with the annotators'
+confusion matrices integrated out instead of estimated:
 
     q[n, k] ~ f^(x_n)[k] prod over the edges e of n of mu_e(k)
 
 =================  ===========  =========  ====================================================================
 symbol             code         shape      equation
 =================  ===========  =========  ====================================================================
-q[n, k]            ``target``   N x K      above; one-hot where the truth is known
-f^(x)              ``held``     N x K      f(x) held between (1 - trust) / (K - 1) and trust, normalised
+q[n, k]            ``target``   N x K      above; one-hot for gold items
+f^(x)              ``clipped``  N x K      f(x) clipped to (1 - t) / (K - 1) ... t, normalised; t is max_probability
 mu_e(k)            ``log_mu``   E x K      message from an annotator to an item (:mod:`crowdwise.methods.messages_bp`)
 theta[m, k, l]     ``counted``  M x K x K  E[ theta | messages ]
 =================  ===========  =========  ====================================================================
 
-Before the first epoch, when the network knows nothing, messages are sent between the votes alone until they settle;
-each later epoch sends a few more, from where the last one stopped. After training they are sent afresh.
+Before the first epoch, while the network is untrained, messages between the votes alone are updated until they
+converge; each later epoch continues with a few more updates. After training they start again.
 
-When it fails: where annotators err together, and where items have so many votes that cycles are short; a prior that is
-far from the crowd hurts, though less than in mean field where every item has few votes.
+When it fails: where annotators err together, and where items have so many votes that cycles are short; a wrong prior
+does harm, though less than in mean field where every item has few votes.
 
 Reference: H. Kim, S. Cho, D. Kim and J. Ok, Robust deep learning from crowds with belief propagation, AISTATS 2022.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from crowdwise.core import starts
-from crowdwise.core.checks import check_choice, check_count, check_number
+from crowdwise.core.constraints import Bounds, Count, NonNegative
 from crowdwise.core.model import check_memory, recode
 from crowdwise.core.numerics import Floats, clamp, safe_log
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
-from crowdwise.learners.alternating_em import Alternating, DeepMF, check_trust, held, numbers
+from crowdwise.learners.alternating_em import Alternating, DeepMF, check_max_probability, clipped
 from crowdwise.learners.head import Head, Predict
+from crowdwise.learners.tensors import as_array
 from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.vote_edges import Edges
 from crowdwise.methods import messages_bp
@@ -49,7 +49,7 @@ from crowdwise.methods.messages_bp import BeliefPropagation, gather, hold, same_
 from crowdwise.methods.messages_integrals import Graph
 
 COLD = 100
-"""Messages that start from nothing, before and after training, are sent so many times at most."""
+"""The most updates of messages that start from the prior, before and after training."""
 
 
 class Messages(Alternating):
@@ -58,8 +58,8 @@ class Messages(Alternating):
     log_mu: Tensor
     incoming: Tensor
 
-    def __init__(self, n_annotators: int, n_classes: int, trust: float, model: BeliefPropagation) -> None:
-        super().__init__(n_annotators, n_classes, trust)
+    def __init__(self, n_annotators: int, n_classes: int, max_probability: float, model: BeliefPropagation) -> None:
+        super().__init__(n_annotators, n_classes, max_probability)
         self.model = model
         for name in ("log_mu", "incoming"):
             self.register_buffer(name, torch.empty(0, n_classes))
@@ -70,40 +70,35 @@ class Messages(Alternating):
     def start(self, votes: Votes) -> None:
         super().start(votes)
         self.problem = Beliefs(self.model, votes, self.gold)
-        self._keep("log_mu", np.zeros((len(self.problem.graph.item), votes.n_classes)))
+        self._set("log_mu", np.zeros((len(self.problem.graph.item), votes.n_classes)))
 
-    def begin(self, epoch: int, predict: Predict) -> None:
-        log_f = numbers(predict()) if epoch > 0 else np.zeros((len(self.votes), self.n_classes))
-        log_mu, q, theta = self.problem.solve(
-            held(log_f, self.trust) if epoch > 0 else log_f, numbers(self.target), numbers(self.log_mu), cold=epoch == 0
-        )
+    def begin_epoch(self, epoch: int, predict: Predict) -> None:
+        log_f = clipped(as_array(predict()), self.max_probability) if epoch > 0 else np.zeros(self.target.shape)
+        q, log_mu = as_array(self.target), as_array(self.log_mu)
+        log_mu, q, theta = self.problem.solve(log_f, q, log_mu, cold=epoch == 0)
         for name, value in (("log_mu", log_mu), ("target", q), ("counted", theta)):
-            self._keep(name, value)
+            self._set(name, value)
 
-    def settle(self, log_f: Tensor, edges: Edges) -> None:
-        """The annotators are known from the messages already."""
-        self._keep("score", safe_log(numbers(self.counted)))
+    def finish(self, log_f: Tensor, edges: Edges) -> None:
+        """The confusion matrices follow from the messages already."""
+        self._set("score", safe_log(as_array(self.counted)))
 
     def conclude(self, votes: Votes, log_f: Floats) -> Floats:
-        """Beliefs of the items of all votes, messages sent until they settle; what they say is kept for later."""
+        """Beliefs of the items of all votes, from messages that have converged and are stored for later."""
         problem = Beliefs(self.model, votes, self.gold)
-        log_pi = held(log_f, self.trust)
-        log_mu, q, theta = problem.solve(
-            log_pi,
-            starts.gold_weighted(votes, self.gold),
-            np.zeros((len(problem.graph.item), self.n_classes)),
-            cold=True,
-        )
-        self._keep("counted", theta)
-        self._keep("score", safe_log(theta))
-        self._keep("incoming", gather(problem.graph, log_mu, np.zeros_like(log_pi)))
+        log_pi = clipped(log_f, self.max_probability)
+        first = np.zeros((len(problem.graph.item), self.n_classes))
+        log_mu, q, theta = problem.solve(log_pi, starts.gold_weighted(votes, self.gold), first, cold=True)
+        self._set("counted", theta)
+        self._set("score", safe_log(theta))
+        self._set("incoming", gather(problem.graph, log_mu, np.zeros_like(log_pi)))
         device = self.counted.device
         for name in ("indptr", "annotator", "label"):
             setattr(self, f"seen_{name}", torch.as_tensor(np.array(getattr(votes, name), dtype=np.int64)).to(device))
-        self._keep("seen_weight", votes.weights)
+        self._set("seen_weight", votes.weights)
         return q
 
-    def seen(self, like: Votes, items: Any) -> Votes:
+    def fitted_votes(self, like: Votes, items: Any) -> Votes:
         """The votes of the fit, with the names of annotators and classes of votes that are in its codes."""
         indptr, annotator, label, weight = (
             getattr(self, f"seen_{name}").cpu().numpy() for name in ("indptr", "annotator", "label", "weight")
@@ -125,8 +120,8 @@ class Beliefs:
     def solve(self, log_pi: Floats, q: Floats, log_mu: Floats, cold: bool) -> tuple[Floats, Floats, Floats]:
         """Messages (E x K), beliefs (N x K) and mean theta, from earlier messages and beliefs and the items' prior.
 
-        Where the integrals are taken by draws, these are made near the earlier beliefs; starting cold, they follow the
-        beliefs for some sweeps, and the first messages are the beliefs, as in ``methods.messages``.
+        Where the integrals are sampled, the samples are drawn near the earlier beliefs; starting cold, they follow the
+        beliefs for some sweeps, and the first messages are the beliefs, as in :mod:`crowdwise.methods.messages_bp`.
         """
         graph, theta = self.graph, np.empty(0)
         follows = self.adaptive and cold
@@ -149,27 +144,27 @@ class Beliefs:
         return log_mu, q, theta
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class DeepBP(DeepMF):
     """Belief propagation with a network as the items' prior; confusion matrices are integrated out.
 
     Parameters
     ----------
     prior
-        What annotators are like, as in :class:`DeepMF`; or a function ``prior(rng, size)`` that draws ``size`` x K x K
+        Of the annotators, as in :class:`DeepMF`; or a function ``prior(rng, size)`` that draws ``size`` x K x K
         confusion matrices from any other prior.
-    trust
-        The most that the network is believed to be sure: its probabilities are held below it in inference.
+    max_probability
+        The highest probability that the network's predictions have in inference.
     coins
         ``"full"``: a confusion matrix with independent rows. ``"one"``: one accuracy per annotator, whose prior is then
         Beta(right, wrong) from the pair.
-    sweeps, tol
-        Messages are sent so many times an epoch at most, until none moves by more than ``tol``; the next epoch goes
-        on from there. After training they are sent afresh, up to a hundred times.
+    max_sweeps, tol
+        Messages are updated so many times an epoch at most, until none changes by more than ``tol``; the next epoch
+        continues from there. After training they start again, with up to a hundred updates.
     samples
         Draws per annotator where the integral is not exact (more than two classes and full matrices).
     damping
-        The part of the old message (its logarithm) that stays.
+        The share of the old message (its logarithm) in the new one.
 
     Examples
     --------
@@ -183,55 +178,45 @@ class DeepBP(DeepMF):
     """
 
     key: ClassVar[str] = "deep-bp"
-    coins: str = "full"
-    sweeps: int = 10
-    tol: float = 1e-3
-    samples: int = 400
-    damping: float = 0.0
+    coins: Literal["full", "one"] = "full"
+    max_sweeps: Count = 10
+    tol: NonNegative = 1e-3
+    samples: Count = 400
+    damping: Annotated[float, Bounds(minimum=0, below=1)] = 0.0
 
-    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+    def _check_together(self) -> None:
+        super()._check_together()
+        if callable(self.prior) and self.coins == "one":
+            raise ParameterError("A prior given as a function draws whole confusion matrices: leave coins='full'.")
+
+    def _head(self, votes: Votes, hidden: int) -> Head:
         check_memory(votes)
-        check_trust(self, votes.n_classes)
-        return Messages(votes.n_annotators, votes.n_classes, float(self.trust), self._model())
+        check_max_probability(self.max_probability, votes.n_classes)
+        return Messages(votes.n_annotators, votes.n_classes, float(self.max_probability), self._model())
 
     def _model(self) -> BeliefPropagation:
         return BeliefPropagation(
             coins=self.coins, prior=self.prior, samples=int(self.samples), damping=float(self.damping),
-            max_iter=int(self.sweeps), tol=float(self.tol), random_state=self.seed_,
+            max_iter=int(self.max_sweeps), tol=float(self.tol), random_state=self.seed_,
         )  # fmt: skip
 
     def _posterior(self, trainer: Trainer, votes: Votes) -> tuple[Floats, Floats]:
-        log_f = numbers(trainer.log_probs())
-        head = trainer.head
-        assert isinstance(head, Messages)
-        return head.conclude(votes, log_f), np.exp(log_f)
+        log_f = as_array(trainer.log_probs(trainer.inputs))
+        return self._head_as(Messages).conclude(votes, log_f), np.exp(log_f)
 
     def predict_proba(self, X: Any, votes: Votes | None = None) -> Floats:
         """N x K class probabilities from the inputs; with ``votes``, from inputs and votes together.
 
-        Items of the fit, with the votes they had there, get the messages of the fit; others are judged by the mean
-        confusion of their annotators.
+        Items of the fit, with the votes they had there, get the messages of the fit; others follow from the mean
+        confusion matrices of their annotators.
         """
         q = super().predict_proba(X, votes)
         if votes is None:
             return q
-        head = self._trainer.head
-        assert isinstance(head, Messages)
+        head = self._head_as(Messages)
         coded = recode(votes, self.consensus_)
-        here, there = same_items(coded, head.seen(coded, self.consensus_.item_names))
+        here, there = same_items(coded, head.fitted_votes(coded, self.consensus_.item_names))
         if len(here):
             log_f = safe_log(super().predict_proba(X)[here])
-            q[here] = softmax(held(log_f, head.trust) + numbers(head.incoming)[there])[0]
+            q[here] = softmax(clipped(log_f, head.max_probability) + as_array(head.incoming)[there])[0]
         return q
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_choice(self, "coins", ("full", "one"))
-        check_count(self, "sweeps")
-        check_count(self, "samples")
-        check_number(self, "tol", least=0.0)
-        check_number(self, "damping", least=0.0)
-        if self.damping >= 1.0:
-            raise ParameterError(f"damping={self.damping!r}: expected a number from 0 to less than 1.")
-        if callable(self.prior) and self.coins == "one":
-            raise ParameterError("A prior given as a function draws whole confusion matrices: leave coins='full'.")

@@ -14,38 +14,39 @@ theta[m, k, l]     ``theta_``   M x K x K  (c[m, l, k] + b[m, l, k]) / its sum o
 f                  ``model_``              argmax of sum_n sum_k q[n, k] log f(x_n)[k] + log prior of its weights
 =================  ===========  =========  =================================================================
 
-It starts from the vote shares and climbs
+It starts from the vote shares and maximises
 
     sum_n log P(votes of n | x_n) + sum b log theta + log prior of the weights of f,
 
-which never falls. Pseudo-counts b are those of a Dirichlet prior with parameters 1 + b. Items without votes (and of
-unknown truth) take no part in learning; a known truth is taken for granted.
+which never decreases. Pseudo-counts b are those of a Dirichlet prior with parameters 1 + b. Items without votes and
+without gold take no part in learning; gold fixes the class of an item.
 
-When it fails: features that let f fit whatever q says (more features than items and a wide prior; a full-grown tree):
-then f confirms the start, and nothing is learned that the votes did not say. Where most annotators are wrong, classes
-swap their meaning.
+When it fails: features that let f fit any q (more features than items and a wide prior; a full-grown tree): then f
+confirms the start, and nothing is learned beyond the votes. Where most annotators are wrong, classes swap their
+meaning.
 
 Reference: V. Raykar et al., Learning from crowds, Journal of Machine Learning Research 11 (2010).
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from crowdwise.core import em, priors, starts
-from crowdwise.core.checks import check_count, check_number
+from crowdwise.core.consensus import Outcome
+from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.em import Params, Part, Stats
-from crowdwise.core.model import Outcome, check_memory
+from crowdwise.core.model import check_memory
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ConvergenceWarning
-from crowdwise.learners.tabular import Tabular, score_table
+from crowdwise.learners.epoch_rounds import EpochRounds
+from crowdwise.learners.tabular import Tabular
 from crowdwise.learners.tabular_models import Softmax
+from crowdwise.learners.tensors import score_table
+from crowdwise.learners.training_settings import Callback
 
 
 def confusions(stats: Stats, extra: Floats) -> Floats:
@@ -53,7 +54,7 @@ def confusions(stats: Stats, extra: Floats) -> Floats:
     return normalise((stats.table() + extra).transpose(0, 2, 1), axis=2)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class Raykar(Tabular):
     """Softmax regression (or any classifier) and confusion matrices learned together, by EM.
 
@@ -70,8 +71,8 @@ class Raykar(Tabular):
     Attributes
     ----------
     model_
-        The fitted data model; ``model_.coef`` are the weights of softmax regression, ``model_.fitted`` is the
-        classifier that was handed over, trained.
+        The fitted data model; ``model_.coef`` are the weights of softmax regression, ``model_.fitted`` is a fitted copy
+        of the given classifier.
 
     Examples
     --------
@@ -85,55 +86,35 @@ class Raykar(Tabular):
     key: ClassVar[str] = "raykar"
 
     prior: Any = 1.0
-    max_iter: int = 100
-    tol: float = 1e-4
+    max_iter: Count = 100
+    tol: NonNegative = 1e-4
 
-    def _learn(self, x: Any, votes: Votes, gold: Ints | None, tell: Callable[[int, int, float], bool]) -> Outcome:
+    def _fit_model(self, x: Any, votes: Votes, gold: Ints | None, callback: Callback | None) -> Outcome:
         check_memory(votes)
         K = votes.n_classes
         extra = priors.pseudo_counts(self.prior, None, votes, gold)
-        part = Part.of(votes, gold)
         used = np.diff(votes.indptr) > 0
         if gold is not None:
             used |= gold >= 0
-        total = max(float(votes.weights.sum()), 1.0)
         model = self.model_ = self._data_model(x.shape[1], K)
-        q, trace, gain = starts.gold_weighted(votes, gold), list[float](), np.inf
-        stats = em.statistics(part, q)
-        for done in range(1, self.max_iter + 1):
+        q = starts.gold_weighted(votes, gold)
+        stats = em.statistics(Part.of(votes, gold), q)
+        rounds = EpochRounds(self.max_iter, max(float(votes.weights.sum()), 1.0), self.history_, callback)
+        for _ in rounds:
             model.fit(x, q * used[:, None])
-            theta = confusions(stats, extra)
+            self.theta_ = theta = confusions(stats, extra)
             log_f = model.log_probs(x)
-            stats, q = em.expect(
-                Part.of(votes, gold, log_f), Params(score_table(theta), np.zeros((1, K))), posterior=True
-            )
+            part = Part.of(votes, gold, log_f)
+            stats, q = em.expect(part, Params(score_table(safe_log(theta)), np.zeros((1, K))), posterior=True)
             prior = float((extra * safe_log(theta.transpose(0, 2, 1))).sum()) + model.log_prior()
-            trace.append(stats.log_likelihood + prior)
-            gain = (trace[-1] - trace[-2]) / total if done > 1 else np.inf
-            if tell(done, self.max_iter, -trace[-1] / total) or abs(gain) < self.tol:
-                break
-        self.theta_ = theta
-        # A classifier with a mind of its own (a tree, say) maximises no likelihood, and need not settle.
-        converged = abs(gain) < self.tol or not isinstance(model, Softmax)
-        if not converged:
-            warnings.warn(
-                f"{self.key} stopped after {len(trace)} rounds, still gaining {gain:.1e} per vote: "
-                "raise max_iter, or tol if that is close enough.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            rounds.reached_within(stats.log_likelihood + prior, self.tol)
+        # A classifier of scikit-learn's (a tree, say) maximises no likelihood, and need not converge.
+        converged = rounds.converged or not isinstance(model, Softmax)
         return Outcome(
             posterior=q,
             prior=np.exp(log_f).mean(axis=0),
             confusion=theta,
             log_likelihood=stats.log_likelihood,
-            trace=np.array(trace),
-            iterations=len(trace),
-            converged=converged,
             item_prior=log_f,
+            **rounds.outcome | {"converged": converged},
         )
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_count(self, "max_iter")
-        check_number(self, "tol", least=0.0)

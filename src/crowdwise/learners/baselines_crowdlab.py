@@ -1,7 +1,7 @@
-"""CROWDLAB: any classifier and the votes as one weighted ensemble, the weights from who agrees with whom.
+"""CROWDLAB: any classifier and the votes as one weighted ensemble, with weights from agreement.
 
-A classifier is trained on majority votes and asked about items it has not seen (cross-validation). Its answer and those
-of an item's annotators are averaged:
+A classifier is trained on majority votes and predicts items it has not seen (cross-validation). Its prediction and the
+votes of an item's annotators are averaged:
 
     q[n] = ( w_0 f(x_n) + sum over votes of w_m g(l) ) / ( w_0 + sum over votes of w_m )
     g(l)[k] = P where k = l, (1 - P) / (K - 1) elsewhere
@@ -16,17 +16,17 @@ f(x)            ``f``         N x K    out-of-sample class probabilities
 P               ``P``                  mean over items of the share of their votes that agree with y
 s_m             ``s``         M        share of the other votes on m's items that agree with m's
 A                                      share of items where the classifier's class is y
-B                                      share of items where the most frequent class is y: what one gets for nothing
+B                                      share of items where the most frequent class is y: the baseline
 w_m             ``w``         M        1 - (1 - s_m) / (1 - B)
 w_0             ``w0``                 ( 1 - (1 - A) / (1 - B) ) sqrt( mean number of votes per item )
 ==============  ============  =======  =========================================================================
 
 The consensus label is the likeliest class under q, and the classifier that predicts new inputs is trained on those.
-With votes, ``predict_proba`` answers with the same ensemble; items of the fit (the same name and input) keep their
-out-of-sample answer in it, since the classifier has meanwhile learned from their votes.
+With votes, ``predict_proba`` uses the same ensemble; items of the fit (the same name and input) keep their
+out-of-sample prediction in it, since the classifier has since learned from their votes.
 
-When it fails: weights are linear in agreement and never negative, so whoever is worse than guessing is left out but not
-turned around; annotators who err together agree with one another and win weight; and where hardly any item has
+When it fails: weights are linear in agreement and never negative, so an annotator who is worse than guessing is left
+out but not inverted; annotators who err together agree with one another and gain weight; and where hardly any item has
 two votes there is little to estimate the weights from.
 
 Reference: H. Goh, U. Tkachenko and J. Mueller, CROWDLAB: supervised learning to infer consensus labels and quality
@@ -35,26 +35,28 @@ scores for data with multiple annotators, 2022.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.checks import check_count
-from crowdwise.core.model import Outcome
+from crowdwise.core.consensus import Outcome
+from crowdwise.core.constraints import Bounds
 from crowdwise.core.numerics import Floats, Ints, clamp, decide, safe_log
+from crowdwise.core.parameters import declared
+from crowdwise.core.unseen import with_unseen
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
+from crowdwise.learners.epoch_rounds import EpochRounds
 from crowdwise.learners.tabular import Tabular
+from crowdwise.learners.training_settings import Callback
 
 LEAST = 1e-6
-"""The least weight: whoever does no better than the most frequent class has it, and counts only where all have it."""
+"""The smallest weight: an annotator no better than the most frequent class has it, and counts only where all do."""
 
 
 class Weights(NamedTuple):
-    """What the ensemble is made with."""
+    """The weights of the ensemble."""
 
     annotators: Floats
     classifier: float
@@ -65,8 +67,8 @@ class Weights(NamedTuple):
 def weigh(f: Floats, votes: Votes, y: npt.NDArray[np.integer[Any]]) -> Weights:
     """P, w_m and w_0 from out-of-sample probabilities, votes and majority labels.
 
-    Annotators who share no item with others are given the mean agreement of those who do. Where nobody shares any, the
-    classifier is the only one to agree with: all weigh the same, and P is their agreement with it.
+    Annotators who share no item with others get the mean agreement of those who do. Where no two annotators share an
+    item, all weights are the same, and P is the agreement with the classifier.
     """
     M, K = votes.n_annotators, votes.n_classes
     item, label, v = votes.item, votes.label, votes.weights
@@ -84,16 +86,16 @@ def weigh(f: Floats, votes: Votes, y: npt.NDArray[np.integer[Any]]) -> Weights:
     s = np.divide(agree, others, out=np.full(M, agree.sum() / others.sum()), where=others > 0.0)
     common = np.bincount(label, weights=v, minlength=K).argmax()
     A, B = float((best == y)[several].mean()), float((y == common)[several].mean())
-    nothing = max(1.0 - B, LEAST)
-    w = np.maximum(1.0 - (1.0 - s) / nothing, LEAST)
-    w0 = max((1.0 - (1.0 - A) / nothing) * float(np.sqrt(total[several].mean())), LEAST)
+    baseline = max(1.0 - B, LEAST)
+    w = np.maximum(1.0 - (1.0 - s) / baseline, LEAST)
+    w0 = max((1.0 - (1.0 - A) / baseline) * float(np.sqrt(total[several].mean())), LEAST)
     return Weights(w, w0, P)
 
 
 def combine(f: Floats, votes: Votes, weights: Weights) -> Floats:
-    """q: N x K. Annotators with codes past the last weight have the mean weight."""
+    """q: N x K. Unseen annotators have the mean weight."""
     N, K = f.shape
-    w = np.append(weights.annotators, np.full(votes.n_annotators, weights.annotators.mean()))
+    w = with_unseen(weights.annotators, votes.n_annotators, weights.annotators.mean())
     v = votes.weights * w[votes.annotator]
     P, other = weights.agreement, (1.0 - weights.agreement) / (K - 1)
     q = weights.classifier * f
@@ -111,31 +113,23 @@ def deal(y: npt.NDArray[np.integer[Any]], used: npt.NDArray[np.bool_], folds: in
     return fold
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class Crowdlab(Tabular):
-    """A classifier's out-of-sample answers and the votes, averaged with weights from agreement.
+    """A classifier's out-of-sample predictions and the votes, averaged with weights from agreement.
 
     Parameters
     ----------
-    folds
-        Of the cross-validation: each item is answered by a classifier that has not seen its fold.
-    classifier
-        ``"logistic"`` (softmax regression), or any classifier of scikit-learn's make with ``predict_proba``.
-    spread
-        Of ``"logistic"``: the deviation of its logits before anything is learned (a larger one fits more freely).
-    scale
-        Bring inputs to mean 0 and deviation 1 first.
-    random_state
-        Seed of everything random; a fresh one by default, kept as ``seed_``.
+    n_folds
+        Of the cross-validation: each item is predicted by a classifier that has not seen its fold.
 
     Attributes
     ----------
     weights_
-        M: of the annotators, in the ensemble.
+        M: weights of the annotators in the ensemble.
     classifier_weight_
-        The classifier's.
+        The weight of the classifier.
     agreement_
-        P, what a vote is taken to be right with.
+        P, the probability that a vote is right.
 
     Examples
     --------
@@ -147,9 +141,9 @@ class Crowdlab(Tabular):
     """
 
     key: ClassVar[str] = "crowdlab"
-    folds: int = 5
+    n_folds: Annotated[int, Bounds(minimum=2)] = 5
 
-    def _learn(self, x: Any, votes: Votes, gold: Ints | None, tell: Callable[[int, int, float], bool]) -> Outcome:
+    def _fit_model(self, x: Any, votes: Votes, gold: Ints | None, callback: Callback | None) -> Outcome:
         K = votes.n_classes
         rng = np.random.default_rng(self.seed_)
         shares = clamp(votes.shares(), gold)
@@ -166,21 +160,22 @@ class Crowdlab(Tabular):
         self.model_.fit(x, np.eye(K)[label] * used[:, None])
         self._unseen, self._seen = f, self.model_.log_probs(x)
         self.theta_ = count(q, votes)
-        loss = float(-np.log(np.maximum(f[used, label[used]], 1e-300)).mean())
-        tell(1, 1, loss)
+        rounds = EpochRounds(1, 1.0, self.history_, callback)
+        for _ in rounds:
+            rounds.reached(float(np.log(np.maximum(f[used, label[used]], 1e-300)).mean()), converged=True)
         return Outcome(
-            posterior=q, prior=q.mean(axis=0), confusion=self.theta_, trace=np.array([-loss]), iterations=1,
-            annotator_columns={"weight": self.weights_}, item_prior=safe_log(f),
+            posterior=q, prior=q.mean(axis=0), confusion=self.theta_, annotator_columns={"weight": self.weights_},
+            item_prior=safe_log(f), **rounds.outcome,
         )  # fmt: skip
 
     def _out_of_sample(
         self, x: Any, y: npt.NDArray[np.integer[Any]], used: npt.NDArray[np.bool_], rng: np.random.Generator
     ) -> Floats:  # fmt: skip
-        """N x K: what a classifier trained on the other folds says of each item."""
+        """N x K: each item predicted by a classifier trained on the other folds."""
         K = len(self.classes_)
         f = np.full((len(y), K), 1.0 / K)
-        folds = min(self.folds, int(used.sum()))
-        if folds < 2:  # nothing to learn from but the item itself
+        folds = min(self.n_folds, int(used.sum()))
+        if folds < 2:  # only the item itself to learn from
             return f
         fold = deal(y, used, folds, rng)
         for k in range(folds):
@@ -192,30 +187,26 @@ class Crowdlab(Tabular):
     def _weights(self) -> Weights:
         return Weights(self.weights_, self.classifier_weight_, self.agreement_)
 
-    def _forecast(self, log_f: Floats, votes: Votes) -> Floats:
-        # The classifier has learned from the votes on items of the fit: their answer stays the one given before that.
+    def _posterior(self, log_f: Floats, votes: Votes) -> Floats:
+        # The classifier has learned from the votes on items of the fit: they keep their out-of-sample prediction.
         at = encoding.locate(votes.items, self.consensus_.item_names)
         same = (at >= 0) & np.isclose(log_f, self._seen[at], rtol=1e-6, atol=1e-9).all(axis=1)
         return combine(np.where(same[:, None], self._unseen[at], np.exp(log_f)), votes, self._weights())
 
-    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def _arrays(self) -> dict[str, Floats]:
         ensemble = np.append(self.weights_, [self.classifier_weight_, self.agreement_])
         return super()._arrays() | {"ensemble": ensemble, "seen": self._seen, "unseen": self._unseen}
 
-    def _restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        ensemble = arrays.pop("ensemble")
+    def _restore_arrays(self, arrays: dict[str, Floats]) -> None:
+        ensemble = arrays["ensemble"]
         self.weights_ = ensemble[:-2]
         self.classifier_weight_, self.agreement_ = float(ensemble[-2]), float(ensemble[-1])
-        self._seen, self._unseen = arrays.pop("seen"), arrays.pop("unseen")
-        super()._restore(arrays)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_count(self, "folds", least=2)
+        self._seen, self._unseen = arrays["seen"], arrays["unseen"]
+        super()._restore_arrays(arrays)
 
 
 def count(q: Floats, votes: Votes) -> Floats:
-    """M x K x K confusion matrices against a posterior, each row with one vote that falls like the crowd's."""
+    """M x K x K confusion matrices against a posterior, each row with one pseudo-vote distributed like the crowd's."""
     M, K = votes.n_annotators, votes.n_classes
     cells = np.zeros((M * K, K))
     np.add.at(cells, votes.annotator.astype(np.int64) * K + votes.label, q[votes.item] * votes.weights[:, None])

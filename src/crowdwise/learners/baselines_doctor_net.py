@@ -1,7 +1,7 @@
-"""A last layer for each annotator, who predicts their votes: the doctor nets.
+"""A last layer for each annotator that predicts their votes: the doctor nets.
 
 =======================  ==========================================================================================
-``doctor-net``           a last layer for each annotator, who predicts their votes; the average of all is the answer
+``doctor-net``           a last layer for each annotator, which predicts their votes; the prediction is the average
 ``weighted-doctor-net``  the same with weights, learned in a second stage
 =======================  ==========================================================================================
 
@@ -12,12 +12,12 @@ g_m(x)                ``votes_log``   E x K        softmax( W_m h(x) + b_m ), h 
 w_m                   ``weights``     M            softmax of ``score`` over annotators with votes
 ====================  ==============  ===========  ============================================================
 
-    doctor-net           loss = - mean over votes of log g_m(x)[l],   answer = mean_m g_m(x)
+    doctor-net           loss = - mean over votes of log g_m(x)[l],   prediction = mean_m g_m(x)
     weighted-doctor-net  then, with all g_m fixed: loss = - mean_n sum_l share[n, l] log( mean of g_m(x_n)[l] over the
-                         annotators m of item n, weighted by w_m ),   answer = sum_m w_m g_m(x)
+                         annotators m of item n, weighted by w_m ),   prediction = sum_m w_m g_m(x)
 
-When they fail: the doctors learn each annotator's mistakes along with the rest, and averaging removes only those that
-others do not share.
+When they fail: the layers learn each annotator's mistakes as well, and averaging removes only those that others do not
+share.
 
 Reference: M. Guan, V. Gulshan, A. Dai and G. Hinton, Who said what: modeling individual labelers improves
 classification, AAAI 2018.
@@ -26,34 +26,33 @@ classification, AAAI 2018.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from crowdwise.core.checks import check_choice, check_count
+from crowdwise.core.constraints import Count, Positive
 from crowdwise.core.numerics import Floats
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.learners.head import FLOOR, Head
-from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.learner import Learner
-from crowdwise.learners.trainer import Stages, Trainer
-from crowdwise.learners.training import Callback
-from crowdwise.learners.vote_edges import Batch, log_softmax
+from crowdwise.learners.tensors import as_array, log_softmax
+from crowdwise.learners.trainer import Stages, Trainer, TrainingData
+from crowdwise.learners.training_settings import Callback
+from crowdwise.learners.vote_edges import Batch
 
 CELLS = 2**22
-"""How many probabilities (items x annotators x classes) are looked at together where all heads are averaged."""
+"""How many probabilities (items x annotators x classes) are in memory together where all layers are averaged."""
 
 
 class Doctors(Head):
-    """A last layer for each annotator, all with the same first weights; those without votes are left out of the answer.
+    """A last layer for each annotator, all with the same first weights; those without votes are not averaged.
 
-    W and b are only ever looked up for the votes of a batch in training; the answer, which takes them all, is summed
-    over blocks of annotators.
+    Training takes W and b of the votes of a batch only; the average over all annotators is summed in blocks.
     """
 
     needs_hidden: ClassVar[bool] = True
@@ -78,11 +77,11 @@ class Doctors(Head):
 
     @property
     def log_weights(self) -> Tensor:
-        """M: log of the weights in the answer, which sum to one over the annotators with votes."""
+        """M: log of the weights in the average, which sum to one over the annotators with votes."""
         return torch.log_softmax(self.score.masked_fill(~self.voted, -math.inf), dim=0)
 
     def votes_log(self, batch: Batch) -> Tensor:
-        """E x K: log g of each vote's annotator for the vote's item; annotators must be known."""
+        """E x K: log g of each vote's annotator for the vote's item; annotators must be of the fit."""
         assert batch.hidden is not None
         logits = torch.bmm(self.W[batch.annotator], batch.hidden[batch.row][:, :, None])[:, :, 0]
         return log_softmax(logits + self.b[batch.annotator], dim=1)
@@ -108,28 +107,28 @@ class Doctors(Head):
         return (total / total.sum(dim=1, keepdim=True)).clamp_min(FLOOR).log()
 
     def vote_log_probs(self, batch: Batch) -> Tensor:
-        """What an annotator's own head says of their vote; strangers, and those without votes, as in :class:`Head`."""
-        known = batch.annotator.clamp_max(self.n_annotators - 1)
+        """By the annotator's own layer; unseen annotators, and those without votes, as in :class:`Head`."""
+        known = self.known_codes(batch)
         own = (batch.annotator < self.n_annotators) & self.voted[known]
         said = self.votes_log(replace(batch, annotator=known)).gather(1, batch.label[:, None])[:, 0]
         return said if bool(own.all()) else torch.where(own, said, super().vote_log_probs(batch))
 
 
 class WeightedDoctors(Doctors):
-    """Doctors whose weights are learned once they are fixed."""
+    """Doctors whose weights are learned in a second stage, with the layers fixed."""
 
-    def weigh(self, network: nn.Module) -> None:
-        """From now on, train the weights and nothing else."""
+    def train_weights(self, network: nn.Module) -> None:
+        """From now on, train the weights alone."""
         for module in (network, self):
             module.requires_grad_(False)
         self.score.requires_grad_(True)
-        self.resting = True
+        self.network_frozen = True
 
     def loss(self, batch: Batch) -> Tensor:
-        if not self.resting:
+        if not self.network_frozen:
             return super().loss(batch)
         log_g = self.votes_log(batch)
-        # Each item's weights are brought to sum to one over its own annotators.
+        # Each item's weights are normalised over its own annotators.
         weight = batch.weight * (self.score - self.score.detach().max()).exp()[batch.annotator]
         norm = batch.total(weight[:, None])
         voted = norm[:, 0] > 0.0
@@ -143,9 +142,9 @@ class WeightedDoctors(Doctors):
         return -(share * log_p).sum() / voted.sum().clamp_min(1)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class DoctorNet(Learner):
-    """A last layer for each annotator, trained on their votes; the answer is the average of all.
+    """A last layer for each annotator, trained on their votes; the prediction is the average of all.
 
     Parameters
     ----------
@@ -155,31 +154,24 @@ class DoctorNet(Learner):
     Attributes
     ----------
     weights_
-        M: each annotator's weight in the answer; even, and zero without votes.
+        M: each annotator's weight in the average; equal, and zero without votes.
     """
 
     key: ClassVar[str] = "doctor-net"
-    average: str = "probabilities"
+    average: Literal["probabilities", "log-probabilities"] = "probabilities"
 
     @property
     def weights_(self) -> Floats:
-        self._fitted()
-        head = self._trainer.head
-        assert isinstance(head, Doctors)
-        return np.asarray(head.log_weights.detach().exp().double().cpu().numpy())
+        return as_array(self._head_as(Doctors).log_weights.exp())
 
-    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+    def _head(self, votes: Votes, hidden: int) -> Head:
         return Doctors(votes.n_annotators, votes.n_classes, hidden, self.average)
 
     def _columns(self, trainer: Trainer) -> dict[str, Any]:
         return {"annotator_columns": {"weight": self.weights_}}
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_choice(self, "average", ("probabilities", "log-probabilities"))
 
-
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class WeightedDoctorNet(DoctorNet):
     """Annotators' last layers, averaged with weights that a second stage learns.
 
@@ -190,36 +182,29 @@ class WeightedDoctorNet(DoctorNet):
     crowd_lr
         Learning rate of the weights.
     weight_epochs
-        How long the second stage takes, after ``epochs`` of the first; what ``select`` and ``patience`` choose is
-        chosen in the first.
+        Epochs of the second stage, after ``epochs`` of the first; ``select`` and ``patience`` act in the first.
 
     Attributes
     ----------
     weights_
-        M: each annotator's weight in the answer; they sum to one.
+        M: each annotator's weight in the average; they sum to one.
     """
 
     key: ClassVar[str] = "weighted-doctor-net"
-    crowd_lr: float = 3e-2
-    weight_epochs: int = 10
+    crowd_lr: Positive = 3e-2
+    weight_epochs: Count = 10
 
-    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+    def _head(self, votes: Votes, hidden: int) -> Head:
         return WeightedDoctors(votes.n_annotators, votes.n_classes, hidden, self.average)
 
-    def _train(
-        self, inputs: Inputs, train: Votes, held: Votes | None, gold: npt.NDArray[np.int32] | None,
-        callback: Callback | None,
-    ) -> None:  # fmt: skip
+    def _train(self, data: TrainingData, callback: Callback | None) -> Trainer:
         stages = Stages(self.epochs + self.weight_epochs, callback)
-        self._trainer = self._prepare(inputs, train, held, gold)
-        stages.run(self._trainer, self.checkpoint)
-        head = self._trainer.head
+        trainer = self._prepare(data)
+        stages.run(trainer, self.checkpoint)
+        head = trainer.head
         assert isinstance(head, WeightedDoctors)
         if not stages.ended:
-            head.weigh(self._trainer.network)
-            stages.run(self._trainer.again(self.weight_epochs))
+            head.train_weights(trainer.network)
+            stages.run(trainer.again(self.weight_epochs))
         self.history_ = stages.history
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_count(self, "weight_epochs")
+        return trainer

@@ -1,4 +1,4 @@
-"""Simple ways to learn from votes, and what every other learner is compared with.
+"""Simple ways to learn from votes, the baselines of all other learners.
 
 =======================  ==========================================================================================
 ``two-stage``            aggregate the votes first, with any method; then train on the labels
@@ -18,9 +18,8 @@ theta[k, l]           ``rho``         K x K        row-normalised softplus of rh
     soft-bootstrap       loss = - mean_n sum_k ( beta t[n, k] + (1 - beta) f(x_n)[k] ) log f(x_n)[k]
     single-confusion     loss = - mean over votes of log sum_k f(x)[k] theta[k, l]  +  weight * trace(theta)
 
-When they fail: the two-stage learners never correct the first stage's mistakes by what the inputs say; one confusion
-matrix cannot tell good annotators from bad ones. Beside them there are the doctor nets
-(:mod:`crowdwise.learners.baselines_doctor_net`).
+When they fail: the inputs never correct mistakes of the first stage; one confusion matrix cannot separate good from bad
+annotators. Further baselines are the doctor nets (:mod:`crowdwise.learners.baselines_doctor_net`).
 
 References: S. Reed et al., Training deep neural networks on noisy labels with bootstrapping, 2014. S. Sukhbaatar et
 al., Training convolutional networks with noisy labels, 2014. R. Tanno et al., Learning from noisy labels by regularized
@@ -30,53 +29,52 @@ estimation of annotator confusion, CVPR 2019, for the last one, and the doctor n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from crowdwise import registry
-from crowdwise.core.checks import check_choice, check_number
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.constraints import Bounds, Check, NonNegative
 from crowdwise.core.numerics import Floats, decide
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
 from crowdwise.learners import losses
 from crowdwise.learners.head import FLOOR, Head, count_confusion, cross_entropy
-from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.learner import Learner
-from crowdwise.learners.training import Callback
+from crowdwise.learners.tensors import as_array
+from crowdwise.learners.trainer import Trainer, TrainingData
+from crowdwise.learners.training_settings import Callback
 from crowdwise.learners.vote_edges import Batch, Edges
 
 # -------------------------------------------------------------------- labels first
 
 
-class Labelled(Head):
-    """Targets that a first stage has settled, and its confusion matrices where it has any."""
+class FixedTargets(Head):
+    """The labels of a first stage as targets, and its confusion matrices where it has any."""
 
     target: Tensor
 
     def __init__(self, n_annotators: int, n_classes: int, target: Tensor, confusion: Tensor | None = None) -> None:
         super().__init__(n_annotators, n_classes)
         self.register_buffer("target", target, persistent=False)
-        self.given = confusion is not None
+        self.has_confusion = confusion is not None
         if confusion is not None:
             self.counted = confusion
 
     def loss(self, batch: Batch) -> Tensor:
         return cross_entropy(self.target[batch.index].to(batch.logits.dtype), batch.logits)
 
-    def settle(self, log_f: Tensor, edges: Edges) -> None:
-        if not self.given:
-            super().settle(log_f, edges)
+    def finish(self, log_f: Tensor, edges: Edges) -> None:
+        if not self.has_confusion:
+            super().finish(log_f, edges)
 
 
-class Bootstrapped(Labelled):
-    """Targets mixed with what the network says: the entropy of its answer is part of the loss, gradient and all."""
+class BootstrappedTargets(FixedTargets):
+    """Targets mixed with the network's prediction: the entropy of the prediction is part of the loss."""
 
     def __init__(
         self, n_annotators: int, n_classes: int, target: Tensor, confusion: Tensor | None, beta: float
@@ -90,11 +88,11 @@ class Bootstrapped(Labelled):
         return cross_entropy(mixed, batch.logits)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class TwoStage(Learner):
-    """Aggregate the votes with any method that looks at votes alone, then train on its labels.
+    """Aggregate the votes with any method for votes, then train on its labels.
 
-    Votes that are held out are held out of both stages, and known truth is used by both.
+    Held-out votes are held out of both stages, and gold is used by both.
 
     Parameters
     ----------
@@ -108,7 +106,7 @@ class TwoStage(Learner):
     Attributes
     ----------
     first_stage_
-        The consensus of the first stage (not kept by ``save``).
+        The consensus of the first stage (not saved).
 
     Examples
     --------
@@ -122,16 +120,17 @@ class TwoStage(Learner):
 
     key: ClassVar[str] = "two-stage"
     aggregator: str = "majority"
-    labels: str = "hard"
-    settings: Any = None
+    labels: Literal["hard", "soft"] = "hard"
+    settings: Annotated[Any, Check(lambda value: isinstance(value, Mapping), "parameters by name")] | None = None
 
-    def _train(
-        self, inputs: Inputs, train: Votes, held: Votes | None, gold: npt.NDArray[np.int32] | None,
-        callback: Callback | None,
-    ) -> None:  # fmt: skip
-        known = None if self.select == "gold" else gold
-        self.first_stage_: Consensus = self._model().fit(train, known).consensus_
-        super()._train(inputs, train, held, gold, callback)
+    def _check_together(self) -> None:
+        super()._check_together()
+        self._model().check_parameters()
+
+    def _train(self, data: TrainingData, callback: Callback | None) -> Trainer:
+        gold = None if self.select == "gold" else data.gold
+        self.first_stage_: Consensus = self._model().fit(data.votes, gold).consensus_
+        return super()._train(data, callback)
 
     def _model(self) -> Any:
         """The first stage, with the learner's seed unless its settings name another."""
@@ -140,7 +139,7 @@ class TwoStage(Learner):
         )
 
     def _stage(self, votes: Votes) -> tuple[Tensor, Tensor | None]:
-        """Targets and confusion matrices; a learner read from its folder has no first stage any more and needs none."""
+        """Targets and confusion matrices; a loaded learner has no first stage and needs none."""
         found = getattr(self, "first_stage_", None)
         if found is None:
             return torch.full((len(votes), votes.n_classes), 1.0 / votes.n_classes), None
@@ -148,40 +147,27 @@ class TwoStage(Learner):
         theta = None if found.confusion is None else torch.tensor(np.array(found.confusion), dtype=torch.float32)
         return torch.tensor(np.array(q), dtype=torch.float32), theta
 
-    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
-        return Labelled(votes.n_annotators, votes.n_classes, *self._stage(votes))
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_choice(self, "labels", ("hard", "soft"))
-        if self.settings is not None and not isinstance(self.settings, Mapping):
-            raise ParameterError(f"settings={self.settings!r}: expected parameters of {self.aggregator}, or None.")
-        self._model().check_parameters()
+    def _head(self, votes: Votes, hidden: int) -> Head:
+        return FixedTargets(votes.n_annotators, votes.n_classes, *self._stage(votes))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class SoftBootstrap(TwoStage):
-    """Train on aggregated labels, a little of which the network's own answer replaces.
+    """Train on aggregated labels mixed with the network's own predictions.
 
     Parameters
     ----------
     beta
-        The share of the label in the target; the rest is what the network says now.
+        The share of the label in the target; the rest is the network's current prediction.
     aggregator, labels, settings
         Of the first stage, as in :class:`TwoStage`.
     """
 
     key: ClassVar[str] = "soft-bootstrap"
-    beta: float = 0.95
+    beta: Annotated[float, Bounds(above=0, maximum=1)] = 0.95
 
-    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
-        return Bootstrapped(votes.n_annotators, votes.n_classes, *self._stage(votes), beta=self.beta)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_number(self, "beta", above=0.0)
-        if self.beta > 1.0:
-            raise ParameterError(f"beta={self.beta!r}: expected a share above 0, at most 1.")
+    def _head(self, votes: Votes, hidden: int) -> Head:
+        return BootstrappedTargets(votes.n_annotators, votes.n_classes, *self._stage(votes), beta=self.beta)
 
 
 # -------------------------------------------------------------------- one confusion matrix
@@ -209,10 +195,10 @@ class SharedConfusion(Head):
         return positive / positive.sum(dim=1, keepdim=True)
 
     def confusion(self) -> Tensor:
-        # Of majorities theta says how those err, not how annotators do.
+        # Of majorities, theta holds the errors of majorities, not of annotators.
         return self.theta.expand(self.n_annotators, -1, -1) if self.per_vote else self.counted
 
-    def settle(self, log_f: Tensor, edges: Edges) -> None:
+    def finish(self, log_f: Tensor, edges: Edges) -> None:
         if not self.per_vote:
             self.counted = count_confusion(log_f.exp(), edges)
 
@@ -221,7 +207,7 @@ class SharedConfusion(Head):
         f, table = torch.softmax(batch.logits.detach(), dim=1), theta.detach().clamp_min(FLOOR)
         p = (f @ table).clamp_min(FLOOR)
         if self.per_vote:
-            cell, c = batch.row * self.n_classes + batch.label, batch.weight / -batch.weight.sum().clamp_min(1e-12)
+            cell, c = batch.row * self.n_classes + batch.label, batch.weight / -batch.total_weight
         else:
             first = torch.arange(0, p.numel(), self.n_classes, device=p.device)
             cell, c = first + self.majority[batch.index], p.new_full((len(p),), -1.0 / len(p))
@@ -229,42 +215,34 @@ class SharedConfusion(Head):
         g = torch.zeros_like(p).put_(cell, c / said, accumulate=True)
         at_theta = (f.T @ g).add_(torch.eye(len(table), dtype=p.dtype, device=p.device), alpha=self.weight)
         value = (c * said.log()).sum() + self.weight * theta.detach().trace()
-        return losses.known(value, (batch.logits, losses.through_softmax(f, g @ table.T)), (theta, at_theta))
+        return losses.with_gradients(value, (batch.logits, losses.through_softmax(f, g @ table.T)), (theta, at_theta))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class SingleConfusion(Learner):
     """One confusion matrix, of small trace, for the whole crowd.
 
     Parameters
     ----------
     weight
-        Of the trace.
+        The weight of the trace.
     labels
-        What the matrix explains: every one of the ``"votes"``, or the ``"majority"`` of each item's (then it says how
-        majorities err, and those of the annotators are counted against the network's answers).
+        What the matrix explains: all ``"votes"``, or the ``"majority"`` of each item (then it holds the errors of
+        majorities, and the annotators' matrices are counted against the network's predictions).
 
     Attributes
     ----------
     shared_confusion_
-        K x K: P(label l, given truth k), the same for everybody.
+        K x K: P(label l, given truth k), the same for all annotators.
     """
 
     key: ClassVar[str] = "single-confusion"
-    weight: float = 0.01
-    labels: str = "votes"
+    weight: NonNegative = 0.01
+    labels: Literal["votes", "majority"] = "votes"
 
     @property
     def shared_confusion_(self) -> Floats:
-        self._fitted()
-        head = self._trainer.head
-        assert isinstance(head, SharedConfusion)
-        return np.asarray(head.theta.detach().double().cpu().numpy())
+        return as_array(self._head_as(SharedConfusion).theta)
 
-    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+    def _head(self, votes: Votes, hidden: int) -> Head:
         return SharedConfusion(votes.n_annotators, votes.n_classes, self.weight, self.labels == "votes")
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_number(self, "weight", least=0.0)
-        check_choice(self, "labels", ("votes", "majority"))

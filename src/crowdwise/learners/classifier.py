@@ -1,8 +1,7 @@
-"""Any learner by its key, and learners from where they were saved."""
+"""Any learner by its key, and learners from the folders they were saved to."""
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any, Self
@@ -14,21 +13,22 @@ from crowdwise import registry
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Floats
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError, ReadError
-from crowdwise.learners.learner import UnfittedError, learner_tags
-from crowdwise.learners.training import Callback, Epoch
+from crowdwise.errors import ParameterError
+from crowdwise.learners.estimator import UnfittedError
+from crowdwise.learners.saving import read_facts
+from crowdwise.learners.training_settings import Callback, Epoch
 
 
 class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier from inputs and votes, by whichever method is named.
+    """A classifier from inputs and votes, by the method of a key.
 
     Parameters
     ----------
     method
         A key of ``crowdwise methods --learners``: ``"max-mig"``, ``"geocrowdnet-f"``, ``"two-stage"``...
     **settings
-        Parameters of the method's own class (``network``, ``epochs``, ``lr``, ``random_state``...); what is not given
-        has its default there.
+        Parameters of the method's own class (``network``, ``epochs``, ``lr``, ``random_state``...); the others have
+        their defaults.
 
     Attributes
     ----------
@@ -74,10 +74,9 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit(self, X: Any, y: Any, gold: Any = None, *, callback: Callback | None = None) -> Self:
-        """Learn from inputs and votes, as :meth:`crowdwise.learners.learner.Learner.fit` does."""
-        self.model_ = (
-            registry.find(self.method, inputs=True).create(**self._settings).fit(X, y, gold, callback=callback)
-        )
+        """Learn from inputs and votes, as :meth:`crowdwise.learners.estimator.Estimator.fit` does."""
+        learner = registry.find(self.method, inputs=True).create(**self._settings)
+        self.model_ = learner.fit(X, y, gold, callback=callback)
         return self
 
     def predict_proba(self, X: Any, votes: Votes | None = None) -> Floats:
@@ -91,7 +90,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The accuracy, for true labels; for votes their mean log likelihood."""
+        """The accuracy, for true labels; for votes their mean log-likelihood."""
         return float(self._fitted().score(X, y, sample_weight))
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
@@ -118,7 +117,9 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return hasattr(self, "model_")
 
     def __sklearn_tags__(self) -> Any:
-        return learner_tags(super().__sklearn_tags__())
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.three_d_array = True
+        return tags
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
@@ -126,22 +127,10 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def load_learner(folder: str | os.PathLike[str], *, network: Any = None, device: str = "auto") -> Any:
-    """A learner of whatever method, from the folder it was saved to.
+    """A learner of any method, from the folder it was saved to.
 
     ``network`` must be given where the learner was fitted with a module or a function instead of a name.
     """
-    file = Path(folder) / "learner.json"
-    try:
-        method = json.loads(file.read_text(encoding="utf-8"))["method"]
-    except FileNotFoundError:
-        raise ReadError(
-            f"There is no learner in {folder}: expected what learner.save, or crowdwise learn --out, has written."
-        ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        lacks = "learner.json lacks " if isinstance(error, KeyError) else ""
-        raise ReadError(f"{folder} does not hold a readable learner: {lacks}{error}.") from error
+    method = read_facts(Path(folder))["method"]
     entry = registry.ANSWER_METHODS.get(method) or registry.find(method, inputs=True)
-    try:
-        return entry.load().load(folder, network=network, device=device)
-    except KeyError as error:  # somebody was at the files
-        raise ReadError(f"{folder} does not hold a readable learner: its files lack {error}.") from error
+    return entry.load().load(folder, network=network, device=device)

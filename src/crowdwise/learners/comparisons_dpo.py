@@ -1,4 +1,4 @@
-"""Losses for direct preference optimisation, told how often annotators answer the other way round.
+"""Losses for direct preference optimisation with flip rates of annotators.
 
 With log probabilities of the chosen and the rejected answer under the policy and under the reference model,
 
@@ -12,10 +12,10 @@ form          loss of one pair, with eps the annotator's flip rate        refere
 ``robust``    [ (1 - eps) l(h) - eps l(-h) ] / (1 - 2 eps)                Chowdhury et al. 2024
 ============  ==========================================================  =====================
 
-Where an answer is turned round with probability eps, the mean of the robust loss over the turning is l of the true
-preference: (1 - eps) robust(h) + eps robust(-h) = l(h), so gradients are unbiased, whatever eps is (over 1/2 as well:
-an annotator who mostly answers the other way round tells as much as one who does not). Near 1/2 an answer tells
-nothing, and its loss would have no bound: such rows are an error, to be left out.
+Where an answer is flipped with probability eps, the expected robust loss is l of the true preference:
+(1 - eps) robust(h) + eps robust(-h) = l(h), so gradients are unbiased for every eps (over 1/2 as well: an annotator who
+mostly flips carries as much information as one who does not). Near 1/2 an answer carries no information, and its loss
+would be unbounded: such rows are an error.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def dpo_loss(
     policy_chosen, policy_rejected, reference_chosen, reference_rejected
         B log probabilities of the answers, summed over their tokens.
     beta
-        How far the policy is held to the reference model.
+        How strongly the policy is tied to the reference model.
     form
         ``"plain"``, ``"smoothed"`` or ``"robust"``.
     flip_rate
-        How often answers are turned round, from 0 to 1: one number, one for each of the B pairs, or (with
+        How often answers are flipped, from 0 to 1: one number, one for each of the B pairs, or (with
         ``annotator``) one for each annotator, such as ``1 - ranking.reliability``. For ``"smoothed"`` and ``"robust"``.
     annotator
         B codes of annotators, into ``flip_rate``.
@@ -92,21 +92,22 @@ def dpo_loss(
     if (flip_rate is None) != (form == "plain"):
         raise ParameterError(f"form={form!r} {'takes no' if form == 'plain' else 'needs a'} flip_rate.")
     h = beta * ((policy_chosen - policy_rejected) - (reference_chosen - reference_rejected))
-    straight, turned = -logsigmoid(h), -logsigmoid(-h)
+    straight, flipped = -logsigmoid(h), -logsigmoid(-h)
     if form == "plain":
         loss = straight
     else:
         eps = _flip_rates(flip_rate, annotator, h)
         if form == "smoothed":
-            loss = (1.0 - eps) * straight + eps * turned
+            loss = (1.0 - eps) * straight + eps * flipped
         else:
             blind = (1.0 - 2.0 * eps).abs() < 2.0 * BLIND
             if bool(blind.any()):
                 raise InputError(
                     f"{int(blind.sum())} pairs have a flip rate within {BLIND:g} of 1/2, such as "
-                    f"{float(eps.expand_as(h)[blind.expand_as(h)][0]):.3f}: their answers tell nothing. Leave them out."
+                    f"{float(eps.expand_as(h)[blind.expand_as(h)][0]):.3f}: their answers "
+                    "carry no information. Leave them out."
                 )
-            loss = ((1.0 - eps) * straight - eps * turned) / (1.0 - 2.0 * eps)
+            loss = ((1.0 - eps) * straight - eps * flipped) / (1.0 - 2.0 * eps)
     if weight is not None:
         if weight.shape != h.shape or bool((weight < 0).any()):
             raise InputError(f"Expected {len(h)} weights of at least 0 and found {tuple(weight.shape)}.")
@@ -123,7 +124,7 @@ def _flip_rates(given: Any, annotator: Tensor | None, h: Tensor) -> Tensor:
     """One flip rate for each pair, or a single one."""
     eps = torch.as_tensor(given, dtype=h.dtype, device=h.device)
     if not bool(((eps >= 0.0) & (eps <= 1.0)).all()):
-        raise ParameterError("flip_rate: expected numbers from 0 to 1, the share of answers that are turned round.")
+        raise ParameterError("flip_rate: expected numbers from 0 to 1, the share of flipped answers.")
     if annotator is None:
         if eps.ndim > 0 and eps.shape != h.shape:
             raise InputError(

@@ -10,7 +10,7 @@ import torch
 from crowdwise.errors import ParameterError
 
 
-def find_device(name: str) -> torch.device:
+def find_device(name: str | torch.device) -> torch.device:
     """``auto`` is CUDA, else MPS, else the CPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"

@@ -1,11 +1,11 @@
-"""What a method adds to a network: a loss on votes, and what it knows of the annotators.
+"""What a method adds to a network: a loss on votes, and what it learns about the annotators.
 
-A network turns an input into K logits. A head turns logits and the votes of a batch into a loss, learns about the
-annotators while it is at it, and afterwards answers three questions: how each annotator answers (``confusion``), how
-probable a vote is (``vote_log_probs``), and what an item's class is, given the network *and* votes (``forecast``).
+A network turns an input into K logits. A head turns logits and the votes of a batch into a loss and learns about the
+annotators. Afterwards it answers three questions: how each annotator answers (``confusion``), how probable a vote is
+(``vote_log_probs``), and what an item's class is, given the network *and* votes (``posterior_log_probs``).
 
-A head that learns no confusion matrices gets them counted: ``settle`` compares the votes with what the network says
-of their items. So every learner has them, and every learner can be judged by the likelihood of held-out votes.
+Confusion matrices of a head that learns none are counted: ``finish`` compares the votes with the network's predictions.
+So every learner has them, and every learner can be measured by the likelihood of held-out votes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from crowdwise.data.votes import Votes
 from crowdwise.learners.vote_edges import Batch, Edges
 
 FLOOR = 1e-10
-"""The least probability whose logarithm is taken."""
+"""The smallest probability whose logarithm is taken."""
 
 MANY = 256
 """With more annotators than this, terms for every annotator are estimated from those of the batch."""
 
 Predict = Callable[[], Tensor]
-"""N x K log probabilities of the items trained on, as the network sees them now."""
+"""N x K log probabilities of the items trained on, as the network predicts them now."""
 
 
 class Head(nn.Module):
@@ -38,11 +38,11 @@ class Head(nn.Module):
     needs_hidden: ClassVar[bool] = False
     """Whether batches carry the input of the network's last layer."""
 
-    resting: bool = False
-    """Whether the network stays at rest in training (no dropout, statistics kept): for stages that do not train it."""
+    network_frozen: bool = False
+    """Whether the network is not trained now (no dropout, no new statistics): for stages that train the head alone."""
 
     gold: Ints | None = None
-    """N class codes, -1 where unknown: what a posterior over the items trained on is held to. The trainer sets it."""
+    """N class codes, -1 where unknown, for inference about the items trained on. The trainer sets it."""
 
     counted: Tensor
     progress: float = 0.0
@@ -56,13 +56,13 @@ class Head(nn.Module):
     # ---------------------------------------------------------------- training
 
     def start(self, votes: Votes) -> None:
-        """Look at the votes before training begins."""
+        """Prepare for these votes, before training."""
 
-    def begin(self, epoch: int, predict: Predict) -> None:
-        """Look at the network's predictions before an epoch (counted from 0); alternating methods do their E-step."""
+    def begin_epoch(self, epoch: int, predict: Predict) -> None:
+        """Prepare for an epoch (counted from 0); alternating methods do their E-step here."""
 
-    def renew(self, epoch: int) -> bool:
-        """Whether the network begins anew, from its first weights, with this epoch."""
+    def restarts_network(self, epoch: int) -> bool:
+        """Whether the network goes back to its first weights before this epoch."""
         return False
 
     @abstractmethod
@@ -70,54 +70,63 @@ class Head(nn.Module):
         """What a step lowers: a mean over the batch."""
 
     def after_step(self) -> None:
-        """Bring parameters back where they may be, after a step."""
+        """Project parameters back to where they may be, after a step."""
 
     def slow_parameters(self) -> list[nn.Parameter]:
-        """Those of the head's parameters that learn at the network's rate (its own take ``crowd_lr``)."""
+        """Those of the head's parameters that learn at the network's rate (the others at ``crowd_lr``)."""
         return []
 
-    # ---------------------------------------------------------------- what it knows
+    def finish(self, log_f: Tensor, edges: Edges) -> None:
+        """Count confusion matrices against the network's predictions; heads that learn them need not."""
+        if type(self).confusion is Head.confusion:
+            self.counted = count_confusion(log_f.exp(), edges)
+
+    # ---------------------------------------------------------------- what it has learned
 
     def predict_log_probs(self, batch: Batch) -> Tensor:
-        """B x K: log probabilities of the classes from inputs alone: the network's, unless a head knows better."""
+        """B x K: log class probabilities from inputs alone: the network's, unless a head improves on them."""
         return batch.log_f
 
     def confusion(self) -> Tensor:
         """M x K x K: P(annotator m says l, given truth k), axis 1 the truth."""
         return self.counted
 
-    def settle(self, log_f: Tensor, edges: Edges) -> None:
-        """Count confusion matrices against the network's predictions; heads that learn them need not."""
-        if type(self).confusion is Head.confusion:
-            self.counted = count_confusion(log_f.exp(), edges)
-
     def vote_log_probs(self, batch: Batch) -> Tensor:
-        """E: log P(an annotator says what they said, given the input)."""
+        """E: log P(an annotator gives the label they gave, given the input)."""
         return torch.logsumexp(self.predict_log_probs(batch)[batch.row] + self._log_columns(batch), dim=1)
 
-    def forecast(self, batch: Batch) -> Tensor:
-        """B x K: log probabilities of the classes, given the inputs and the votes."""
+    def posterior_log_probs(self, batch: Batch) -> Tensor:
+        """B x K: log class probabilities, given the inputs and the votes."""
         votes = batch.total(batch.weight[:, None] * self._log_columns(batch))
         return torch.log_softmax(self.predict_log_probs(batch) + votes, dim=1)
 
     def _log_columns(self, batch: Batch) -> Tensor:
-        """E x K: log P(the label that was given, by its annotator, for each possible truth); strangers as the crowd."""
+        """E x K: log P(the given label, by its annotator, for each possible truth); unseen annotators as the crowd."""
         theta = self.confusion()
-        known = batch.annotator.clamp_max(self.n_annotators - 1)
-        columns = theta[known, :, batch.label]
-        strangers = batch.annotator >= self.n_annotators
-        if bool(strangers.any()):
-            columns = torch.where(strangers[:, None], theta.mean(dim=0).T[batch.label], columns)
-        return columns.clamp_min(FLOOR).log()
+        known = theta[self.known_codes(batch), :, batch.label]
+        return self.or_unseen(batch, known, lambda: theta.mean(dim=0).T[batch.label]).clamp_min(FLOOR).log()
+
+    # ---------------------------------------------------------------- annotators who were not in the fit
+
+    def known_codes(self, batch: Batch) -> Tensor:
+        """E: codes of annotators of the fit; an unseen annotator has that of the last one."""
+        return batch.annotator.clamp_max(self.n_annotators - 1)
+
+    def or_unseen(self, batch: Batch, known: Tensor, unseen: Callable[[], Tensor]) -> Tensor:
+        """A row for every vote: ``known``, and ``unseen()`` where the annotator was not in the fit."""
+        new = batch.annotator >= self.n_annotators
+        if not bool(new.any()):
+            return known
+        return torch.where(new.reshape(-1, *(1 for _ in known.shape[1:])), unseen(), known)
 
 
-class Census(Head):
+class AnnotatorTerms(Head):
     """A head whose loss has a term for every annotator, whether the batch has votes of theirs or not.
 
-    Up to ``MANY`` annotators all of them are looked at in every step. Beyond, a step would cost more by the crowd than
-    by its votes, so the terms of the batch's own annotators stand for all: each vote counts for the inverse of how many
-    votes of its annotator a batch has on average. The sum is right on average, as the likelihood of a batch is; an
-    annotator without votes is left out.
+    Up to ``MANY`` annotators every step uses all of them. Beyond that a step would cost more by the crowd than by its
+    votes, so the terms of the batch's own annotators are weighted to estimate the sum: each vote counts for the inverse
+    of how many votes of its annotator a batch has on average. The estimate is unbiased, as the likelihood of a batch
+    is; annotators without votes are left out.
     """
 
     rarity: Tensor
@@ -137,20 +146,20 @@ class Census(Head):
         count = np.bincount(votes.annotator, minlength=self.n_annotators)
         self.rarity = torch.as_tensor(used.sum() / np.maximum(count, 1), dtype=torch.float32)
 
-    def stands_for(self, batch: Batch) -> Tensor:
-        """E: how many times each vote's annotator counts in a sum over all annotators."""
+    def term_weights(self, batch: Batch) -> Tensor:
+        """E: how many times each vote's annotator counts in the estimate of a sum over all annotators."""
         return self.rarity.index_select(0, batch.annotator).to(batch.logits.dtype) / len(batch)
 
 
 def count_confusion(f: Tensor, edges: Edges, strength: float = 1.0) -> Tensor:
     """M x K x K from the votes and N x K class probabilities of their items.
 
-    Each row gets ``strength`` votes that fall like those of the whole crowd, whose own rows get one uniform vote.
+    Each row gets ``strength`` pseudo-votes distributed like those of the whole crowd, whose own rows get one uniform
+    vote.
     """
     M, K = edges.n_annotators, edges.n_classes
-    item = torch.repeat_interleave(torch.arange(len(edges), device=f.device), edges.indptr[1:] - edges.indptr[:-1])
     cell = edges.annotator * K + edges.label
-    counts = f.new_zeros((M * K, K)).index_add(0, cell, f[item] * edges.weight.to(f.dtype)[:, None])
+    counts = f.new_zeros((M * K, K)).index_add(0, cell, f[edges.item] * edges.weight.to(f.dtype)[:, None])
     table = counts.reshape(M, K, K).transpose(1, 2)  # annotator, truth, label
     crowd = table.sum(dim=0) + 1.0 / K
     table = table + strength * crowd / crowd.sum(dim=1, keepdim=True)

@@ -1,8 +1,8 @@
-"""Max-MIG: a classifier of inputs and an aggregator of votes that tell each other as much as they can.
+"""Max-MIG: a classifier of inputs and an aggregator of votes that share as much information as possible.
 
 Given the class, an input and the votes on it are independent; how annotators depend on each other does not matter.
 So the classifier h(x) and the aggregator g(votes) are trained to share information about *the same* item and none
-about different ones. What copied or common mistakes share among the votes alone, the inputs cannot tell, and the gain
+about different ones. Copied or common mistakes are information that only the votes share, not the inputs, and the gain
 does not reward it.
 
     kappa[i, j] = sum_k h(x_i)[k] g(votes_j)[k] / p[k]
@@ -26,13 +26,13 @@ p[k]            ``log_p``    K            the class distribution: given, or lear
 ==============  ===========  ===========  ==================================================================
 
 At the optimum W[m] is the log confusion matrix of m (up to constants), and zero for annotators who add nothing to the
-others. The forecaster, which looks at input and votes, is h g / p, normalised.
+others. The posterior from inputs and votes is h g / p, normalised.
 
-The gain does not change when the classes swap names; they are called what those annotators call them to whom the
-aggregator listens (``meant``).
+The gain does not change when the classes swap names; they are named after the labels that the aggregator weighs for
+them (``match_classes``).
 
-When it fails: where the votes' start already means something else than the classes (most annotators share one
-mistake; see ``start``), where items have many votes and a batch is tiny, and where inputs do not tell classes apart.
+When it fails: where the start from the votes does not correspond to the classes (most annotators share one mistake; see
+``start``), where items have many votes and a batch is tiny, and where inputs do not separate the classes.
 
 Reference: P. Cao, Y. Xu, Y. Kong and Y. Wang, Max-MIG: an information theoretic approach for joint learning from
 crowds, ICLR 2019.
@@ -40,32 +40,32 @@ crowds, ICLR 2019.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from crowdwise.core.checks import check_choice, check_number
+from crowdwise.core.constraints import Positive
 from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError
+from crowdwise.errors import InputError, ParameterError, suggestion
 from crowdwise.learners import losses, networks
 from crowdwise.learners.head import FLOOR, Head
-from crowdwise.learners.inputs import Inputs
-from crowdwise.learners.learner import HOLDOUT, Learner
-from crowdwise.learners.trainer import Trainer
-from crowdwise.learners.training import Callback, Epoch
-from crowdwise.learners.vote_edges import Batch, Edges, log_softmax
+from crowdwise.learners.learner import Learner
+from crowdwise.learners.network_estimator import HOLDOUT
+from crowdwise.learners.tensors import as_array, log_softmax
+from crowdwise.learners.trainer import Trainer, TrainingData
+from crowdwise.learners.training_settings import Callback, Epoch
+from crowdwise.learners.vote_edges import Batch, Edges
 
-GAINS = ("kl", "pearson", "js")
-RESTARTS, NOTHING = 3, 0.02
-"""How often an even start is tried again, with other first weights, while its gain on held-out items is nothing."""
+PRIORS = ("uniform", "votes", "tuned")
+RESTARTS, NO_GAIN = 3, 0.02
+"""How often an even start is repeated, with other first weights, while its gain on held-out items is near zero."""
 EVEN = 2.0
-"""What an item's votes add up to, where all of them say the same, in the even start."""
+"""The sum of the weights of an item's votes, where all of them agree, in the even start."""
 
 
 def information_gain(log_h: Tensor, log_g: Tensor, log_p: Tensor, kind: str = "kl") -> Tensor:
@@ -122,20 +122,20 @@ def gain_gradients(log_h: Tensor, log_g: Tensor, log_p: Tensor, kind: str) -> tu
     return value, at_h, at_g, -at_h.sum(dim=0)
 
 
-def vote_confusions(votes: Votes, floor: float) -> Floats:
-    """M x K x K: how each annotator's labels fall against the vote shares of their items, plus ``floor``."""
+def vote_confusions(votes: Votes, smoothing: float) -> Floats:
+    """M x K x K: the shares of each annotator's labels, given the vote shares of their items, plus ``smoothing``."""
     M, K = votes.n_annotators, votes.n_classes
     share = votes.shares()[votes.item] * votes.weights[:, None]
     counts = np.zeros((M * K, K))
     np.add.at(counts, votes.annotator.astype(np.int64) * K + votes.label, share)
     table = counts.reshape(M, K, K).transpose(0, 2, 1)
     total = table.sum(axis=2, keepdims=True)
-    return np.asarray(np.divide(table, total, out=np.zeros_like(table), where=total > 0.0) + floor)
+    return np.asarray(np.divide(table, total, out=np.zeros_like(table), where=total > 0.0) + smoothing)
 
 
-def meant(W: Floats, votes: Votes) -> Ints:
-    """Which row of W each class is: the gain is the same whatever the classes are called, so those decide to whom it
-    listens. A label should count for the class of its name, summed over the votes."""
+def match_classes(W: Floats, votes: Votes) -> Ints:
+    """Which row of W each class is: the gain is invariant to permutations of the classes, so the assignment is chosen
+    in which labels weigh most for the class of their name, summed over the votes."""
     from scipy.optimize import linear_sum_assignment
 
     own = W - W.mean(axis=1, keepdims=True)
@@ -144,24 +144,24 @@ def meant(W: Floats, votes: Votes) -> Ints:
         weights=votes.weights,
         minlength=W.shape[0] * W.shape[2],
     )
-    tells = np.einsum("mkl,ml->lk", own, count.reshape(W.shape[0], W.shape[2]))
-    return np.asarray(linear_sum_assignment(-tells)[1])
+    weight = np.einsum("mkl,ml->lk", own, count.reshape(W.shape[0], W.shape[2]))
+    return np.asarray(linear_sum_assignment(-weight)[1])
 
 
 class Aggregator(Head):
     """g(votes): a weight for each annotator, class and label, summed over an item's votes."""
 
     def __init__(
-        self, n_annotators: int, n_classes: int, gain: str, prior: Tensor, tuned: bool, floor: float, begin: str
+        self, n_annotators: int, n_classes: int, gain: str, prior: Tensor, tuned: bool, smoothing: float, begin: str
     ) -> None:
         super().__init__(n_annotators, n_classes)
-        self.gain, self.floor, self.begin_at = gain, floor, begin
+        self.gain, self.smoothing, self.begin_at = gain, smoothing, begin
         self.W = nn.Parameter(torch.zeros(n_annotators, n_classes, n_classes))
         self.p = nn.Parameter(prior.log(), requires_grad=tuned)
 
     def start(self, votes: Votes) -> None:
         if self.begin_at == "votes":
-            W = np.log(vote_confusions(votes, self.floor))
+            W = np.log(vote_confusions(votes, self.smoothing))
         else:
             per_item = votes.weights.sum() / max(int((np.diff(votes.indptr) > 0).sum()), 1)
             W = np.broadcast_to(EVEN / max(per_item, 1.0) * np.eye(votes.n_classes), self.W.shape)
@@ -173,16 +173,15 @@ class Aggregator(Head):
         return torch.log_softmax(self.p, dim=0)
 
     def log_g(self, batch: Batch) -> Tensor:
-        """B x K; an annotator the head does not know adds nothing."""
-        known = batch.annotator < self.n_annotators
-        weight = torch.where(known, batch.weight, torch.zeros_like(batch.weight))
-        columns = self.W[batch.annotator.clamp_max(self.n_annotators - 1), :, batch.label]
+        """B x K; the votes of unseen annotators have no weight."""
+        weight = self.or_unseen(batch, batch.weight, lambda: torch.zeros_like(batch.weight))
+        columns = self.W[self.known_codes(batch), :, batch.label]
         return torch.log_softmax(self.log_p + batch.total(weight[:, None] * columns), dim=1)
 
     def loss(self, batch: Batch) -> Tensor:
         """Minus the gain, with its gradients as in :mod:`crowdwise.learners.losses`."""
         W, log_p, K = self.W.detach(), self.log_p.detach(), self.n_classes
-        cell = (batch.annotator * (K * K) + batch.label)[:, None] + torch.arange(0, K * K, K, device=W.device)
+        cell = batch.cells(K)
         log_h = log_softmax(batch.logits.detach(), dim=1)
         log_g = log_softmax(log_p + batch.total(batch.weight[:, None] * W.take(cell)), dim=1)
         gain, at_h, at_g, at_p = gain_gradients(log_h, log_g, log_p, self.gain)
@@ -195,15 +194,53 @@ class Aggregator(Head):
         if self.p.requires_grad:
             at_p = at_g.sum(dim=0) - at_p
             grads.append((self.p, at_p - log_p.exp() * at_p.sum()))
-        return losses.known(-gain, *grads)
+        return losses.with_gradients(-gain, *grads)
 
-    def forecast(self, batch: Batch) -> Tensor:
+    def posterior_log_probs(self, batch: Batch) -> Tensor:
         return torch.log_softmax(batch.log_f + self.log_g(batch) - self.log_p, dim=1)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+class Attempt(NamedTuple):
+    """One training of Max-MIG."""
+
+    gain: float
+    trainer: Trainer
+    history: list[Epoch]
+    start: str
+
+
+def held_out_gain(trainer: Trainer, votes: Votes) -> float:
+    """The gain between the classifier and the aggregator of some votes."""
+    head = trainer.head
+    assert isinstance(head, Aggregator)
+    index = np.flatnonzero(np.diff(votes.indptr) > 0)
+    batches = list(trainer.batches(Edges.of(votes, trainer.device), trainer.inputs, index))
+    with torch.no_grad():
+        log_h = torch.cat([batch.log_f for batch in batches])
+        log_g = torch.cat([head.log_g(batch) for batch in batches])
+        return float(information_gain(log_h, log_g, head.log_p, head.gain))
+
+
+def name_classes(trainer: Trainer, votes: Votes) -> None:
+    """Permute the classes of network and aggregator so that labels weigh for the class of their name."""
+    head = trainer.head
+    assert isinstance(head, Aggregator)
+    order = match_classes(as_array(head.W), votes)
+    last = networks.hidden_layer(trainer.network)
+    if np.array_equal(order, np.arange(len(order))) or last.out_features != len(order):
+        return
+    place = torch.as_tensor(order, device=trainer.device)
+    with torch.no_grad():
+        for rows in (last.weight, last.bias, head.p):
+            if rows is not None:
+                rows.copy_(rows[place])
+        head.W.copy_(head.W[:, place])
+    head.finish(trainer.log_probs(trainer.inputs), trainer.edges)
+
+
+@declared
 class MaxMIG(Learner):
-    """Classifier and aggregator by mutual information: survives annotators who copy one another.
+    """Classifier and aggregator by mutual information: robust to annotators who copy one another.
 
     Parameters
     ----------
@@ -212,120 +249,94 @@ class MaxMIG(Learner):
     prior
         The class distribution p: ``"uniform"``, ``"votes"`` (how often each class was voted for), ``"tuned"`` (learned,
         from uniform), or K probabilities.
-    floor
-        Added to the confusions against the vote shares before their logarithm is where W starts.
+    smoothing
+        Added to the confusions against the vote shares; W starts at the logarithm of the sum.
     start
-        Where W starts: at the ``"votes"`` (the paper's start, right for most crowds); ``"even"``, where every label
-        counts a little for its own class, whoever gave it; or ``"both"``, which trains from each (from the even one up
-        to four times, until it finds something), leaves the votes' start only where the other gains over twice as much
-        on items that were held out with all their votes, and trains the winner again on all items. The votes are the
-        wrong start where most of them come from copies of somebody who knows nothing: there the aggregator begins so
-        sure of the copies that nothing else is ever heard.
+        Where W starts: at the ``"votes"`` (the paper's start, right for most crowds); ``"even"``, the same small weight
+        of every label for its own class; or ``"both"``, which trains from each (from the even one up to four times,
+        until it has a gain), prefers the even start only where it gains over twice as much on items that were held out
+        with all their votes, and trains the better one again on all items. The votes are the wrong start where most of
+        them are copies of an uninformative annotator: the aggregator then starts so confident of the copies that the
+        other votes have no influence.
 
     Attributes
     ----------
     aggregator_
         M x K x K: W[m, k, l], what m's label l adds to class k.
     start_, held_out_gain_
-        The start that was kept, and its gain on the votes that were held out (0 where none were).
+        The start that was chosen, and its gain on the held-out votes (0 where none were held out).
     """
 
     key: ClassVar[str] = "max-mig"
-    gain: str = "kl"
+    saved: ClassVar[tuple[str, ...]] = ("start_", "held_out_gain_")
+    gain: Literal["kl", "pearson", "js"] = "kl"
     prior: Any = "uniform"
-    floor: float = 0.01
-    start: str = "votes"
-    _kept: ClassVar[tuple[str, ...]] = ("start_", "held_out_gain_")
+    smoothing: Positive = 0.01
+    start: Literal["votes", "even", "both"] = "votes"
+
+    def _check_together(self) -> None:
+        super()._check_together()
+        if isinstance(self.prior, str) and self.prior not in PRIORS:
+            raise ParameterError(
+                f"prior={self.prior!r}: expected 'uniform', 'votes', 'tuned' or probabilities."
+                f"{suggestion(self.prior, PRIORS)}"
+            )
 
     @property
     def aggregator_(self) -> Floats:
-        self._fitted()
-        head = self._trainer.head
-        assert isinstance(head, Aggregator)
-        return np.asarray(head.W.detach().double().cpu().numpy())
+        return as_array(self._head_as(Aggregator).W)
 
-    def _train(
-        self, inputs: Inputs, train: Votes, held: Votes | None, gold: npt.NDArray[np.int32] | None,
-        callback: Callback | None,
-    ) -> None:  # fmt: skip
+    # ---------------------------------------------------------------- training
+
+    def _train(self, data: TrainingData, callback: Callback | None) -> Trainer:
         seed, ended = self.seed_, False
 
-        def tell(epoch: Epoch) -> bool:
+        def report(epoch: Epoch) -> bool:
             nonlocal ended
             ended = callback is not None and callback(epoch) is True
             return ended
 
-        tried: list[tuple[float, Trainer, list[Epoch], str]] = []
+        tried: list[Attempt] = []
         for turn in range(2 + RESTARTS if self.start == "both" else 1):
-            self._begin = self.start if self.start != "both" else "even" if turn else "votes"
-            self.seed_ = seed + max(turn - 1, 0)
-            self._trainer = self._prepare(inputs, train, held, gold)
-            self.history_ = self._trainer.run(tell, self._file(turn))
-            self._name_classes(train)
-            tried.append((self._held_out_gain(held), self._trainer, self.history_, self._begin))
-            if ended or (turn and tried[-1][0] > NOTHING):  # it found something; another even start would find the same
+            begin = self.start if self.start != "both" else "even" if turn else "votes"
+            tried.append(self._attempt(data, data.held_out, begin, seed + max(turn - 1, 0), turn, report))
+            if ended or (turn and tried[-1].gain > NO_GAIN):  # another even start would find the same
                 break
-        # A gain below nothing, from few held-out items, is no reason to leave the votes.
-        best = max(range(len(tried)), key=lambda turn: tried[turn][0] if turn else 2.0 * max(tried[0][0], 0.0))
-        self.held_out_gain_, self._trainer, self.history_, self.start_ = tried[best]
+        # A negative gain, from few held-out items, is no reason to prefer the even start.
+        best = max(range(len(tried)), key=lambda turn: tried[turn].gain if turn else 2.0 * max(tried[0].gain, 0.0))
+        chosen = tried[best]
+        self.start_, self.held_out_gain_ = chosen.start, chosen.gain
         if self.start == "both" and not ended:
-            self._again(inputs, best, seed, gold, callback)
-        self.seed_ = seed
+            # Once more on all items; rejected where it is caught at a gain near zero.
+            everything = TrainingData(data.inputs, self._everything, None, data.gold)
+            seed_again = seed + max(best - 1, 0)
+            again = self._attempt(everything, self._everything, self.start_, seed_again, 2 + RESTARTS, callback)
+            chosen = chosen if again.gain < 0.5 * self.held_out_gain_ else again
+            del self._everything
+        self.seed_, self.history_ = seed, chosen.history
+        return chosen.trainer
 
-    def _again(
-        self, inputs: Inputs, turn: int, seed: int, gold: npt.NDArray[np.int32] | None, callback: Callback | None
-    ) -> None:
-        """The start that was chosen once more, on all items; kept unless it is caught where nothing is found."""
-        kept = self._trainer, self.history_
-        self._begin, self.seed_ = self.start_, seed + max(turn - 1, 0)
-        self._trainer = self._prepare(inputs, self._everything, None, gold)
-        self.history_ = self._trainer.run(callback, self._file(2 + RESTARTS))
-        self._name_classes(self._everything)
-        if self._held_out_gain(self._everything) < 0.5 * self.held_out_gain_:
-            self._trainer, self.history_ = kept
-        del self._everything
+    def _attempt(
+        self, data: TrainingData, measured: Votes | None, begin: str, seed: int, turn: int, callback: Callback | None
+    ) -> Attempt:  # fmt: skip
+        """One training, from one start; its gain is that on the measured votes, 0 where there are none."""
+        self._begin, self.seed_ = begin, seed
+        trainer = self._prepare(data)
+        history = trainer.run(callback, self._checkpoint_file(turn))
+        name_classes(trainer, data.votes)
+        return Attempt(0.0 if measured is None else held_out_gain(trainer, measured), trainer, history, begin)
 
-    def _file(self, turn: int) -> Path | None:
+    def _checkpoint_file(self, turn: int) -> Path | None:
         """The checkpoint of each training."""
         if self.checkpoint is None:
             return None
         file = Path(self.checkpoint)
         return file.with_name(f"{file.stem}-{turn}{file.suffix}") if turn else file
 
-    def _held_out_gain(self, held: Votes | None) -> float:
-        """The gain between the classifier and the aggregator of votes held out; 0 where there are none."""
-        if held is None:
-            return 0.0
-        trainer = self._trainer
-        assert isinstance(trainer.head, Aggregator)
-        index = np.flatnonzero(np.diff(held.indptr) > 0)
-        batches = list(trainer.batches(Edges.of(held, trainer.device), index=index))
-        log_h = torch.cat([batch.log_f for batch in batches])
-        log_g = torch.cat([trainer.head.log_g(batch) for batch in batches])
-        with torch.no_grad():
-            return float(information_gain(log_h, log_g, trainer.head.log_p, self.gain))
-
-    def _name_classes(self, votes: Votes) -> None:
-        """Call each class by the name that those mean by it to whom the aggregator listens."""
-        trainer = self._trainer
-        head = trainer.head
-        assert isinstance(head, Aggregator)
-        order = meant(head.W.detach().double().cpu().numpy(), votes)
-        last = networks.hidden_layer(trainer.network)
-        if np.array_equal(order, np.arange(len(order))) or last.out_features != len(order):
-            return
-        place = torch.as_tensor(order, device=trainer.device)
-        with torch.no_grad():
-            for rows in (last.weight, last.bias, head.p):
-                if rows is not None:
-                    rows.copy_(rows[place])
-            head.W.copy_(head.W[:, place])
-        head.settle(trainer.log_probs(), trainer.edges)
-
     def _split(self, votes: Votes) -> tuple[Votes, Votes | None]:
         if self.start != "both":
             return super()._split(votes)
-        # Whole items: of a few held-out votes the aggregator hears only part of what it has learned to put together.
+        # Whole items: a few held-out votes of an item are only part of what the aggregator combines.
         rng = np.random.default_rng(self.seed_)
         share = HOLDOUT if self.holdout is None else self.holdout
         out = rng.permutation(np.flatnonzero(np.diff(votes.indptr) > 0))
@@ -339,22 +350,16 @@ class MaxMIG(Learner):
     def _needs_held_out(self) -> bool:
         return self.start == "both" or super()._needs_held_out()
 
-    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+    def _head(self, votes: Votes, hidden: int) -> Head:
         tuned = isinstance(self.prior, str) and self.prior == "tuned"
+        begin = getattr(self, "_begin", "votes")
         return Aggregator(
-            votes.n_annotators,
-            votes.n_classes,
-            self.gain,
-            self._prior(votes),
-            tuned,
-            self.floor,
-            getattr(self, "_begin", "votes"),
+            votes.n_annotators, votes.n_classes, self.gain, self._prior(votes), tuned, self.smoothing, begin
         )
 
     def _prior(self, votes: Votes) -> Tensor:
         K = votes.n_classes
         if isinstance(self.prior, str):
-            check_choice(self, "prior", ("uniform", "votes", "tuned"))
             p = votes.shares().mean(axis=0) if self.prior == "votes" else np.full(K, 1.0 / K)
         else:
             p = np.asarray(self.prior, dtype=np.float64)
@@ -362,9 +367,3 @@ class MaxMIG(Learner):
                 raise ParameterError(f"prior={self.prior!r}: expected {K} positive probabilities, one for each class.")
         p = np.maximum(p, 1e-6)
         return torch.as_tensor(p / p.sum(), dtype=torch.float32)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_choice(self, "gain", GAINS)
-        check_number(self, "floor", above=0.0)
-        check_choice(self, "start", ("votes", "even", "both"))

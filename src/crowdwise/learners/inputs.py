@@ -1,10 +1,10 @@
-"""What a learner looks at: arrays, sparse matrices, tensors, datasets and folders of images, read row by row.
+"""The inputs of learners: arrays, sparse matrices, tensors, datasets and folders of images, read row by row.
 
-Everything is streamed in batches as float32; only what already lies in memory, or fits on the device with room to
-spare, is kept whole.
+Everything is streamed in batches as float32; only what is in memory already, or fits on the device with room to spare,
+stays whole.
 
 ===============================  =====================================================
-handed in                        one input, as the network sees it
+given                            one input, as the network takes it
 ===============================  =====================================================
 N x D array, sparse or tensor    D numbers
 N x H x W array                  an image with one channel, 1 x H x W
@@ -18,6 +18,7 @@ a folder                         its images (PNG, JPEG...), by name
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,13 +32,13 @@ from crowdwise.errors import InputError, listing
 from crowdwise.learners.sparse_inputs import SparseRows
 
 CHUNK = 4096
-"""Rows looked at together where the whole is passed over once."""
+"""How many rows are read together in a pass over all."""
 
 Index = npt.NDArray[np.int64]
 
 
 class Inputs(Protocol):
-    """Rows that can be asked for."""
+    """Rows that can be read."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -47,6 +48,13 @@ class Inputs(Protocol):
 
     def rows(self, index: Index) -> Tensor:
         """Some of them, as B x shape float32."""
+
+
+def chunks(inputs: Inputs, size: int | None = None) -> Iterator[Index]:
+    """The numbers of all rows, ``size`` at a time."""
+    size = size or CHUNK
+    for lo in range(0, len(inputs), size):
+        yield np.arange(lo, min(lo + size, len(inputs)))
 
 
 class ArrayInputs:
@@ -92,7 +100,7 @@ class DatasetInputs:
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
         if len(dataset) == 0:
-            raise InputError("The dataset is empty: there is nothing to learn from.")
+            raise InputError("The dataset is empty.")
         self._shape = tuple(self._one(0).shape)
 
     @property
@@ -113,7 +121,7 @@ class DatasetInputs:
 
 
 class FolderInputs:
-    """The images of a folder, all of one size, in the order of their names or of the names asked for."""
+    """The images of a folder, all of one size, in the order of their names or of the given names."""
 
     def __init__(self, folder: Path, names: npt.NDArray[Any] | None = None) -> None:
         try:
@@ -164,8 +172,28 @@ class FolderInputs:
         return torch.from_numpy(first.copy()) / (65535.0 if deep else 255.0)
 
 
+class PairInputs:
+    """Pairs of inputs as inputs: row p is (input of the left item, input of the right item)."""
+
+    def __init__(self, base: Inputs, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> None:
+        self.base, self.left, self.right = base, left, right
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (2, *self.base.shape)
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def rows(self, index: Index) -> Tensor:
+        both = np.concatenate([self.left[index], self.right[index]]).astype(np.int64)
+        which, back = np.unique(both, return_inverse=True)  # an item in several pairs is read once
+        x = self.base.rows(which)[torch.as_tensor(back)]
+        return torch.stack([x[: len(index)], x[len(index) :]], dim=1)
+
+
 def as_inputs(X: Any, names: npt.NDArray[Any] | None = None) -> Inputs:
-    """Rows of whatever was handed in; ``names`` are the items a folder's images are looked up by."""
+    """Rows of X, whatever its form; a folder's images are found by the ``names`` of the items."""
     if isinstance(X, (ArrayInputs, DatasetInputs, FolderInputs)):
         return X
     if isinstance(X, (str, Path)):
@@ -213,9 +241,9 @@ def _finite(x: Tensor, index: Index) -> Tensor:
 
 
 class Scale(nn.Module):
-    """Inputs brought to mean 0 and deviation 1: each feature, each channel of images; sparse data are only stretched.
+    """Standardises inputs to mean 0 and deviation 1: each feature, each channel of images; sparse data keep their mean.
 
-    What it has learned of the training data is saved with the network.
+    Mean and deviation are those of the training data, and are saved with the network.
     """
 
     mean: Tensor
@@ -230,7 +258,7 @@ class Scale(nn.Module):
         if isinstance(x, SparseRows):
             if not bool(self.mean.any()):
                 return x.over(self.deviation)
-            x = x.dense()  # the network was fitted with dense inputs, whose mean was taken out
+            x = x.dense()  # the network was fitted with dense inputs, whose mean was subtracted
         return (x - self.mean) / self.deviation
 
     @classmethod
@@ -240,12 +268,14 @@ class Scale(nn.Module):
 
     @classmethod
     def of(cls, inputs: Inputs) -> Scale:
-        """From one pass over the inputs."""
+        """From one pass over the inputs; of pairs, over the inputs of all items."""
+        if isinstance(inputs, PairInputs):
+            inputs = inputs.base
         if isinstance(inputs, ArrayInputs) and inputs.sparse:
-            return cls(*_stretch(inputs))
+            return cls(*_sparse_scale(inputs))
         total, squares, count = torch.zeros(()), torch.zeros(()), 0
-        for lo in range(0, len(inputs), CHUNK):
-            x = inputs.rows(np.arange(lo, min(lo + CHUNK, len(inputs)))).double()
+        for index in chunks(inputs):
+            x = inputs.rows(index).double()
             x = x.reshape(*x.shape[:2], -1)
             total, squares = total + x.sum(dim=(0, 2)), squares + (x * x).sum(dim=(0, 2))
             count += x.shape[0] * x.shape[2]
@@ -256,9 +286,9 @@ class Scale(nn.Module):
         return cls(mean.float().reshape(size), deviation.float().reshape(size))
 
 
-def _stretch(inputs: ArrayInputs) -> tuple[Tensor, Tensor]:
-    """Mean and deviation to scale sparse data by: no mean, which would fill in the zeros, and the root mean square of
-    all numbers together, or rare features would outgrow the others."""
+def _sparse_scale(inputs: ArrayInputs) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of sparse data: no mean, which would fill in the zeros, and the root mean square of all
+    numbers together, or rare features would outgrow the others."""
     N, D = inputs.array.shape
     data = np.asarray(inputs.array.data, dtype=np.float64) / (255.0 if inputs.byte else 1.0)
     if not np.isfinite(data).all():

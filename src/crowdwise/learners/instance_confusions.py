@@ -4,21 +4,21 @@
     T_m(x)[k] = softmax_l( shared[k, l] + own[m, k, l] + sum_r tanh( (P h(x))[r] + e[m, r] ) V[r, k, l] )
 
 h(x) is the input of the network's last layer. ``shared`` starts at matrices whose diagonal is ``accuracy``; ``own``, e
-and V start at zero, so that at first everybody answers alike, on all inputs, and an annotator without votes (or one
-never seen) goes on answering like the crowd. A K x K matrix is made for each vote of a batch, and for nothing else.
+and V start at zero, so that at first all annotators answer alike, on all inputs, and an annotator without votes (or an
+unseen one) continues to answer like the crowd. A K x K matrix is made for each vote of a batch only.
 
 ================  =============================================================================================
 ``trace-x``       all at once, by the likelihood of the votes plus a penalty on the traces of T, after a warm-up in
-                  which T is held where it starts
-``transition-x``  in stages: the network on the votes; T on the items the network is surest of; labels corrected
-                  with T; the network on those
+                  which T is fixed
+``transition-x``  in stages: the network on the votes; T on the items the network is most confident of; labels
+                  corrected with T; the network on those
 ================  =============================================================================================
 
 ======================  ===============  ===========  ==========================================================
 symbol                  code             shape        equation
 ======================  ===============  ===========  ==========================================================
 f(x)                    ``log_f``        B x K        softmax of the network
-h(x)                    ``hidden``       B x H        what its last layer looks at
+h(x)                    ``hidden``       B x H        the input of its last layer
 log T_m(x)              ``log_rows``     E x K x K    above, one for each vote
 q[n, k]                 ``target``       N x K        f(x_n)[k] prod over votes of T_m(x_n)[k, l], normalised
 ======================  ===============  ===========  ==========================================================
@@ -26,40 +26,37 @@ q[n, k]                 ``target``       N x K        f(x_n)[k] prod over votes 
 ``transition-x`` corrects a label where the two likeliest classes are far enough apart: if their probabilities under q
 have at least the ratio ``ratio``, the target is the likelier one alone; else it is q itself.
 
-When they fail: T can explain any votes by itself, so nothing but the start, the penalty or the sure items ties f to the
-truth; with few votes for each annotator plain confusion matrices are the better bet.
+When they fail: T can explain any votes by itself, so only the start, the penalty or the confident items tie f to the
+truth; with few votes for each annotator plain confusion matrices do better.
 
 References: L. Zhang et al., Disentangling human error from ground truth in segmentation of medical images, NeurIPS
 2020, for the penalty on T(x). H. Guo, B. Wang and G. Yi, Label correction of crowdsourced noisy annotations with an
 instance-dependent noise transition model, NeurIPS 2023, for the stages and the test of likelihood ratios; here
-T is an ordinary layer on top of the network where theirs is a Bayesian network of its own.
+T is an ordinary layer on top of the network where theirs is a separate Bayesian network.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.model import recode
+from crowdwise.core.constraints import Bounds, Count, CountFromZero, Fraction, NonNegative
 from crowdwise.core.numerics import Floats
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners import losses
 from crowdwise.learners.head import Head, Predict, cross_entropy
-from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.learner import Learner
-from crowdwise.learners.targets import check_together
-from crowdwise.learners.trainer import Stages
-from crowdwise.learners.training import Callback
-from crowdwise.learners.vote_edges import Batch, Edges, log_softmax
+from crowdwise.learners.tensors import as_array, columns, log_softmax
+from crowdwise.learners.trainer import Stages, Trainer, TrainingData
+from crowdwise.learners.training_settings import Callback
+from crowdwise.learners.vote_edges import Batch
 
 
 class InstanceConfusions(Head):
@@ -82,35 +79,28 @@ class InstanceConfusions(Head):
         return [self.P]
 
     def log_rows(self, batch: Batch, attached: bool = True) -> Tensor:
-        """E x K x K: log T of each vote's annotator and item; strangers have nothing of their own."""
+        """E x K x K: log T of each vote's annotator and item; unseen annotators have no own part."""
         return log_softmax(self.rows(batch, attached), dim=2)
 
     def rows(self, batch: Batch, attached: bool = True) -> Tensor:
         """The same before the softmax."""
         assert batch.hidden is not None
         hidden = batch.hidden if attached else batch.hidden.detach()
-        known = batch.annotator.clamp_max(self.n_annotators - 1)
-        familiar = (batch.annotator < self.n_annotators).to(hidden.dtype)
-        own, e = self.own.index_select(0, known), self.e.index_select(0, known)
-        if not bool(familiar.all()):
-            own, e = own * familiar[:, None, None], e * familiar[:, None]
+        known, zero = self.known_codes(batch), hidden.new_zeros(())
+        own, e = (self.or_unseen(batch, t.index_select(0, known), lambda: zero) for t in (self.own, self.e))
         part = torch.tanh((hidden @ self.P).index_select(0, batch.row) + e)
         K = self.n_classes
         return own + torch.addmm(self.shared.reshape(-1), part, self.V.reshape(-1, K * K)).reshape(-1, K, K)
 
     def log_columns(self, batch: Batch, attached: bool = True) -> Tensor:
         """E x K: log T of the label that was given, for each possible truth."""
-        return _columns(self.log_rows(batch, attached), batch.label)
+        return columns(self.log_rows(batch, attached), batch.label)
 
     def vote_log_probs(self, batch: Batch) -> Tensor:
         return torch.logsumexp(batch.log_f[batch.row] + self.log_columns(batch), dim=1)
 
-    def forecast(self, batch: Batch) -> Tensor:
+    def posterior_log_probs(self, batch: Batch) -> Tensor:
         return torch.log_softmax(batch.log_f + batch.total(batch.weight[:, None] * self.log_columns(batch)), dim=1)
-
-
-def _columns(log_rows: Tensor, label: Tensor) -> Tensor:
-    return log_rows.gather(2, label[:, None, None].expand(-1, log_rows.shape[1], 1))[:, :, 0]
 
 
 # -------------------------------------------------------------------- trace
@@ -125,81 +115,71 @@ class TracedInstances(InstanceConfusions):
         super().__init__(n_annotators, n_classes, hidden, rank, accuracy)
         self.weight, self.warm_up, self.warm = weight, warm_up, False
 
-    def begin(self, epoch: int, predict: Predict) -> None:
+    def begin_epoch(self, epoch: int, predict: Predict) -> None:
         self.warm = epoch < self.warm_up
 
     def loss(self, batch: Batch) -> Tensor:
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.warm):
             rows = self.rows(batch)
-        norm = batch.weight.sum().clamp_min(1e-12)
+        norm = batch.total_weight
         fit = losses.mixture_of(batch, rows.detach(), norm, trace=self.weight * batch.weight / norm)
-        return losses.known(fit.value, (batch.logits, fit.logits), *(((rows, fit.rows),) if rows.requires_grad else ()))
+        return losses.with_gradients(
+            fit.value, (batch.logits, fit.logits), *(((rows, fit.rows),) if rows.requires_grad else ())
+        )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class InstanceLearner(Learner):
-    """What the learners of this file share: the size and the start of T."""
+    """What the learners of this file share.
 
-    rank: int = 8
-    accuracy: float = 0.8
+    Parameters
+    ----------
+    rank
+        How many features of the input annotators' errors may depend on.
+    accuracy
+        The probability of a right vote, at first.
+    """
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_count(self, "rank")
-        check_number(self, "accuracy", above=0.0)
-        if not self.accuracy < 1.0:
-            raise ParameterError(f"accuracy={self.accuracy!r}: expected a probability between 0 and 1.")
+    rank: Count = 8
+    accuracy: Fraction = 0.8
 
     def _start(self, votes: Votes) -> float:
-        """The diagonal T starts with, which must say which class is which."""
+        """The diagonal T starts with, which must identify the classes."""
         if self.accuracy * votes.n_classes <= 1.0:
             raise ParameterError(
                 f"accuracy={self.accuracy!r}: with {votes.n_classes} classes, annotators who start at chance or below "
-                f"cannot tell which class is which. Give more than {1.0 / votes.n_classes:.3g}."
+                f"do not identify the classes. Give more than {1.0 / votes.n_classes:.3g}."
             )
         return self.accuracy
 
     def vote_confusion(self, X: Any, votes: Votes) -> Floats:
         """S x K x K: T_m(x) for each of some votes, in their order, given their items' inputs."""
-        self._fitted()
-        inputs = self._inputs(X, votes.items)
-        check_together(inputs, votes)
-        trainer = self._trainer
-        assert isinstance(trainer.head, InstanceConfusions)
-        edges = Edges.of(recode(votes, self.consensus_), trainer.device)
-        rows = [trainer.head.log_rows(batch) for batch in trainer.batches(edges, inputs)]
-        return np.asarray(torch.cat(rows).double().exp().cpu().numpy())
+        head, inputs = self._head_as(InstanceConfusions), self._new_inputs(X, votes)
+        edges = self._edges(self._recoded(votes))
+        rows = [head.log_rows(batch) for batch in self._trainer.batches(edges, inputs)]
+        return as_array(torch.cat(rows).double().exp())
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class TraceX(InstanceLearner):
     """Confusion matrices that depend on the input, of small trace.
 
     Parameters
     ----------
     weight
-        Of the mean trace.
+        The weight of the mean trace.
     warm_up
         So many epochs train the network alone.
-    rank
-        How many features of the input annotators' errors may depend on.
-    accuracy
-        What annotators are taken to be right with, at first.
     """
 
     key: ClassVar[str] = "trace-x"
-    weight: float = 0.01
-    warm_up: int = 10
+    weight: NonNegative = 0.01
+    warm_up: CountFromZero = 10
 
-    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+    def _head(self, votes: Votes, hidden: int) -> Head:
         return TracedInstances(
             votes.n_annotators, votes.n_classes, hidden, self.rank, self._start(votes), self.weight, self.warm_up
         )
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_number(self, "weight", least=0.0)
-        check_count(self, "warm_up", least=0)
 
 
 # -------------------------------------------------------------------- stages
@@ -208,13 +188,13 @@ class TraceX(InstanceLearner):
 class Corrected(InstanceConfusions):
     """The three losses of ``transition-x``, one for each stage."""
 
-    sure: Tensor
+    confident: Tensor
     target: Tensor
 
     def __init__(self, n_annotators: int, n_classes: int, hidden: int, rank: int, accuracy: float) -> None:
         super().__init__(n_annotators, n_classes, hidden, rank, accuracy)
         self.stage = "votes"
-        self.register_buffer("sure", torch.zeros(0, dtype=torch.int64), persistent=False)
+        self.register_buffer("confident", torch.zeros(0, dtype=torch.int64), persistent=False)
         self.register_buffer("target", torch.zeros(0), persistent=False)
 
     def loss(self, batch: Batch) -> Tensor:
@@ -222,25 +202,25 @@ class Corrected(InstanceConfusions):
             return -batch.mean(batch.log_f[batch.row, batch.label])
         if self.stage == "transitions":
             return self.misfit(batch)
-        # T looks at the network's hidden vector, so it is kept in step while the network moves.
+        # T depends on the network's hidden vector, so it is trained along with the network.
         return cross_entropy(self.target[batch.index].to(batch.logits.dtype), batch.logits) + self.misfit(batch)
 
     def misfit(self, batch: Batch) -> Tensor:
-        """- mean log T over the votes on sure items, with the class they are taken to have."""
-        truth = self.sure[batch.index][batch.row]
+        """- mean log T over the votes on confident items, given their predicted class."""
+        truth = self.confident[batch.index][batch.row]
         log_t = self.log_columns(batch, attached=False).gather(1, truth.clamp_min(0)[:, None])[:, 0]
         return -replace(batch, weight=batch.weight * (truth >= 0)).mean(log_t)
 
 
-def surest(log_f: Tensor, voted: Tensor, share: float) -> Tensor:
-    """N: the class of the items the network is surest of, a share of those it puts in each class; -1 for others."""
+def most_confident(log_f: Tensor, voted: Tensor, share: float) -> Tensor:
+    """N: the class of the items the network is most confident of, a share of each predicted class; -1 for others."""
     best, guess = log_f.max(dim=1)
-    sure = torch.full_like(guess, -1)
+    found = torch.full_like(guess, -1)
     for k in range(log_f.shape[1]):
         mine = torch.nonzero((guess == k) & voted)[:, 0]
         order = torch.sort(best[mine], descending=True, stable=True).indices
-        sure[mine[order[: math.ceil(share * len(mine))]]] = k
-    return sure
+        found[mine[order[: math.ceil(share * len(mine))]]] = k
+    return found
 
 
 def correct(log_q: Tensor, ratio: float) -> Tensor:
@@ -251,69 +231,54 @@ def correct(log_q: Tensor, ratio: float) -> Tensor:
     return torch.where(decided[:, None], hard, log_q.exp())
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class TransitionX(InstanceLearner):
-    """Confusion matrices that depend on the input, learned from sure items, then labels corrected with them.
+    """Confusion matrices that depend on the input, learned from confident items, then labels corrected with them.
 
     Parameters
     ----------
     warm_up
         So many epochs train the network on the votes.
     share
-        Of the items the network then puts in a class, the share it is surest of: T is learned from their votes (and
-        from those on items whose truth is known).
+        Of the items of each predicted class, the share the network is most confident of: T is learned from their votes
+        (and from those on gold items).
     transition_epochs
-        So many epochs train T, with the network at rest. ``epochs`` of training on the corrected labels follow.
+        So many epochs train T, with the network fixed. ``epochs`` of training on the corrected labels follow.
     ratio
         A corrected label is hard where the likeliest class is so many times as probable as any other, else soft.
-    rank
-        How many features of the input annotators' errors may depend on.
-    accuracy
-        What annotators are taken to be right with, at first.
     """
 
     key: ClassVar[str] = "transition-x"
-    warm_up: int = 10
-    share: float = 0.5
-    transition_epochs: int = 20
-    ratio: float = 10.0
+    warm_up: Count = 10
+    share: Annotated[float, Bounds(above=0, maximum=1)] = 0.5
+    transition_epochs: Count = 20
+    ratio: Annotated[float, Bounds(minimum=1)] = 10.0
 
-    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+    def _head(self, votes: Votes, hidden: int) -> Head:
         return Corrected(votes.n_annotators, votes.n_classes, hidden, self.rank, self._start(votes))
 
-    def _train(
-        self, inputs: Inputs, train: Votes, held: Votes | None, gold: npt.NDArray[np.int32] | None,
-        callback: Callback | None,
-    ) -> None:  # fmt: skip
+    def _train(self, data: TrainingData, callback: Callback | None) -> Trainer:
         stages = Stages(self.warm_up + self.transition_epochs + self.epochs, callback)
-        self._trainer = trainer = self._prepare(inputs, train, held, gold)
+        trainer = self._prepare(data)
         head, network = trainer.head, trainer.network
         assert isinstance(head, Corrected)
-        truth = torch.full((len(train),), -1, device=trainer.device)
-        if trainer.truth is not None and self.select != "gold":
-            truth = trainer.truth
+        gold = torch.full((len(data.votes.items),), -1, device=trainer.device)
+        if trainer.gold is not None and self.select != "gold":
+            gold = trainer.gold
         voted = trainer.edges.indptr[1:] > trainer.edges.indptr[:-1]
         stages.run(trainer.again(self.warm_up))
         if not stages.ended:
-            head.sure = torch.where(truth >= 0, truth, surest(trainer.log_probs(), voted, self.share))
-            head.stage, head.resting = "transitions", True
+            log_f = trainer.log_probs(trainer.inputs)
+            head.confident = torch.where(gold >= 0, gold, most_confident(log_f, voted, self.share))
+            head.stage, head.network_frozen = "transitions", True
             network.requires_grad_(False)
             stages.run(trainer.again(self.transition_epochs))
             network.requires_grad_(True)
         if not stages.ended:
-            log_q = torch.cat([head.forecast(batch) for batch in trainer.batches(trainer.edges)])
-            target = correct(log_q, self.ratio)
-            known = functional.one_hot(truth.clamp_min(0), head.n_classes).to(target.dtype)
-            head.target = torch.where((truth >= 0)[:, None], known, target)
-            head.stage, head.resting = "corrected", False
+            target = correct(trainer.posterior(trainer.edges, trainer.inputs), self.ratio)
+            known = functional.one_hot(gold.clamp_min(0), head.n_classes).to(target.dtype)
+            head.target = torch.where((gold >= 0)[:, None], known, target)
+            head.stage, head.network_frozen = "corrected", False
             stages.run(trainer, self.checkpoint)
         self.history_ = stages.history
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        for name in ("warm_up", "transition_epochs"):
-            check_count(self, name)
-        check_number(self, "share", above=0.0)
-        if self.share > 1.0:
-            raise ParameterError(f"share={self.share!r}: expected a share above 0, at most 1.")
-        check_number(self, "ratio", least=1.0)
+        return trainer

@@ -1,8 +1,8 @@
-"""COINNet: confusion matrices for most votes, and a term of their own for the few they cannot explain.
+"""COINNet: confusion matrices for most votes, and a vector for each of the few votes that they cannot explain.
 
-Annotators confuse classes as their matrices say, but for some items (a photograph upside down, two objects in one)
-votes have nothing to do with the matrices. Every vote gets a vector of its own that is added to its distribution, and
-a penalty that is only paid by items where the vectors are needed:
+Annotators confuse classes by their matrices, but on some items (an image upside down, two objects in one) votes do not
+follow the matrices. Every vote has a vector that is added to its distribution, and a sparse penalty limits the vectors
+to the items that need them:
 
     q = sum_k f(x_n)[k] theta[m, k, :] + e[n, m, :],   clipped to probabilities
     loss = - mean over votes of log q[l]  +  outliers * mean over items of ( s[n] + 1e-10 )^(power / 2)
@@ -18,8 +18,8 @@ s[n]                ``scores``   N            the item's outlier score
 F'F                              K x K        mean over items of f f', as in ``geocrowdnet-f``
 ==================  ===========  ===========  ======================================================================
 
-When it fails: where most votes on most items are outliers (then they are the rule), and where the network is large
-enough to learn the outliers by heart before their terms do.
+When it fails: where most votes on most items are outliers, and where the network is large enough to memorise the
+outliers before their vectors do.
 
 Reference: T. Nguyen, S. Ibrahim and X. Fu, Noisy label learning with instance-dependent outliers: identifiability via
 crowd wisdom, NeurIPS 2024.
@@ -28,27 +28,28 @@ crowd wisdom, NeurIPS 2024.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdwise.core.checks import check_number
+from crowdwise.core.constraints import Bounds, NonNegative
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
 from crowdwise.learners import losses
 from crowdwise.learners.head import FLOOR, Head
 from crowdwise.learners.joint_confusions import GeoCrowdNetF, Volume
+from crowdwise.learners.tensors import as_array, log_softmax
 from crowdwise.learners.trainer import Trainer
-from crowdwise.learners.vote_edges import Batch, log_softmax
+from crowdwise.learners.vote_edges import Batch, rows_of, vote_places
 
 
 class Outliers(Volume):
-    """Confusion matrices, a volume, and a vector of its own for every vote that is trained on.
+    """Confusion matrices, a volume, and a vector for every vote that is trained on.
 
-    Like dropout, the vectors are there in training only: of a vote that was not trained on nothing but the matrices is
-    known, so that held-out votes and forecasts are judged by these.
+    Like dropout, the vectors act in training only: held-out votes have none, so their likelihood and the posterior
+    follow from the matrices alone.
     """
 
     indptr: Tensor
@@ -62,14 +63,11 @@ class Outliers(Volume):
         self.register_buffer("indptr", torch.as_tensor(np.array(votes.indptr), dtype=torch.int64))
 
     def slow_parameters(self) -> list[nn.Parameter]:
-        return [self.e]  # vectors that are faster than the network explain the votes before it does
+        return [self.e]  # vectors that learn faster than the network explain the votes before it does
 
     def places(self, batch: Batch) -> Tensor:
         """E: which of all votes trained on those of a training batch are."""
-        first = self.indptr[batch.index]
-        count = self.indptr[batch.index + 1] - first
-        skip = torch.cumsum(count, 0) - count
-        return torch.arange(len(batch.row), device=first.device) + (first - skip)[batch.row]
+        return vote_places(self.indptr, batch.index)[1]
 
     def vectors(self, at: Tensor | slice = slice(None)) -> Tensor:
         """The vectors of some votes, each of which sums to zero."""
@@ -94,14 +92,13 @@ class Outliers(Volume):
     def total(self, fit: losses.Mixture, *gradients: tuple[Tensor, Tensor | losses.Rows]) -> Tensor:
         assert isinstance(fit, OutlyingFit)
         e = torch.zeros_like(self.e, requires_grad=False).index_copy_(0, fit.at, fit.e)
-        return losses.known(fit.value, *gradients, (self.e, e))
+        return losses.with_gradients(fit.value, *gradients, (self.e, e))
 
     def scores(self, weight: Tensor) -> Tensor:
         """N: the sum over each item's votes of the squared length of their vectors, each times the vote's weight."""
         e = self.vectors().detach()
-        count = self.indptr[1:] - self.indptr[:-1]
-        item = torch.repeat_interleave(torch.arange(len(count), device=count.device), count)
-        return e.new_zeros(len(count)).index_add(0, item, weight * (e * e).sum(dim=1))
+        item = rows_of(self.indptr[1:] - self.indptr[:-1])
+        return e.new_zeros(len(self.indptr) - 1).index_add(0, item, weight * (e * e).sum(dim=1))
 
 
 @dataclass(eq=False)
@@ -115,9 +112,9 @@ class OutlyingFit(losses.Mixture):
 def outlying(
     batch: Batch, at: Tensor, e: Tensor, rho: Tensor, norm: Tensor | float, outliers: float, power: float
 ) -> OutlyingFit:  # fmt: skip
-    """Likelihood and penalty of a batch, with their gradients, worked out as in :mod:`crowdwise.learners.losses`.
+    """Likelihood and penalty of a batch, with their gradients, as in :mod:`crowdwise.learners.losses`.
 
-    With g the gradient at q (nothing where q was clipped), that at f[k] is theta[k] . g, that at rho[k, l] is
+    With g the gradient at q (zero where q was clipped), that at f[k] is theta[k] . g, that at rho[k, l] is
     f[k] theta[k, l] ( g[l] - theta[k] . g ), and that at a vector is g and the penalty's share, less their mean.
     """
     theta = losses.softmax_rows(rho.index_select(0, batch.annotator))
@@ -141,41 +138,33 @@ def outlying(
     return OutlyingFit(value, logits, rows, f, at=at, e=own - own.mean(dim=1, keepdim=True))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class COINNet(GeoCrowdNetF):
-    """Confusion matrices, and a sparse term for votes that no matrix explains; tells which items those are on.
+    """Confusion matrices, and a sparse term for votes that no matrix explains, which ranks the items with such votes.
 
-    The consensus has the item column ``outlier``, s[n]: sort by it, largest first, to see what is wrong with the data.
+    The consensus has the item column ``outlier``, s[n]: sort by it, largest first, to find problems in the data.
 
     Parameters
     ----------
     outliers
-        What an outlier costs: the weight of the penalty on the votes' own vectors.
+        The weight of the penalty on the votes' vectors.
     power
-        Below 2, how sparse outliers are: an item's penalty is the length of its vectors to this power.
+        An item's penalty is the length of its vectors to this power; the lower, the sparser the outliers.
     weight, guard
         Of the log-volume, as in :class:`~crowdwise.learners.joint_confusions.GeoCrowdNetF`.
     weight_decay
-        Of the network and of the votes' own vectors, as in other learners.
+        Of the network and of the votes' vectors, with the default of other learners.
     """
 
     key: ClassVar[str] = "coinnet"
-    weight_decay: float = 1e-4
-    outliers: float = 0.01
-    power: float = 0.4
+    weight_decay: NonNegative = 1e-4
+    outliers: NonNegative = 0.01
+    power: Annotated[float, Bounds(above=0, maximum=2)] = 0.4
 
-    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+    def _head(self, votes: Votes, hidden: int) -> Head:
         return Outliers(votes, self.weight, self.guard, self.outliers, self.power)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_number(self, "outliers", least=0.0)
-        check_number(self, "power", above=0.0)
-        if self.power > 2.0:
-            raise ParameterError(f"power={self.power!r}: expected a number above 0 and of at most 2.")
-
     def _columns(self, trainer: Trainer) -> dict[str, Any]:
-        head = trainer.head
-        assert isinstance(head, Outliers)
+        head = self._head_as(Outliers)
         scores = head.scores(trainer.edges.weight.to(head.e.dtype))
-        return {"item_columns": {"outlier": scores.double().cpu().numpy()}}
+        return {"item_columns": {"outlier": as_array(scores)}}

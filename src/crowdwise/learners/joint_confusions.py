@@ -1,16 +1,16 @@
 """Network and annotators learned together, by the likelihood of the votes.
 
-The network says f(x), a distribution over the classes; annotator m turns it into a distribution over labels with a
-confusion matrix, and both are trained so that the votes become probable:
+The network predicts f(x), a distribution over the classes; annotator m turns it into a distribution over labels with
+a confusion matrix, and both are trained to maximise the likelihood of the votes:
 
     P(m says l | x) = sum_k f(x)[k] theta[m, k, l]          loss = - mean over votes of log P(l | x, m)
 
 Many pairs (f, theta) explain the votes equally well; the methods differ in which of them they prefer.
 
 ================  =====================================================================================
-``ccem``          none: whatever training finds from where theta starts
+``ccem``          none: what training finds from where theta starts
 ``trace``         the theta with the smallest trace, so that f is as sharp as the votes allow
-``geocrowdnet-f`` the f whose answers span the largest volume over the items: - weight * log det F'F
+``geocrowdnet-f`` the f whose predictions span the largest volume over the items: - weight * log det F'F
 ``geocrowdnet-w`` the theta that span the largest volume over the annotators: - weight * log det W'W
 ================  =====================================================================================
 
@@ -23,8 +23,8 @@ F'F                              K x K        mean over items of f f'
 W'W                              K x K        mean over annotators of theta[m] theta[m]'
 ==================  ===========  ===========  ===================================================
 
-When they fail: where most annotators are wrong most of the time there is nothing that says which class is which, and
-where annotators err together the network learns their common error.
+When they fail: where most annotators are wrong most of the time nothing identifies which class is which, and where
+annotators err together the network learns their common error.
 
 References: R. Tanno et al., Learning from noisy labels by regularized estimation of annotator confusion, CVPR 2019.
 S. Ibrahim, T. Nguyen and X. Fu, Deep learning from crowdsourced labels: coupled cross-entropy minimization,
@@ -33,31 +33,32 @@ identifiability, and regularization, ICLR 2023.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from crowdwise.core.checks import check_choice, check_flag, check_number
+from crowdwise.core.constraints import NonNegative
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
-from crowdwise.learners.head import Census, Head
+from crowdwise.learners.head import AnnotatorTerms, Head
 from crowdwise.learners.learner import Learner
-from crowdwise.learners.vote_edges import Batch, log_softmax
+from crowdwise.learners.tensors import columns, log_softmax
+from crowdwise.learners.vote_edges import Batch
 
 RIDGE = 1e-3
 """Added to the K x K matrix whose volume is taken, in units of that of a perfect crowd: keeps its gradient finite."""
 
 REACH = 1.0
-"""How hard the volume may pull, at most, in units of how hard the votes do."""
+"""The largest gradient of the volume, in units of that of the votes."""
 
 WAIT, GROW = 0.2, 0.6
 """The volume is left out for the first fifth of training and has its full weight from three fifths on."""
 
 
-class Confusions(Census):
+class Confusions(AnnotatorTerms):
     """theta[m, k, l] as free parameters, trained by the likelihood of the votes."""
 
     def __init__(self, n_annotators: int, n_classes: int, rho: Tensor, softplus: bool = False) -> None:
@@ -76,24 +77,18 @@ class Confusions(Census):
         return self.log_theta(self.rho).exp()
 
     def vote_log_probs(self, batch: Batch) -> Tensor:
-        if bool((batch.annotator >= self.n_annotators).any()):  # strangers answer as the crowd
+        if bool((batch.annotator >= self.n_annotators).any()):  # unseen annotators answer like the crowd
             return super().vote_log_probs(batch)
-        rows = self.log_theta(self.rho.index_select(0, batch.annotator))
-        column = rows.gather(2, batch.label[:, None, None].expand(-1, self.n_classes, 1))[:, :, 0]
+        column = columns(self.log_theta(self.rho.index_select(0, batch.annotator)), batch.label)
         return torch.logsumexp(batch.log_f.index_select(0, batch.row) + column, dim=1)
 
     def loss(self, batch: Batch) -> Tensor:
         fit = losses.mixture(batch, self.rho, self.norm(batch), softplus=self.softplus)
-        return self._known(batch, fit)
+        return losses.annotator_loss(batch, fit, self.rho)
 
     def norm(self, batch: Batch) -> Tensor | float:
         """What the sum over the batch's votes is divided by."""
-        return batch.weight.sum().clamp_min(1e-12)
-
-    def _known(self, batch: Batch, fit: losses.Fit) -> Tensor:
-        """A loss with its gradients at the logits and at the rho of the batch's annotators."""
-        rho = losses.Rows(fit.rows, batch.annotator, self.rho.shape)
-        return losses.known(fit.value, (batch.logits, fit.logits), (self.rho, rho))
+        return batch.total_weight
 
 
 def identity(n_classes: int, high: float = 1.0, low: float = 0.0) -> Tensor:
@@ -101,7 +96,7 @@ def identity(n_classes: int, high: float = 1.0, low: float = 0.0) -> Tensor:
     return (torch.eye(n_classes) * (high - low) + low)[None]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class CCEM(Learner):
     """Coupled cross-entropy: a confusion matrix per annotator after the network.
 
@@ -114,7 +109,7 @@ class CCEM(Learner):
 
     key: ClassVar[str] = "ccem"
 
-    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+    def _head(self, votes: Votes, hidden: int) -> Head:
         return Confusions(votes.n_annotators, votes.n_classes, identity(votes.n_classes))
 
 
@@ -131,55 +126,51 @@ class Traced(Confusions):
     def loss(self, batch: Batch) -> Tensor:
         each = self.weight / (1.0 if self.reduce == "sum" else self.n_annotators)
         if self.many:
-            trace = each * self.stands_for(batch)
-            return self._known(batch, losses.mixture(batch, self.rho, self.norm(batch), softplus=True, trace=trace))
+            trace = each * self.term_weights(batch)
+            fit = losses.mixture(batch, self.rho, self.norm(batch), softplus=True, trace=trace)
+            return losses.annotator_loss(batch, fit, self.rho)
         positive = functional.softplus(self.rho)
         return super().loss(batch) + each * (positive.diagonal(dim1=1, dim2=2) / positive.sum(dim=2)).sum()
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class TraceRegularised(Learner):
     """Confusion matrices with the smallest trace that explain the votes.
 
     Parameters
     ----------
     weight
-        Of the trace.
+        The weight of the trace.
     reduce
         ``"mean"`` or ``"sum"`` of the annotators' traces. The paper writes the sum, its code takes the mean; with
-        many annotators the sum drowns the likelihood.
+        many annotators the sum dominates the likelihood.
     """
 
     key: ClassVar[str] = "trace"
-    weight: float = 0.01
-    reduce: str = "mean"
+    weight: NonNegative = 0.01
+    reduce: Literal["mean", "sum"] = "mean"
 
-    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+    def _head(self, votes: Votes, hidden: int) -> Head:
         return Traced(votes.n_annotators, votes.n_classes, self.weight, self.reduce)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_number(self, "weight", least=0.0)
-        check_choice(self, "reduce", ("mean", "sum"))
 
 
 # -------------------------------------------------------------------- volume
 
 
 class Volume(Confusions):
-    """The likelihood minus ``weight`` times the log-volume of the network's answers, or of the confusion matrices.
+    """The likelihood minus ``weight`` times the log-volume of the network's predictions, or of the confusion matrices.
 
-    The volume chooses among answers that explain the votes equally well, so it must not speak before the votes have,
-    nor louder: while the network still says next to nothing of any item, the volume is smallest, its pull the largest,
-    and the classes it would spread the items over have no meaning yet. So with a ``guard`` it waits for the votes and
-    then grows (``WAIT``, ``GROW``), and wherever it would pull harder at the logits (or at rho) than ``REACH`` times
-    the votes do, it is held back. ``steps`` and ``held_back`` say how often that was.
+    The volume chooses among solutions that explain the votes equally well, so it must neither act before the votes nor
+    outweigh them: while the network's predictions are still nearly uniform, the volume is smallest, its gradient the
+    largest, and the classes it would spread the items over have no meaning yet. With a ``guard`` its weight is zero at
+    first and then grows (``WAIT``, ``GROW``), and its gradient at the logits (or at rho) is limited to ``REACH`` times
+    that of the votes. ``steps`` counts the steps with a volume, ``limited`` those in which its gradient was limited.
     """
 
     def __init__(self, n_annotators: int, n_classes: int, weight: float, of: str, guard: bool) -> None:
         super().__init__(n_annotators, n_classes, identity(n_classes))
         self.weight, self.of, self.guard = weight, of, guard
-        self.steps = self.held_back = 0
+        self.steps = self.limited = 0
 
     def loss(self, batch: Batch) -> Tensor:
         strength = self.weight
@@ -188,16 +179,16 @@ class Volume(Confusions):
         fit = self.fit(batch, keep=strength > 0.0 and self.of == "annotators" and self.many)
         rho: Tensor | losses.Rows = losses.Rows(fit.rows, batch.annotator, self.rho.shape)
         if strength > 0.0:
-            volume, push = self.log_volume(batch, fit)
-            pull = fit.logits
+            volume, of_volume = self.log_volume(batch, fit)
+            of_votes = fit.logits
             if isinstance(rho, losses.Rows) and self.of == "annotators":
-                pull = rho = rho.dense()
+                of_votes = rho = rho.dense()
             if self.guard:
-                most = REACH * float(pull.norm() / push.norm().clamp_min(1e-20))
-                self.steps, self.held_back = self.steps + 1, self.held_back + (most < strength)
+                most = REACH * float(of_votes.norm() / of_volume.norm().clamp_min(1e-20))
+                self.steps, self.limited = self.steps + 1, self.limited + (most < strength)
                 strength = min(strength, most)
             fit.value = fit.value - strength * volume
-            pull.sub_(push, alpha=strength)
+            of_votes.sub_(of_volume, alpha=strength)
         return self.total(fit, (batch.logits, fit.logits), (self.rho, rho))
 
     def fit(self, batch: Batch, keep: bool) -> losses.Mixture:
@@ -205,14 +196,14 @@ class Volume(Confusions):
         return losses.mixture(batch, self.rho, self.norm(batch), keep=keep)
 
     def total(self, fit: losses.Mixture, *gradients: tuple[Tensor, Tensor | losses.Rows]) -> Tensor:
-        """The loss, once the volume has been added to it."""
-        return losses.known(fit.value, *gradients)
+        """The loss, with the volume in it."""
+        return losses.with_gradients(fit.value, *gradients)
 
     def log_volume(self, batch: Batch, fit: losses.Mixture) -> tuple[Tensor, Tensor]:
-        """log det of the K x K matrix, which is 0 for answers that are certain and classes that are even.
+        """log det of the K x K matrix, which is 0 for certain predictions and equally frequent classes.
 
-        Beside it the gradient, at the logits or at rho. Of a large crowd the matrix is that of the batch's votes, each
-        annotator counted alike.
+        The second is its gradient, at the logits or at rho. Of a large crowd the matrix is that of the batch's votes,
+        with equal weight for each annotator.
         """
         K = self.n_classes
         if self.of == "network":
@@ -222,7 +213,7 @@ class Volume(Confusions):
         if fit.theta is None:
             theta, share = torch.softmax(self.rho.detach(), dim=2), self.rho.new_full((1, 1, 1), 1 / self.n_annotators)
         else:
-            theta, share = fit.theta, self.stands_for(batch)[:, None, None]
+            theta, share = fit.theta, self.term_weights(batch)[:, None, None]
             share = share / share.sum().clamp_min(1e-12)
         size = share.sqrt()
         # Columns of all matrices, n K x K: their outer products add up to those of the matrices with themselves.
@@ -233,37 +224,32 @@ class Volume(Confusions):
         return volume, grad if fit.theta is None else losses.Rows(grad, batch.annotator, self.rho.shape).dense()
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class GeoCrowdNetF(Learner):
-    """Coupled cross-entropy with the network's answers spread as widely as the votes allow.
+    """Coupled cross-entropy with the network's predictions spread as widely as the votes allow.
 
     Parameters
     ----------
     weight
-        Of the log-volume.
+        The weight of the log-volume.
     guard
-        Let the volume wait for the votes, and never pull harder than they do. Without it a weight of 0.03 ruins sparse
+        Phase the volume in after the votes, and limit its gradient to theirs. Without it a weight of 0.03 ruins sparse
         ten-class data.
     weight_decay
-        Of the network, which the volume makes surer of what it has learned by heart, too.
+        Of the network: the volume also makes it more confident of what it has memorised.
     """
 
     key: ClassVar[str] = "geocrowdnet-f"
-    weight_decay: float = 1e-2
-    weight: float = 0.03
+    weight_decay: NonNegative = 1e-2
+    weight: NonNegative = 0.03
     guard: bool = True
     _of: ClassVar[str] = "network"
 
-    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+    def _head(self, votes: Votes, hidden: int) -> Head:
         return Volume(votes.n_annotators, votes.n_classes, self.weight, self._of, self.guard)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_number(self, "weight", least=0.0)
-        check_flag(self, "guard")
 
-
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class GeoCrowdNetW(GeoCrowdNetF):
     """Coupled cross-entropy with confusion matrices spread as widely as the votes allow.
 
@@ -272,10 +258,10 @@ class GeoCrowdNetW(GeoCrowdNetF):
     weight, guard
         Of the log-volume, as in :class:`GeoCrowdNetF`.
     weight_decay
-        Of the network, as in other learners.
+        Of the network, with the default of other learners.
     """
 
     key: ClassVar[str] = "geocrowdnet-w"
-    weight_decay: float = 1e-4
-    weight: float = 0.01
+    weight_decay: NonNegative = 1e-4
+    weight: NonNegative = 0.01
     _of: ClassVar[str] = "annotators"

@@ -1,4 +1,4 @@
-"""UnionNet: all annotators as one, who gives one of M K answers.
+"""UnionNet: all annotators as one, whose vote is one of M K pairs of annotator and label.
 
     A: P(m, l | x) = softmax over all pairs (m, l) of sum_k p[k] T[m, k, l]
     B: P(m, l | x) = sum_k p[k] softmax over all pairs of T[:, k, :]
@@ -11,42 +11,40 @@ T[m, k, l]          ``T``                M x K x K     starts as the identity
 loss                                                   - sum over an item's votes of log P(m, l | x), mean of items
 ==================  ===================  ============  ==========================================================
 
-When it fails: who votes often and who is right become one question, so that busy annotators draw the network along; and
-with very many annotators each pair is so improbable that little is learned of any.
+When it fails: how often an annotator votes and how often they are right are not separated, so that busy annotators
+dominate the network; and with very many annotators each pair is so improbable that little is learned about any.
 
 Reference: H. Wei et al., Deep learning from multiple noisy annotators as a union, IEEE TNNLS 2022.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from crowdwise.core.checks import check_choice
+from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
 from crowdwise.learners.head import Head
 from crowdwise.learners.joint_confusions import identity
-from crowdwise.learners.layers_crowd_layer import summed
 from crowdwise.learners.learner import Learner
-from crowdwise.learners.vote_edges import Batch, log_softmax
+from crowdwise.learners.tensors import log_softmax
+from crowdwise.learners.vote_edges import Batch
 
-VARIANTS = ("A", "B")
 BLOCK = 2**20
 """The most numbers of items x annotators x labels that variant A holds at once."""
 
 
 class Union(Head):
-    """T[m, k, l]: who says what, given the class, as one distribution over all pairs of annotator and label.
+    """T[m, k, l]: one distribution over all pairs of annotator and label, given the class.
 
     A: softmax over the pairs of sum_k p[k] T[:, k, :].    B: sum_k p[k] softmax over the pairs of T[:, k, :].
 
-    Only the loss asks who votes at all. Of a vote that was given, the label's probability is that of the pair over the
-    sum of its annotator's pairs.
+    Only the loss models who votes. Given that an annotator votes, the probability of a label is that of the pair over
+    the sum of the annotator's pairs.
     """
 
     def __init__(self, n_annotators: int, n_classes: int, variant: str = "B") -> None:
@@ -67,7 +65,7 @@ class Union(Head):
     def loss(self, batch: Batch) -> Tensor:
         if self.variant == "A":
             pair = self.pairs(batch, batch.annotator).gather(1, batch.label[:, None])[:, 0]
-            return summed(batch, log_total(batch.log_f.exp(), self.T)[batch.row] - pair)
+            return batch.item_mean(log_total(batch.log_f.exp(), self.T)[batch.row] - pair)
         return self._mixture(batch)
 
     def _mixture(self, batch: Batch) -> Tensor:
@@ -83,20 +81,15 @@ class Union(Head):
         r = c * (share - log_p).exp_()
         at, total = batch.total(r), r.sum(dim=0)
         grad = pairs.mul_((-total / sums)[:, None])
-        K = T.shape[1]
-        cell = (batch.annotator * (K * K) + batch.label)[:, None] + torch.arange(0, K * K, K, device=T.device)
-        grad.put_(cell, r, accumulate=True)
-        return losses.known(
+        grad.put_(batch.cells(T.shape[1]), r, accumulate=True)
+        return losses.with_gradients(
             (c * log_p).sum(), (batch.logits, at - f.exp() * at.sum(dim=1, keepdim=True)), (self.T, grad)
         )
 
     def vote_log_probs(self, batch: Batch) -> Tensor:
-        pairs = self.pairs(batch, batch.annotator.clamp_max(self.n_annotators - 1))
+        pairs = self.pairs(batch, self.known_codes(batch))
         found = log_softmax(pairs, dim=1).gather(1, batch.label[:, None])[:, 0]
-        strangers = batch.annotator >= self.n_annotators
-        if bool(strangers.any()):
-            found = torch.where(strangers, super().vote_log_probs(batch), found)
-        return found
+        return self.or_unseen(batch, found, lambda: super(Union, self).vote_log_probs(batch))
 
 
 def log_total(p: Tensor, T: Tensor, block: int = BLOCK) -> Tensor:
@@ -108,11 +101,11 @@ def log_total(p: Tensor, T: Tensor, block: int = BLOCK) -> Tensor:
     parts = torch.split(T, max(1, block // max(1, len(p) * T.shape[2])))
     if len(parts) == 1:
         return part(p, T)
-    # What a part holds is made again on the way back, or all parts would be held together after all.
+    # A part is computed again in the backward pass, so that not all parts are in memory together.
     return torch.logsumexp(torch.stack([checkpoint(part, p, some, use_reentrant=False) for some in parts]), dim=0)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@declared
 class UnionNet(Learner):
     """All annotators as one: a vote is one of the M K pairs of annotator and label.
 
@@ -124,11 +117,7 @@ class UnionNet(Learner):
     """
 
     key: ClassVar[str] = "unionnet"
-    variant: str = "B"
+    variant: Literal["A", "B"] = "B"
 
-    def _head(self, votes: Votes, shape: tuple[int, ...], hidden: int) -> Head:
+    def _head(self, votes: Votes, hidden: int) -> Head:
         return Union(votes.n_annotators, votes.n_classes, self.variant)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_choice(self, "variant", VARIANTS)

@@ -1,10 +1,9 @@
-"""Losses and their gradients in one pass: what a step of a small network can afford.
+"""Losses of votes and their gradients in one pass, for networks so small that autograd would cost more than they do.
 
-A loss that is put together from tensors costs an operation forward and one or two backward for every sign in its
-formula, and with a few hundred votes in a batch each of these is all overhead. Here values and gradients are worked
-out together, without a graph, for the votes of the batch alone; :func:`known` then hands them to autograd as one node.
-The heads keep their formulas as they are written in the papers (``vote_log_probs``), and the tests hold the two
-against each other.
+A loss composed of tensor operations costs an operation forward and one or two backward for every sign in its formula,
+and with a few hundred votes in a batch each of these is all overhead. Here values and gradients are computed together,
+without a graph, for the votes of the batch alone; :func:`with_gradients` then passes them to autograd as one node. The
+heads have their formulas as the papers write them (``vote_log_probs``), and the tests compare the two.
 
     mixture    P(m says l | x) = sum_k f(x)[k] t[m, k, l] / s[m, k],   s[m, k] = sum_l t[m, k, l]
     layer      P(m says l | x) = softmax_l( sum_k f(x)[k] W[m, k, l] )
@@ -20,8 +19,8 @@ d / d logits                B x K        sum over the item's votes of r - c f
 d / d rho                   E x K x K    exp: r[k] ( 1(l) - t[k, l] / s[k] )
 =============  ===========  ===========  =============================================================================
 
-Probabilities, not their logarithms, are summed: while rho is within some thirty of zero no sum here can vanish or
-overflow in single precision. Where one does, the mixture takes the long way round, in logarithms.
+Probabilities, not their logarithms, are summed: while rho is within some thirty of zero no sum here can underflow or
+overflow in single precision. Where one does, the mixture is computed in logarithms.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from crowdwise.learners.vote_edges import Batch, log_softmax
+from crowdwise.learners.tensors import log_softmax
+from crowdwise.learners.vote_edges import Batch, column_cells
 
 RANGE = 30.0
 """exp(30) is 1e13: ten orders of magnitude from where the product of two such numbers leaves single precision."""
@@ -43,7 +43,7 @@ RANGE = 30.0
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A gradient with one row per vote, to be summed by annotator once it is asked for."""
+    """A gradient with one row per vote, summed by annotator when it is needed."""
 
     rows: Tensor
     annotator: Tensor
@@ -53,8 +53,8 @@ class Rows:
         return self.rows.new_zeros(self.size).index_add_(0, self.annotator, self.rows)
 
 
-class _Known(torch.autograd.Function):
-    """A value whose gradients have been worked out already."""
+class _WithGradients(torch.autograd.Function):
+    """A value whose gradients are computed already."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, grads: tuple[Tensor | Rows, ...], *at: Tensor) -> Tensor:
@@ -71,15 +71,15 @@ class _Known(torch.autograd.Function):
         return None, None, *(upstream * grad for grad in grads)
 
 
-def known(value: Tensor, *gradients: tuple[Tensor, Tensor | Rows]) -> Tensor:
+def with_gradients(value: Tensor, *gradients: tuple[Tensor, Tensor | Rows]) -> Tensor:
     """``value``, a number, with the gradient of each (tensor, gradient) pair.
 
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
-    >>> known((x.detach() ** 2).sum(), (x, 2.0 * x.detach())).backward()
+    >>> with_gradients((x.detach() ** 2).sum(), (x, 2.0 * x.detach())).backward()
     >>> x.grad
     tensor([2., 4.])
     """
-    out: Tensor = _Known.apply(value, tuple(grad for _, grad in gradients), *(at for at, _ in gradients))  # type: ignore[no-untyped-call]
+    out: Tensor = _WithGradients.apply(value, tuple(grad for _, grad in gradients), *(at for at, _ in gradients))  # type: ignore[no-untyped-call]
     return out
 
 
@@ -112,15 +112,21 @@ class Fit:
     """B x K: the network's probabilities."""
 
 
+def annotator_loss(batch: Batch, fit: Fit, table: Tensor, *gradients: tuple[Tensor, Tensor | Rows]) -> Tensor:
+    """A loss with its gradients at the logits and at an M x K x K table of the annotators, and further ones."""
+    rows = Rows(fit.rows, batch.annotator, table.shape)
+    return with_gradients(fit.value, (batch.logits, fit.logits), (table, rows), *gradients)
+
+
 # -------------------------------------------------------------------- confusion matrices
 
 
 @dataclass(eq=False)
 class Mixture(Fit):
-    """What else is known of a mixture, for penalties to start from."""
+    """The loss of a mixture, with its confusion matrices for penalties to use."""
 
     theta: Tensor | None = None
-    """E x K x K: each vote's confusion matrix, where it was asked for."""
+    """E x K x K: each vote's confusion matrix, where it is needed."""
 
 
 def mixture(
@@ -140,7 +146,7 @@ def mixture(
     trace
         E, a penalty: so many times the trace of each vote's confusion matrix is added to the loss.
     keep
-        Whether the matrices are wanted, too.
+        Whether the matrices are returned as well.
     """
     return mixture_of(batch, rho.detach().index_select(0, batch.annotator), norm, softplus, trace, keep)
 
@@ -150,12 +156,10 @@ def mixture_of(
     keep: bool = False,
 ) -> Mixture:  # fmt: skip
     """The same with the free numbers of each vote, E x K x K."""
-    E, K, _ = rows.shape
     f = torch.softmax(batch.logits.detach(), dim=1)
     c = batch.weight[:, None] / -norm
-    # Where, among the E K K numbers, those of the label are that was given.
-    cell = torch.arange(0, E * K * K, K * K, device=rows.device).add_(batch.label)[:, None]
-    cell = cell + torch.arange(0, K * K, K, device=rows.device)
+    E, K, _ = rows.shape
+    cell = column_cells(torch.arange(0, E * K * K, K * K, device=rows.device).add_(batch.label), K)
     if softplus and not _near(rows):
         return _in_logarithms(batch, rows, c, f, cell, softplus, trace, keep)
     t = functional.softplus(rows) if softplus else rows.exp()
@@ -164,7 +168,7 @@ def mixture_of(
     share = f.index_select(0, batch.row) * said / s
     p = share.sum(dim=1, keepdim=True)
     value = (c * p.log()).sum()
-    if not math.isfinite(value.item()):  # a sum has vanished or overflowed
+    if not math.isfinite(value.item()):  # a sum has underflowed or overflowed
         return _in_logarithms(batch, rows, c, f, cell, softplus, trace, keep)
     r = share * (c / p)
     theta = t / s[:, :, None] if keep else None
@@ -221,8 +225,8 @@ def _in_logarithms(
 
 
 @dataclass(eq=False)
-class Answers:
-    """What free weights answer for each vote, and all that is needed to go back from there."""
+class Predictions:
+    """What free weights predict for each vote, and all that the gradient needs."""
 
     batch: Batch
     f: Tensor
@@ -233,7 +237,7 @@ class Answers:
     """E x K: sum_k f[k] W[m, k, :]."""
 
     @classmethod
-    def of(cls, batch: Batch, W: Tensor) -> Answers:
+    def of(cls, batch: Batch, W: Tensor) -> Predictions:
         rows = W.detach().index_select(0, batch.annotator)
         f = torch.softmax(batch.logits.detach(), dim=1)
         mine = f.index_select(0, batch.row)
@@ -257,13 +261,13 @@ def log_probs(z: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
 
 def layer(batch: Batch, W: Tensor, norm: Tensor | float) -> Fit:
     """Minus the log-likelihood of a batch's votes over ``norm``, under a softmax of free weights after the network."""
-    found = Answers.of(batch, W)
+    found = Predictions.of(batch, W)
     said, p = log_probs(found.z, batch.label)
     c = batch.weight / -norm
-    return found.fit((c * said).sum(), less(c, p, batch.label))
+    return found.fit((c * said).sum(), label_gradient(c, p, batch.label))
 
 
-def less(c: Tensor, p: Tensor, label: Tensor) -> Tensor:
+def label_gradient(c: Tensor, p: Tensor, label: Tensor) -> Tensor:
     """E x K: c ( 1(l) - p ), the gradient of c log softmax at a label."""
     return (p * -c[:, None]).scatter_add_(1, label[:, None], c[:, None])
 
@@ -291,7 +295,7 @@ class _Mixed(torch.autograd.Function):
 
 
 def mixed(p: Tensor, W: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
-    """E x K: the weights of each vote's annotator, mixed as the network believes in the classes."""
+    """E x K: the weights of each vote's annotator, mixed by the network's class probabilities."""
     out: Tensor = _Mixed.apply(p, W, row, annotator)  # type: ignore[no-untyped-call]
     return out
 
@@ -316,7 +320,7 @@ def softmax_rows(rows: Tensor) -> Tensor:
 
 
 def _near(rows: Tensor) -> bool:
-    """Whether all numbers are within the range in which nothing vanishes or overflows."""
+    """Whether all numbers are within the range in which nothing underflows or overflows."""
     if rows.numel() == 0:
         return True
     low, high = torch.aminmax(rows)

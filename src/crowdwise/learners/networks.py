@@ -9,6 +9,7 @@ name           trunk                                                       hidde
 =============  ==========================================================  ========  =======  ==========================
 ``linear``     the input as it is                                          its size  any      softmax regression
 ``mlp``        FC 128, dropout                                             128       any      Rodrigues and Pereira 2018
+``nguyen``     FC 512, 512                                                 512       any      Nguyen et al. 2023
 ``rodrigues``  conv 32, 32, 64, 64, pooled after each; FC 128, dropout     128       46       Rodrigues and Pereira 2018
 ``tanno``      conv 32, 32, pool, conv 64, 64, average                     64        2        Tanno et al. 2019
 ``lenet5``     conv 6, pool, conv 16, pool, FC 120, FC 84                  84        12       LeCun et al. 1998
@@ -22,11 +23,6 @@ name           trunk                                                       hidde
 
 ``least`` is the smallest height and width. Images are (channels, height, width) of any size from there on: what is left
 of the plane at the end of a VGG or a ResNet is pooled away, which on 32 x 32 pixels is what the papers do.
-
-Three details are decided here. A convolution before batch norm has no bias: the norm would take it out again. The
-ResNets start with a 3 x 3 convolution of stride 1 and no pooling, as is usual for 32 x 32 pixels (the 7 x 7 of stride 2
-with pooling is for 224). A bottleneck halves the plane in its 3 x 3 convolution, where the paper's halves it in the
-first 1 x 1 and so throws three quarters of the plane away unread; the number of parameters is the same.
 
 Weights start as torch starts them, so ``torch.manual_seed`` before the call repeats a network. Batch norm cannot be
 trained on one value per channel: a batch of a single image fails where the last plane is one pixel (a ResNet on 8 x 8).
@@ -43,56 +39,17 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from crowdwise.errors import InputError, ParameterError, listing, suggestion
+from crowdwise.errors import ParameterError, listing, suggestion
+from crowdwise.learners import networks_images as images
+from crowdwise.learners.networks_base import Network, Shape, check_n_classes, input_size
 from crowdwise.learners.sparse_inputs import FirstLinear, Flat
-
-Shape = tuple[int, ...]
-"""Of one input, without the batch: (D,) for features, (C, H, W) for images."""
-
-
-class Network(nn.Module):
-    """A classifier in two parts: ``trunk`` makes a vector of an input, ``head`` K logits of the vector.
-
-    Parameters
-    ----------
-    trunk : nn.Module
-        Makes (B, width) of a batch of inputs.
-    width : int
-        Length of the vector.
-    n_classes : int
-        K, at least 1.
-    last : type
-        Of the last layer; another one where it is also the first, and takes sparse rows.
-
-    Examples
-    --------
-    >>> import torch
-    >>> network = build("mlp", (20,), 3)
-    >>> x = torch.zeros(5, 20)
-    >>> network.trunk(x).shape, network(x).shape
-    (torch.Size([5, 128]), torch.Size([5, 3]))
-    """
-
-    trunk: nn.Module
-    head: nn.Linear
-
-    def __init__(self, trunk: nn.Module, width: int, n_classes: int, last: type[nn.Linear] = nn.Linear) -> None:
-        super().__init__()
-        _check_classes(n_classes)
-        self.trunk = trunk
-        self.head = last(width, n_classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.trunk(x))
-        return logits
-
 
 # -- vectors -----------------------------------------------------------------------------------------------------------
 
 
 def linear(shape: Shape, n_classes: int) -> Network:
     """Softmax regression: the logits are linear in the input, which is flattened."""
-    return Network(Flat(), _size(shape), n_classes, FirstLinear)
+    return Network(Flat(), input_size(shape), n_classes, FirstLinear)
 
 
 def mlp(shape: Shape, n_classes: int, hidden: Sequence[int] = (128,), dropout: float = 0.5) -> Network:
@@ -105,7 +62,7 @@ def mlp(shape: Shape, n_classes: int, hidden: Sequence[int] = (128,), dropout: f
         raise ParameterError(f"hidden: expected the sizes of layers, whole numbers from 1 on, got {hidden!r}.")
     if not 0 <= dropout < 1:
         raise ParameterError(f"dropout: expected a share from 0 to below 1, got {dropout!r}.")
-    width = _size(shape)
+    width = input_size(shape)
     layers: list[nn.Module] = [Flat()]
     for size in hidden:
         linear = FirstLinear if len(layers) == 1 else nn.Linear
@@ -114,178 +71,9 @@ def mlp(shape: Shape, n_classes: int, hidden: Sequence[int] = (128,), dropout: f
     return Network(nn.Sequential(*layers), width, n_classes, nn.Linear if hidden else FirstLinear)
 
 
-# -- small images ------------------------------------------------------------------------------------------------------
-
-
-def rodrigues(shape: Shape, n_classes: int) -> Network:
-    """Four 3 x 3 convolutions without padding, each pooled; batch norm after the first pool; FC 128, dropout.
-
-    The network for the 150 x 150 dogs and cats of Rodrigues and Pereira, of Max-MIG and of deepBP, where 7 x 7 x 64
-    values reach the fully connected layer. Below 46 x 46 pixels none would be left.
-    """
-    channels, height, width = _image("rodrigues", shape, least=46, instead="Use 'tanno', which takes smaller ones.")
-    layers: list[nn.Module] = []
-    for filters in (32, 32, 64, 64):
-        layers += [nn.Conv2d(channels, filters, 3), nn.ReLU(), nn.MaxPool2d(2)]
-        if len(layers) == 3:
-            layers.append(nn.BatchNorm2d(filters))
-        channels, height, width = filters, (height - 2) // 2, (width - 2) // 2
-    layers += [nn.Flatten(), nn.Linear(channels * height * width, 128), nn.ReLU(), nn.Dropout(0.5)]
-    return Network(nn.Sequential(*layers), 128, n_classes)
-
-
-def tanno(shape: Shape, n_classes: int) -> Network:
-    """3 x 3 convolutions 32, 32, a pool, 64, 64, then the average over the plane: Tanno's network for MNIST.
-
-    The paper does not say how borders are treated; here they are padded, so that even 8 x 8 digits pass.
-    """
-    channels, *_ = _image("tanno", shape, least=2)
-    layers: list[nn.Module] = []
-    for filters in (32, 32, 64, 64):
-        layers += [nn.Conv2d(channels, filters, 3, padding=1), nn.ReLU()]
-        if len(layers) == 4:
-            layers.append(nn.MaxPool2d(2))
-        channels = filters
-    return Network(nn.Sequential(*layers, *_average()), channels, n_classes)
-
-
-def cnn(shape: Shape, n_classes: int) -> Network:
-    """A small convolutional network for any image: :func:`rodrigues` from 64 x 64 pixels on, :func:`tanno` below."""
-    _, height, width = _image("cnn", shape, least=2)
-    return (rodrigues if min(height, width) >= 64 else tanno)(shape, n_classes)
-
-
-def lenet5(shape: Shape, n_classes: int) -> Network:
-    """LeNet-5 with ReLU and max pooling, as GeoCrowdNet uses it on MNIST.
-
-    LeCun's digits had been given a border to 32 x 32; images smaller than that get the same 2 pixels all around here,
-    so that 28 x 28 and 32 x 32 both leave 5 x 5 x 16 values for the first fully connected layer.
-    """
-    channels, height, width = _image("lenet5", shape, least=12)
-    border = 2 if min(height, width) < 32 else 0
-    height, width = (((side + 2 * border - 4) // 2 - 4) // 2 for side in (height, width))
-    trunk = nn.Sequential(
-        nn.Conv2d(channels, 6, 5, padding=border),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(6, 16, 5),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(16 * height * width, 120),
-        nn.ReLU(),
-        nn.Linear(120, 84),
-        nn.ReLU(),
-    )
-    return Network(trunk, 84, n_classes)
-
-
-# -- deep networks for 32 x 32 -----------------------------------------------------------------------------------------
-
-
-def vgg16(shape: Shape, n_classes: int) -> Network:
-    """VGG16 with batch norm and one fully connected layer, 512 to K: what Max-MIG trains on CIFAR-10."""
-    channels, *_ = _image(
-        "vgg16", shape, least=32, instead="Enlarge them, or use 'resnet18', which takes smaller ones."
-    )
-    layers: list[nn.Module] = []
-    for filters, depth in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
-        for _ in range(depth):
-            layers.append(_conv(channels, filters))
-            channels = filters
-        layers.append(nn.MaxPool2d(2))
-    return Network(nn.Sequential(*layers, *_average()), channels, n_classes)
-
-
-def resnet9(shape: Shape, n_classes: int) -> Network:
-    """The nine-layer residual network of GeoCrowdNet on CIFAR-10: wide, shallow and quick to train."""
-    channels, height, width = _image("resnet9", shape, least=8)
-    trunk = nn.Sequential(
-        _conv(channels, 64),
-        _conv(64, 128),
-        nn.MaxPool2d(2),
-        Residual(nn.Sequential(_conv(128, 128), _conv(128, 128))),
-        _conv(128, 256),
-        nn.MaxPool2d(2),
-        _conv(256, 512),
-        nn.MaxPool2d(2),
-        Residual(nn.Sequential(_conv(512, 512), _conv(512, 512))),
-        nn.MaxPool2d((height // 8, width // 8)),  # the whole plane that three pools leave
-        nn.Flatten(),
-    )
-    return Network(trunk, 512, n_classes)
-
-
-def resnet18(shape: Shape, n_classes: int) -> Network:
-    """ResNet-18: two basic blocks at each of four widths."""
-    return _resnet("resnet18", shape, n_classes, _basic, (2, 2, 2, 2))
-
-
-def resnet34(shape: Shape, n_classes: int) -> Network:
-    """ResNet-34: 3, 4, 6 and 3 basic blocks."""
-    return _resnet("resnet34", shape, n_classes, _basic, (3, 4, 6, 3))
-
-
-def resnet50(shape: Shape, n_classes: int) -> Network:
-    """ResNet-50: 3, 4, 6 and 3 bottleneck blocks; Tanno's network for CIFAR-10."""
-    return _resnet("resnet50", shape, n_classes, _bottleneck, (3, 4, 6, 3))
-
-
-class Residual(nn.Module):
-    """``last(path(x) + shortcut(x))``; the shortcut is x itself, and nothing comes last, unless given."""
-
-    def __init__(self, path: nn.Module, shortcut: nn.Module | None = None, last: nn.Module | None = None) -> None:
-        super().__init__()
-        self.path = path
-        self.shortcut = nn.Identity() if shortcut is None else shortcut
-        self.last = nn.Identity() if last is None else last
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.last(self.path(x) + self.shortcut(x))
-        return y
-
-
-def _conv(channels: int, filters: int, kernel: int = 3, stride: int = 1, relu: bool = True) -> nn.Sequential:
-    """A convolution that keeps the plane (but for its stride), batch norm, and ReLU where asked for."""
-    layers = [nn.Conv2d(channels, filters, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(filters)]
-    return nn.Sequential(*layers, *([nn.ReLU()] if relu else []))
-
-
-def _average() -> list[nn.Module]:
-    """The mean over the plane, as a vector."""
-    return [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-
-
-def _basic(channels: int, filters: int, stride: int) -> tuple[nn.Module, int]:
-    """The path of a basic block and the channels that leave it."""
-    return nn.Sequential(_conv(channels, filters, 3, stride), _conv(filters, filters, relu=False)), filters
-
-
-def _bottleneck(channels: int, filters: int, stride: int) -> tuple[nn.Module, int]:
-    """The path of a bottleneck block: narrow, 3 x 3, four times as wide; and the channels that leave it."""
-    narrow, across = _conv(channels, filters, 1), _conv(filters, filters, 3, stride)
-    return nn.Sequential(narrow, across, _conv(filters, 4 * filters, 1, relu=False)), 4 * filters
-
-
-def _resnet(
-    name: str,
-    shape: Shape,
-    n_classes: int,
-    block: Callable[[int, int, int], tuple[nn.Module, int]],
-    depths: tuple[int, int, int, int],
-) -> Network:
-    """Blocks of 64, 128, 256 and 512 filters; the plane is halved where the filters double."""
-    channels, *_ = _image(name, shape, least=8)
-    layers: list[nn.Module] = [_conv(channels, 64)]
-    channels = 64
-    for filters, depth in zip((64, 128, 256, 512), depths, strict=True):
-        for i in range(depth):
-            stride = 2 if i == 0 and filters > 64 else 1
-            path, out = block(channels, filters, stride)
-            same = stride == 1 and channels == out
-            layers.append(Residual(path, None if same else _conv(channels, out, 1, stride, relu=False), nn.ReLU()))
-            channels = out
-    return Network(nn.Sequential(*layers, *_average()), channels, n_classes)
+def nguyen(shape: Shape, n_classes: int) -> Network:
+    """Two layers of 512 without dropout: the network of VolMaxDCC."""
+    return mlp(shape, n_classes, hidden=(512, 512), dropout=0.0)
 
 
 # -- by name, and any module -------------------------------------------------------------------------------------------
@@ -293,15 +81,16 @@ def _resnet(
 NETWORKS: dict[str, Callable[[Shape, int], Network]] = {
     "linear": linear,
     "mlp": mlp,
-    "cnn": cnn,
-    "rodrigues": rodrigues,
-    "tanno": tanno,
-    "lenet5": lenet5,
-    "vgg16": vgg16,
-    "resnet9": resnet9,
-    "resnet18": resnet18,
-    "resnet34": resnet34,
-    "resnet50": resnet50,
+    "nguyen": nguyen,
+    "cnn": images.cnn,
+    "rodrigues": images.rodrigues,
+    "tanno": images.tanno,
+    "lenet5": images.lenet5,
+    "vgg16": images.vgg16,
+    "resnet9": images.resnet9,
+    "resnet18": images.resnet18,
+    "resnet34": images.resnet34,
+    "resnet50": images.resnet50,
 }
 
 
@@ -318,7 +107,7 @@ def build(network: str | nn.Module | Callable[[Shape, int], nn.Module], shape: S
     n_classes : int
         K.
     """
-    _check_classes(n_classes)
+    check_n_classes(n_classes)
     if isinstance(network, nn.Module):
         try:
             return copy.deepcopy(network)
@@ -408,36 +197,3 @@ class Probe:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.remove()
-
-
-# -- checks ------------------------------------------------------------------------------------------------------------
-
-
-def _check_classes(n_classes: int) -> None:
-    if not isinstance(n_classes, int | np.integer) or n_classes < 1:
-        raise ParameterError(f"n_classes: expected a whole number from 1 on, got {n_classes!r}.")
-
-
-def _size(shape: Shape) -> int:
-    """How many numbers an input has."""
-    if not shape or min(shape) < 1:
-        raise InputError(f"expected inputs with at least one number each, got the shape {tuple(shape)} of one input.")
-    return int(np.prod(shape))
-
-
-def _image(name: str, shape: Shape, least: int, instead: str = "") -> tuple[int, int, int]:
-    """Channels, height and width, if the network can take them."""
-    if len(shape) != 3:
-        hint = " Use 'mlp' or 'linear' for features." if len(shape) == 1 else ""
-        hint = " Add the axis of channels: (1, height, width)." if len(shape) == 2 else hint
-        raise InputError(
-            f"network {name!r}: expected images (channels, height, width), got inputs of shape {tuple(shape)}.{hint}"
-        )
-    _size(shape)
-    channels, height, width = shape
-    if min(height, width) < least:
-        raise InputError(
-            f"network {name!r}: expected images of at least {least} x {least} pixels, got {height} x {width} "
-            f"(of the shape (channels, height, width) = {tuple(shape)}).{' ' * bool(instead)}{instead}"
-        )
-    return channels, height, width

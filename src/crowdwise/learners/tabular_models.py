@@ -2,7 +2,7 @@
 
 ==================  ====================================================================================
 ``"logistic"``      softmax regression with a Gaussian prior on its weights: :class:`Softmax`
-a classifier        of scikit-learn's, copied before training: :class:`Foreign`. Soft labels become one row
+a classifier        of scikit-learn's, copied before training: :class:`SklearnClassifier`. Soft labels become one row
                     per item and class, weighted by the label; where a classifier takes no weights, one row
                     per item, with its most probable class
 ==================  ====================================================================================
@@ -16,8 +16,8 @@ f(x)                  ``log_f``    softmax( x W + b )
 precision             ``ridge``    W ~ N(0, 1 / ridge); ridge = D / spread^2
 ====================  ===========  ==================================================================
 
-On standardised features a prior of variance spread^2 / D on each weight gives the logits the deviation ``spread``
-whatever the number of features, so that one setting serves five of them and five thousand.
+On standardised features a prior of variance spread^2 / D on each weight gives the logits the standard deviation
+``spread``, whatever the number of features.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import InputError
 
 DOUBT = 1e-3
-"""How far a foreign classifier's certainties are held from 0: a tree's are often exact, and would silence votes."""
+"""How far probabilities of scikit-learn's classifiers stay from 0: those of a tree are often 0 or 1, and would overrule
+all votes."""
 WEAK = 1e-3
 """The precision of the intercepts: a class without items stays at a finite distance."""
 
@@ -66,7 +67,7 @@ def softmax_loss(coef: Floats, x: Any, q: Floats, ridge: float) -> tuple[float, 
 
 
 class Softmax:
-    """Softmax regression with a Gaussian prior, by L-BFGS; a second fit goes on from the first."""
+    """Softmax regression with a Gaussian prior, by L-BFGS; a second fit starts from the first."""
 
     def __init__(self, n_features: int, n_classes: int, ridge: float, max_iter: int = 200) -> None:
         self.coef: Floats = np.zeros((n_features + 1, n_classes))
@@ -95,8 +96,8 @@ class Softmax:
         return -0.5 * (self.ridge * float((self.coef[:-1] ** 2).sum()) + WEAK * float((self.coef[-1] ** 2).sum()))
 
 
-class Foreign:
-    """A classifier of scikit-learn's make as a data model: a copy of it is trained anew at every fit."""
+class SklearnClassifier:
+    """A classifier of scikit-learn's as a data model: every fit trains a new copy of it."""
 
     def __init__(self, classifier: Any, n_classes: int, seed: int) -> None:
         self.classifier, self.n_classes, self.seed = classifier, n_classes, seed
@@ -104,9 +105,7 @@ class Foreign:
         self.fitted: Any = None
 
     def fit(self, x: Any, q: Floats) -> None:
-        fresh = clone(self.classifier)
-        seeds = {name: self.seed for name in fresh.get_params() if name.rpartition("__")[2] == "random_state"}
-        fresh.set_params(**{name: seed for name, seed in seeds.items() if fresh.get_params()[name] is None})
+        fresh = seeded_clone(self.classifier, self.seed)
         if self.weights is None:
             row = np.flatnonzero(q.sum(axis=1) > 0.0)
             self.fitted = fresh.fit(x[row], several(q[row].argmax(axis=1)))
@@ -124,19 +123,36 @@ class Foreign:
 
 
 def several(label: Ints) -> Ints:
+    """Labels, checked to be of more than one class."""
     if (label == label[0]).all():
         raise InputError(
-            "All items lean to one class, so there is nothing for the classifier to tell apart: "
+            "All items have the same majority class, so there is nothing to classify: "
             "use classifier='logistic', or give more votes."
         )
     return label
 
 
-def takes_weights(classifier: Any) -> str | None:
+def seeded_clone(model: Any, seed: int) -> Any:
+    """An unfitted copy of a model of scikit-learn's, with the seed wherever it has none."""
+    fresh = clone(model)
+    params = fresh.get_params()
+    unseeded = [name for name, value in params.items() if name.rpartition("__")[2] == "random_state" and value is None]
+    return fresh.set_params(**dict.fromkeys(unseeded, seed))
+
+
+def takes_weights(model: Any) -> str | None:
     """What ``fit`` calls the weights of rows: ``sample_weight``, that of a pipeline's last step, or nothing."""
     from sklearn.utils.validation import has_fit_parameter
 
-    if hasattr(classifier, "steps"):
-        name, last = classifier.steps[-1]
+    if hasattr(model, "steps"):
+        name, last = model.steps[-1]
         return f"{name}__sample_weight" if has_fit_parameter(last, "sample_weight") else None
-    return "sample_weight" if has_fit_parameter(classifier, "sample_weight") else None
+    return "sample_weight" if has_fit_parameter(model, "sample_weight") else None
+
+
+def unwritable(model: Any, parameter: str, instead: str) -> str:
+    """Why a learner with a model of scikit-learn's cannot be saved."""
+    return (
+        f"A {type(model).__name__} cannot be written without pickle, which runs code when read: use "
+        f"{parameter}={instead!r}, or save the fitted {parameter} (learner.model_.fitted) yourself."
+    )

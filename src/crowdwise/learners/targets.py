@@ -1,4 +1,4 @@
-"""What learners are given beside inputs: votes and ratings, in the forms that people have them in."""
+"""Votes and ratings from the forms that people have them in: tables, arrays, one label or number per item."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from crowdwise.data.ratings import Ratings
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError
-from crowdwise.learners.inputs import Inputs
 
 
 def as_votes(y: Any) -> Votes:
@@ -41,14 +40,6 @@ def as_votes(y: Any) -> Votes:
     return votes
 
 
-def check_together(inputs: Inputs, votes: Votes) -> None:
-    if len(inputs) != len(votes):
-        raise InputError(
-            f"X has {len(inputs)} rows and the votes are on {len(votes)} items: row n of X must be item n of the votes "
-            "(votes.items gives their order)."
-        )
-
-
 def as_ratings(y: Any) -> Ratings:
     """Ratings from ratings, from an items x annotators array, or from one number per item."""
     if isinstance(y, Ratings):
@@ -68,24 +59,3 @@ def as_ratings(y: Any) -> Ratings:
             raise InputError("The numbers hold NaN or infinity: leave those rows out.")
         return Ratings.from_dense(numbers[:, None], annotators=["values"])
     return Ratings.from_dense(numbers)
-
-
-def check_pair(inputs: Any, ratings: Ratings) -> None:
-    if not isinstance(ratings, Ratings):
-        raise InputError(f"Expected ratings as Ratings and found {type(ratings).__name__}.")
-    if len(inputs) != len(ratings):
-        raise InputError(
-            f"X has {len(inputs)} rows and the ratings are on {len(ratings)} items: row n of X must be item n of the "
-            "ratings (ratings.items gives their order)."
-        )
-
-
-def in_codes_of(ratings: Ratings, annotators: Any) -> Ratings:
-    """Ratings whose annotators have the codes of a fit; strangers get the code after the last."""
-    from dataclasses import replace
-
-    from crowdwise.data import encoding
-
-    place = encoding.locate(ratings.annotators, annotators)
-    place = np.where(place < 0, len(annotators), place).astype(np.int32)
-    return replace(ratings, annotator=place[ratings.annotator])

@@ -22,21 +22,22 @@ import torch
 from torch import Tensor
 
 from crowdwise.data.votes import Votes
+from crowdwise.learners.tensors import log_softmax
 
 
-def log_softmax(x: Tensor, dim: int) -> Tensor:
-    """As torch's own, which on a CPU takes ten times as long where rows are as short as there are classes."""
-    return x - torch.logsumexp(x, dim=dim, keepdim=True)
+def column_cells(first: Tensor, n_classes: int) -> Tensor:
+    """E x K: the places of columns in a flat table of K x K matrices, from the place of the first number of each."""
+    return first[:, None] + torch.arange(0, n_classes * n_classes, n_classes, device=first.device)
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some items, what the network says of them, and their votes."""
+    """Some items, the network's predictions for them, and their votes."""
 
     index: Tensor
     """B: the items' places among those trained on."""
     logits: Tensor
-    """B x K: the network's answer, before the softmax."""
+    """B x K: the network's output, before the softmax."""
     hidden: Tensor | None
     """B x H: the input of the network's last layer, for heads that ask for it."""
     row: Tensor
@@ -59,7 +60,20 @@ class Batch:
 
     def mean(self, value: Tensor) -> Tensor:
         """The weighted mean over the batch's votes of one number per vote; zero without votes."""
-        return (self.weight * value).sum() / self.weight.sum().clamp_min(1e-12)
+        return (self.weight * value).sum() / self.total_weight
+
+    def item_mean(self, value: Tensor) -> Tensor:
+        """One number per vote, summed by weight over an item's votes and averaged over the items."""
+        return (self.weight * value).sum() / len(self)
+
+    @property
+    def total_weight(self) -> Tensor:
+        """The weight of all votes of the batch, above zero."""
+        return self.weight.sum().clamp_min(1e-12)
+
+    def cells(self, n_classes: int) -> Tensor:
+        """E x K: where, in an M x K x K table, the column of each vote's annotator and label is."""
+        return column_cells(self.annotator * (n_classes * n_classes) + self.label, n_classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +95,7 @@ class Edges:
         return cls(
             tensor(votes.indptr, torch.int64),
             tensor(votes.annotator, torch.int64),
-            tensor(votes.label, torch.float32 if votes.label.dtype.kind == "f" else torch.int64),  # numbers: ratings
+            tensor(votes.label, torch.float32 if votes.label.dtype.kind == "f" else torch.int64),  # floats are ratings
             tensor(votes.weights, torch.float32),
             votes.n_annotators,
             votes.n_classes,
@@ -90,19 +104,34 @@ class Edges:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
+    @property
+    def item(self) -> Tensor:
+        """The item of each vote."""
+        return rows_of(self.indptr[1:] - self.indptr[:-1])
+
     def take(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """row, annotator, label and weight of the votes on some items, in the order of the items."""
-        first = self.indptr[index]
-        count = self.indptr[index + 1] - first
-        row = torch.repeat_interleave(torch.arange(len(index), device=index.device), count)
-        skip = torch.cumsum(count, 0) - count
-        at = torch.arange(len(row), device=index.device) + (first - skip)[row]
+        row, at = vote_places(self.indptr, index)
         return row, self.annotator[at], self.label[at], self.weight[at]
 
     def batch(self, index: Tensor, logits: Tensor, hidden: Tensor | None = None) -> Batch:
-        """The batch of some items, with what the network says of them."""
+        """The batch of some items, with the network's predictions for them."""
         row, annotator, label, weight = self.take(index)
         return Batch(index, logits, hidden, row, annotator, label, weight.to(logits.dtype))
+
+
+def rows_of(count: Tensor) -> Tensor:
+    """0 so many times as the first count says, 1 as the second says, and so on."""
+    return torch.repeat_interleave(torch.arange(len(count), device=count.device), count)
+
+
+def vote_places(indptr: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """For the votes on some items: which of these items each is on, and its place among all votes."""
+    first = indptr[index]
+    count = indptr[index + 1] - first
+    row = rows_of(count)
+    skip = torch.cumsum(count, 0) - count
+    return row, torch.arange(len(row), device=index.device) + (first - skip)[row]
 
 
 def split(votes: Votes, share: float, rng: np.random.Generator) -> tuple[Votes, Votes]:

@@ -1,0 +1,123 @@
+"""Checkpoints of a training run: one file, written after every epoch, from which an interrupted run continues."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdwise.errors import InputError, ReadError
+from crowdwise.learners.head import Head
+from crowdwise.learners.training_settings import Epoch, TrainingSettings
+
+SAMPLED = 16
+"""How many inputs a checkpoint is compared with."""
+
+
+class Resumable(Protocol):
+    """What a checkpoint needs of a trainer."""
+
+    data: Any
+    settings: TrainingSettings
+    seed: int
+    head: Head
+    device: torch.device
+    optimiser: torch.optim.Optimizer
+
+    def state(self) -> dict[str, Tensor]: ...
+
+    def load_state(self, state: dict[str, Tensor]) -> None: ...
+
+
+class Checkpoint:
+    """The file of a trainer. It is refused where it was made with other inputs, votes or settings."""
+
+    def __init__(self, file: Path, trainer: Resumable) -> None:
+        self.file, self.trainer = file, trainer
+        self.fingerprint = fingerprint(trainer)
+
+    def write(self, history: list[Epoch], best_score: float, best_state: dict[str, Tensor] | None) -> None:
+        """Replace the file by the state after an epoch."""
+        from safetensors.torch import save_file
+
+        tensors = self.trainer.state()
+        tensors |= {f"best.{name}": value for name, value in (best_state or {}).items()}
+        tensors |= {
+            f"optimiser.{number}.{name}": torch.as_tensor(value)
+            for number, slots in self.trainer.optimiser.state_dict()["state"].items()
+            for name, value in slots.items()
+            if value is not None
+        }
+        note = {
+            "history": json.dumps([asdict(epoch) for epoch in history]),
+            "best": json.dumps(best_score if math.isfinite(best_score) else None),
+            "fingerprint": self.fingerprint,
+        }
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        new = self.file.with_name(f"{self.file.name}.new")
+        save_file(
+            {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}, new, metadata=note
+        )
+        os.replace(new, self.file)
+
+    def resume(self) -> tuple[list[Epoch], float, dict[str, Tensor] | None]:
+        """Bring the trainer to the state of the file; the history, the best score and the state that had it."""
+        from safetensors import SafetensorError, safe_open
+
+        trainer, file = self.trainer, self.file
+        try:
+            with safe_open(file, framework="pt", device=str(trainer.device)) as stored:
+                note = stored.metadata() or {}
+                tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 (not a dict)
+        except (OSError, SafetensorError) as error:
+            raise ReadError(f"The checkpoint {file} could not be read: {error}. Remove it to start again.") from error
+        if note.get("fingerprint") != self.fingerprint:
+            raise InputError(
+                f"The checkpoint {file} was made with other inputs, votes or settings, so training cannot continue "
+                "from it. Remove it to start again, or name another file."
+            )
+        trainer.load_state(tensors)
+        self._restore_optimiser(tensors)
+        best = json.loads(note["best"])
+        history = [Epoch(**epoch) for epoch in json.loads(note["history"])]
+        state = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}
+        return history, -math.inf if best is None else best, state or None
+
+    def _restore_optimiser(self, tensors: dict[str, Tensor]) -> None:
+        optimiser = self.trainer.optimiser
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            if name.startswith("optimiser."):
+                _, number, slot = name.split(".", 2)
+                state.setdefault(int(number), {})[slot] = value
+        optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+        for parameter, slots in optimiser.state.items():  # laid out in memory as their parameter is
+            for slot, value in slots.items():
+                if value.shape == parameter.shape:
+                    slots[slot] = torch.empty_like(parameter, requires_grad=False).copy_(value)
+
+
+def fingerprint(trainer: Resumable) -> str:
+    """A digest of what the run is made of: settings, head, votes, gold, some inputs, and the sizes of all tensors."""
+    data, head = trainer.data, trainer.head
+    plain = {name: value for name, value in vars(head).items() if isinstance(value, (bool, int, float, str))}
+    sizes = {name: list(value.shape) for name, value in trainer.state().items()}
+    facts = [trainer.settings.get_params(), trainer.seed, type(head).__name__, plain, sizes]
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for votes in (data.votes, data.held_out):
+        if votes is not None:
+            for array in (votes.indptr, votes.annotator, votes.label, votes.weights):
+                digest.update(np.ascontiguousarray(array).tobytes())
+    if data.gold is not None:
+        digest.update(np.asarray(data.gold, dtype=np.int64).tobytes())
+    some = np.unique(np.linspace(0, len(data.inputs) - 1, SAMPLED).astype(np.int64))
+    digest.update(data.inputs.rows(some).numpy().tobytes())
+    return digest.hexdigest()

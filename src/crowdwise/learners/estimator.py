@@ -1,0 +1,240 @@
+"""What every learner is: a scikit-learn estimator with declared parameters and one way to fit, to save and to load.
+
+::
+
+    Estimator                       parameters and their checks, seed, fit, save, load
+    ├── NetworkEstimator            a network, its training settings and its device
+    │   ├── Learner                 ... from votes: every method with a network
+    │   │   └── CrowdLayerTags      ... from tags
+    │   ├── CrowdRegression         ... from ratings
+    │   ├── DeepBT                  ... from comparisons
+    │   └── VolMaxDCC               ... from similarities
+    ├── VotesClassifier             a classifier from votes: Learner, and
+    │   └── Tabular                 ... without a network: Raykar, Crowdlab
+    └── RatingsRegressor            a regressor from ratings: CrowdRegression, RaykarRegression
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import asdict, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError as SklearnNotFittedError
+from torch import Tensor
+
+from crowdwise.core.constraints import RandomState, fixed_seed, seed_of
+from crowdwise.core.numerics import Ints
+from crowdwise.core.parameters import Parameterised, declared
+from crowdwise.core.result import Result, plain
+from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError, ReadError
+from crowdwise.learners.inputs import Inputs, as_inputs
+from crowdwise.learners.saving import read_learner, write_learner
+from crowdwise.learners.training_settings import Callback, Epoch
+
+
+class UnfittedError(NotFittedError, SklearnNotFittedError):  # type: ignore[misc]
+    """A result was asked of a learner that has not been fitted. scikit-learn's name for it catches it as well."""
+
+
+@declared
+class Estimator(BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
+    """The base of all learners. A subclass names its table of answers and says how it learns from them.
+
+    Parameters
+    ----------
+    scale
+        Standardise the inputs to mean 0 and deviation 1 (learned from the training data, saved with the learner).
+    random_state
+        The seed of everything random, a numpy generator, or None for another result each time. The seed that was used
+        is ``seed_``.
+    """
+
+    key: ClassVar[str]
+    table: ClassVar[type]
+    """The class of the answers it learns from, such as :class:`crowdwise.Votes`."""
+    result: ClassVar[type[Result]]
+    """The class of ``consensus_``."""
+    takes_gold: ClassVar[bool] = False
+    saved: ClassVar[tuple[str, ...]] = ()
+    """Attributes that a fit sets and that are saved as JSON beside the tensors."""
+
+    scale: bool = True
+    random_state: RandomState = 0
+    consensus_: Any = field(init=False)
+    history_: list[Epoch] = field(init=False)
+    seed_: int = field(init=False)
+    annotators_: npt.NDArray[Any] = field(init=False)
+    classes_: npt.NDArray[Any] = field(init=False)
+    shape_: tuple[int, ...] = field(init=False)
+
+    # ---------------------------------------------------------------- fitting
+
+    def fit(self, X: Any, y: Any = None, gold: Any = None, *, callback: Callback | None = None) -> Self:
+        """Learn from inputs and the answers of annotators.
+
+        Parameters
+        ----------
+        X
+            One input per item of the answers, in their order (``y.items``): an array, sparse matrix, tensor, torch
+            ``Dataset``, or a folder of images named like the items.
+        y
+            The answers, a table of the class that the learner names as ``table``. Classifiers also take an N x M array
+            of labels with NaN where there is none, or N labels, as those of a single annotator; regressors take numbers
+            in the same forms.
+        gold
+            Classifiers only: the class of items where it is known (a mapping from item to class, or N codes with -1).
+            It is trained on as a vote that is always right; with ``select="gold"`` it chooses the epoch instead.
+        callback
+            Called with an :class:`~crowdwise.learners.training_settings.Epoch` after every epoch (or round, without a
+            network); the fit stops where it returns True.
+        """
+        began = time.perf_counter()
+        self.check_parameters()
+        answers = self._answers(y)
+        inputs = self._inputs_of(X, answers)
+        known = self._gold(answers, gold)
+        self.seed_ = fixed_seed(self.random_state)
+        self._describe(answers.annotators, getattr(answers, "classes", None), inputs.shape)
+        self.history_ = []
+        found = self._learn(inputs, answers, known, callback)
+        self.consensus_ = self._result(found, answers, known, began)
+        if not getattr(self.consensus_, "converged", True):
+            warnings.warn(
+                f"{self.key} stopped after {len(self.history_)} rounds before it converged: "
+                "raise max_iter, or tol if that is close enough.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _answers(self, y: Any) -> Any:
+        """The answers as the table that the learner takes."""
+        if not isinstance(y, self.table):
+            raise InputError(
+                f"{self.key} expects {self.table.__name__} and found {type(y).__name__}: call fit(X, {self._noun})."
+            )
+        return y
+
+    def _inputs_of(self, X: Any, answers: Any) -> Inputs:
+        """The inputs of the items of a table."""
+        inputs = as_inputs(X, answers.items)
+        if len(inputs) != len(answers.items):
+            noun = self._noun
+            raise InputError(
+                f"X has {len(inputs)} rows and the {noun} are on {len(answers.items)} items: row n of X must be item n "
+                f"of the {noun} ({noun}.items gives their order)."
+            )
+        return inputs
+
+    def _gold(self, answers: Any, gold: Any) -> Ints | None:
+        """The known classes as codes."""
+        if gold is not None and not self.takes_gold:
+            raise ParameterError(f"{self.key} cannot use gold: it learns from {self._noun} alone. Leave it out.")
+        return None if gold is None else answers.encode_truth(gold)
+
+    def _describe(self, annotators: npt.NDArray[Any], classes: npt.NDArray[Any] | None, shape: tuple[int, ...]) -> None:
+        """Note what the learner is fitted to: in a fit, and when it is loaded."""
+        self.annotators_, self.shape_ = annotators, shape
+        if classes is not None:
+            self.classes_ = classes
+        if len(shape) == 1:
+            self.n_features_in_ = shape[0]
+
+    @abstractmethod
+    def _learn(self, inputs: Inputs, answers: Any, gold: Ints | None, callback: Callback | None) -> Any:
+        """Learn, and note every epoch in ``history_``; what is returned is for :meth:`_result`."""
+
+    @abstractmethod
+    def _result(self, found: Any, answers: Any, gold: Ints | None, began: float) -> Result:
+        """``consensus_``, from what was learned in a fit that began at ``began``."""
+
+    # ---------------------------------------------------------------- after the fit
+
+    def _new_inputs(self, X: Any, answers: Any = None) -> Inputs:
+        """Inputs to predict for (and the answers on them), of the shape that the learner was fitted with."""
+        if answers is not None and not isinstance(answers, self.table):
+            raise InputError(f"Expected {self._noun} as {self.table.__name__} and found {type(answers).__name__}.")
+        return self._check_shape(as_inputs(X) if answers is None else self._inputs_of(X, answers))
+
+    def _check_shape(self, inputs: Inputs) -> Inputs:
+        if inputs.shape != self.shape_:
+            if len(self.shape_) == 1 and len(inputs.shape) == 1:
+                raise InputError(
+                    f"X has {inputs.shape[0]} features, but {type(self).__name__} is expecting {self.shape_[0]} "
+                    "features as input."
+                )
+            raise InputError(f"An input has the shape {inputs.shape}; the learner was fitted with {self.shape_}.")
+        return inputs
+
+    @property
+    def _noun(self) -> str:
+        """What the answers are called."""
+        return str(self.table.answer_type)  # type: ignore[attr-defined]
+
+    def _fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise UnfittedError(f"This {type(self).__name__} has not been fitted: call fit(X, {self._noun}) first.")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "consensus_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.three_d_array = True
+        return tags
+
+    # ---------------------------------------------------------------- saving
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the learner to a folder (JSON, safetensors and its result), all or nothing."""
+        self._fitted()
+        params = self.get_params(deep=False) | {"random_state": seed_of(self.random_state)}
+        facts = {
+            "method": self.key,
+            "params": {name: plain(value) for name, value in params.items()},
+            "shape": list(self.shape_),
+            "seed": self.seed_,
+            "history": [asdict(epoch) for epoch in self.history_],
+            "learned": {name: plain(getattr(self, name)) for name in self.saved},
+        }
+        return write_learner(folder, facts, self._tensors(), self.consensus_)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], *, network: Any = None, device: str = "auto") -> Self:
+        """Read what :meth:`save` wrote. A network that was passed as a module or a function must be passed again."""
+        folder = Path(folder)
+        facts, tensors = read_learner(folder, cls.key)
+        try:
+            learner = cls(**cls._loaded_params(folder, facts["params"], network, device))
+            found: Any = cls.result.load(folder / "consensus")
+            learner.consensus_ = found
+            learner.seed_, learner.history_ = facts["seed"], [Epoch(**epoch) for epoch in facts["history"]]
+            for name in cls.saved:
+                setattr(learner, name, facts["learned"][name])
+            learner._describe(found.annotator_names, getattr(found, "classes", None), tuple(facts["shape"]))
+            learner._restore(tensors)
+        except KeyError as error:
+            raise ReadError(f"{folder} does not hold a readable learner: its files lack {error}.") from error
+        return learner
+
+    @classmethod
+    def _loaded_params(cls, folder: Path, params: dict[str, Any], network: Any, device: str) -> dict[str, Any]:
+        """The saved parameters, with those that the reader chooses."""
+        if network is not None:
+            raise ParameterError(f"{cls.key} has no network: leave network out.")
+        return params
+
+    @abstractmethod
+    def _tensors(self) -> dict[str, Tensor]:
+        """The numbers that the learner predicts with, by name."""
+
+    @abstractmethod
+    def _restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take back what :meth:`_tensors` gave."""

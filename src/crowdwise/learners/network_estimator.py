@@ -1,0 +1,188 @@
+"""Learners with a network: a head (what the method adds to a network), the training settings and the device."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import field
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from crowdwise.core.constraints import Bounds
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.parameters import declared
+from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError, ParameterError, ReadError
+from crowdwise.learners import networks
+from crowdwise.learners.devices import find_device, seeded
+from crowdwise.learners.estimator import Estimator
+from crowdwise.learners.head import Head
+from crowdwise.learners.inference import Inference
+from crowdwise.learners.inputs import Inputs, Scale
+from crowdwise.learners.tensors import as_array
+from crowdwise.learners.trainer import Trainer, TrainingData
+from crowdwise.learners.training_settings import Callback, TrainingSettings
+from crowdwise.learners.vote_edges import split
+
+HOLDOUT = 0.1
+"""The share of answers held out where something is chosen by them and no share is given."""
+
+OneHead = TypeVar("OneHead", bound=Head)
+
+
+@declared
+class NetworkEstimator(TrainingSettings, Estimator):
+    """What all learners with a network share.
+
+    Parameters
+    ----------
+    network
+        ``"mlp"``, ``"linear"``, ``"cnn"``, ``"resnet18"``... (see :mod:`crowdwise.learners.networks`), a torch module
+        (copied before training), or a function of (shape of an input, number of outputs) that makes one.
+    epochs, batch_size, optimiser, schedule, weight_decay, clip
+        Of training: ``"adam"``, ``"adamw"`` or ``"sgd"``; a learning rate that is ``"constant"``, or follows
+        ``"cosine"``, ``"step"`` or ``"one-cycle"``; gradients are clipped to the norm ``clip`` where it is given.
+    lr, crowd_lr
+        Learning rates of the network, and of what is learned about annotators.
+    scale
+        Standardise the inputs to mean 0 and deviation 1 (learned from the training data, saved with the network).
+    holdout
+        Share of the answers held out of training to measure every epoch by; by default a tenth where ``select`` or
+        ``patience`` needs them, else none.
+    select
+        Which epoch is selected: the ``"last"``, the best by held-out ``"votes"``, or the best by the ``"gold"`` that
+        was passed to ``fit`` (which is then not trained on).
+    patience
+        Stop after so many epochs without a better score on what was held out.
+    device, precision
+        ``"auto"``: CUDA, else MPS, else the CPU; bfloat16 for the network where CUDA has it, else float32.
+    checkpoint
+        A file to write after every epoch, and to continue from where it exists.
+    random_state
+        The seed of everything random, a numpy generator, or None for another result each time. The seed that was used
+        is ``seed_``.
+    """
+
+    network: Any = "mlp"
+    holdout: Annotated[float, Bounds(minimum=0, below=1)] | None = None
+    device: str = "auto"
+    checkpoint: Any = None
+    _trainer: Inference = field(init=False)
+
+    def _check_together(self) -> None:
+        super()._check_together()
+        if self.holdout == 0.0 and self._needs_held_out():
+            raise ParameterError("holdout=0.0 leaves no answers to select or stop by: leave it out, or give a share.")
+
+    # ---------------------------------------------------------------- for subclasses
+
+    @abstractmethod
+    def _head(self, votes: Votes, hidden: int) -> Head:
+        """The head, for these votes (without those held out) and ``hidden`` inputs of the last layer."""
+
+    @abstractmethod
+    def _training_data(self, inputs: Inputs, answers: Any) -> tuple[Inputs, Any]:
+        """Inputs and answers in the form of items and votes that the trainer takes."""
+
+    def _build(self, votes: Votes, shape: tuple[int, ...], scale: Scale) -> tuple[nn.Module, Head]:
+        """Network and head, with their first weights."""
+        body = networks.build(self.network, shape, self._n_outputs(votes))
+        head = self._head(votes, networks.hidden_layer(body).in_features)
+        return self._whole_network(scale, body, votes), head
+
+    def _n_outputs(self, votes: Votes) -> int:
+        """How many numbers the network gives for an input."""
+        return votes.n_classes
+
+    def _whole_network(self, scale: Scale, body: nn.Module, votes: Votes) -> nn.Module:
+        """The network from raw inputs to logits."""
+        return nn.Sequential(scale, body)
+
+    def _choices(self) -> Any:
+        """The labels that an annotator could choose from, in the votes that the trainer takes."""
+        return self.classes_
+
+    # ---------------------------------------------------------------- training
+
+    def _learn(self, inputs: Inputs, answers: Any, gold: Ints | None, callback: Callback | None) -> Trainer:
+        inputs, votes = self._training_data(inputs, answers)
+        train, held_out = self._split(votes)
+        self._trainer = trainer = self._train(TrainingData(inputs, train, held_out, gold), callback)
+        return trainer
+
+    def _needs_held_out(self) -> bool:
+        """Whether something is chosen by answers that were not trained on."""
+        return self.select == "votes" or (self.patience is not None and self.select == "last")
+
+    def _split(self, votes: Any) -> tuple[Any, Any]:
+        """Votes to train on, and votes held out."""
+        share = self.holdout if self.holdout is not None else HOLDOUT if self._needs_held_out() else 0.0
+        if share == 0.0:
+            return votes, None
+        train, held_out = split(votes, share, np.random.default_rng(self.seed_))
+        if held_out.n_votes == 0 or train.n_votes == 0:
+            raise InputError(f"holdout={share:g} of {votes.n_votes} votes leaves one side empty: give more votes.")
+        return train, held_out
+
+    def _train(self, data: TrainingData, callback: Callback | None) -> Trainer:
+        """Train a network and set ``history_``; methods with several trainings do so in their own way."""
+        trainer = self._prepare(data)
+        self.history_ = trainer.run(callback, self.checkpoint)
+        return trainer
+
+    def _prepare(self, data: TrainingData) -> Trainer:
+        """Network, head and loop, before the first epoch."""
+        device = find_device(self.device)
+        with seeded(device):
+            torch.manual_seed(self.seed_)
+            scale = Scale.of(data.inputs) if self.scale else Scale.identity(self.shape_)
+            network, head = self._build(data.votes, self.shape_, scale)
+            return Trainer(network, head, data, self._settings(), seed=self.seed_, device=device)
+
+    def _settings(self) -> TrainingSettings:
+        return TrainingSettings(**{name: getattr(self, name) for name in TrainingSettings.parameters()})
+
+    # ---------------------------------------------------------------- after the fit
+
+    def _head_as(self, kind: Callable[..., OneHead]) -> OneHead:
+        """The fitted head, which is of this kind."""
+        self._fitted()
+        head = self._trainer.head
+        assert isinstance(head, kind)  # type: ignore[arg-type]
+        return head  # type: ignore[return-value]
+
+    def _confusions(self) -> Floats:
+        """M x K x K: P(annotator m says l, given truth k)."""
+        self._fitted()
+        theta = as_array(self._trainer.head.confusion())
+        return np.asarray(theta / theta.sum(axis=2, keepdims=True))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_trainer")
+
+    @classmethod
+    def _loaded_params(cls, folder: Path, params: dict[str, Any], network: Any, device: str) -> dict[str, Any]:
+        if params["network"] not in networks.NETWORKS and network is None:
+            raise ReadError(
+                f"The learner in {folder} has a network of your own: pass it again, load(..., network=...)."
+            )
+        given = {"device": device, "checkpoint": None}
+        return params | given | ({} if network is None else {"network": network})
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return self._trainer.state()
+
+    def _restore(self, tensors: dict[str, Tensor]) -> None:
+        # One vote by each annotator is enough to make a head of the right size; its tensors are read.
+        M = len(self.annotators_)
+        zeros = np.zeros(M, dtype=np.int32)
+        votes = Votes.from_codes(
+            zeros, np.arange(M), zeros, items=[0], annotators=self.annotators_, classes=self._choices()
+        )
+        network, head = self._build(votes, self.shape_, Scale.identity(self.shape_))
+        self._trainer = Inference(network, head, self._settings(), self.device)
+        self._trainer.load_state(tensors)

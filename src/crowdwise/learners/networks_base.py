@@ -1,0 +1,79 @@
+"""The form of all networks, a trunk and a head, and what they ask of the shape of an input."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor, nn
+
+from crowdwise.errors import InputError, ParameterError
+
+Shape = tuple[int, ...]
+"""Of one input, without the batch: (D,) for features, (C, H, W) for images."""
+
+
+class Network(nn.Module):
+    """A classifier in two parts: ``trunk`` makes a vector of an input, ``head`` K logits of the vector.
+
+    Parameters
+    ----------
+    trunk : nn.Module
+        Makes (B, width) of a batch of inputs.
+    width : int
+        Length of the vector.
+    n_classes : int
+        K, at least 1.
+    last : type
+        Of the last layer; another one where it is also the first, and takes sparse rows.
+
+    Examples
+    --------
+    >>> import torch
+    >>> network = Network(nn.Linear(20, 128), 128, 3)
+    >>> x = torch.zeros(5, 20)
+    >>> network.trunk(x).shape, network(x).shape
+    (torch.Size([5, 128]), torch.Size([5, 3]))
+    """
+
+    trunk: nn.Module
+    head: nn.Linear
+
+    def __init__(self, trunk: nn.Module, width: int, n_classes: int, last: type[nn.Linear] = nn.Linear) -> None:
+        super().__init__()
+        check_n_classes(n_classes)
+        self.trunk = trunk
+        self.head = last(width, n_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.trunk(x))
+        return logits
+
+
+def check_n_classes(n_classes: int) -> None:
+    """Refuse what is no number of classes."""
+    if not isinstance(n_classes, int | np.integer) or n_classes < 1:
+        raise ParameterError(f"n_classes: expected a whole number from 1 on, got {n_classes!r}.")
+
+
+def input_size(shape: Shape) -> int:
+    """How many numbers an input has."""
+    if not shape or min(shape) < 1:
+        raise InputError(f"expected inputs with at least one number each, got the shape {tuple(shape)} of one input.")
+    return int(np.prod(shape))
+
+
+def image_shape(name: str, shape: Shape, least: int, instead: str = "") -> tuple[int, int, int]:
+    """Channels, height and width, if the network can take them."""
+    if len(shape) != 3:
+        hint = " Use 'mlp' or 'linear' for features." if len(shape) == 1 else ""
+        hint = " Add the axis of channels: (1, height, width)." if len(shape) == 2 else hint
+        raise InputError(
+            f"network {name!r}: expected images (channels, height, width), got inputs of shape {tuple(shape)}.{hint}"
+        )
+    input_size(shape)
+    channels, height, width = shape
+    if min(height, width) < least:
+        raise InputError(
+            f"network {name!r}: expected images of at least {least} x {least} pixels, got {height} x {width} "
+            f"(of the shape (channels, height, width) = {tuple(shape)}).{' ' * bool(instead)}{instead}"
+        )
+    return channels, height, width
