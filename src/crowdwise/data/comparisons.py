@@ -31,11 +31,11 @@ import numpy.typing as npt
 from crowdwise.data import assemble, encoding, schema
 from crowdwise.data.assemble import Repeats
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.files import PathLike
+from crowdwise.data.readable import reader
 from crowdwise.data.rows import Counts, renumbered
 from crowdwise.data.schema import CHOICES, COMMON, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import Table, reads
+from crowdwise.data.table import Table
 from crowdwise.data.truth import numbers_in
 from crowdwise.errors import InputError, Option, ParameterError, Remedy, listing
 
@@ -144,20 +144,10 @@ class Comparisons(Table):
 
     @classmethod
     def from_codes(
-        cls,
-        left: npt.ArrayLike,
-        right: npt.ArrayLike,
-        annotator: npt.ArrayLike,
-        outcome: npt.ArrayLike,
-        *,
-        items: Any,
-        annotators: Any,
-        question: npt.ArrayLike | None = None,
-        questions: Any = None,
-        placed: bool = True,
-        on_self: OnSelf = "error",
-        **beside: Unpack[Beside],
-    ) -> Comparisons:
+        cls, left: npt.ArrayLike, right: npt.ArrayLike, annotator: npt.ArrayLike, outcome: npt.ArrayLike, *,
+        items: Any, annotators: Any, question: npt.ArrayLike | None = None, questions: Any = None,
+        placed: bool = True, on_self: OnSelf = "error", **beside: Unpack[Beside],
+    ) -> Comparisons:  # fmt: skip
         """Comparisons from arrays of codes and the names behind them (what every other way of making one ends in)."""
         names, who = encoding.to_vocabulary(items), encoding.to_vocabulary(annotators)
         encoding.check_distinct(names, "items")
@@ -223,10 +213,7 @@ class Comparisons(Table):
         return {"with_truth": 0 if self.truth is None else int((self.truth >= 0).sum())}
 
 
-@reads(Comparisons)
-def read_comparisons(path: PathLike, **options: Any) -> Comparisons:
-    """Comparisons from a file."""
-    return Comparisons.read(path, **options)
+read_comparisons = reader(Comparisons, "read_comparisons")
 
 
 # -------------------------------------------------------------------- the pieces

@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from crowdwise.data import encoding, frames
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.files import PathLike
+from crowdwise.data.readable import Readable, reader
 from crowdwise.data.schema import Col
 from crowdwise.data.source import Source
-from crowdwise.data.table import Readable, reads
 from crowdwise.errors import InputError, listing
 
 __all__ = ["Graph", "read_graph"]
@@ -164,7 +163,4 @@ def as_graph(graph: Any, items: Vocabulary) -> Graph:
     return Graph.from_edges(graph).aligned(items)
 
 
-@reads(Graph)
-def read_graph(path: PathLike, **options: Any) -> Graph:
-    """A graph from a file with one row per edge."""
-    return Graph.read(path, **options)
+read_graph = reader(Graph, "read_graph")

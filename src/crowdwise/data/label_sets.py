@@ -32,11 +32,11 @@ import numpy.typing as npt
 
 from crowdwise.data import assemble, encoding, frames, schema
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.files import PathLike
-from crowdwise.data.rows import Counts, blocks, spread
+from crowdwise.data.readable import reader
+from crowdwise.data.rows import Counts, blocks, columns_of, spread
 from crowdwise.data.schema import ANNOTATOR, COMMON, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import ByItem, reads
+from crowdwise.data.table import ByItem
 from crowdwise.data.truth import encode_sets
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, ParameterError, Remedy, listing
@@ -46,6 +46,7 @@ __all__ = ["LabelSets", "read_label_sets"]
 DELIMITERS = ("|", ";", ",")
 EMPTY = ("", "none", "nothing", "[]", "{}", "-")
 """Cells that stand for the empty set."""
+PARTS = ("item", "annotator", "labels")
 Sets = list[list[Any]]
 
 
@@ -128,13 +129,11 @@ class LabelSets(ByItem):
         delimiter = options["delimiter"]
         if delimiter is not None and (not isinstance(delimiter, str) or not delimiter):
             raise ParameterError(f"delimiter={delimiter!r}: expected a text such as '|'.")
-        value = (
-            "label" if source.given["label"] is not None or ("labels" not in source and "label" in source) else "labels"
-        )
-        source.require(("item", "annotator", value))
-        source.complete(("item", "annotator"), options["on_missing"])
-        item, items = encoding.sort_vocabulary(*source.coded("item"))
-        who, annotators = encoding.sort_vocabulary(*source.coded("annotator"))
+        single = source.given["label"] is not None or ("labels" not in source and "label" in source)
+        value = "label" if single else "labels"
+        source.require((*PARTS[:2], value))
+        source.complete(PARTS[:2], options["on_missing"])
+        item, who, items, annotators = _coded(source)
         cells, beside = source[value], source.beside()
         long = value == "label" and not isinstance(cells.dtype, pl.List)
         if long and delimiter is None:
@@ -150,45 +149,37 @@ class LabelSets(ByItem):
         if long:
             first, sets = _joined(item.astype(np.int64) * len(annotators) + who, sets)
             item, who = item[first], who[first]
-            beside |= {
-                name: None if (array := beside[name]) is None else array[first] for name in ("weight", "timestamp")
-            }
+            for name in ("weight", "timestamp"):
+                beside[name] = None if beside[name] is None else beside[name][first]
             beside["rows"] = first if source.rows is None else source.rows[first]
         beside["on_duplicate"] = options["on_duplicate"]
-        return cls._from_sets(
-            item, who, sets, options["classes"], offered, items=items, annotators=annotators, **beside
-        )
+        return cls._from_sets(item, who, items, annotators, sets, options["classes"], offered, **beside)
 
     @classmethod
     def from_records(  # type: ignore[override]
-        cls,
-        records: Iterable[tuple[Any, Any, Iterable[Any]]],
-        *,
-        classes: Sequence[Any] | None = None,
-        offered: Mapping[Any, Iterable[Any]] | None = None,
-        on_duplicate: schema.OnDuplicate = "error",
-    ) -> LabelSets:
-        """Label sets from rows ``(item, annotator, labels)``; ``offered`` maps items to the labels on offer."""
-        rows = list(records)
-        if not rows:
-            raise InputError("No answers: the records are empty.")
-        for n, row in enumerate(rows):
-            if isinstance(row, (str, Mapping)) or len(row) != 3 or isinstance(row[2], str):
-                raise InputError(
-                    f"Expected (item, annotator, labels) in every record, with a list or set of labels: found {row!r} "
-                    f"in row {n}."
-                )
-        sets = [list(dict.fromkeys(row[2])) for row in rows]
-        item, items = _encoded([row[0] for row in rows], "item")
-        who, annotators = _encoded([row[1] for row in rows], "annotator")
+        cls, records: Iterable[Any], *, classes: Sequence[Any] | None = None,
+        offered: Mapping[Any, Iterable[Any]] | None = None, on_duplicate: schema.OnDuplicate = "error",
+    ) -> LabelSets:  # fmt: skip
+        """Label sets from rows: tuples or dicts of item, annotator and labels; ``offered`` maps items to the labels on
+        offer."""
+        table = columns_of(records, PARTS, cls._rows)
+        sets = list(table.get("labels", [None]))
+        odd = next((n for n, some in enumerate(sets) if isinstance(some, str) or not isinstance(some, Iterable)), None)
+        if odd is not None:
+            raise InputError(
+                f"Expected (item, annotator, labels) in every record, with a list or set of labels: found "
+                f"{sets[odd]!r} for them in row {odd}."
+            )
+        source = Source({part: table.get(part, []) for part in PARTS[:2]}, dict.fromkeys(PARTS[:2]), cls._rows)
+        source.complete(PARTS[:2], "error")
         return cls._from_sets(
-            item, who, sets, classes, offered, items=items, annotators=annotators, on_duplicate=on_duplicate
+            *_coded(source), [list(dict.fromkeys(some)) for some in sets], classes, offered, on_duplicate=on_duplicate
         )
 
     @classmethod
     def _from_sets(
-        cls, item: Codes, annotator: Codes, sets: Sets, classes: Sequence[Any] | None,
-        offered: Mapping[Any, Iterable[Any]] | None, **more: Any,
+        cls, item: Codes, annotator: Codes, items: Vocabulary, annotators: Vocabulary, sets: Sets,
+        classes: Sequence[Any] | None, offered: Mapping[Any, Iterable[Any]] | None, **more: Any,
     ) -> LabelSets:  # fmt: skip
         """Label sets from the names of labels; the labels are those declared, or those that occur, sorted."""
         flat = [label for some in sets for label in some]
@@ -200,45 +191,35 @@ class LabelSets(ByItem):
         code = encoding.locate(encoding.to_vocabulary(flat), names)
         code, labels = assemble.declare(code, names, classes)
         ends = np.concatenate([[0], np.cumsum([len(some) for some in sets])])
-        return cls.from_codes(item, annotator, ends, code, labels=labels, offered=offered, **more)
+        more |= {"items": items, "annotators": annotators, "labels": labels, "offered": offered}
+        return cls.from_codes(item, annotator, ends, code, **more)
 
     @classmethod
     def from_codes(
-        cls,
-        item: npt.ArrayLike,
-        annotator: npt.ArrayLike,
-        set_indptr: npt.ArrayLike,
-        chosen: npt.ArrayLike,
-        *,
-        items: Any,
-        annotators: Any,
-        labels: Any,
-        offered: Mapping[Any, Iterable[Any]] | None = None,
+        cls, item: npt.ArrayLike, annotator: npt.ArrayLike, set_indptr: npt.ArrayLike, chosen: npt.ArrayLike, *,
+        items: Any, annotators: Any, labels: Any, offered: Mapping[Any, Iterable[Any]] | None = None,
         **beside: Unpack[Beside],
-    ) -> LabelSets:
+    ) -> LabelSets:  # fmt: skip
         """Label sets from arrays of codes and the names behind them (what every other way of making one ends in).
 
         Answer r chose the labels ``chosen[set_indptr[r]:set_indptr[r + 1]]``; ``offered`` maps items to the labels on
         offer, by name.
         """
-        items, annotators, names = (encoding.to_vocabulary(n) for n in (items, annotators, labels))
+        names = encoding.to_vocabulary(labels)
         encoding.check_distinct(names, "labels")
-        item = assemble.checked_codes(item, items, "item")
-        annotator = assemble.checked_codes(annotator, annotators, "annotator")
         code, ends = assemble.checked_codes(chosen, names, "label"), np.asarray(set_indptr, dtype=np.int64)
-        R = assemble.equally_long(cls._rows, item=item, annotator=annotator, sets=ends[1:])
         if ends[0] != 0 or ends[-1] != len(code) or (np.diff(ends) < 0).any():
             raise InputError(
                 f"set_indptr must rise from 0 to the {len(code)} chosen labels: found {ends[:5].tolist()}..."
             )
 
         def answers(order: npt.NDArray[Any] | None) -> dict[str, Any]:
-            starts, take = blocks(ends, np.arange(R) if order is None else order)
+            starts, take = blocks(ends, np.arange(len(ends) - 1) if order is None else order)
             said = code[take]
             said = said[np.lexsort((said, np.repeat(np.arange(len(starts) - 1), np.diff(starts))))]
-            return {"set_indptr": starts, "chosen": said, "items": items, "labels": names}
+            return {"set_indptr": starts, "chosen": said, "labels": names}
 
-        made = cls._arranged(item, annotator, items, annotators, answers, beside)
+        made = cls._built(item, annotator, items, annotators, beside, answers, sets=ends[1:])
         return made if offered is None else made._offering(offered)
 
     def _offering(self, lists: Mapping[Any, Iterable[Any]]) -> Self:
@@ -327,8 +308,8 @@ class LabelSets(ByItem):
             made = replace(made, truth=self.truth[items], known=self.known[items])
         return made
 
-    def _taken(self, rows: Counts) -> Self:
-        start, at = blocks(self.set_indptr, rows)
+    def _taken(self, rows: npt.NDArray[Any]) -> Self:
+        start, at = blocks(self.set_indptr, np.arange(self.n_answers)[rows])
         return replace(super()._taken(rows), set_indptr=start, chosen=self.chosen[at])
 
     def _counted(self) -> dict[str, Any]:
@@ -361,10 +342,7 @@ class LabelSets(ByItem):
         return frames.make_frame({**out, **table}, kind or self.kind)
 
 
-@reads(LabelSets)
-def read_label_sets(path: PathLike, **options: Any) -> LabelSets:
-    """Label sets from a file."""
-    return LabelSets.read(path, **options)
+read_label_sets = reader(LabelSets, "read_label_sets")
 
 
 # -------------------------------------------------------------------- the pieces
@@ -379,8 +357,8 @@ def _joined(key: Counts, sets: Sets) -> tuple[Counts, Sets]:
     return first, out
 
 
-def _encoded(values: list[Any], name: str) -> tuple[Codes, Vocabulary]:
-    code, names = encoding.encode(frames.make_frame({name: np.array(values, dtype=object)})[name])
-    if (code < 0).any():
-        raise LabelError(f"Record {int(np.flatnonzero(code < 0)[0])} has no {name}.")
-    return encoding.sort_vocabulary(code, names)
+def _coded(source: Source) -> tuple[Codes, Codes, Vocabulary, Vocabulary]:
+    """Items and annotators, both sorted."""
+    item, items = encoding.sort_vocabulary(*source.coded("item"))
+    who, annotators = encoding.sort_vocabulary(*source.coded("annotator"))
+    return item, who, items, annotators

@@ -29,11 +29,11 @@ import numpy.typing as npt
 from crowdwise.data import assemble, encoding, schema
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.files import PathLike
+from crowdwise.data.readable import reader
 from crowdwise.data.rows import Counts, blocks, renumbered, spread
 from crowdwise.data.schema import COMMON, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import Table, reads
+from crowdwise.data.table import Table
 from crowdwise.data.truth import encode_numbers, numbers_in
 from crowdwise.errors import InputError, LabelError, listing
 
@@ -136,17 +136,9 @@ class Rankings(Table):
 
     @classmethod
     def from_codes(
-        cls,
-        indptr: npt.ArrayLike,
-        item: npt.ArrayLike,
-        annotator: npt.ArrayLike,
-        *,
-        items: Any,
-        annotators: Any,
-        question: npt.ArrayLike | None = None,
-        questions: Any = None,
-        **beside: Unpack[Beside],
-    ) -> Rankings:
+        cls, indptr: npt.ArrayLike, item: npt.ArrayLike, annotator: npt.ArrayLike, *, items: Any, annotators: Any,
+        question: npt.ArrayLike | None = None, questions: Any = None, **beside: Unpack[Beside],
+    ) -> Rankings:  # fmt: skip
         """Rankings from arrays of codes and the names behind them (what every other way of making one ends in)."""
         ends = np.asarray(indptr, dtype=np.int64)
         R = len(ends) - 1
@@ -222,9 +214,6 @@ class Rankings(Table):
     def _counted(self) -> dict[str, Any]:
         return {"questions": len(self.questions), "items_per_ranking": spread(np.diff(self.indptr))}
 
-    def _known(self) -> dict[str, Any]:
-        return {"items_with_truth": 0 if self.truth is None else int((~np.isnan(self.truth)).sum())}
-
     # ---------------------------------------------------------------- out again
 
     def comparisons(self) -> Comparisons:
@@ -255,10 +244,7 @@ class Rankings(Table):
         }  # fmt: skip
 
 
-@reads(Rankings)
-def read_rankings(path: PathLike, **options: Any) -> Rankings:
-    """Rankings from a file with one row for each ranked item."""
-    return Rankings.read(path, **options)
+read_rankings = reader(Rankings, "read_rankings")
 
 
 def _sequence(value: Any) -> bool:

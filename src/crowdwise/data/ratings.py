@@ -25,13 +25,13 @@ from typing import Any, ClassVar, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, encoding, schema
+from crowdwise.data import assemble, schema
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.files import PathLike
+from crowdwise.data.readable import reader
 from crowdwise.data.rows import dense
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import ByItem, reads
+from crowdwise.data.table import ByItem
 from crowdwise.data.truth import encode_numbers, numbers_in
 from crowdwise.errors import InputError, Remedy
 
@@ -91,57 +91,40 @@ class Ratings(ByItem):
 
     @classmethod
     def from_dense(
-        cls,
-        values: Any,
-        *,
-        items: Sequence[Any] | None = None,
-        annotators: Sequence[Any] | None = None,
+        cls, values: Any, *, items: Sequence[Any] | None = None, annotators: Sequence[Any] | None = None,
         truth: Any = None,
-    ) -> Ratings:
+    ) -> Ratings:  # fmt: skip
         """Ratings from an N x M array, one row per item and one column per annotator; NaN or masked where missing.
 
         >>> import numpy as np
         >>> Ratings.from_dense([[1.0, 2.0, np.nan], [2.5, 2.5, 0.0]])
         Ratings(5 ratings: 2 items x 3 annotators, from 0 to 2.5)
         """
-        mask = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
         try:
-            table = np.asarray(np.ma.getdata(values), dtype=np.float64)
+            table = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError):
             raise InputError(
                 "Expected an items x annotators array of numbers, every row equally long, NaN where missing."
             ) from None
-        if table.ndim != 2:
-            raise InputError(f"Expected an items x annotators array with 2 dimensions and found {table.ndim}.")
-        present = ~np.isnan(table) if mask is None else ~np.isnan(table) & ~mask
-        return cls.from_codes(value=table[present], truth=truth, **dense(table, present, items, annotators))
+        given, cells = dense(table, items, annotators)
+        return cls.from_codes(value=given, truth=truth, **cells)
 
     @classmethod
     def from_codes(
-        cls,
-        item: npt.ArrayLike,
-        annotator: npt.ArrayLike,
-        value: npt.ArrayLike,
-        *,
-        items: Any,
-        annotators: Any,
+        cls, item: npt.ArrayLike, annotator: npt.ArrayLike, value: npt.ArrayLike, *, items: Any, annotators: Any,
         **beside: Unpack[Beside],
-    ) -> Ratings:
+    ) -> Ratings:  # fmt: skip
         """Ratings from codes, numbers and the names behind the codes (what every other way of making one ends in).
 
         ``truth`` is an array of N numbers (NaN unknown) or a mapping from item to number. ``rows`` are the numbers by
         which messages call the ratings, where those are not simply their positions.
         """
-        items, annotators = encoding.to_vocabulary(items), encoding.to_vocabulary(annotators)
-        item = assemble.checked_codes(item, items, "item")
-        annotator = assemble.checked_codes(annotator, annotators, "annotator")
         number = np.asarray(value)
         if (number.dtype.kind not in "fiub" and len(number)) or number.ndim != 1:
             raise InputError(
                 f"Ratings must be numbers in a flat array: found {number.dtype} values in {number.ndim} dimensions."
             )
         number = number.astype(np.float64)
-        assemble.equally_long(cls._rows, item=item, annotator=annotator, value=number)
         bad, rows = np.flatnonzero(~np.isfinite(number)), beside.get("rows")
         if len(bad):
             row = int(bad[0]) if rows is None else int(rows[bad[0]])
@@ -151,9 +134,9 @@ class Ratings(ByItem):
             )
 
         def answers(order: npt.NDArray[Any] | None) -> dict[str, Any]:
-            return {"value": assemble.in_order(number, order), "items": items}
+            return {"value": assemble.in_order(number, order)}
 
-        return cls._arranged(item, annotator, items, annotators, answers, beside)
+        return cls._built(item, annotator, items, annotators, beside, answers, value=number)
 
     # ---------------------------------------------------------------- what is in it
 
@@ -164,9 +147,6 @@ class Ratings(ByItem):
     def encode_truth(self, truth: Any) -> Numbers:
         """N numbers (NaN unknown) from such an array or from a mapping of items to numbers."""
         return encode_numbers(truth, self.items, self._rows)
-
-    def _known(self) -> dict[str, Any]:
-        return {"items_with_truth": 0 if self.truth is None else int((~np.isnan(self.truth)).sum())}
 
     def _counted(self) -> dict[str, Any]:
         per_item = np.diff(self.indptr)
@@ -189,7 +169,4 @@ class Ratings(ByItem):
         }  # fmt: skip
 
 
-@reads(Ratings)
-def read_ratings(path: PathLike, **options: Any) -> Ratings:
-    """Ratings from a file."""
-    return Ratings.read(path, **options)
+read_ratings = reader(Ratings, "read_ratings")

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import encoding
+from crowdwise.data.frames import is_missing
 from crowdwise.errors import InputError, SelectionError
 
 Counts = npt.NDArray[np.int64]
@@ -47,23 +48,39 @@ def columns_of(
 
 
 def dense(
-    table: npt.NDArray[Any],
-    present: npt.NDArray[np.bool_],
-    items: Sequence[Any] | None,
-    annotators: Sequence[Any] | None,
-) -> dict[str, Any]:
-    """The codes and names of the cells of an items x annotators array that hold an answer, as ``from_codes`` takes
-    them."""
+    values: Any, items: Sequence[Any] | None, annotators: Sequence[Any] | None, missing: Any = None
+) -> tuple[npt.NDArray[Any], dict[str, Any]]:
+    """The cells of an items x annotators array that hold an answer, and their codes and names for ``from_codes``.
+
+    A cell holds none where the array is masked, NaN or ``None``, or equals ``missing``.
+    """
+    # As objects a list keeps what it holds: numpy would make text of a NaN beside text.
+    as_is = isinstance(values, np.ndarray)
+    try:
+        table = np.asarray(np.ma.getdata(values)) if as_is else np.array(values, dtype=object)
+    except ValueError:
+        table = np.zeros(0)
+    if table.ndim != 2:
+        raise InputError(
+            "Expected an items x annotators array with 2 dimensions, every row equally long, and "
+            f"found {table.ndim}. Use from_frame for a table in long form."
+        )
     N, M = table.shape
     for names, size, what in ((items, N, "items"), (annotators, M, "annotators")):
-        if names is not None:
-            if len(names) != size:
-                raise InputError(
-                    f"The array has {N} rows (items) and {M} columns (annotators), and {len(names)} {what} are named."
-                )
-            encoding.check_distinct(encoding.to_vocabulary(names), what)
+        if names is not None and len(names) != size:
+            raise InputError(
+                f"The array has {N} rows (items) and {M} columns (annotators), and {len(names)} {what} are named."
+            )
+        encoding.check_distinct(encoding.to_vocabulary([] if names is None else names), what)
+    present = ~np.ma.getmaskarray(values) if as_is else np.ones(table.shape, dtype=bool)
+    if table.dtype.kind == "f":
+        present &= ~np.isnan(table)
+    if table.dtype == object:
+        present &= np.array([not is_missing(v) for v in table.ravel()], dtype=bool).reshape(table.shape)
+    if missing is not None:
+        present &= table != missing
     item, annotator = np.nonzero(present)
-    return {
+    return table[present], {
         "item": item, "annotator": annotator, "items": range(N) if items is None else items,
         "annotators": range(M) if annotators is None else annotators,
     }  # fmt: skip

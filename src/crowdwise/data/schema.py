@@ -126,29 +126,23 @@ def sort_out(
 
 
 def documented(
-    function: Callable[..., Any], first: str, columns: Sequence[Col], options: Iterable[Opt], summary: str
+    function: Callable[..., Any], summary: str, first: tuple[str, str], columns: Sequence[Col], options: Iterable[Opt]
 ) -> None:
-    """Give a function of ``(first, **keywords)`` the signature and docstring that a declaration implies."""
+    """Give a function of ``(first, **keywords)`` the signature and docstring that a declaration implies.
+
+    ``first`` is the name of the first argument and what it is.
+    """
+    make, keyword = inspect.Parameter, inspect.Parameter.KEYWORD_ONLY
+    positional = [name for name in inspect.signature(function).parameters if name == "cls"] + [first[0]]
+    parameters = [make(name, make.POSITIONAL_OR_KEYWORD) for name in positional]
+    parameters += [make(c.name, keyword, default=None, annotation=str | None) for c in columns]
     options = list(options)
-    kinds = inspect.Parameter
-    lead = (
-        [kinds("cls", kinds.POSITIONAL_OR_KEYWORD)]
-        if next(iter(inspect.signature(function).parameters)) == "cls"
-        else []
-    )
-    keywords = [kinds(c.name, kinds.KEYWORD_ONLY, default=None, annotation=str | None) for c in columns]
-    keywords += [kinds(o.name, kinds.KEYWORD_ONLY, default=o.default, annotation=o.type) for o in options]
-    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [*lead, kinds(first, kinds.POSITIONAL_OR_KEYWORD), *keywords]
-    )
+    parameters += [make(o.name, keyword, default=o.default, annotation=o.type) for o in options]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     usual = "; ".join(f"{c.name}: {', '.join(ALIASES[c.name][1:4])}..." for c in columns if c.needed)
-    entries = [
-        (", ".join(c.name for c in columns), f"The columns, where their names are not among the usual ones ({usual}).")
-    ]
-    entries += [(option.name, option.doc) for option in options]
-    lines = [*(line for text in summary.split("\n") for line in textwrap.wrap(text, 100) or [""])]
-    lines += ["", "Parameters", "----------"]
-    for name, doc in entries:
+    where = f"The columns, where their names are not among the usual ones ({usual})."
+    lines = [summary, "", "Parameters", "----------"]
+    for name, doc in (first, (", ".join(c.name for c in columns), where), *((o.name, o.doc) for o in options)):
         lines += [name, *textwrap.wrap(doc, 100, initial_indent="    ", subsequent_indent="    ")]
     function.__doc__ = "\n".join(lines)
 

@@ -27,11 +27,11 @@ import numpy.typing as npt
 
 from crowdwise.data import assemble, columns, encoding, schema
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.files import PathLike
+from crowdwise.data.readable import reader
 from crowdwise.data.rows import Counts, blocks, renumbered, spread
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import Table, reads
+from crowdwise.data.table import Table
 from crowdwise.data.truth import encode_partition
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, Option, Remedy, listing
@@ -104,16 +104,9 @@ class Similarities(Table):
 
     @classmethod
     def from_codes(
-        cls,
-        item_a: npt.ArrayLike,
-        item_b: npt.ArrayLike,
-        annotator: npt.ArrayLike,
-        same: npt.ArrayLike,
-        *,
-        items: Any,
-        annotators: Any,
-        **beside: Unpack[Beside],
-    ) -> Similarities:
+        cls, item_a: npt.ArrayLike, item_b: npt.ArrayLike, annotator: npt.ArrayLike, same: npt.ArrayLike, *,
+        items: Any, annotators: Any, **beside: Unpack[Beside],
+    ) -> Similarities:  # fmt: skip
         """Similarities from arrays of codes and the names behind them (what every other way of making one ends in).
 
         ``rows`` are the numbers by which messages call the answers, where those are not simply their positions.
@@ -241,10 +234,7 @@ class Similarities(Table):
         }
 
 
-@reads(Similarities)
-def read_similarities(path: PathLike, **options: Any) -> Similarities:
-    """Similarities from a file."""
-    return Similarities.read(path, **options)
+read_similarities = reader(Similarities, "read_similarities")
 
 
 # -------------------------------------------------------------------- the pieces

@@ -8,122 +8,26 @@ tables share is here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, columns, files, frames, schema, truth
+from crowdwise.data import assemble, columns, encoding, files, frames, schema, truth
 from crowdwise.data.assemble import Repeats
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.files import PathLike
-from crowdwise.data.frozen import Frozen
-from crowdwise.data.rows import blocks, checked_mask, columns_of, positions, spread
+from crowdwise.data.readable import Readable
+from crowdwise.data.rows import Counts, blocks, checked_mask, positions, spread
 from crowdwise.data.schema import Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.errors import ColumnError, ReadError, listing
 
 __all__ = ["ByItem", "Table"]
 
-Counts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-Reader = TypeVar("Reader", bound=Callable[..., Any])
-
-
-class Readable(Frozen):
-    """What is made from frames, records and files by a declaration of its columns."""
-
-    columns: ClassVar[tuple[Col, ...]]
-    options: ClassVar[tuple[Opt, ...]] = ()
-    _reading: ClassVar[tuple[Opt, ...]] = ()
-    """Further options of the file reader."""
-    _rows: ClassVar[str] = "answers"
-    """What rows are called in messages."""
-    _record: ClassVar[tuple[str, ...]] = ()
-    """The columns of a record that is a tuple; the needed ones by default."""
-    _forms: ClassVar[str] = ""
-    """What a frame may look like, for ``help()``."""
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
-        if "columns" not in cls.__dict__:
-            return
-        any_frame = "pandas, polars, pyarrow, a dict of columns, anything narwhals or the Arrow stream protocol takes"
-        tuples = ", ".join(cls._record or cls._needed())
-        made = {
-            "from_frame": ("frame", (), f"{cls.__name__} from a table: {any_frame}.\n\n{cls._forms}".strip()),
-            "from_records": (
-                "records", (), f"{cls.__name__} from rows: tuples ({tuples}), with a weight or without, or dicts.",
-            ),
-            "read": ("path", (*cls._reading, *schema.FILE), f"{cls.__name__} from a file. {FORMATS}"),
-        }  # fmt: skip
-        for name, (first, further, summary) in made.items():
-            if name in cls.__dict__:
-                continue  # it has a signature of its own
-            function = _own(cls, name)
-            schema.documented(function, first, cls.columns, (*cls.options, *further), summary)
-            setattr(cls, name, classmethod(function))
-        if "from_codes" in cls.__dict__:
-            repeated = next((o.default for o in cls.options if o.name == "on_duplicate"), "all")
-            schema.spelled_out(cls.__dict__["from_codes"].__func__, repeated)
-
-    # ---------------------------------------------------------------- making one
-
-    @classmethod
-    def from_frame(cls, frame: Any, **options: Any) -> Self:
-        """From any dataframe; see ``help()`` of a table's own method for its columns and options."""
-        given, values = schema.sort_out(options, cls.columns, cls.options, f"{cls.__name__}.from_frame")
-        return cls._from_source(Source(frame, given, cls._rows), **values)
-
-    @classmethod
-    def from_records(cls, records: Iterable[Any], **options: Any) -> Self:
-        """From rows: tuples of the needed columns, or dicts."""
-        optional = ["weight"] if any(column.name == "weight" for column in cls.columns) else []
-        return cls.from_frame(
-            columns_of(records, cls._record or cls._needed(), cls._rows, optional=optional), **options
-        )
-
-    @classmethod
-    def read(cls, path: PathLike, **options: Any) -> Self:
-        """From a file."""
-        every = (*cls.options, *cls._reading, *schema.FILE)
-        given, values = schema.sort_out(options, cls.columns, every, f"{cls.__name__}.read")
-        return cls._from_file(cls._opened(path, given, values), values)
-
-    @classmethod
-    def _opened(cls, path: PathLike, given: dict[str, Any], values: dict[str, Any]) -> Source:
-        """A file and where its columns are."""
-        found: dict[str, str | None] = {}
-        wide = values.get("form") == "wide"
-
-        def choose(names: list[str]) -> list[str] | None:
-            found.update(columns.resolve(names, given))
-            clear = all(found[part] is not None for part in cls._needed()) and not wide
-            return [name for name in names if name in found.values()] if clear else None
-
-        how = {option.name: values[option.name] for option in schema.FILE}
-        table, from_text = files.read_table(path, choose, wide=wide, **how)
-        if table.height == 0:
-            raise ReadError(
-                f"{path} has no {cls._rows}: it names the columns {listing(table.columns, 12)} and has no rows."
-            )
-        return Source(table, given, cls._rows, from_text=from_text, parts=found or None)
-
-    @classmethod
-    def _from_file(cls, source: Source, values: dict[str, Any]) -> Self:
-        """A table from a file that was opened, and all options of the reader."""
-        return cls._from_source(source, **{option.name: values[option.name] for option in cls.options})
-
-    @classmethod
-    @abstractmethod
-    def _from_source(cls, source: Source, **options: Any) -> Self:
-        """A table from a frame whose columns were found."""
-
-    @classmethod
-    def _needed(cls) -> tuple[str, ...]:
-        return tuple(column.name for column in cls.columns if column.needed)
 
 
 class Table(Readable, ABC):
@@ -134,8 +38,9 @@ class Table(Readable, ABC):
     _reading: ClassVar[tuple[Opt, ...]] = (schema.TRUTH_PATH,)
     _act: ClassVar[str] = "answers about"
     """What an annotator does to an item, in messages."""
+    _keys: ClassVar[tuple[str, ...]] = ("item",)
     _truths: ClassVar[tuple[str, ...]] = ("truth", "label")
-    """The columns that may hold the truth in a file of truths: the first that is there."""
+    """The columns of a file of truths: what its rows are about, and where the truth may be, the first found."""
     _truth_in: ClassVar[Callable[[Source, str, Codes, Vocabulary], dict[Any, Any]]] = staticmethod(truth.classes_in)
     """What reads such a column, item by item."""
     _distinct: ClassVar[bool] = False
@@ -244,8 +149,9 @@ class Table(Readable, ABC):
 
     def _known(self) -> dict[str, Any]:
         """Of how many items the truth is known."""
-        known = getattr(self, "truth", None)
-        return {"items_with_truth": 0 if known is None else int((known >= 0).sum())}
+        true = getattr(self, "truth", None)
+        known = np.zeros(0) if true is None else ~np.isnan(true) if true.dtype.kind == "f" else true >= 0
+        return {"items_with_truth": int(known.sum())}
 
     # ---------------------------------------------------------------- selecting
 
@@ -298,23 +204,28 @@ class Table(Readable, ABC):
         """
         table, from_text = files.read_table(path)
         answer = cls._truths[-1]
-        given = {**dict.fromkeys(("item", *cls._truths)), **named}
+        known = [Col(name) for name in (*cls._keys, *cls._truths)]
+        given, _ = schema.sort_out(named, known, (), f"{cls.__name__}.read_truth")
         if named.get(answer) is not None:
             given |= {cls._truths[0]: named[answer], answer: None}
         parts = columns.resolve(table.columns, given)
         value = next((part for part in cls._truths if parts[part] is not None), None)
-        if parts["item"] is None or value is None:
+        if value is None or any(parts[key] is None for key in cls._keys):
+            needed = ", ".join(f"{'an' if key == 'item' else 'a'} {key} column" for key in cls._keys)
             raise ColumnError(
-                f"A truth table needs an item column and a {answer} column: found {listing(table.columns, 12)}."
+                f"A truth table needs {needed} and a {answer} column: found {listing(table.columns, 12)}."
             )
-        rows = table.filter(table[str(parts["item"])].is_not_null())
-        found = {}
-        if rows.height:
-            source = Source(rows, given, "truths", from_text=from_text, parts=parts)
-            found = cls._truth_in(source, value, *source.coded("item"))
+        rows = table.drop_nulls([str(parts[key]) for key in cls._keys])
+        source = Source(rows, given, "truths", from_text=from_text, parts=parts) if rows.height else None
+        found = {} if source is None else cls._truth_in(source, value, *cls._keyed(source))
         if not found:
             raise ReadError(f"{path} names no true {answer}: every row is empty.")
         return found
+
+    @classmethod
+    def _keyed(cls, source: Source) -> tuple[npt.NDArray[Any], Vocabulary]:
+        """What each row of a table of truths is about, and the names of that."""
+        return source.coded("item")
 
     @classmethod
     def _from_file(cls, source: Source, values: dict[str, Any]) -> Self:
@@ -361,29 +272,33 @@ class ByItem(Table):
     def _per_item(self) -> npt.NDArray[Any]:
         return np.diff(self.indptr)
 
+    @classmethod
+    def _built(
+        cls, item: Any, annotator: Any, items: Any, annotators: Any, beside: Beside,
+        answers: Callable[[npt.NDArray[Any] | None], dict[str, Any]], **said: npt.NDArray[Any],
+    ) -> Self:  # fmt: skip
+        """A table from codes, which are checked, and answers as in ``_arranged``; ``said`` has one entry for each."""
+        items, annotators = encoding.to_vocabulary(items), encoding.to_vocabulary(annotators)
+        item = assemble.checked_codes(item, items, "item")
+        annotator = assemble.checked_codes(annotator, annotators, "annotator")
+        assemble.equally_long(cls._rows, item=item, annotator=annotator, **said)
+        return cls._arranged(item, annotator, items, annotators, lambda o: {"items": items, **answers(o)}, beside)
+
     def _of_items(self, items: Counts) -> Self:
         indptr, take = blocks(self.indptr, items)
-        per_item = {
-            c.name: array[items]
-            for c in self.columns
-            if c.per == "item" and (array := getattr(self, c.name)) is not None
-        }
+        arrays = {c.name: getattr(self, c.name) for c in self.columns if c.per == "item" and c.name != "item"}
+        per_item = {name: None if array is None else array[items] for name, array in arrays.items()}
         return replace(self._taken(take), indptr=indptr, items=self.items[items], **per_item)
 
     def _kept(self, mask: Mask) -> Self:
-        return replace(self._taken(np.flatnonzero(mask)), indptr=assemble.boundaries(self.item[mask], len(self)))
+        return replace(self._taken(mask), indptr=assemble.boundaries(self.item[mask], len(self)))
 
-    def _taken(self, rows: Counts) -> Self:
-        """Some rows, by position; where items begin is for the caller to mend."""
+    def _taken(self, rows: npt.NDArray[Any]) -> Self:
+        """Some rows, by position or mask; where items begin is for the caller to mend."""
         return replace(self, **self._at(rows))
 
 
 # -------------------------------------------------------------------- the pieces
-
-FORMATS = (
-    "It may be ``.csv``, ``.tsv`` or ``.txt`` (also ``.gz``, ``.zst``; the separator is found), ``.jsonl``, "
-    "``.parquet``, ``.arrow`` or ``.feather``."
-)
 
 
 def named(codes: npt.NDArray[Any], names: Any) -> npt.NDArray[Any]:
@@ -392,26 +307,3 @@ def named(codes: npt.NDArray[Any], names: Any) -> npt.NDArray[Any]:
     if len(codes) == 0 or codes.min() >= 0:
         return np.asarray(known[codes])
     return np.asarray(np.array([*known.tolist(), None], dtype=object)[codes])
-
-
-def _own(cls: type[Readable], name: str) -> Callable[..., Any]:
-    """A function for this class alone that does what the classmethod of this name does."""
-
-    def call(cls: type[Readable], given: Any, **options: Any) -> Any:
-        return getattr(Readable, name).__func__(cls, given, **options)
-
-    call.__name__, call.__qualname__, call.__module__ = name, f"{cls.__qualname__}.{name}", cls.__module__
-    return call
-
-
-def reads(cls: type[Readable]) -> Callable[[Reader], Reader]:
-    """Give a reader of files (``read_votes``) the signature and documentation of its table's ``read``."""
-
-    def decorate(function: Reader) -> Reader:
-        summary = (function.__doc__ or "").strip()
-        schema.documented(
-            function, "path", cls.columns, (*cls.options, *cls._reading, *schema.FILE), f"{summary} {FORMATS}"
-        )
-        return function
-
-    return decorate

@@ -11,7 +11,7 @@ from crowdwise.data import encoding
 from crowdwise.data.encoding import Vocabulary
 from crowdwise.data.schema import OnMissing
 from crowdwise.data.source import DROP, Source
-from crowdwise.data.truth import one_each
+from crowdwise.data.truth import one_each, one_per_item
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, listing
 
 if TYPE_CHECKING:
@@ -61,13 +61,8 @@ def words(column: pl.Series, token: npt.NDArray[Any], items: npt.NDArray[Any]) -
 def true_tags(source: Source, part: str, token: npt.NDArray[Any], items: npt.NDArray[Any]) -> dict[Any, Any]:
     """Token -> its true tag, from a column."""
     code, names = source.coded(part)
-    known = np.flatnonzero(code >= 0)
-    row = one_each(
-        token[known], code[known], len(items),
-        lambda n, two: f"true tags for token {items[n]!r}: {listing(names[two])}.",
-    )  # fmt: skip
-    filled = np.flatnonzero(row >= 0)
-    return dict(zip(items[filled].tolist(), names[code[known[row[filled]]]].tolist(), strict=True))
+    known = code >= 0
+    return one_per_item(token[known], items, code[known], "true tags for token", lambda codes: names[codes])
 
 
 def keep_tagged(source: Source, on_missing: OnMissing) -> npt.NDArray[np.int64]:

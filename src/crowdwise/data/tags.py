@@ -18,6 +18,7 @@ a row with neither annotator nor tag declares one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -28,15 +29,16 @@ from crowdwise.data import encoding, schema, tag_schemes, tag_tokens
 from crowdwise.data.assemble import Repeats
 from crowdwise.data.conll import ENDINGS, read_conll
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.files import PathLike, read_table
+from crowdwise.data.files import PathLike
+from crowdwise.data.readable import reader
 from crowdwise.data.rows import Counts, blocks
 from crowdwise.data.schema import ANNOTATOR, COMMON, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import Table, reads
+from crowdwise.data.table import Table
 from crowdwise.data.tag_schemes import SCHEMES, Spans
 from crowdwise.data.truth import truth_by_token
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ColumnError, InputError, LabelError, Option, ParameterError, ReadError, Remedy, listing
+from crowdwise.errors import InputError, LabelError, Option, ParameterError, Remedy, listing
 
 OnInvalid = Literal["error", "repair", "keep"]
 
@@ -83,6 +85,9 @@ class Tags(Table):
         Opt("comment", None, "Lines of a CoNLL-like file that begin with it are left out.", str | None),
     )  # fmt: skip
     _rows: ClassVar[str] = "tags"
+    _keys: ClassVar[tuple[str, ...]] = ("sequence", "position")
+    _truths: ClassVar[tuple[str, ...]] = ("truth", "tag")
+    _truth_in: ClassVar[Any] = staticmethod(tag_tokens.true_tags)
     _forms: ClassVar[str] = "One row per tag. ``position`` holds whole numbers, which order the tokens of a sequence."
 
     votes: Votes
@@ -182,35 +187,13 @@ class Tags(Table):
         """The sequence code of every token."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
-    @property
-    def annotator(self) -> Codes:
-        """The annotator of every tag that was given."""
-        return self.votes.annotator
-
-    @property
-    def annotators(self) -> Vocabulary:
-        return self.votes.annotators
-
-    @property
-    def classes(self) -> Vocabulary:
-        return self.votes.classes
-
-    @property
-    def weight(self) -> npt.NDArray[np.float64] | None:
-        return self.votes.weight
-
-    @property
-    def timestamp(self) -> npt.NDArray[Any] | None:
-        return self.votes.timestamp
-
-    @property
-    def truth(self) -> Codes | None:
-        """The code of every token's true tag, -1 where unknown; ``None`` where there is none."""
-        return self.votes.truth
-
-    @property
-    def kind(self) -> str:  # type: ignore[override]
-        return self.votes.kind
+    annotator = property(attrgetter("votes.annotator"), doc="The annotator of every tag that was given.")
+    annotators = property(attrgetter("votes.annotators"), doc="The names of the annotators.")
+    classes = property(attrgetter("votes.classes"), doc="The tags to choose from.")
+    weight = property(attrgetter("votes.weight"), doc="How much a tag counts, or ``None``.")
+    timestamp = property(attrgetter("votes.timestamp"), doc="When a tag was given, or ``None``.")
+    truth = property(attrgetter("votes.truth"), doc="The code of every token's true tag, -1 unknown; or ``None``.")
+    kind = property(attrgetter("votes.kind"), doc="What ``to_frame`` returns by default.")
 
     def __repr__(self) -> str:
         return (
@@ -231,23 +214,14 @@ class Tags(Table):
 
     def describe(self) -> dict[str, Any]:
         """Counts that show the shape of the data, as a plain dict."""
-        votes, length = self.votes.describe(), np.diff(self.starts)
-        return {
-            "sequences": len(self),
-            "tokens": self.n_tokens,
-            "tokens_per_sequence": {"min": int(length.min()), "mean": float(length.mean()), "max": int(length.max())},
-            "annotators": votes["annotators"],
-            "tags": votes["classes"],
-            "scheme": self.scheme,
-            "votes": votes["votes"],
-            "votes_per_token": votes["votes_per_item"],
-            "votes_per_annotator": votes["votes_per_annotator"],
-            "votes_per_tag": votes["votes_per_class"],
-            "tokens_without_votes": votes["items_without_votes"],
-            "unanimous": votes["unanimous"],
-            "words": self.words is not None,
-            "tokens_with_truth": votes["items_with_truth"],
-        }
+        length, words = np.diff(self.starts), (("items", "tokens"), ("item", "token"), ("class", "tag"))
+        votes = self.votes.describe() | {"tags": self.classes.tolist()}
+        del votes["classes"]
+        for one, other in words:
+            votes = {name.replace(one, other): value for name, value in votes.items()}
+        span = {"min": int(length.min()), "mean": float(length.mean()), "max": int(length.max())}
+        return {"sequences": len(self), "tokens_per_sequence": span, "scheme": self.scheme, **votes,
+                "words": self.words is not None}  # fmt: skip
 
     def _per_item(self) -> npt.NDArray[Any]:
         return np.add.reduceat(np.diff(self.votes.indptr), self.starts[:-1])
@@ -271,23 +245,9 @@ class Tags(Table):
     # ---------------------------------------------------------------- truth
 
     @classmethod
-    def read_truth(cls, path: PathLike, **named: str | None) -> dict[Any, Any]:
-        """Token (``sequence:position``) -> its true tag, from a table with a sequence, a position and a tag (or truth)
-        column."""
-        table, from_text = read_table(path)
-        given = {**dict.fromkeys(("sequence", "position", "truth", "tag")), **named}
-        source = Source(table, given, "true tags", from_text=from_text)
-        part = "truth" if "truth" in source else "tag"
-        if any(name not in source for name in ("sequence", "position", part)):
-            raise ColumnError(
-                "A table of true tags needs a sequence, a position and a tag column: found "
-                f"{listing(table.columns, 12)}."
-            )
-        source.keep(source[part].is_not_null().arg_true().to_numpy())
-        if len(source) == 0:
-            raise ReadError(f"{path} names no true tag: every row is empty.")
+    def _keyed(cls, source: Source) -> tuple[npt.NDArray[Any], Vocabulary]:
         token, sequence, position, names = tag_tokens.tokens(source)
-        return tag_tokens.true_tags(source, part, token, tag_tokens.token_names(names, sequence, position))
+        return token, tag_tokens.token_names(names, sequence, position)
 
     def with_truth(self, truth: Any) -> Self:
         """The same tags with the true ones: see :meth:`encode_truth`."""
@@ -364,7 +324,4 @@ class Tags(Table):
 REPAIR, KEEP = Option("on_invalid", "repair"), Option("on_invalid", "keep")
 
 
-@reads(Tags)
-def read_tags(path: PathLike, **options: Any) -> Tags:
-    """Tags from a file: a long table, or columns in the manner of the CoNLL tasks."""
-    return Tags.read(path, **options)
+read_tags = reader(Tags, "read_tags")

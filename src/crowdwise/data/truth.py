@@ -170,22 +170,21 @@ def classes_in(source: Source, part: str, item: Codes, items: Vocabulary) -> dic
     if source.from_text:
         code, names = encoding.booleans_in_text(code, names)
     known = (code >= 0) & (item >= 0)
-    return _one_per_item(item[known], items, code[known], "classes", lambda codes: names[codes])
+    return one_per_item(item[known], items, code[known], "true classes for item", lambda codes: names[codes])
 
 
 def numbers_in(source: Source, part: str, item: Codes, items: Vocabulary) -> dict[Any, float]:
     """Item -> number, from a column of numbers; rows without one are left out."""
     value = source.numbers(part, empty=True)
     known = ~np.isnan(value) & (item >= 0)
-    return _one_per_item(item[known], items, value[known], "numbers", np.asarray)
+    return one_per_item(item[known], items, value[known], "true numbers for item", np.asarray)
 
 
-def _one_per_item(
-    item: Codes, items: Vocabulary, values: npt.NDArray[Any], word: str, names: Callable[[Any], npt.NDArray[Any]]
-) -> dict[Any, Any]:
-    row = one_each(
-        item, values, len(items),
-        lambda n, two: f"true {word} for item {listing(items[[n]])}: {listing(names(two))}.",
-    )  # fmt: skip
+def one_per_item(
+    item: npt.NDArray[Any], items: Vocabulary, values: npt.NDArray[Any], words: str,
+    names: Callable[[Any], npt.NDArray[Any]],
+) -> dict[Any, Any]:  # fmt: skip
+    """Item -> value, by the names of both; ``words`` say what two rows disagree about."""
+    row = one_each(item, values, len(items), lambda n, two: f"{words} {listing(items[[n]])}: {listing(names(two))}.")
     filled = np.flatnonzero(row >= 0)
     return dict(zip(items[filled].tolist(), names(values[row[filled]]).tolist(), strict=True))

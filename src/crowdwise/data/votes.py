@@ -29,12 +29,13 @@ from crowdwise.data import assemble, encoding, frames, schema
 from crowdwise.data.concat import joined
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.files import PathLike
+from crowdwise.data.readable import reader
 from crowdwise.data.rows import dense
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside, Col, OnDuplicate, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import ByItem, reads
+from crowdwise.data.table import ByItem
 from crowdwise.data.truth import classes_in, encode_classes
-from crowdwise.errors import InputError, LabelError, ParameterError
+from crowdwise.errors import LabelError, ParameterError
 
 __all__ = ["Votes", "read_truth", "read_votes"]
 
@@ -99,15 +100,9 @@ class Votes(ByItem):
 
     @classmethod
     def from_dense(
-        cls,
-        labels: Any,
-        *,
-        missing: Any = None,
-        items: Sequence[Any] | None = None,
-        annotators: Sequence[Any] | None = None,
-        classes: Sequence[Any] | None = None,
-        truth: Any = None,
-    ) -> Votes:
+        cls, labels: Any, *, missing: Any = None, items: Sequence[Any] | None = None,
+        annotators: Sequence[Any] | None = None, classes: Sequence[Any] | None = None, truth: Any = None,
+    ) -> Votes:  # fmt: skip
         """Votes from an N x M array, one row per item and one column per annotator.
 
         A cell is missing where the array is masked, NaN or ``None``, or equals ``missing``.
@@ -116,41 +111,15 @@ class Votes(ByItem):
         >>> Votes.from_dense(np.array([[0, 1, -1], [1, 1, 0]]), missing=-1)
         Votes(5 votes: 2 items x 3 annotators x 2 classes)
         """
-        mask = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else None
-        # As objects a list keeps what it holds: numpy would make text of a NaN beside text.
-        table = (
-            np.array(labels, dtype=object) if isinstance(labels, (list, tuple)) else np.asarray(np.ma.getdata(labels))
-        )
-        if table.ndim != 2:
-            raise InputError(
-                "Expected an items x annotators array with 2 dimensions, every row equally long, and "
-                f"found {table.ndim}. Use from_frame for a table in long form."
-            )
-        present = ~mask if mask is not None else np.ones(table.shape, dtype=bool)
-        if table.dtype.kind == "f":
-            present &= ~np.isnan(table)
-        if table.dtype == object:
-            here = [[not frames.is_missing(v) for v in row] for row in table]
-            present &= np.array(here, dtype=bool).reshape(table.shape)
-        if missing is not None:
-            present &= table != missing
-        code, names = encoding.encode(frames.make_frame({"label": table[present]})["label"])
-        cells = dense(table, present, items, annotators)
+        given, cells = dense(labels, items, annotators, missing)
+        code, names = encoding.encode(frames.make_frame({"label": given})["label"])
         return cls.from_codes(label=code, label_names=names, classes=classes, truth=truth, **cells)
 
     @classmethod
     def from_codes(
-        cls,
-        item: npt.ArrayLike,
-        annotator: npt.ArrayLike,
-        label: npt.ArrayLike,
-        *,
-        items: Any,
-        annotators: Any,
-        classes: Any = None,
-        label_names: Any = None,
-        **beside: Unpack[Beside],
-    ) -> Votes:
+        cls, item: npt.ArrayLike, annotator: npt.ArrayLike, label: npt.ArrayLike, *, items: Any, annotators: Any,
+        classes: Any = None, label_names: Any = None, **beside: Unpack[Beside],
+    ) -> Votes:  # fmt: skip
         """Votes from three arrays of codes and the names behind them (what every other way of making one ends in).
 
         ``label`` holds codes into ``label_names`` where given, else into ``classes``. ``truth`` is
@@ -159,20 +128,15 @@ class Votes(ByItem):
         """
         if label_names is None and classes is None:
             raise ParameterError("Votes.from_codes needs classes, or label_names to sort them from.")
-        items, annotators = encoding.to_vocabulary(items), encoding.to_vocabulary(annotators)
         names = encoding.to_vocabulary(classes if label_names is None else label_names)
-        item = assemble.checked_codes(item, items, "item")
-        annotator = assemble.checked_codes(annotator, annotators, "annotator")
-        label = assemble.checked_codes(label, names, "label")
-        assemble.equally_long(cls._rows, item=item, annotator=annotator, label=label)
-        label, classes = assemble.declare(label, names, names if label_names is None else classes)
+        code = assemble.checked_codes(label, names, "label")
+        code, classes = assemble.declare(code, names, names if label_names is None else classes)
         small = np.int8 if len(classes) < 128 else np.int32  # stays in the cache while it is sorted
 
         def answers(order: npt.NDArray[Any] | None) -> dict[str, Any]:
-            said = assemble.in_order(label.astype(small), order).astype(np.int32)
-            return {"label": said, "items": items, "classes": classes}
+            return {"label": assemble.in_order(code.astype(small), order).astype(np.int32), "classes": classes}
 
-        return cls._arranged(item, annotator, items, annotators, answers, beside)
+        return cls._built(item, annotator, items, annotators, beside, answers, label=code)
 
     @staticmethod
     def concat(tables: Sequence[Votes], *, on_duplicate: OnDuplicate = "error") -> Votes:
@@ -231,10 +195,7 @@ class Votes(ByItem):
 # -------------------------------------------------------------------- files
 
 
-@reads(Votes)
-def read_votes(path: PathLike, **options: Any) -> Votes:
-    """Votes from a file."""
-    return Votes.read(path, **options)
+read_votes = reader(Votes, "read_votes")
 
 
 def read_truth(path: PathLike, *, item: str | None = None, label: str | None = None) -> dict[Any, Any]:

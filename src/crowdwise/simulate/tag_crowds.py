@@ -61,7 +61,7 @@ class SimulatedTags:
     @property
     def truth(self) -> Codes:
         """The true tag (code) of every token."""
-        truth = self.tags.truth
+        truth: Codes | None = self.tags.truth
         if truth is None:
             raise InputError("These tags have no truth: simulated ones are made with that of every token.")
         return truth

@@ -1,0 +1,138 @@
+"""The base of what is read by a declaration of its columns: from frames, from records and from files."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Self, TypeVar
+
+from crowdwise.data import columns, files, schema
+from crowdwise.data.files import PathLike
+from crowdwise.data.frozen import Frozen
+from crowdwise.data.rows import columns_of
+from crowdwise.data.schema import Col, Opt
+from crowdwise.data.source import Source
+from crowdwise.errors import ReadError, listing
+
+__all__ = ["Readable", "reader"]
+
+FRAMES = "pandas, polars, pyarrow, a dict of columns, anything narwhals or the Arrow stream protocol takes."
+FORMATS = (
+    "``.csv``, ``.tsv`` or ``.txt`` (also ``.gz``, ``.zst``; the separator is found), ``.jsonl``, "
+    "``.parquet``, ``.arrow`` or ``.feather``."
+)
+
+
+class Readable(Frozen):
+    """What is made from frames, records and files by a declaration of its columns."""
+
+    columns: ClassVar[tuple[Col, ...]]
+    options: ClassVar[tuple[Opt, ...]] = ()
+    _reading: ClassVar[tuple[Opt, ...]] = ()
+    """Further options of the file reader."""
+    _rows: ClassVar[str] = "answers"
+    """What rows are called in messages."""
+    _record: ClassVar[tuple[str, ...]] = ()
+    """The columns of a record that is a tuple; the needed ones by default."""
+    _forms: ClassVar[str] = ""
+    """What a frame may look like, for ``help()``."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "columns" not in cls.__dict__:
+            return
+        tuples = f"Tuples ({', '.join(cls._record or cls._needed())}), with a weight or without, or dicts."
+        made = {
+            "from_frame": ("a table", ("frame", f"{FRAMES} {cls._forms}".strip()), ()),
+            "from_records": ("rows", ("records", tuples), ()),
+            "read": ("a file", ("path", FORMATS), (*cls._reading, *schema.FILE)),
+        }
+        for name in made.keys() - cls.__dict__.keys():  # what a table defines itself has a signature of its own
+            summary, first, further = made[name]
+            method = _own(cls, name)
+            options = (*cls.options, *further)
+            schema.documented(method, f"{cls.__name__} from {summary}.", first, cls.columns, options)
+            setattr(cls, name, classmethod(method))
+        if "from_codes" in cls.__dict__:
+            repeated = next((o.default for o in cls.options if o.name == "on_duplicate"), "all")
+            schema.spelled_out(cls.__dict__["from_codes"].__func__, repeated)
+
+    # ---------------------------------------------------------------- making one
+
+    @classmethod
+    def from_frame(cls, frame: Any, **options: Any) -> Self:
+        """From any dataframe; see ``help()`` of a table's own method for its columns and options."""
+        given, values = schema.sort_out(options, cls.columns, cls.options, f"{cls.__name__}.from_frame")
+        return cls._from_source(Source(frame, given, cls._rows), **values)
+
+    @classmethod
+    def from_records(cls, records: Iterable[Any], **options: Any) -> Self:
+        """From rows: tuples of the needed columns, or dicts."""
+        optional = ["weight"] if any(column.name == "weight" for column in cls.columns) else []
+        found = columns_of(records, cls._record or cls._needed(), cls._rows, optional=optional)
+        return cls.from_frame(found, **options)
+
+    @classmethod
+    def read(cls, path: PathLike, **options: Any) -> Self:
+        """From a file."""
+        every = (*cls.options, *cls._reading, *schema.FILE)
+        given, values = schema.sort_out(options, cls.columns, every, f"{cls.__name__}.read")
+        return cls._from_file(cls._opened(path, given, values), values)
+
+    @classmethod
+    def _opened(cls, path: PathLike, given: dict[str, Any], values: dict[str, Any]) -> Source:
+        """A file and where its columns are."""
+        found: dict[str, str | None] = {}
+        wide = values.get("form") == "wide"
+
+        def choose(names: list[str]) -> list[str] | None:
+            found.update(columns.resolve(names, given))
+            clear = all(found[part] is not None for part in cls._needed()) and not wide
+            return [name for name in names if name in found.values()] if clear else None
+
+        how = {option.name: values[option.name] for option in schema.FILE}
+        table, from_text = files.read_table(path, choose, wide=wide, **how)
+        if table.height == 0:
+            raise ReadError(
+                f"{path} has no {cls._rows}: it names the columns {listing(table.columns, 12)} and has no rows."
+            )
+        return Source(table, given, cls._rows, from_text=from_text, parts=found or None)
+
+    @classmethod
+    def _from_file(cls, source: Source, values: dict[str, Any]) -> Self:
+        """A table from a file that was opened, and all options of the reader."""
+        return cls._from_source(source, **{option.name: values[option.name] for option in cls.options})
+
+    @classmethod
+    @abstractmethod
+    def _from_source(cls, source: Source, **options: Any) -> Self:
+        """A table from a frame whose columns were found."""
+
+    @classmethod
+    def _needed(cls) -> tuple[str, ...]:
+        return tuple(column.name for column in cls.columns if column.needed)
+
+
+def _own(cls: type[Readable], name: str) -> Callable[..., Any]:
+    """A function for this class alone that does what the classmethod of this name does."""
+
+    def method(cls: type[Readable], given: Any, **options: Any) -> Any:
+        return getattr(Readable, name).__func__(cls, given, **options)
+
+    method.__name__, method.__qualname__, method.__module__ = name, f"{cls.__qualname__}.{name}", cls.__module__
+    return method
+
+
+T = TypeVar("T", bound=Readable)
+
+
+def reader(cls: type[T], name: str) -> Callable[..., T]:
+    """The function that reads such a table from a file, with a signature and documentation of its own."""
+
+    def read(path: PathLike, **options: Any) -> T:
+        return cls.read(path, **options)
+
+    every = (*cls.options, *cls._reading, *schema.FILE)
+    schema.documented(read, f"{cls.__name__} from a file.", ("path", FORMATS), cls.columns, every)
+    read.__name__, read.__qualname__, read.__module__ = name, name, cls.__module__
+    return read
