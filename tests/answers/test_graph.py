@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import coo_array
 
 import crowdwise as cw
-from crowdwise.answers.graph_potts import Links, foreseen_log_likelihood, mean_field, propagate
+from crowdwise.answers.graph_potts import Links, held_out_log_likelihood, mean_field, propagate
 from crowdwise.data.graph import Graph
 from crowdwise.errors import InputError, ParameterError
 
@@ -47,12 +47,12 @@ def test_belief_propagation_is_exact_on_trees(seed, J):
     links = Links.of(graph, N)
     log_z, q = enumerated(graph, evidence, field, J)
     found = propagate(evidence, field, J, links)
-    assert found.settled and found.log_z == pytest.approx(log_z, abs=1e-9)
+    assert found.converged and found.log_z == pytest.approx(log_z, abs=1e-9)
     np.testing.assert_allclose(found.posterior, q, atol=1e-9)
-    for n in range(N):  # foresight: what is known of an item without its own evidence
+    for n in range(N):  # held_out: what is known of an item without its own evidence
         blind = evidence.copy()
         blind[n] = 0.0
-        np.testing.assert_allclose(found.foresight[n], enumerated(graph, blind, field, J)[1][n], atol=1e-9)
+        np.testing.assert_allclose(found.held_out[n], enumerated(graph, blind, field, J)[1][n], atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -64,7 +64,7 @@ def test_on_loops_belief_propagation_is_close_and_mean_field_a_bound(seed):
     log_z, q = enumerated(graph, evidence, field, J)
     found, plain = propagate(evidence, field, J, links), mean_field(evidence, field, J, links)
     assert np.abs(found.posterior - q).max() < 0.05 and abs(found.log_z - log_z) < 0.1
-    assert plain.settled and plain.log_z <= log_z + 1e-9
+    assert plain.converged and plain.log_z <= log_z + 1e-9
     assert np.abs(plain.posterior - q).max() < 0.2
 
 
@@ -112,13 +112,13 @@ def test_the_objective_is_the_likelihood_and_never_falls():
     assert (np.diff(model.consensus_.trace) >= 0).all()
 
 
-def test_foreseen_likelihood_by_hand():
-    foresight, evidence = np.array([[0.3, 0.7], [0.5, 0.5]]), np.log([[0.9, 0.2], [1.0, 1.0]])
-    assert foreseen_log_likelihood(foresight, evidence) == pytest.approx(np.log(0.3 * 0.9 + 0.7 * 0.2))
+def test_held_out_likelihood_by_hand():
+    held_out, evidence = np.array([[0.3, 0.7], [0.5, 0.5]]), np.log([[0.9, 0.2], [1.0, 1.0]])
+    assert held_out_log_likelihood(held_out, evidence) == pytest.approx(np.log(0.3 * 0.9 + 0.7 * 0.2))
 
 
 @pytest.mark.parametrize("inference", ["belief-propagation", "mean-field"])
-def test_a_homophilous_network_is_worth_far_more_than_five_points(inference):
+def test_a_homophilous_network_is_gain_far_more_than_five_points(inference):
     """One or two votes per item."""
     gain, strengths = [], []
     for seed in range(2):
@@ -154,7 +154,7 @@ def model(crowd):
 
 def test_the_result(crowd, model, tmp_path):
     found = model.consensus_
-    assert isinstance(found, cw.GraphConsensus) and found.strength == model.strength_ > 0.0 and found.worth > 5.41
+    assert isinstance(found, cw.GraphConsensus) and found.strength == model.strength_ > 0.0 and found.gain > 5.41
     np.testing.assert_allclose(found.posterior.sum(axis=1), 1.0, atol=1e-9)
     edges = crowd.parameters["edges"]
     degree = np.bincount(edges.ravel(), minlength=150)

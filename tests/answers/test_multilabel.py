@@ -106,7 +106,7 @@ def test_a_label_nobody_chose_and_one_everybody_did():
     ("params", "text"),
     [
         ({"base": "anchord"}, "Did you mean 'anchored'"),
-        ({"base": "gold-weighted"}, "needs known truth"),
+        ({"base": "gold-weighted"}, "needs gold labels"),
         ({"base_params": {"anchr": 1}}, "anchor"),
         ({"base_params": 3}, "base_params"),
         ({"base": "majority", "share": True}, "history"),

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from sklearn.isotonic import IsotonicRegression
 
 import crowdwise as cw
-from crowdwise.answers import ordinal_dawid_skene
+from crowdwise.answers import ordinal_confusions
 from crowdwise.answers.ordinal_raykar import falling, grades_of
 from crowdwise.errors import InputError, LabelError, ParameterError
 from crowdwise.simulate import rating_crowds
@@ -25,7 +25,7 @@ def crowd(seed=0, **given):
 
 def prior(K=4, link="logistic"):
     cut = np.concatenate([[-np.inf], np.arange(K - 1) + 0.5, [np.inf]])
-    return ordinal_dawid_skene.Crowd(0.5, np.log(0.8), 0.4, cut, 0.02, link)
+    return ordinal_confusions.Crowd(0.5, np.log(0.8), 0.4, cut, 0.02, link)
 
 
 # -------------------------------------------------------------------- the maths
@@ -35,11 +35,11 @@ def prior(K=4, link="logistic"):
 def test_tables_are_probabilities_with_the_right_slopes(link):
     rng = np.random.default_rng(0)
     d, t = rng.normal(size=5), rng.normal(size=5)
-    theta, dd, dt = ordinal_dawid_skene.ordered(d, t, prior(link=link), slopes=True)
+    theta, dd, dt = ordinal_confusions.ordered(d, t, prior(link=link), slopes=True)
     assert theta.shape == (5, 4, 4) and np.allclose(theta.sum(axis=2), 1.0)
     for slope, step in ((dd, (1e-6, 0.0)), (dt, (0.0, 1e-6))):
-        up = ordinal_dawid_skene.ordered(d + step[0], t + step[1], prior(link=link))[0]
-        down = ordinal_dawid_skene.ordered(d - step[0], t - step[1], prior(link=link))[0]
+        up = ordinal_confusions.ordered(d + step[0], t + step[1], prior(link=link))[0]
+        down = ordinal_confusions.ordered(d - step[0], t - step[1], prior(link=link))[0]
         assert np.allclose(slope, (up - down) / 2e-6, atol=1e-6)
     if link == "normal":
         made = rating_crowds.ordered_confusion(d, np.exp(t), 4)
@@ -51,15 +51,15 @@ def test_scoring_finds_what_a_general_optimiser_finds():
     counts = rng.gamma(0.5, 4.0, size=(6, 4, 4)) + 8.0 * np.eye(4)
     counts[5] = 0.0  # somebody without votes is as the crowd
     crowd_ = prior()
-    d, t = ordinal_dawid_skene.scoring(counts, crowd_)
+    d, t = ordinal_confusions.scoring(counts, crowd_)
     for m in range(6):
         found = minimize(
-            lambda x, m=m: -ordinal_dawid_skene.penalised(counts[m : m + 1], x[:1], x[1:], crowd_)[0], [0.0, 0.0],
+            lambda x, m=m: -ordinal_confusions.penalised(counts[m : m + 1], x[:1], x[1:], crowd_)[0], [0.0, 0.0],
             method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-10},
         )  # fmt: skip
         assert np.allclose([d[m], t[m]], found.x, atol=2e-3)
     assert abs(d[5]) < 1e-6 and abs(t[5] - np.log(0.8)) < 1e-6
-    again = ordinal_dawid_skene.scoring(counts, crowd_, (d + 0.5, t - 0.3))
+    again = ordinal_confusions.scoring(counts, crowd_, (d + 0.5, t - 0.3))
     assert np.allclose(again[0], d, atol=2e-3)
 
 

@@ -60,7 +60,7 @@ def test_posterior_likelihood_and_objective_equal_enumeration(tiny, remember):
     assert found.log_likelihood == pytest.approx(total, abs=1e-8)
     if remember:
         pseudo = tags_memory.pseudo_counts(
-            "crowd", None, tiny, tags_memory.remembering(Part.of(tiny.votes), tiny), None
+            "crowd", None, tiny, tags_memory.with_memory(Part.of(tiny.votes), tiny), None
         )
     else:
         from crowdwise.core.priors import pseudo_counts

@@ -5,14 +5,14 @@
 Given evidence l[n, k] = log P(votes on n, given truth k), two ways to the posterior, both linear in the edges:
 
 ==================  ======================================================================================
-belief propagation  i tells j how probable each class is without j:  p_ij[k] = softmax( h + l_i + sum over other
+belief propagation  from i to j, the class of i without j:  p_ij[k] = softmax( h + l_i + sum over other
                     neighbours of their messages );  message m_ij[k] = log(1 + (e^(J w) - 1) p_ij[k]).
                     Exact on trees; log Z is Bethe's.
 mean field          q[n] = softmax( h + l_n + J sum over neighbours of w q[neighbour] );  log Z is bounded below.
 ==================  ======================================================================================
 
-``foresight`` is what either knows of an item's class *without* the item's own votes. How probable it makes these votes
-says what a graph is worth: a useless one foresees nothing, however strongly it is believed in.
+``held_out`` is the distribution of an item's class *without* the item's own votes. The likelihood of these votes under
+it measures what the graph contributes: that of a useless graph does not rise with J.
 
 J. Yedidia, W. Freeman and Y. Weiss, Understanding belief propagation and its generalizations, 2003.
 """
@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.constraints import NonNegative
 from crowdwise.core.numerics import Floats, Ints, softmax
 from crowdwise.data.graph import Graph
 
@@ -57,13 +56,13 @@ class Links:
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """What inference ended with; ``state`` is what to go on from (messages, or q)."""
+    """The result of inference; ``state`` is where the next one can start (messages, or q)."""
 
     state: Floats
     posterior: Floats
-    foresight: Floats
+    held_out: Floats
     log_z: float
-    settled: bool
+    converged: bool
 
 
 def log_sum(x: Floats) -> Floats:
@@ -76,20 +75,20 @@ def log_sum(x: Floats) -> Floats:
 
 def propagate(
     evidence: Floats, field: Floats, J: float, links: Links, state: Floats | None = None, *, sweeps: int = 200,
-    tol: NonNegative = 1e-8,
+    tol: float = 1e-8,
 ) -> Beliefs:  # fmt: skip
-    """Messages along all edges at once until they stand still; halved steps where they swing."""
+    """Messages along all edges at once until they converge; damped where they oscillate."""
     unary = field + evidence
     N, K = unary.shape
     gain = np.expm1(J * links.weight)[:, None]
     m = np.zeros((len(links), K)) if state is None else state
-    damping, before, settled = 0.0, np.inf, len(links) == 0
+    damping, before, converged = 0.0, np.inf, len(links) == 0
     for _ in range(sweeps if len(links) else 0):
         new = np.log1p(gain * softmax((unary + links.into @ m)[links.source] - m[links.reverse]))
         change = float(np.abs(new - m).max())
         m = new if damping == 0.0 else (1.0 - damping) * new + damping * m
         if change < tol:
-            settled = True
+            converged = True
             break
         if change > 0.999 * before and change > 1e-3:
             damping = 0.5
@@ -102,7 +101,7 @@ def propagate(
         p = softmax(total[links.source] - m[links.reverse])
         both = (np.exp(m[one_way]) * p[links.reverse[one_way]]).sum(axis=1)
         log_z -= float(np.log(both).sum())
-    return Beliefs(m, softmax(total), softmax(field + incoming), log_z, settled)
+    return Beliefs(m, softmax(total), softmax(field + incoming), log_z, converged)
 
 
 # -------------------------------------------------------------------- mean field
@@ -110,15 +109,15 @@ def propagate(
 
 def mean_field(
     evidence: Floats, field: Floats, J: float, links: Links, state: Floats | None = None, *, sweeps: int = 200,
-    tol: NonNegative = 1e-8,
+    tol: float = 1e-8,
 ) -> Beliefs:  # fmt: skip
     """All items at once, in steps that are halved whenever the bound would fall."""
     unary = field + evidence
     q = softmax(unary) if state is None else state
-    step, settled = 1.0, False
+    step, converged = 1.0, False
     bound = mean_field_bound(q, unary, J, links)
     for _ in range(sweeps):
-        goal = unary + J * pull(q, links)
+        goal = unary + J * neighbour_weight(q, links)
         while True:
             # Where the truth is known a logit is -inf, and stays so.
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -132,12 +131,12 @@ def mean_field(
         q, bound = new, max(value, bound)
         step = min(1.0, 1.5 * step)
         if change < tol:
-            settled = True
+            converged = True
             break
-    return Beliefs(q, q, softmax(field + J * pull(q, links)), bound, settled)
+    return Beliefs(q, q, softmax(field + J * neighbour_weight(q, links)), bound, converged)
 
 
-def pull(q: Floats, links: Links) -> Floats:
+def neighbour_weight(q: Floats, links: Links) -> Floats:
     """N x K: the weight of each item's neighbours of each class."""
     if not len(links):
         return np.zeros_like(q)
@@ -148,20 +147,20 @@ def mean_field_bound(q: Floats, unary: Floats, J: float, links: Links) -> float:
     """sum q (h + l) + J sum over edges w q_i q_j + entropy, which is at most log Z."""
     inside = np.where(q > 0.0, unary, 0.0)
     entropy = -(q * np.log(np.maximum(q, 1e-300))).sum()
-    return float((q * inside).sum() + 0.5 * J * (q * pull(q, links)).sum() + entropy)
+    return float((q * inside).sum() + 0.5 * J * (q * neighbour_weight(q, links)).sum() + entropy)
 
 
-# -------------------------------------------------------------------- what a graph is worth
+# -------------------------------------------------------------------- held-out votes
 
 
 def balanced(field: Floats, beliefs: Beliefs) -> Floats:
-    """The field under which items are foreseen to be of each class as often as they turn out to be."""
-    wanted, foreseen = beliefs.posterior.sum(axis=0), beliefs.foresight.sum(axis=0)
-    new = field + np.log(np.maximum(wanted, 1e-12)) - np.log(np.maximum(foreseen, 1e-12))
+    """The field under which classes are predicted as often as they are found."""
+    found, predicted = beliefs.posterior.sum(axis=0), beliefs.held_out.sum(axis=0)
+    new = field + np.log(np.maximum(found, 1e-12)) - np.log(np.maximum(predicted, 1e-12))
     return np.asarray(new - np.log(np.exp(new - new.max()).sum()) - new.max())
 
 
-def foreseen_log_likelihood(foresight: Floats, evidence: Floats, rows: npt.NDArray[Any] | slice = slice(None)) -> float:
-    """sum_n log sum_k foresight[n, k] P(votes on n, given k): every item's votes, as the others' foretell them."""
+def held_out_log_likelihood(held_out: Floats, evidence: Floats, rows: npt.NDArray[Any] | slice = slice(None)) -> float:
+    """sum_n log sum_k held_out[n, k] P(votes on n, given k): of every item's votes, given the others."""
     with np.errstate(divide="ignore"):
-        return float(log_sum(np.log(foresight[rows]) + evidence[rows]).sum())
+        return float(log_sum(np.log(held_out[rows]) + evidence[rows]).sum())

@@ -1,9 +1,9 @@
-"""Label sets by binary relevance: one question for each label, put to any method for classes, annotators shared.
+"""Label sets by binary relevance: each label is decided by a method for votes, with annotators shared between labels.
 
 Every label is a question of its own: is it in the item's set or not? The answers are votes (chosen: yes; on offer and
-not chosen: no), and any method of the registry turns them into a probability. What is lost that way is that the same
-people answer all questions. It is brought back where the method takes past performance (``history``): what an
-annotator did on the other labels counts as such, as much as labels are alike.
+not chosen: no), and any method of the registry turns them into a probability. The same annotators answer all questions:
+where the method takes past performance (``history``), their rates on the other labels count as such, as far as labels
+are alike.
 
 ====================  ===============  ============  =========================================================
 symbol                code             shape         equation
@@ -18,13 +18,13 @@ h                                                    1 / (1 / s + 1 / n): how ma
 history               h mu             M x L x 2 x 2 what the method is handed for label l
 ====================  ===============  ============  =========================================================
 
-Fit, count, learn the strength, and fit again with the histories until the probabilities stay. If labels have nothing
-to do with each other the strength comes out small and nothing is shared; where they are alike, an annotator met for the
-first time on a label is known already. DM is the Dirichlet-multinomial distribution; taking the mean of the *other*
-labels keeps an answer from counting twice.
+Fit, count, learn the strength, and fit again with the histories until the probabilities converge. If annotators' rates
+on different labels are unrelated, the strength is small and nothing is shared; where they are alike, the other labels
+inform about an annotator with few answers on a label. DM is the Dirichlet-multinomial distribution; taking the mean of
+the *other* labels keeps an answer from counting twice.
 
-When it fails: labels that exclude or imply each other are treated as if they did not; labels that everybody finds hard
-are left to the method's own prior.
+When it fails: labels that exclude or imply each other are treated as independent; labels that are hard for all
+annotators depend on the method's own prior.
 
 Reference: M. R. Boutell et al., Learning multi-label scene classification, Pattern Recognition 37 (2004), for binary
 relevance; the sharing is crowdwise's.
@@ -32,16 +32,16 @@ relevance; the sharing is crowdwise's.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from crowdwise import registry
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.answers.label_sets_result import LabelSetConsensus
-from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.constraints import Count, NonNegative
-from crowdwise.core.loop import Callback, Progress
+from crowdwise.core.constraints import Check, Count, NonNegative, fixed_seed
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, dirichlet_multinomial, maximise_1d
 from crowdwise.core.parameters import declared
 from crowdwise.data.label_sets import LabelSets
@@ -50,9 +50,9 @@ from crowdwise.errors import InputError, ParameterError
 __all__ = ["BinaryRelevance"]
 
 STRENGTH = (1e-2, 1e4)
-"""The range in which the strength of the sharing is looked for."""
+"""The range of the strength of sharing."""
 EVEN = 2.0
-"""Instead of a prior that the method would learn, beside histories: two votes for each truth, spread evenly."""
+"""The prior used beside histories where the method would learn one: two votes for each truth, spread evenly."""
 
 
 # -------------------------------------------------------------------- the maths
@@ -111,19 +111,19 @@ def learn_strength(counts: Floats) -> Floats:
 
 @declared
 class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
-    """Each label by a method for classes, with annotators known from one label to the next.
+    """Each label by a method for votes, with what is learned of annotators shared between labels.
 
     Parameters
     ----------
     base, base_params
         The method, a key of ``crowdwise methods``, and its parameters as a dict.
     share
-        Let annotators' habits on other labels count as past performance: ``None``, where the method takes it
-        (its parameter ``history``); ``True``, or say why not; ``False``, never.
+        Use annotators' rates on other labels as past performance: ``None``, where the method takes it (its parameter
+        ``history``); ``True``, with an error where it does not; ``False``, never.
     max_iter, tol
         Stop after so many rounds of sharing, or when probabilities change by less than ``tol`` on average.
     random_state
-        Handed to the method, where it has one.
+        Seed of the method, where it has one.
 
     Examples
     --------
@@ -139,56 +139,48 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
     result: ClassVar[type] = LabelSetConsensus
 
     base: str = registry.DEFAULT
-    base_params: dict[str, Any] | None = None
+    base_params: Annotated[Any, Check(lambda v: isinstance(v, dict), "a dict of parameters of the base")] | None = None
     share: bool | None = None
     max_iter: Count = 20
     tol: NonNegative = 1e-3
 
     def _check_together(self) -> None:
         super()._check_together()
-        if not (self.base_params is None or isinstance(self.base_params, dict)):
-            raise ParameterError(f"base_params={self.base_params!r}: expected a dict of parameters of {self.base}.")
-        method = registry.find(self.base).load()
+        method, given = registry.find(self.base).load(), self.base_params or {}
         if method.needs_gold:
-            raise ParameterError(f"base={self.base!r} needs known truth, which label sets have no place for.")
-        registry.create(self.base, **(self.base_params or {}))
-        if self.share not in (None, True, False):
-            raise ParameterError(f"share={self.share!r}: expected True, False or None.")
+            raise ParameterError(f"base={self.base!r} needs gold labels, which cannot be given for label sets.")
+        registry.create(self.base, **given)
         if self.share and "history" not in method.parameters():
             raise ParameterError(
                 f"share=True: {self.base} takes no past performance. Use a method with a parameter history, such as "
                 f"{registry.DEFAULT} or dawid-skene, or share=False."
             )
-        if (self.base_params or {}).get("history") is not None and self.share is not False:
+        if given.get("history") is not None and self.share is not False:
             raise ParameterError("base_params has a history of its own: give share=False, so that it is not replaced.")
-        check_count(self, "max_iter")
-        check_number(self, "tol", least=0.0, what="a number of at least 0")
 
     def _fit(self, answers: LabelSets, callback: Callback | None) -> dict[str, Any]:
         if answers.n_labels < 1:
             raise InputError("There are no labels.")
-        shares = self._shares() and answers.n_labels > 1
-        q, counts, spread = self._round(answers, None)
-        strength, converged, step = np.empty(0), not shares, 1
-        while shares and step < self.max_iter:
-            strength = learn_strength(decided(answers, q))
-            mean, n = habits(counts)
+        shares, seed = self._shares() and answers.n_labels > 1, fixed_seed(self.random_state)
+        rounds, strength, history = Rounds(self.max_iter, answers.n_answers, callback), np.empty(0), None
+        q = np.full((len(answers), answers.n_labels), np.inf)
+        for _ in rounds:
             before = q
-            q, counts, spread = self._round(answers, worth(strength, n) * mean)
-            step += 1
+            q, counts, spread = self._round(answers, history, seed)
             change = float(np.abs(q - before).mean())
-            if callback is not None:
-                callback(Progress(step, self.max_iter, -change, change))
-            if change <= self.tol:
-                converged = True
-                break
-        return self._result(answers, q, counts, spread, strength, (step, converged))
+            rounds.reached(moved=change, converged=not shares or change <= self.tol)
+            if rounds.another():
+                strength = learn_strength(decided(answers, q))
+                mean, n = habits(counts)
+                history = worth(strength, n) * mean
+        found = {"posterior": q, "counts": counts, "spread": spread, "strength": strength}
+        return found | rounds.outcome | described(answers, q > 0.5)
 
     def _shares(self) -> bool:
         takes = "history" in registry.find(self.base).load().parameters()
         return takes if self.share is None else bool(self.share)
 
-    def _round(self, answers: LabelSets, history: Floats | None) -> tuple[Floats, Floats, Floats]:
+    def _round(self, answers: LabelSets, history: Floats | None, seed: int) -> tuple[Floats, Floats, Floats]:
         """Every label once: probabilities, counts and their variance."""
         N, M, L = len(answers), answers.n_annotators, answers.n_labels
         q, counts, spread = np.zeros((N, L)), np.zeros((M, L, 2, 2)), np.zeros((M, L, 2, 2))
@@ -199,35 +191,32 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
                 continue
             params = dict(self.base_params or {})
             known = registry.find(self.base).load().parameters()
-            if self.random_state is not None and "random_state" in known:
-                params.setdefault("random_state", self.random_state)
+            if "random_state" in known:
+                params.setdefault("random_state", seed)
             if history is not None:
                 params["history"] = dict(zip(names, history[:, k], strict=True))
-                if isinstance(known.get("prior"), str):  # learned, it would take smooth histories for one mind
+                if isinstance(known.get("prior"), str):  # learned from smooth histories, it would be too strong
                     params.setdefault("prior", EVEN)
             found = registry.create(self.base, **params).fit(votes).consensus_
             q[answers.offering(k), k] = found.posterior[:, 1]
             counts[:, k], spread[:, k] = found.counts, found.spread
         return q, counts, spread
 
-    def _result(
-        self, answers: LabelSets, q: Floats, counts: Floats, spread: Floats, strength: Floats,
-        rounds: tuple[int, bool],
-    ) -> dict[str, Any]:  # fmt: skip
-        M, member = answers.n_annotators, q > 0.5
-        per_annotator = np.bincount(answers.annotator, minlength=M)
-        size = np.bincount(answers.annotator, weights=np.diff(answers.set_indptr), minlength=M)
-        asked = np.zeros(M)
-        agrees = np.zeros(M)
-        for k, label in enumerate(answers.labels.tolist()):
-            votes = answers.votes_of(label)
-            right = votes.label == np.repeat(member[answers.offering(k), k], np.diff(votes.indptr))
-            agrees += np.bincount(votes.annotator, weights=right, minlength=M)
-            asked += np.bincount(votes.annotator, minlength=M)
-        return {
-            "labels": answers.labels, "posterior": q, "member": member, "counts": counts, "spread": spread,
-            "answers_per_item": np.diff(answers.indptr), "answers_per_annotator": per_annotator,
-            "labels_per_answer": np.divide(size, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
-            "agreement": np.divide(agrees, asked, out=np.full(M, np.nan), where=asked > 0), "strength": strength,
-            "iterations": rounds[0], "converged": rounds[1],
-        }  # fmt: skip
+
+def described(answers: LabelSets, member: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """The fields of a result that follow from the answers and the sets."""
+    M = answers.n_annotators
+    per_annotator = np.bincount(answers.annotator, minlength=M)
+    size = np.bincount(answers.annotator, weights=np.diff(answers.set_indptr), minlength=M)
+    asked, agrees = np.zeros(M), np.zeros(M)
+    for k, label in enumerate(answers.labels.tolist()):
+        votes = answers.votes_of(label)
+        right = votes.label == np.repeat(member[answers.offering(k), k], np.diff(votes.indptr))
+        agrees += np.bincount(votes.annotator, weights=right, minlength=M)
+        asked += np.bincount(votes.annotator, minlength=M)
+    return {
+        "labels": answers.labels, "member": member, "answers_per_item": np.diff(answers.indptr),
+        "answers_per_annotator": per_annotator,
+        "labels_per_answer": np.divide(size, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
+        "agreement": np.divide(agrees, asked, out=np.full(M, np.nan), where=asked > 0),
+    }  # fmt: skip

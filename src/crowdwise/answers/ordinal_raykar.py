@@ -1,4 +1,4 @@
-"""Grades by thresholds: K - 1 questions "is it above grade j?", each with its own annotators, made consistent.
+"""Ordinal votes by binary thresholds: K - 1 questions "is it above grade j?", made consistent.
 
 Each vote for grade l answers all K - 1 questions at once: yes to those with j < l. A question has two classes, and is
 answered by Raykar's model without features: annotator m says yes rightly with the sensitivity a[m, j], no rightly with
@@ -31,9 +31,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise.answers.ordinal_dawid_skene import ranks
+from crowdwise.answers.ordinal_order import ranks
 from crowdwise.core import em
-from crowdwise.core.checks import check_count
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.intervals import rate_interval, with_interval
@@ -42,8 +41,8 @@ from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.parameters import declared
 from crowdwise.core.starts import gold_weighted
+from crowdwise.core.unseen import scores_with_unseen
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full
 
 # -------------------------------------------------------------------- the maths
@@ -114,7 +113,7 @@ class OrdinalRaykar(Model):
     table: ClassVar[type] = Votes
 
     order: Sequence[Any] | None = None
-    prior: float = 2.0
+    prior: NonNegative = 2.0
     max_iter: Count = 500
     tol: NonNegative = 1e-7
 
@@ -122,7 +121,7 @@ class OrdinalRaykar(Model):
         N, M, K = len(votes), votes.n_annotators, votes.n_classes
         self.rank_ = ranks(votes.classes, self.order, self.key)
         self.params_: list[Params] = []
-        self.pooled_: list[Floats] = []
+        self.counts_: list[Floats] = []
         above, traces, passes, converged = np.empty((N, K - 1)), [], 0, True
         right, total = np.zeros((2, M)), np.zeros((2, M))
         evidence = 0.0
@@ -132,13 +131,13 @@ class OrdinalRaykar(Model):
             start = em.statistics(part, gold_weighted(answers, known))
             pooled = normalise(start.table().sum(axis=0) + 0.5, axis=0)
             family = ConfusionFamily(full, (self.prior * pooled)[None], None)
-            climbed = em.run_em(part, family, start, max_iter=self.max_iter, tol=self.tol, callback=callback, restart=j)
-            stats, q = em.expect(part, climbed.params, posterior=True)
+            run = em.run_em(part, family, start, max_iter=self.max_iter, tol=self.tol, callback=callback, restart=j)
+            stats, q = em.expect(part, run.params, posterior=True)
             above[:, j] = clamp(q, known)[:, 1]
-            self.params_.append(climbed.params)
-            self.pooled_.append(normalise(stats.table().sum(axis=0) + 0.5, axis=0))
-            traces.append(climbed.trace)
-            passes, converged = passes + climbed.iterations, converged and climbed.converged
+            self.params_.append(run.params)
+            self.counts_.append(stats.counts)
+            traces.append(run.trace)
+            passes, converged = passes + run.iterations, converged and run.converged
             evidence += stats.log_likelihood
             _count(stats, right, total)
         q = self._grades(above)
@@ -160,23 +159,12 @@ class OrdinalRaykar(Model):
 
     def _predict(self, votes: Votes) -> Floats:
         above = np.empty((len(votes), votes.n_classes - 1))
-        for j, params in enumerate(self.params_):
+        for j, (params, counts) in enumerate(zip(self.params_, self.counts_, strict=True)):
             answers, _ = question(votes, self.rank_, j, None)
-            score = params.log_score
-            strangers = votes.n_annotators - len(score) // 2
-            if strangers:  # an annotator never seen answers like the crowd as a whole
-                score = np.concatenate([score, np.tile(np.log(self.pooled_[j]), (strangers, 1))])
+            score = scores_with_unseen(params.log_score, counts, votes.n_annotators, 2)
             _, q = em.expect(Part.of(answers), Params(score, params.log_prior), posterior=True)
             above[:, j] = q[:, 1]
         return self._grades(above)
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_count(self, "max_iter")
-        for name in ("prior", "tol"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0.0 <= value < np.inf:
-                raise ParameterError(f"{name}={value!r}: expected a number of at least 0.")
 
 
 def _count(stats: Stats, right: Floats, total: Floats) -> None:

@@ -1,4 +1,4 @@
-"""The result of grouping items by same-or-different answers: clusters with probabilities, and annotators with rates.
+"""The result of clustering items by similarity answers: clusters with probabilities, and annotators with rates.
 
 Clusters have no names of their own. They are numbered from 1, the largest first; equally large ones in the order of
 their first items.
@@ -44,8 +44,8 @@ class Clustering(Result):
         N: the connected part of the graph of pairs an item is in; no answer says how clusters of different parts
         belong together.
     tried, evidence
-        The numbers of clusters that were tried, and what the answers speak for each (a lower bound of their log
-        probability); empty where the method does not compare them.
+        The numbers of clusters that were tried, and their evidence (a lower bound of the log probability of the
+        answers); empty where the method does not compare them.
     """
 
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "clusters")
@@ -150,7 +150,7 @@ def canonical(q: Floats) -> Ints:
 
 
 def agreements(answers: Similarities, q: Floats) -> dict[str, Any]:
-    """What a clustering says of annotators and items, given the probabilities of the items' clusters."""
+    """The fields of a result that follow from the answers and the probabilities of the items' clusters."""
     M, pair, weight = answers.n_annotators, answers.pair, answers.weights
     together = (q[answers.pairs[:, 0]] * q[answers.pairs[:, 1]]).sum(axis=1)[pair]
     code = q.argmax(axis=1)

@@ -1,7 +1,7 @@
-"""Crowd clustering: kinds of items from answers of whether two of them are the same, by annotators who err.
+"""Crowd clustering: clusters of items from answers on whether two of them are the same, by annotators who err.
 
-Every item is of one of K kinds. Asked about items i and j, annotator m says "the same" with probability alpha[m] if
-they are of the same kind, and with probability 1 - beta[m] if they are not:
+Every item is in one of K clusters. Asked about items i and j, annotator m says "the same" with probability alpha[m] if
+they are in the same cluster, and with probability 1 - beta[m] if they are not:
 
     z[i] ~ pi        P(same | z[i] = z[j]) = alpha[m]        P(same | z[i] != z[j]) = 1 - beta[m]
 
@@ -13,7 +13,7 @@ symbol           code           shape     equation
 ===============  =============  ========  ==================================================================
 phi[i, k]        ``q``          N x K     softmax_k( E log pi[k] + sum_j U[i, j] phi[j, k] )
 r[p]             ``together``   P         sum_k phi[i, k] phi[j, k] for the pair p = (i, j)
-U[p]             ``pull``       P         sum over answers on p of  E log alpha - E log(1 - beta)   (same)
+U[p]             ``U``          P         sum over answers on p of  E log alpha - E log(1 - beta)   (same)
                                                                or  E log(1 - alpha) - E log beta   (different)
 c[m, t, s]       ``counts``     M x 2 x 2 expected answers s of m on pairs that are (t = 1) or are not the same
 a, b             ``hyper``      2 x 2     Beta prior of the rates of all annotators, learned with them
@@ -23,11 +23,11 @@ a, b             ``hyper``      2 x 2     Beta prior of the rates of all annotat
       + log B(1 + sum_i phi[i]) / B(1)  +  H(phi)  +  log p(a, b)
 
 is a lower bound of the log probability of the answers. Items are updated in colours: no two items of a colour share a
-pair, so a whole colour moves at once and J still never falls. With the number of kinds left open, that with the
+pair, so a whole colour moves at once and J still never falls. With the number of clusters left open, the one with the
 largest J + log(number of ways to number its clusters) is taken.
 
-When it fails: items in different connected parts of the graph of pairs cannot be told to be of one kind or two;
-mean field makes the probabilities of items with few pairs too sure; below some density of pairs (about one informative
+When it fails: no answer says whether items in different connected parts of the graph of pairs belong together; mean
+field makes the probabilities of items with few pairs too sure; below some density of pairs (about one informative
 pair per item) no method recovers the clusters.
 
 Reference: R. Gomes, P. Welinder, A. Krause and P. Perona, Crowdclustering, NIPS 2011, for the problem; J.-J. Daudin,
@@ -43,27 +43,25 @@ import numpy as np
 
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.answers.similarities_clusters import Clustering, agreements, canonical
-from crowdwise.core.checks import check_flag, check_number
+from crowdwise.answers.similarities_starts import embed, kmeans, soft
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative
-from crowdwise.core.loop import Callback, Progress
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints, softmax
 from crowdwise.core.parameters import declared
 from crowdwise.data.similarities import Similarities
-from crowdwise.errors import InputError, ParameterError
+from crowdwise.errors import InputError
 
 __all__ = ["CrowdClustering"]
 
 RIGHT, WRONG = 2.0, 1.0
-"""The Beta prior of a rate before the crowd is looked at: as if one answer in three had been wrong."""
+"""The Beta prior of a rate before it is learned: one answer in three is wrong."""
 HYPER_STEPS = 5
 DENSE = 0.25
-"""The share of all pairs from which items are simply updated one by one."""
-SOFT = 0.1
-"""How much of a start is spread over all clusters."""
-GLANCES = 2
-"""Restarts at each number of clusters while the number is looked for."""
-TRUSTING = 10
-"""Passes before the rates of annotators are looked at."""
+"""The share of all pairs above which items are updated one by one."""
+SEARCH_RESTARTS = 2
+"""Restarts at each number of clusters during the search for the number."""
+FIXED_RATES = 10
+"""Passes before the rates of annotators are estimated."""
 
 
 # -------------------------------------------------------------------- the maths
@@ -71,7 +69,7 @@ TRUSTING = 10
 
 @dataclass(frozen=True)
 class Graph:
-    """Answers as arrays: pairs with those who judged them, and the rows of the pair matrix by colour."""
+    """Answers as arrays: pairs with their annotators, and the rows of the pair matrix by colour."""
 
     N: int
     M: int
@@ -100,7 +98,7 @@ class Graph:
         return cls(N, answers.n_annotators, pairs, answers.pair, cell, answers.weights, blocks)
 
     def together(self, q: Floats) -> Floats:
-        """r[p]: the probability that the two items of a pair are of one kind."""
+        """r[p]: the probability that the two items of a pair are in one cluster."""
         return np.asarray((q[self.pairs[:, 0]] * q[self.pairs[:, 1]]).sum(axis=1))
 
     def counts(self, r: Floats) -> Floats:
@@ -141,8 +139,8 @@ def sweep(graph: Graph, q: Floats, log_rate: Floats) -> None:
     """One coordinate ascent over all items, in place."""
     from scipy.special import digamma
 
-    pull = (log_rate[:, 1] - log_rate[:, 0]).ravel()[graph.cell] * graph.weight
-    U = np.bincount(graph.pair, weights=pull, minlength=len(graph.pairs))
+    log_odds = (log_rate[:, 1] - log_rate[:, 0]).ravel()[graph.cell] * graph.weight
+    U = np.bincount(graph.pair, weights=log_odds, minlength=len(graph.pairs))
     mass = 1.0 + q.sum(axis=0)
     log_pi = digamma(mass) - digamma(mass.sum())
     for rows, matrix, entry in graph.blocks:
@@ -151,7 +149,7 @@ def sweep(graph: Graph, q: Floats, log_rate: Floats) -> None:
 
 
 def learn_hyper(counts: Floats, hyper: Floats) -> Floats:
-    """A few steps up the probability of the counts under a common Beta prior, which has a Gamma prior itself.
+    """A few steps uphill on the probability of the counts under a common Beta prior, which has a Gamma prior itself.
 
     a <- (a sum_m [psi(a + c_m) - psi(a)] + 1) / (sum_m [psi(a + b + n_m) - psi(a + b)] + 1 / a0): a fixed point that
     never falls (Minka 2000); the Gamma prior has its mode at a0 and is worth one observation.
@@ -183,77 +181,21 @@ def bound(q: Floats, counts: Floats, hyper: Floats, pool: bool) -> float:
     return fit + shares - float(xlogy(q, q).sum()) + held
 
 
-# -------------------------------------------------------------------- where to begin
-
-
-def embed(answers: Similarities, dimensions: int) -> Floats:
-    """N x D: leading eigenvectors of the pair matrix, answers counted from their mean and degrees evened out."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.linalg import eigsh
-
-    N, weight = len(answers), answers.weights
-    mean = float((weight @ answers.same + 1.0) / (weight.sum() + 2.0))
-    value = np.bincount(answers.pair, weights=weight * (answers.same - mean), minlength=answers.n_pairs)
-    size = np.bincount(answers.pair, weights=weight * np.abs(answers.same - mean), minlength=answers.n_pairs)
-    a, b = answers.pairs.T.astype(np.int64)
-    degree = np.bincount(np.concatenate([a, b]), weights=np.tile(size, 2), minlength=N).astype(np.float64)
-    degree = degree + (degree[degree > 0].mean() if (degree > 0).any() else 1.0)  # or rare items would lead
-    value = value / np.sqrt(degree[a] * degree[b])
-    matrix = csr_array((np.tile(value, 2), (np.concatenate([a, b]), np.concatenate([b, a]))), shape=(N, N))
-    D = min(dimensions, N)
-    if N <= max(200, 2 * D + 1):
-        values, vectors = np.linalg.eigh(matrix.toarray())
-    else:
-        v0 = np.random.default_rng(0).normal(size=N)
-        values, vectors = eigsh(matrix, k=D, which="LA", v0=v0)
-    top = np.argsort(-values)[:D]
-    return np.asarray(vectors[:, top] * np.maximum(values[top], 0.0))
-
-
-def kmeans(x: Floats, K: int, rng: np.random.Generator | None = None, steps: int = 30) -> Ints:
-    """Groups of rows: centres far from each other first (drawn by squared distance where there is a generator)."""
-    at = [int(np.argmax((x * x).sum(axis=1))) if rng is None else int(rng.integers(len(x)))]
-    gap = ((x - x[at[0]]) ** 2).sum(axis=1)
-    while len(at) < K:
-        total = gap.sum()
-        new = int(gap.argmax()) if rng is None or total <= 0 else int(rng.choice(len(x), p=gap / total))
-        at.append(new)
-        gap = np.minimum(gap, ((x - x[new]) ** 2).sum(axis=1))
-    centres = x[at].copy()
-    code = np.zeros(len(x), dtype=np.int64)
-    for _ in range(steps):
-        away = (centres * centres).sum(axis=1) - 2.0 * x @ centres.T
-        code = away.argmin(axis=1)
-        count = np.bincount(code, minlength=K)
-        for k in np.flatnonzero(count):
-            centres[k] = x[code == k].mean(axis=0)
-    return code
-
-
-def soft(code: Ints, K: int) -> Floats:
-    """N x K: nearly all on the given cluster."""
-    q = np.full((len(code), K), SOFT / K)
-    q[np.arange(len(code)), code] += 1.0 - SOFT
-    return q
-
-
 # -------------------------------------------------------------------- the model
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Where one climb ended."""
+    """Where one run of passes ended."""
 
     q: Floats
     counts: Floats
     hyper: Floats
-    trace: Floats
-    iterations: int
-    converged: bool
+    rounds: Rounds
 
     @property
     def objective(self) -> float:
-        return float(self.trace[-1])
+        return self.rounds.trace[-1]
 
     @property
     def evidence(self) -> float:
@@ -272,14 +214,14 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
     Parameters
     ----------
     n_clusters
-        K; ``None``: the number that the answers speak for most.
+        K; ``None``: the number with the largest evidence.
     max_clusters
-        The most that are tried where the number is left open.
+        The largest number that is tried where it is left open.
     pool
-        Learn what annotators are like on the whole, and shrink each one's rates towards it; otherwise every rate has
-        the prior Beta(2, 1).
+        Learn the distribution of the annotators' rates, and shrink each one's towards it; otherwise every rate has the
+        prior Beta(2, 1).
     restarts
-        Further starts, drawn from the same spectral picture of the pairs; the best one is kept.
+        How many further, random starts from the same spectral embedding to try; the best objective is kept.
     max_iter, tol
         Stop after so many passes, or when one gains less than ``tol`` per answer.
     random_state
@@ -290,7 +232,7 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.similarities(60, n_clusters=3, n_annotators=8, random_state=0)
     >>> found = cw.aggregate(crowd.answers, "crowd-clustering")
-    >>> len(set(found.clusters.tolist())), cw.metrics.adjusted_rand(found, crowd.truth).value
+    >>> len(set(found.clusters.tolist())), found.score(crowd.truth)
     (3, 1.0)
     """
 
@@ -298,23 +240,12 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
     table: ClassVar[type] = Similarities
     result: ClassVar[type] = Clustering
 
-    n_clusters: int | None = None
-    max_clusters: int = 20
+    n_clusters: Count | None = None
+    max_clusters: Count = 20
     pool: bool = True
     restarts: CountFromZero = 9
     max_iter: Count = 200
     tol: NonNegative = 1e-6
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        for name, low in (("n_clusters", 1), ("max_clusters", 1), ("restarts", 0), ("max_iter", 1)):
-            value = getattr(self, name)
-            if name == "n_clusters" and value is None:
-                continue
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
-                raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
-        check_flag(self, "pool")
-        check_number(self, "tol", least=0.0, what="a number of at least 0, the gain per answer to stop at")
 
     def _fit(self, answers: Similarities, callback: Callback | None) -> dict[str, Any]:
         if self.n_clusters is not None and self.n_clusters > len(answers):
@@ -334,17 +265,17 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
             "sensitivity": rate[:, 1, 1].copy(), "specificity": rate[:, 0, 0].copy(), **agreements(answers, q),
             "tried": np.array(list(tried), dtype=np.int64),
             "evidence": np.array(list(tried.values()), dtype=np.float64),
-            "trace": best.trace, "iterations": best.iterations, "converged": best.converged,
+            **best.rounds.outcome,
         }  # fmt: skip
 
     def _search(self, graph: Graph, answers: Similarities, callback: Callback | None) -> tuple[Fit, dict[int, float]]:
-        """1, 2, 4, 8... clusters up to the most allowed, then ever closer around the best of them."""
+        """1, 2, 4, 8... clusters up to the maximum, then ever closer around the best of them."""
         most = min(self.max_clusters, len(answers))
         fits: dict[int, Fit] = {}
 
         def evidence(K: int) -> float:
             if K not in fits:
-                fits[K] = self._best(graph, answers, K, callback, min(self.restarts, GLANCES))
+                fits[K] = self._best(graph, answers, K, callback, min(self.restarts, SEARCH_RESTARTS))
             return fits[K].evidence
 
         ladder = sorted({1, most, *(2**n for n in range(1, most.bit_length()) if 2**n <= most)})
@@ -360,35 +291,29 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
 
     def _best(self, graph: Graph, answers: Similarities, K: int, callback: Callback | None, restarts: int) -> Fit:
         x = embed(answers, K)
-        best = self._climb(graph, kmeans(x, K), K, callback, 0)
+        best = self._run(graph, kmeans(x, K), K, callback, 0)
         rng = np.random.default_rng(self.random_state)
         for restart in range(1, (restarts if K > 1 else 0) + 1):
-            again = self._climb(graph, kmeans(x, K, rng), K, callback, restart)
+            again = self._run(graph, kmeans(x, K, rng), K, callback, restart)
             if again.objective > best.objective:
                 best = again
         return best
 
-    def _climb(self, graph: Graph, code: Ints, K: int, callback: Callback | None, restart: int) -> Fit:
-        hyper, trace = first_hyper(), list[float]()
-        # A rough start makes everybody look unreliable, and all items would drift together: at first the annotators
-        # are taken to be what their prior says.
-        trusting = rates(np.zeros((graph.M, 2, 2)), hyper)
+    def _run(self, graph: Graph, code: Ints, K: int, callback: Callback | None, restart: int) -> Fit:
+        hyper = first_hyper()
+        # A rough start makes all annotators look unreliable, and all items would drift together: the first passes
+        # hold the rates at their prior.
+        prior_rates = rates(np.zeros((graph.M, 2, 2)), hyper)
         q = soft(code, K)
-        for _ in range(TRUSTING if K > 1 else 0):
-            sweep(graph, q, trusting)
+        for _ in range(FIXED_RATES if K > 1 else 0):
+            sweep(graph, q, prior_rates)
         q = soft(q.argmax(axis=1), K)
-        total, converged = float(graph.weight.sum()), False
         counts = graph.counts(graph.together(q))
-        for step in range(1, self.max_iter + 1):
+        rounds = Rounds(self.max_iter, float(graph.weight.sum()), callback, restart)
+        for _ in rounds:
             sweep(graph, q, rates(counts, hyper))
             counts = graph.counts(graph.together(q))
             if self.pool:
                 hyper = learn_hyper(counts, hyper)
-            trace.append(bound(q, counts, hyper, bool(self.pool)))
-            gain = (trace[-1] - trace[-2]) / total if len(trace) > 1 else np.inf
-            if callback is not None:
-                callback(Progress(step, self.max_iter, trace[-1], float(gain), restart))
-            if gain < self.tol:
-                converged = True
-                break
-        return Fit(q, counts, hyper, np.array(trace), len(trace), converged)
+            rounds.reached(bound(q, counts, hyper, bool(self.pool)), below=self.tol)
+        return Fit(q, counts, hyper, rounds)

@@ -5,7 +5,8 @@ true tag k into l with probability theta[m, h, k, l], independently of everybody
 
     P(votes, y) = first[y_1] prod_t A[y_{t-1}, y_t] prod over votes on token t of theta[m, h, y_t, l]
 
-Without ``memory`` theta does not depend on h (see :mod:`crowdwise.answers.tags_memory`); by default the votes decide.
+Without ``memory`` theta does not depend on h (see :mod:`crowdwise.answers.tags_memory`); by default the evidence of
+both decides.
 
 In BIO, transitions that spell out nothing (``O`` to ``I-x``) have probability zero, in the fit and in the decoding.
 ``token-dawid-skene``: Dawid and Skene's model on tokens as if they were unrelated, and then the valid tagging with the
@@ -24,10 +25,10 @@ objective                                         sum over sequences of log P(vo
 ==============  ===================  ===========  ==============================================================
 
 The loop is that of :mod:`crowdwise.core.em`; only the expectation runs along the chains. Where all rows of A are
-alike and equal to ``first``, and annotators do not remember, this is Dawid and Skene's model.
+alike and equal to ``first``, and annotators have no memory, this is Dawid and Skene's model.
 
-When it fails: errors that hang together over more than a token (a span taken for another type, all of it) count as more
-than one, so that probabilities of whole spans are too sure; long-range rules are not seen by a chain.
+When it fails: errors that span several tokens (a span with the wrong type, all of it) count as several errors, so that
+probabilities of whole spans are overconfident; a chain does not see long-range rules.
 
 References: A. T. Nguyen, B. C. Wallace, J. J. Li, A. Nenkova and M. Lease, Aggregating and predicting sequence labels
 from crowd annotations, ACL 2017. E. Simpson and I. Gurevych, A Bayesian approach for sequence tagging with crowds,
@@ -38,28 +39,26 @@ data, IEEE TKDE 2022.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.answers import tags_memory as memory
-from crowdwise.answers.tags_result import TagModel, check_decode, decode, token_decode
+from crowdwise.answers.tags_result import TagModel, decode, token_decode
 from crowdwise.core import em, priors, starts
-from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.loop import Callback
 from crowdwise.core.model import Outcome, check_memory
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.starts import Start
+from crowdwise.core.unseen import with_unseen
 from crowdwise.data.tags import Tags
 from crowdwise.errors import ParameterError
 from crowdwise.kernels import chains
 from crowdwise.methods.ds_dawid_skene import DawidSkene, full
-
-DECODE = ("sequence", "tokens")
-
 
 # -------------------------------------------------------------------- the maths
 
@@ -129,10 +128,10 @@ class HMMCrowd(TagModel):
         found).
     prior
         Pseudo-counts on the confusion matrices, as in :class:`DawidSkene`. The default shrinks every annotator towards
-        the crowd (with the same tag before), as far as the crowd is of one mind: tags are many, and an annotator who
-        saw a few sequences has met most of them a few times at best.
+        the crowd (with the same tag before), as far as its members are alike: tags are many, and an annotator of a few
+        sequences has seen most of them a few times at best.
     history
-        Past performance, which stays in force: annotator -> K x K counts (truth, label), or a Consensus.
+        Past performance, which counts throughout the fit: annotator -> K x K counts (truth, label), or a Consensus.
     transition
         ``"learned"``, or the chain: (1 + K) x K probabilities of each first tag, and below, of each tag after each.
     transition_prior
@@ -145,7 +144,7 @@ class HMMCrowd(TagModel):
     max_iter, tol
         Stop after so many passes over the tags, or when a pass gains less than ``tol`` per tag.
     accelerate
-        Take guarded SQUAREM leaps once the fit has settled (see :mod:`crowdwise.core.em`).
+        Extrapolate by guarded SQUAREM steps (see :mod:`crowdwise.core.em`).
     random_state
         Seed of starts that draw.
 
@@ -162,13 +161,13 @@ class HMMCrowd(TagModel):
 
     key = "hmm-crowd"
 
-    memory: bool | str = "auto"
+    memory: bool | Literal["auto"] = "auto"
     prior: Any = "crowd"
     history: Any = None
     transition: Any = "learned"
-    transition_prior: float = 1.0
-    decode: str = "sequence"
-    start: Any = "votes"
+    transition_prior: NonNegative = 1.0
+    decode: Literal["sequence", "tokens"] = "sequence"
+    start: Start = "votes"
     max_iter: Count = 500
     tol: NonNegative = 1e-7
     accelerate: bool = True
@@ -191,33 +190,31 @@ class HMMCrowd(TagModel):
         check_memory(votes, K + 1 if self.memory_ else 1)
         part = Part.of(votes, gold)
         if self.memory_:
-            part = memory.remembering(part, tags)
+            part = memory.with_memory(part, tags)
             pseudo = memory.pseudo_counts(self.prior, self.history, tags, part, gold)
         else:
             pseudo = priors.pseudo_counts(self.prior, self.history, votes, gold)
         share = allowed * (self.transition_prior / allowed.sum(axis=1, keepdims=True))
         family = ChainFamily(pseudo, share, allowed, self._fixed(K, allowed))
-        climb = em.run_em(
+        run = em.run_em(
             part, family, chain_statistics(part, q, tags.starts, allowed), max_iter=self.max_iter, tol=self.tol,
             accelerate=self.accelerate, callback=callback,
             expectation=lambda part, params: chain_expect(part, params, tags.starts)[0],
         )  # fmt: skip
-        stats, q = chain_expect(part, climb.params, tags.starts, posterior=True)
-        self.params_, self.stats_ = climb.params, stats
-        theta = np.exp(climb.params.log_score.reshape(-1, K, K)).transpose(0, 2, 1)
-        if self.memory_:
-            theta = memory.confusion(stats.table(), votes.n_annotators)
+        stats, q = chain_expect(part, run.params, tags.starts, posterior=True)
+        self.params_, self.stats_ = run.params, stats
+        with_memory = memory.confusion(stats.table(), votes.n_annotators) if self.memory_ else None
         outcome = Outcome(
             posterior=q,
             prior=normalise(q.sum(axis=0), axis=0),
-            confusion=theta / theta.sum(axis=2, keepdims=True),
+            confusion=run.params.confusion() if with_memory is None else with_memory,
             log_likelihood=stats.log_likelihood,
-            trace=climb.trace,
-            iterations=climb.iterations,
-            converged=climb.converged,
+            trace=run.trace,
+            iterations=run.iterations,
+            converged=run.converged,
         )
-        labels = self._decode(tags, part, climb.params, q, outcome.prior)
-        return outcome, labels, np.exp(climb.params.log_prior)
+        labels = self._decode(tags, part, run.params, q, outcome.prior)
+        return outcome, labels, np.exp(run.params.log_prior)
 
     def _decode(self, tags: Tags, part: Part, params: Params, q: Floats, prior: Floats) -> npt.NDArray[np.int32]:
         if self.decode == "tokens":
@@ -228,12 +225,10 @@ class HMMCrowd(TagModel):
     def _posterior(self, tags: Tags) -> tuple[Floats, npt.NDArray[np.int32]]:
         K, part, score = tags.votes.n_classes, Part.of(tags.votes), self.params_.log_score
         H = K + 1 if self.memory_ else 1
-        part = memory.remembering(part, tags) if self.memory_ else part
-        strangers = tags.votes.n_annotators - len(score) // (K * H)
-        if strangers:  # an annotator never seen answers like the crowd as a whole
-            pooled = self.stats_.table().reshape(-1, H, K, K).sum(axis=0) + 1.0 / K
-            own = np.log(pooled / pooled.sum(axis=1, keepdims=True)).reshape(H * K, K)
-            score = np.concatenate([score, np.tile(own, (strangers, 1))])
+        part = memory.with_memory(part, tags) if self.memory_ else part
+        pooled = self.stats_.table().reshape(-1, H, K, K).sum(axis=0) + 1.0 / K  # unseen annotators are like the crowd
+        unseen = np.log(pooled / pooled.sum(axis=1, keepdims=True))
+        score = with_unseen(score.reshape(-1, H, K, K), tags.votes.n_annotators, unseen).reshape(-1, K)
         params = Params(score, self.params_.log_prior)
         q = chain_expect(part, params, tags.starts, posterior=True)[1]
         return q, self._decode(tags, part, params, q, self._fitted().prior)
@@ -255,19 +250,6 @@ class HMMCrowd(TagModel):
             raise ParameterError("transition: gives a probability to what BIO does not allow, such as I-x after O.")
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(p / p.sum(axis=1, keepdims=True)))
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_decode(self.decode, DECODE)
-        if self.memory not in ("auto", True, False) or isinstance(self.memory, (int, float)) != isinstance(
-            self.memory, bool
-        ):
-            raise ParameterError(f"memory={self.memory!r}: expected 'auto', True or False.")
-        check_count(self, "max_iter")
-        check_number(self, "tol", least=0.0, what="a number of at least 0, the gain per vote under which it stops")
-        a = self.transition_prior
-        if not (isinstance(a, (int, float)) and not isinstance(a, bool) and 0.0 <= a < np.inf):
-            raise ParameterError(f"transition_prior={a!r}: expected a number of at least 0, in transitions per row.")
 
 
 @declared
@@ -293,11 +275,11 @@ class TokenDawidSkene(TagModel):
 
     key = "token-dawid-skene"
 
-    decode: str = "valid"
+    decode: Literal["valid", "tokens"] = "valid"
     prior: Any = 0.01
     history: Any = None
     class_prior: Any = "learned"
-    start: Any = "votes"
+    start: Start = "votes"
     restarts: CountFromZero = 0
     max_iter: Count = 500
     tol: NonNegative = 1e-7
@@ -310,7 +292,6 @@ class TokenDawidSkene(TagModel):
         self, tags: Tags, gold: Ints | None, callback: Callback | None
     ) -> tuple[Outcome, npt.NDArray[np.int32], Floats | None]:
         self.inner_ = self._inner()
-        self.inner_._check_together()
         outcome = self.inner_._fit(tags.votes, gold, None, callback)
         return outcome, self._decode(outcome.posterior, tags, outcome.prior), None
 
@@ -325,5 +306,4 @@ class TokenDawidSkene(TagModel):
 
     def _check_together(self) -> None:
         super()._check_together()
-        check_decode(self.decode, ("valid", "tokens"))
-        self._inner()._check_together()
+        self._inner().check_parameters()

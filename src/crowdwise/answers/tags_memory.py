@@ -1,18 +1,17 @@
-"""Annotators who remember: what they say of a token may depend on what they said of the one before.
+"""Transition memory: what an annotator says of a token may depend on what they said of the one before.
 
-Whoever misses a span misses all of it. Token by token that looks like so many independent errors, and a model that
-takes them for such is too sure of itself. With memory the confusion of annotator m has a row for every true tag *and*
+An annotator who misses a span misses all of it. Token by token these look like independent errors, and a model that
+treats them as such is overconfident. With memory the confusion of annotator m has a row for every true tag *and*
 every tag that m gave to the token before (or none, where a sequence begins or the token before was left out):
 
     P(m says l of token t) = theta[m, h, y_t, l],        h = what m said of token t - 1
 
-What m said before is known, so nothing changes but which cell of the table a vote falls into: annotator m with h before
-is counted as an annotator of their own, m' = m (K + 1) + h. Most of these have said little, so they are shrunk towards
-the whole crowd with the same h before.
+What m said before is known, so only the cell of the table changes that a vote falls into: annotator m with h before is
+counted as an annotator of their own, m' = m (K + 1) + h. Most of these have few votes, so they are shrunk towards the
+whole crowd with the same h before.
 
-Whether annotators remember can be seen: ``evidence`` compares how probable their votes are, given a tagging, with and
-without memory, the tables integrated out under their priors (two Dirichlet-multinomial marginal likelihoods). Splitting
-tables for nothing lowers it.
+``evidence`` compares how probable the votes are, given a tagging, with and without memory, the tables integrated out
+under their priors (two Dirichlet-multinomial marginal likelihoods). Splitting tables without need lowers it.
 
 E. Simpson and I. Gurevych, A Bayesian approach for sequence tagging with crowds, EMNLP 2019 (the annotator model
 "seq").
@@ -45,8 +44,8 @@ def said_before(tags: Tags) -> Ints:
     return out
 
 
-def remembering(part: Part, tags: Tags) -> Part:
-    """The votes with annotators told apart by what they said before."""
+def with_memory(part: Part, tags: Tags) -> Part:
+    """The votes with annotators split by what they said before."""
     K = part.n_classes
     cell = (tags.votes.annotator.astype(np.int64) * (K + 1) + said_before(tags)) * K + tags.votes.label
     if part.n_cells * (K + 1) <= np.iinfo(np.int32).max:
@@ -65,7 +64,7 @@ def pseudo_counts(prior: Any, history: Any, tags: Tags, part: Part, gold: Ints |
     past = None
     if history is not None:
         share = normalise(counts.sum(axis=0) + 1e-9, axis=0)
-        past = share * priors._from_history(history, votes)[:, None]
+        past = share * priors.history_counts(history, votes)[:, None]
         counts = counts + past
     if isinstance(prior, str) and prior in priors.NAMED:
         table = np.stack([shrinkage.learned_prior(counts[:, h], prior == "hierarchical") for h in range(H)], axis=1)
@@ -81,7 +80,7 @@ def evidence(tags: Tags, labels: Ints) -> float:
     K = plain.n_classes
     q = np.eye(K)[labels]
     alone = em.statistics(plain, q).table()
-    split = em.statistics(remembering(plain, tags), q).table().reshape(-1, K + 1, K, K)
+    split = em.statistics(with_memory(plain, tags), q).table().reshape(-1, K + 1, K, K)
 
     def log_evidence(counts: Floats) -> float:
         prior = shrinkage.learned_prior(counts, hierarchical=False)

@@ -19,7 +19,7 @@ from crowdwise.data.frames import make_frame
 from crowdwise.data.tag_schemes import Spans
 from crowdwise.data.tags import Tags
 from crowdwise.data.truth import truth_by_token
-from crowdwise.errors import InputError, LabelError, ParameterError
+from crowdwise.errors import InputError, LabelError
 from crowdwise.kernels import chains
 
 __all__ = ["TagConsensus", "TagModel", "decode"]
@@ -128,7 +128,7 @@ def decode(logit: Floats, log_prior: Floats, starts: Ints, preference: Floats) -
 
 
 def valid_only(allowed: npt.NDArray[np.bool_]) -> Floats:
-    """A log prior that has no opinion but on what is impossible."""
+    """A flat log prior over the allowed transitions."""
     return np.where(allowed, 0.0, -np.inf)
 
 
@@ -214,8 +214,8 @@ def check_tags(tags: Tags, gold: Ints | None, key: str) -> None:
         )
     if votes.n_annotators < 2 and (gold is None or not (gold >= 0).any()):
         raise InputError(
-            f"There is a single annotator, {votes.annotators[0]!r}: {key} learns whom to believe from agreement, and "
-            "there is nobody to agree with. Give the truth of some tokens, or take the tags as they are."
+            f"There is a single annotator, {votes.annotators[0]!r}: {key} learns reliabilities from agreement, which "
+            "needs at least two annotators. Give the gold tags of some tokens, or take the tags as they are."
         )
 
 
@@ -233,11 +233,6 @@ def checked_truth(tags: Tags, gold: Ints) -> Ints:
             "span that is not there. Mend it, or make the tags with scheme='plain'."
         )
     return gold
-
-
-def check_decode(value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ParameterError(f"decode={value!r}: expected {' or '.join(map(repr, choices))}.")
 
 
 def token_decode(q: Floats, tags: Tags, prior: Floats) -> npt.NDArray[np.int32]:

@@ -109,6 +109,12 @@ class Params:
     log_score: Floats
     log_prior: Floats
 
+    def confusion(self) -> Floats:
+        """theta[m, k, l] from the scores, rows normalised."""
+        K = self.log_score.shape[1]
+        theta = np.exp(self.log_score.reshape(-1, K, K)).transpose(0, 2, 1)
+        return np.asarray(theta / theta.sum(axis=2, keepdims=True))
+
 
 class Family(Protocol):
     """A model of the family: how parameters come from statistics, and what is maximised."""

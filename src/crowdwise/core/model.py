@@ -207,8 +207,7 @@ class EMModel(Model, ABC):
 
     def _confusion(self, params: Params, K: int) -> Floats:
         """theta[m, k, l] from the scores, rows normalised."""
-        theta = np.exp(params.log_score.reshape(-1, K, K)).transpose(0, 2, 1)
-        return np.asarray(theta / theta.sum(axis=2, keepdims=True))
+        return params.confusion()
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)

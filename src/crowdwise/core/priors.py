@@ -36,7 +36,7 @@ NAMED = ("crowd", "hierarchical")
 
 def pseudo_counts(prior: Any, history: Any, votes: Votes, gold: Ints | None = None) -> Floats:
     """The table b[m, l, k] (its first axis is 1 where all annotators share it)."""
-    past = None if history is None else _from_history(history, votes)
+    past = None if history is None else history_counts(history, votes)
     if isinstance(prior, str):
         if prior not in NAMED:
             raise ParameterError(
@@ -93,7 +93,7 @@ def _given(prior: Any, votes: Votes) -> Floats:
     )
 
 
-def _from_history(history: Any, votes: Votes) -> Floats:
+def history_counts(history: Any, votes: Votes) -> Floats:
     """Past performance as pseudo-counts: of an earlier consensus, or annotator -> K x K counts (truth, label)."""
     M, K = votes.n_annotators, votes.n_classes
     out = np.zeros((M, K, K))
