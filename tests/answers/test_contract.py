@@ -77,7 +77,7 @@ LIGHT = {
     "crowd-clustering": {"n_clusters": 3, "restarts": 2},
     "crowd-regression": {"network": "linear", "epochs": 4},
     "deep-bt": {"network": "linear", "epochs": 4},
-    "crowd-layer-tags": {"network": "linear", "epochs": 3, "warmup": 1},
+    "crowd-layer-tags": {"network": "linear", "epochs": 3, "warm_up": 1},
 }
 """Settings that make a method quick here."""
 BESIDE: dict[str, Callable[[], dict[str, Any]]] = {
