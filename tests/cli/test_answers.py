@@ -227,7 +227,7 @@ LOAD = registry.Entry.load
         (["same.csv", "--answers", "ratings"], 1, "No column found for: item"),
         (["battles.csv", "--answers", "ratings"], 1, "No column found for: item"),
         (["sets.csv", "--answers", "ratings"], 1, "value"),
-        (["tags.csv", "--truth", "kinds.csv"], 1, "A table of true tags needs a sequence"),
+        (["tags.csv", "--truth", "kinds.csv"], 1, "A truth table needs a sequence column"),
         (["ratings.csv", "--truth", "true.csv"], 1, "A truth table needs an item column and a value column"),
         (["ratings.csv", "--method", "crowd-regression"], 2, "inputs as well"),
         (["battles.csv", "--form", "wide"], 2, "form does not apply to comparisons"),

@@ -138,6 +138,12 @@ class Votes(ByItem):
 
         return cls._built(item, annotator, items, annotators, beside, answers, label=code)
 
+    @classmethod
+    def none(cls, annotators: Vocabulary, classes: Vocabulary) -> Votes:
+        """No votes at all, for what looks only at the names of annotators and classes."""
+        empty = np.zeros(0, dtype=np.int32)
+        return cls(np.zeros(1, dtype=np.int64), empty, empty, np.empty(0, dtype=object), annotators, classes)
+
     @staticmethod
     def concat(tables: Sequence[Votes], *, on_duplicate: OnDuplicate = "error") -> Votes:
         """One table from several, matched by the names of items, annotators and classes."""

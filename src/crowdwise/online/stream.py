@@ -315,10 +315,8 @@ class Online(SavedStream):
         else:
             who, local = np.unique(local, return_inverse=True)
         part = Part(indptr, local.astype(np.int64) * K + label, weight, store.truth[items], len(who), K)
-        none = np.empty(0, dtype=np.int32)
-        names = self.annotator_names.array()[store.annotators.codes[who]]
-        shell = Votes(np.zeros(1, np.int64), none, none, np.empty(0, object), names, self.class_names.array())
-        return part, who, self.model._family(part, Stats(np.zeros((len(who) * K, K)), np.zeros(K)), shell, None)
+        named = Votes.none(self.annotator_names.array()[store.annotators.codes[who]], self.class_names.array())
+        return part, who, self.model._family(part, Stats(np.zeros((len(who) * K, K)), np.zeros(K)), named, None)
 
     def _params(self, who: Ints, family: Family) -> Params:
         """The parameters of some annotators: the model's own step, from their statistics."""
