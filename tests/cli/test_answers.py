@@ -85,7 +85,7 @@ def test_every_kind_from_a_file_to_tables_and_a_page(folder, tmp_path, file):
     assert pl.read_csv(out).columns[:2] == columns
     assert pl.read_csv(people).columns[0] == "annotator"
     assert json.loads((kept / "consensus.json").read_text(encoding="utf-8"))["method"] == method
-    assert f"put together by <strong>{method}</strong>" in page.read_text(encoding="utf-8")
+    assert f"aggregated by <strong>{method}</strong>" in page.read_text(encoding="utf-8")
     told = run("aggregate", folder / file, "--answers", kind, "--truth", folder / truth, "--json", *light)
     facts = json.loads(told.stdout)
     assert (facts["answer_type"], facts["method"]) == (kind, method) and "read as" not in told.stderr

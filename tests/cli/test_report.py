@@ -33,7 +33,7 @@ def test_a_report_is_written_and_the_headline_said(folder, tmp_path):
     assert done.stdout == ""
     assert "of 9 annotators" in done.stderr and "written: " in done.stderr
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "<title>Digits &amp; more – whom to believe</title>" in text
+    assert "<title>Digits &amp; more – reliability</title>" in text
     assert "Measured on 300 items with known truth" in text
 
 

@@ -12,32 +12,19 @@ import polars as pl
 import pytest
 
 import crowdwise as cw
+from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.report.build import choose_attributes, histogram
+from crowdwise.report import build, votes
+from crowdwise.report.build import choose_attributes
 from crowdwise.report.section_groups import layout
 from crowdwise.report.section_items import review
 from crowdwise.report.thumbnails import png, thumbnail
+from crowdwise.report.votes import histogram
 
 KEYS = [
-    "format",
-    "title",
-    "date",
-    "version",
-    "level",
-    "summary",
-    "findings",
-    "data",
-    "method",
-    "truth",
-    "annotators",
-    "confusion",
-    "groups",
-    "items",
-    "pairs",
-    "agreement",
-    "fairness",
-    "notes",
-]
+    "format", "answer_type", "says", "title", "date", "version", "level", "summary", "findings", "data", "truth",
+    "annotators", "confusion", "groups", "items", "pairs", "fairness", "agreement", "method", "notes",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +45,30 @@ def test_it_is_strict_json_with_every_key(report):
 
 
 def test_every_key_is_explained():
-    from crowdwise.report import build
+    assert [key for key in KEYS if f"``{key}``" not in build.__doc__ + votes.__doc__] == []
 
-    assert [key for key in KEYS if f"``{key}``" not in build.__doc__] == []
+
+def test_the_votes_are_judged_once(monkeypatch, crowd):
+    """One pass of leave-one-out evidence serves every part of a report; without the consensus' own votes, too."""
+    from dataclasses import replace
+
+    made, real = [], LeaveOneOut.of.__func__
+
+    def counted(cls, *args, **kwargs):
+        made.append(1)
+        return real(cls, *args, **kwargs)
+
+    monkeypatch.setattr(LeaveOneOut, "of", classmethod(counted))
+    groups = {n: "even" if n % 2 else "odd" for n in crowd.votes.items.tolist()}
+    people = dict(zip(crowd.votes.annotators.tolist(), ["young", "old"] * 6, strict=True))
+    gold = {int(n): int(crowd.truth[n]) for n in range(50)}
+    own = cw.aggregate(crowd.votes, "majority")
+    for consensus in (own, replace(own, votes=None)):
+        for known in (None, gold):
+            made.clear()
+            cw.build_report(crowd.votes, consensus, gold=known, attributes={"parity": groups}, demographics=people)
+            assert len(made) <= 1
+    assert len(made) == 1
 
 
 def test_the_numbers_are_those_of_the_tables(crowd, report):
@@ -82,7 +90,7 @@ def test_the_numbers_are_those_of_the_tables(crowd, report):
     assert sum(b["count"] for b in report["data"]["histograms"]["votes_per_annotator"]) == 12
     assert report["truth"]["accuracy"]["value"] == pytest.approx(consensus.score(crowd.truth), abs=1e-4)
     assert report["method"]["key"] == "dawid-skene"
-    assert report["method"]["choice"] == ""
+    assert report["method"]["notes"] == []
     assert len(report["method"]["trace"]) > 1
 
 
@@ -119,11 +127,11 @@ def test_items_have_votes_and_probabilities(crowd, report):
     assert sum(x == "yes" for x in table["suggested"]) == report["summary"]["review"]
 
 
-def test_the_note_of_a_consensus_is_its_choice(crowd):
+def test_the_notes_of_a_consensus_are_shown(crowd):
     consensus = cw.aggregate(crowd.votes, "majority")
     object.__setattr__(consensus, "notes", ["Chosen because the votes say so."])
     report = cw.build_report(crowd.votes, consensus)
-    assert report["method"]["choice"] == "Chosen because the votes say so."
+    assert report["method"]["notes"] == ["Chosen because the votes say so."]
     assert report["method"]["trace"] == []
 
 
@@ -164,7 +172,7 @@ def test_a_single_class_is_shown_with_what_there_is():
 
 
 def test_what_is_not_votes_is_refused():
-    with pytest.raises(InputError, match="Expected Votes or a Dataset and found dict"):
+    with pytest.raises(InputError, match="Expected Votes, a Dataset or a table of answers and found dict"):
         cw.build_report({})
 
 

@@ -129,7 +129,7 @@ def fitted(
 ) -> Fitted:
     """Read answers of some kind (a file, or those of a dataset folder) and fit a method for them."""
     from crowdwise.cli import show as terminal
-    from crowdwise.report.other_answers import measures
+    from crowdwise.metrics.measures import measure
 
     key = registry.ANSWER_TYPES[kind].default if method is None else method
     model = registry.create(key, kind, **params)
@@ -152,7 +152,7 @@ def fitted(
     true = None if truth is None else _truth(truth, kind)
     with terminal.progress(key) as callback:
         result = model.fit(answers, callback=callback, **known).consensus_
-    measured = measures(kind, answers, result, true, known.get("gold"))
+    measured = measure(kind, answers, result, true, gold=known.get("gold"))
     return Fitted(answers, result, measured, true, known.get("gold"))
 
 
@@ -199,13 +199,11 @@ def reported(found: Fitted, title: str, level: float = 0.05) -> dict[str, Any]:
     """The dict of a report on some answers."""
     from crowdwise.data.votes import Votes
     from crowdwise.report.build import build_report
-    from crowdwise.report.other_answers import answers_report
 
-    answers = found.answers
-    if isinstance(answers, Votes):  # grades are votes, and have the report of votes
-        answers = answers if found.truth is None else answers.with_truth(found.truth)
-        return build_report(answers, found.result, gold=found.known, title=title, level=level, all_items=True)
-    return answers_report(answers, found.result, truth=found.truth, title=title, all_items=True)
+    gold = found.known if isinstance(found.answers, Votes) else None
+    return build_report(
+        found.answers, found.result, truth=found.truth, gold=gold, title=title, level=level, all_items=True
+    )
 
 
 def facts(kind: str, result: Any, measured: dict[str, Any]) -> dict[str, Any]:

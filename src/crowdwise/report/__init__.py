@@ -1,13 +1,13 @@
-"""What an annotation lead opens first: whom to believe, what to look at, and how sure it all is.
+"""Reports: the reliability of annotators, what to look at, and how sure the labels are.
 
-==================  ================================================================================
-``inspection``      runs everything in ``crowdwise.trust`` that the votes allow, once
-``findings``        what that found, in sentences, and a verdict on every annotator: ``diagnose``
-``build``           votes and a consensus -> one plain dict that JSON can hold: ``build_report``
-``people`` ...      the parts of that dict, one file each (``items``, ``network``, ``fairness``)
-``pictures``        small pictures of items, inside the page
-``answers``         the same dict for answers beyond classes (``words``: what their columns mean)
-``fit``             the part about the method, for both
-``page``            the dict -> one HTML page that needs nothing else: ``write_report``
-==================  ================================================================================
+===================  ===========================================================================================
+``inspection``       runs everything in ``crowdwise.trust`` that the votes allow, once
+``findings``         findings and a verdict on every annotator: ``diagnose``
+``build``            answers and a result -> one plain dict that JSON can hold: ``build_report``
+``votes``            the parts of that dict for votes, made by ``section_annotators``, ``section_groups``...
+``other_answers``    those for other answer types (``answer_words``: what their columns mean)
+``section_method``   the part about the method, for all
+``thumbnails``       small images of items, inside the page
+``page``             the dict -> one HTML page that needs nothing else: ``write_report``
+===================  ===========================================================================================
 """

@@ -1,4 +1,4 @@
-"""What the tables of answers beyond classes are called in a report, and what their columns mean."""
+"""What the tables of other answer types are called in a report, and what their columns mean."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ TITLES = {
     "annotators": "Annotators",
 }
 TABLES = {
-    "leaderboard": "The best first. The dot is the score, the band its 95 % interval.",
+    "leaderboard": "The best first. The dot is the score, the band its 95% CI.",
     "items": "The least sure first.",
     "clusters": "What the items fell into.",
-    "labels": "How often each label is in a set, and how well the crowd tells.",
+    "labels": "How often each label is in a set, and how well the crowd recognises it.",
     "spans": "The least sure first.",
     "annotators": "Those to look at first: the least exact, or the least in agreement with what was found.",
 }
@@ -30,7 +30,7 @@ SHARES = {
 }  # fmt: skip
 """Columns that lie between 0 and 1."""
 SIGNED = {"bias", "position", "location"}
-"""Columns in which 0 is where nobody leans."""
+"""Columns in which 0 means no bias."""
 WORDS = {
     "value": "the estimated true number",
     "deviation": "its standard deviation",
@@ -39,11 +39,11 @@ WORDS = {
     "precision": "one over the variance of an annotator's noise",
     "noise": "how far an annotator's numbers scatter around what they mean to say (a standard deviation)",
     "partner": "with whom an annotator's errors go together",
-    "rank": "the place, 1 the best; behind it the places that are possible at 95 %",
-    "score": "log-odds: an item one point above another is preferred in 73 % of the straight answers",
+    "rank": "the place, 1 the best; behind it the places that are possible (95% CI)",
+    "score": "log-odds: an item one point above another is preferred in 73% of the decided answers",
     "error": "the standard error of the score",
     "reliability": "how often an annotator answers as the scores say and not the other way round; under one half they "
-    "turn things round",
+    "reverse the order",
     "position": "by how much (log-odds) the first of two is preferred whatever it is",
     "first_rate": "how often the first of two was chosen",
     "tie_rate": "how often it was a tie",
@@ -52,7 +52,7 @@ WORDS = {
     "cluster": "the cluster of an item",
     "cohesion": "how surely the items of a cluster belong to it, on average",
     "sensitivity": "how often what is there is said: two of a kind found the same, a label in the set chosen",
-    "specificity": "how often what is not there is not said: two kinds told apart, any other label left out",
+    "specificity": "how often what is not there is not said: two kinds distinguished, any other label left out",
     "probability": "how sure that is, under the model",
     "entropy": "how unsure it is, in bits",
     "size": "how many labels are in the set",
@@ -61,19 +61,3 @@ WORDS = {
     "labels_per_answer": "how many labels an annotator chooses at a time",
 }
 """What a column means."""
-MEASURES = {
-    "accuracy": "Right against the known truth",
-    "mae": "Mean absolute error",
-    "rmse": "Root mean square error",
-    "kendall": "Kendall’s tau",
-    "f1": "F1 of the labels",
-    "jaccard": "Jaccard index",
-    "subset_accuracy": "Sets that are right",
-    "span_f1": "F1 of the spans",
-    "adjusted_rand": "Adjusted Rand index",
-    "mutual_information": "Mutual information",
-    "quadratic_kappa": "Quadratic kappa",
-    "span_precision": "Precision of the spans",
-    "span_recall": "Recall of the spans",
-}
-"""What a figure against known truth is called."""

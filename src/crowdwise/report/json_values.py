@@ -35,3 +35,9 @@ def estimate(found: Any) -> dict[str, Any]:
         "value": number(found.value), "low": number(found.low), "high": number(found.high), "n": int(found.n),
         "level": found.level,
     }  # fmt: skip
+
+
+def shortened(text: Any, most: int) -> str:
+    """The beginning of a text that is too long to be shown."""
+    whole = str(text)
+    return whole if len(whole) <= most else whole[: most - 1].rstrip() + "…"

@@ -1,37 +1,32 @@
-"""Answers beyond classes and what was found in them -> one plain dict, from which ``page`` makes a page.
+"""The parts of a report that other answer types have: the tables of the result, their columns and intervals.
 
-One builder for all kinds: it goes by the tables of a result, their columns, and the intervals among these (``x``,
+One builder for all types: it goes by the tables of a result, their columns, and the intervals among these (``x``,
 ``x_low`` and ``x_high``; the estimate that a table is about has ``low`` and ``high``). Rankings have a leaderboard.
 
-===============  ==================================================================================================
-key              holds
-===============  ==================================================================================================
-``answer_type``  a key of ``registry.ANSWER_TYPES``; ``says``, what an annotator said
-``title`` ...    as in ``build``: also ``date``, ``version``, ``format``, ``method``, ``notes``
-``summary``      a headline, and figures with a name, a value and a note
-``data``         name and value of what describes the answers
-``measured``     figures against known truth, by name (empty where there is none)
-``tables``       key, title, words, columns and rows of each table that is shown, and how many rows it has
-``item_table``   all items, as columns, and ``annotator_table``, for the downloads (with ``all_items``)
-===============  ==================================================================================================
+====================  =============================================================================================
+key                   holds
+====================  =============================================================================================
+``summary``           a headline, and figures with a name, a value and a note
+``data``              name and value of what describes the answers
+``measured``          figures against known truth, by name (empty where there is none)
+``tables``            key, title, words, columns and rows of each table that is shown, and how many rows it has
+``annotator_table``   all annotators, as columns, for the download (with ``all_items``)
+====================  =============================================================================================
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise import __version__, metrics, registry
-from crowdwise.core.result import Result
-from crowdwise.errors import InputError
+from crowdwise.core.intervals import interval_text
+from crowdwise.metrics.measures import MEASURES, measure
 from crowdwise.report.answer_words import (
     ANNOTATORS_BY,
     ITEMS_BY,
-    MEASURES,
     NAMES,
     SHARES,
     SIGNED,
@@ -39,12 +34,10 @@ from crowdwise.report.answer_words import (
     TITLES,
     WORDS,
 )
-from crowdwise.report.json_values import estimate, number, plain_list
-from crowdwise.report.section_method import method_facts
+from crowdwise.report.inspection import Progress
+from crowdwise.report.json_values import estimate, number, plain_list, shortened
+from crowdwise.trust.wording import begun, counted, named, percent
 
-__all__ = ["answers_report", "measures"]
-
-FORMAT = 1
 SHOWN = {"items": 60, "annotators": 200, "leaderboard": 200}
 """Rows of a table that a page shows; ``MOST`` of the others."""
 MOST = 60
@@ -56,53 +49,24 @@ LONG = 300
 """Characters of a text that are shown."""
 
 
-def answers_report(
+def answer_sections(
     answers: Any,
-    result: Any = None,
-    *,
-    truth: Any = None,
-    texts: Mapping[Any, str] | None = None,
-    title: str | None = None,
-    all_items: bool = False,
+    result: Any,
+    truth: Any,
+    texts: Mapping[Any, str] | None,
+    progress: Progress | None,
+    all_items: bool,
 ) -> dict[str, Any]:
-    """Everything the page of other answers than classes shows, as a dict that JSON can hold.
-
-    Parameters
-    ----------
-    answers
-        A table of answers; its truth is measured against.
-    result
-        What was found in them; by default by the default method of the kind.
-    truth
-        The truth to measure against, where it does not lie with the answers.
-    texts
-        Item -> a text to show.
-    title
-        What the report is about.
-    all_items
-        Whether to add the whole tables of items and annotators, for the downloads.
-    """
-    kind = str(getattr(answers, "answer_type", ""))
-    if kind not in registry.ANSWER_TYPES:
-        raise InputError(f"Expected a table of answers and found {type(answers).__name__}.")
-    if result is None:
-        result = registry.create(registry.ANSWER_TYPES[kind].default, kind).fit(answers).consensus_
-    if not isinstance(result, Result):
-        raise InputError(f"Expected the result of a fit and found {type(result).__name__}.")
-    measured = measures(kind, answers, result, truth)
-    out: dict[str, Any] = {
-        "format": FORMAT,
-        "answer_type": kind,
-        "says": registry.ANSWER_TYPES[kind].says,
-        "title": title or kind.capitalize(),
-        "date": date.today().isoformat(),
-        "version": __version__,
+    """The parts of the dict, by name."""
+    if progress is not None:
+        progress("tables")
+    kind = answers.answer_type
+    measured = measure(kind, answers, result, truth)
+    out = {
         "summary": {"headline": headline(kind, result), "figures": _figures(answers, result, measured)},
         "data": _facts(answers.describe()),
         "measured": {name: {"name": MEASURES[name]} | estimate(found) for name, found in measured.items()},
         "tables": [shown_table(result, name, texts) for name in _shown(result)],
-        "method": method_facts(result),
-        "notes": list(getattr(result, "notes", None) or []),
     }
     if all_items:
         for name, table in (("item_table", "items"), ("annotator_table", "annotators")):
@@ -111,81 +75,31 @@ def answers_report(
     return out
 
 
-def measures(kind: str, answers: Any, result: Any, truth: Any = None, used: Any = None) -> dict[str, Any]:
-    """Figures with intervals against known truth, by name; none where nothing is known.
-
-    ``truth`` is by default that of the answers; for comparisons and rankings it is the true score of each item. What
-    the method was told (``used``, of grades) is left out.
-    """
-    if truth is None:
-        truth = _own_truth(kind, answers)
-    if truth is None:
-        return {}
-    if kind == "ratings":
-        return {"mae": metrics.mae(result, truth), "rmse": metrics.rmse(result, truth)}
-    if kind in ("comparisons", "rankings"):
-        from crowdwise.data.truth import encode_numbers
-
-        return {"kendall": metrics.kendall(result.scores, encode_numbers(truth, result.item_names))}
-    if kind == "similarities":
-        return {
-            "accuracy": metrics.cluster_accuracy(result, truth),
-            "mutual_information": metrics.mutual_information(result, truth),
-            "adjusted_rand": metrics.adjusted_rand(result, truth),
-        }
-    if kind == "label-sets":
-        return {
-            "f1": metrics.set_f1(result, truth),
-            "jaccard": metrics.jaccard(result, truth),
-            "subset_accuracy": metrics.subset_accuracy(result, truth),
-        }
-    if kind == "tags":
-        codes = answers.encode_truth(truth)
-        if not (codes >= 0).any():
-            return {}
-        out = {"accuracy": metrics.accuracy(result, codes)}
-        whole = np.add.reduceat(codes < 0, answers.starts[:-1]) == 0
-        if whole.any() and answers.scheme != "plain":
-            spans = metrics.span_scores(result, answers, codes)
-            out |= {f"span_{name}": spans[name] for name in ("f1", "precision", "recall")}
-        return out
-    codes = result.truth_codes(truth)
-    if used is not None:
-        codes = np.where(result.truth_codes(used) >= 0, -1, codes)
-    if not (codes >= 0).any():
-        return {}
-    return {
-        "accuracy": metrics.accuracy(result, codes),
-        "mae": metrics.mae(result, codes),
-        "quadratic_kappa": metrics.quadratic_kappa(result, codes),
-    }
-
-
 def headline(kind: str, result: Any) -> str:
     """One sentence on what was found and how sure it is."""
     N, M = len(result.item_names), len(result.annotator_names)
     if kind == "ratings":
         low, high = result.interval()
         reach = float(np.mean(high - low)) / 2.0
-        return f"{_count(N, 'number')} from {_count(M, 'annotator')}, each known to ± {reach:.3g} on average."
+        return f"{counted(N, 'number')} from {counted(M, 'annotator')}, each known to ± {reach:.3g} on average."
     if kind in ("comparisons", "rankings"):
         order = np.argsort(-result.scores, kind="stable")
-        first = result.item_names[order[0]]
-        if N < 2:
-            return f"{first} is the only item."
-        sure = result.better(first, result.item_names[order[1]])
+        first, *others = (result.item_names[n] for n in order[:2])
+        name = named("item", first)
+        if not others:
+            return begun(f"{name} is the only item.")
+        sure = result.better(first, others[0])
         words = "leads" if sure >= DOUBT else "is ahead, but not surely"
-        chance = "over 99 %" if sure > 0.99 else f"{100 * sure:.0f} %"
-        return f"{first} {words}: better than {result.item_names[order[1]]} with a probability of {chance}."
+        return begun(f"{name} {words}: better than {named('item', others[0])} with a probability of {percent(sure)}.")
     doubt = int((np.asarray(result.to_frame("items", kind="dict")["probability"]) < DOUBT).sum())
     unsure = f"{doubt:,} in doubt" if doubt else "none in doubt"
     if kind == "similarities":
-        return f"{_count(N, 'item')} in {_count(len(np.unique(result.clusters)), 'cluster')}, {unsure}."
+        return f"{counted(N, 'item')} in {counted(len(np.unique(result.clusters)), 'cluster')}, {unsure}."
     if kind == "tags":
         spans = len(result.to_frame("spans", kind="dict")["type"]) if "spans" in result.TABLES else 0
-        found = f"{_count(spans, 'span')} in " if spans else ""
-        return f"{found}{_count(N, 'token')}, {unsure}."
-    return f"{_count(N, 'set')} of labels, {unsure}."
+        found = f"{counted(spans, 'span')} in " if spans else ""
+        return f"{found}{counted(N, 'token')}, {unsure}."
+    return f"{counted(N, 'set')} of labels, {unsure}."
 
 
 # -------------------------------------------------------------------- tables
@@ -210,8 +124,8 @@ def shown_table(result: Any, name: str, texts: Mapping[Any, str] | None = None) 
     for n in order.tolist():
         row = [_cell(head, frame, n) for head in heads]
         if texts and name in ("items", "leaderboard"):
-            text = str(texts.get(_item(frame["item"], n), ""))
-            row[_place(heads, "item")]["text"] = text if len(text) <= LONG else text[: LONG - 1].rstrip() + "…"
+            place = next(i for i, head in enumerate(heads) if head["name"] == "item")
+            row[place]["text"] = shortened(texts.get(_item(frame["item"], n), ""), LONG)
         rows.append(row)
     title, words = TITLES[name], TABLES[name]
     shown = [head["name"] for head in heads]
@@ -295,10 +209,6 @@ def _cell(head: Mapping[str, Any], frame: Mapping[str, npt.NDArray[Any]], n: int
     return cell
 
 
-def _place(heads: list[dict[str, Any]], name: str) -> int:
-    return next(i for i, head in enumerate(heads) if head["name"] == name)
-
-
 def _item(names: npt.NDArray[Any], n: int) -> Any:
     return names[n].item() if hasattr(names[n], "item") else names[n]
 
@@ -310,7 +220,7 @@ def _figures(answers: Any, result: Any, measured: Mapping[str, Any]) -> list[dic
     """What the tiles show."""
     out = []
     for name, found in list(measured.items())[:2]:
-        note = f"measured on {found.n:,}, 95 % from {found.low:.3g} to {found.high:.3g}"
+        note = f"measured on {found.n:,}, {interval_text(found.low, found.high, form='{:.3g}'.format)}"
         out.append({"name": MEASURES[name], "value": f"{found.value:.3g}", "note": note})
     items = "Tokens" if "tokens" in answers.describe() else "Items"
     out.append({"name": items, "value": f"{len(result.item_names):,}", "note": ""})
@@ -346,23 +256,3 @@ def _figure(value: Any) -> str:
 def _plain(values: Any) -> list[Any]:
     listed = plain_list(values)
     return [str(v) if not isinstance(v, (int, float, bool, type(None))) else v for v in listed]
-
-
-def _own_truth(kind: str, answers: Any) -> Any:
-    """The truth that lies with the answers, as the metrics of their kind take it; ``None`` where nothing is known."""
-    truth = getattr(answers, "truth", None)
-    if truth is None or kind in ("comparisons", "rankings"):  # comparisons know true outcomes, not scores
-        return None
-    if kind == "ratings":
-        return truth if np.isfinite(truth).any() else None
-    if kind == "label-sets":
-        known = np.flatnonzero(answers.known)
-        return {_item(answers.items, n): answers.labels[truth[n]].tolist() for n in known.tolist()} or None
-    if kind == "similarities":
-        known = np.flatnonzero(truth >= 0)
-        return dict(zip(answers.items[known].tolist(), answers.classes[truth[known]].tolist(), strict=True)) or None
-    return truth
-
-
-def _count(n: int, word: str) -> str:
-    return f"{n:,} {word}{'' if n == 1 else 's'}"

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from crowdwise.core.intervals import interval_text
 from crowdwise.data.folders import write_text
 from crowdwise.errors import ExtraError, OutputError
 from crowdwise.report.build import build_report
@@ -34,21 +35,36 @@ TEMPLATES = Path(__file__).parent / "templates"
 MOST_TABLE = 2_600_000
 """Characters of a compressed table in the page."""
 FIRST = 6
-"""Findings of one kind that are told one by one."""
+"""Findings of one kind that have a sentence each."""
 
 
-def write_report(votes: Any, consensus: Any, out: str | os.PathLike[str], **options: Any) -> Path:
-    """Write a report as one HTML file.
+def write_report(
+    answers: Any,
+    result: Any,
+    path: str | os.PathLike[str],
+    *,
+    truth: Any = None,
+    gold: Any = None,
+    title: str | None = None,
+    **options: Any,
+) -> Path:
+    """Write a report as one HTML file, for votes and for every other answer type.
 
     Parameters
     ----------
-    votes, consensus
-        The votes (or a data set, or a table of other answers) and a consensus of them; ``None`` fits the default
-        method.
-    out
+    answers, result
+        Votes (or a data set, or a table of other answers), and the result of a fit; ``None`` fits the default method.
+    path
         The file, whose name ends in ``.html`` (or ``.htm``).
+    truth
+        The truth to measure against, used for evaluation only; by default that of the answers.
+    gold
+        True classes that may be used, by the method and to judge annotators.
+    title
+        What the report is about.
     **options
-        Those of :func:`crowdwise.build_report`.
+        Texts, images, attributes and demographics to show, ``level`` and ``progress``: see
+        :func:`crowdwise.build_report`.
 
     Examples
     --------
@@ -59,12 +75,12 @@ def write_report(votes: Any, consensus: Any, out: str | os.PathLike[str], **opti
     ...     file.read_text(encoding="utf-8")[:15]
     '<!doctype html>'
     """
-    if Path(out).suffix.lower() not in (".html", ".htm"):
-        raise OutputError(f"{out}: a report is an HTML page: expected a name ending in .html.")
+    if Path(path).suffix.lower() not in (".html", ".htm"):
+        raise OutputError(f"{path}: a report is an HTML page: expected a name ending in .html.")
     check_extra()
-    text = page(build_report(votes, consensus, all_items=True, **options))
-    write_text(text, out)
-    return Path(out)
+    report = build_report(answers, result, truth=truth, gold=gold, title=title, all_items=True, **options)
+    write_text(page(report), path)
+    return Path(path)
 
 
 def check_extra() -> None:
@@ -81,27 +97,20 @@ def page(report: dict[str, Any]) -> str:
     from jinja2 import Environment, FileSystemLoader
 
     engine = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    engine.filters |= {"pct": pct, "num": num, "count": count, "safejson": safe_json, "short": short}
+    filters = {"pct": pct, "num": num, "count": count, "safejson": safe_json, "short": short, "ends": ends, "ci": ci}
+    engine.filters |= filters
+    parts = engine.get_template("parts.html").module
+    engine.globals |= {name: macro for name, macro in vars(parts).items() if not name.startswith("_")}
     script = (TEMPLATES / "script.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    if "answer_type" in report:
-        return engine.get_template("answers.html").render(
-            r=report,
-            files=_answer_files(report),
-            trace=_points(report["method"]["trace"]),
-            style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
-            script=script,
-            digest=digest,
-        )
-    return engine.get_template("page.html").render(
+    return engine.get_template("votes.html" if report["answer_type"] == "votes" else "answers.html").render(
         r=report,
-        rows=report["annotators"][:MOST_ROWS],
-        findings=_grouped(report["findings"], report["summary"].get("found", {})),
+        rows=report.get("annotators", [])[:MOST_ROWS],
+        findings=_grouped(report.get("findings", []), report["summary"].get("found", {})),
         files=_files(report),
         trace=_points(report["method"]["trace"]),
         style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
         script=script,
-        digest=digest,
+        digest=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
     )
 
 
@@ -119,6 +128,19 @@ def num(x: float | None, digits: int = 2) -> str:
         return "–"
     text = f"{x:.{digits}f}"
     return (text.lstrip("-") if float(text) == 0.0 else text).replace("-", "\u2212")
+
+
+def ends(interval: tuple[float | None, float | None], digits: int = 3) -> str:
+    """Two ends of an interval: ``0.61-0.66``."""
+    if None in interval:
+        return "–"
+    low, high = (num(x, digits) for x in interval)
+    return f"{low}-{high}" if low[0].isdigit() and high[0].isdigit() else f"{low} to {high}"
+
+
+def ci(found: dict[str, Any], digits: int = 1) -> str:
+    """The interval of a share: ``95% CI 61.0-66.2%``."""
+    return interval_text(found["low"], found["high"], level=found["level"], form=lambda x: percent(x, digits))
 
 
 def count(x: float | None) -> str:
@@ -174,35 +196,22 @@ def _points(trace: list[float]) -> dict[str, Any] | None:
 
 def _files(report: dict[str, Any]) -> list[dict[str, Any]]:
     """What the buttons save: name, words, size, compressed content."""
-    out = [_file("annotators.csv", "All annotators", _csv_of_rows(report["annotators"]))]
-    table = report.get("item_table")
-    if table is not None:
-        out.append(_item_file(table))
-    if report["groups"]["groups"]:
-        rows = [
-            {"group": g + 1, "annotator": link["from"], "other": link["to"], "strength": link["strength"]}
-            for g, group in enumerate(report["groups"]["groups"])
-            for link in group["links"]
-        ]
-        out.append(_file("groups.csv", "Pairs that go together", _csv_of_rows(rows)))
-    if report["agreement"]:
-        out.append(_file("agreement.csv", "Agreement", _csv_of_rows(report["agreement"])))
-    whole = {key: value for key, value in report.items() if key != "item_table"}
-    out.append(_file("report.json", "Everything, as JSON", json.dumps(whole, ensure_ascii=False, allow_nan=False)))
-    return out
-
-
-def _answer_files(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """The same of answers beyond classes."""
-    out = []
-    people = report.get("annotator_table")
+    people, items = report.get("annotator_table"), report.get("item_table")
+    rows = report.get("annotators")
+    out = [_file("annotators.csv", "All annotators", _csv_of_rows(rows))] if rows else []
     if people is not None:
         out.append(_file("annotators.csv", "All annotators", _csv(list(people), zip(*people.values(), strict=True))))
-    if report.get("item_table") is not None:
-        out.append(_item_file(report["item_table"], "items that come first"))
-    whole = {key: value for key, value in report.items() if key not in ("item_table", "annotator_table")}
-    out.append(_file("report.json", "Everything, as JSON", json.dumps(whole, ensure_ascii=False, allow_nan=False)))
-    return out
+    if items is not None:
+        out.append(_item_file(items, "items to review first" if "rank" in items else "items that come first"))
+    pairs = [
+        {"group": g + 1, "annotator": link["from"], "other": link["to"], "strength": link["strength"]}
+        for g, group in enumerate(report.get("groups", {}).get("groups", []))
+        for link in group["links"]
+    ]
+    tables = (("groups.csv", "Pairs that go together", pairs), ("agreement.csv", "Agreement", report["agreement"]))
+    out += [_file(name, words, _csv_of_rows(table)) for name, words, table in tables if table]
+    whole = {key: value for key, value in report.items() if not key.endswith("_table")}
+    return [*out, _file("report.json", "Everything, as JSON", json.dumps(whole, ensure_ascii=False, allow_nan=False))]
 
 
 def _file(name: str, words: str, text: str) -> dict[str, Any]:
@@ -210,7 +219,7 @@ def _file(name: str, words: str, text: str) -> dict[str, Any]:
     return {"name": name, "words": words, "size": len(text.encode("utf-8")), "packed": packed}
 
 
-def _item_file(table: dict[str, list[Any]], which: str = "items to review first") -> dict[str, Any]:
+def _item_file(table: dict[str, list[Any]], which: str) -> dict[str, Any]:
     """All items; where that is too much for a page, those of the first ranks (without ranks, the first)."""
     names, total = list(table), len(table["item"])
     file = _file("items.csv", "All items", _csv(names, zip(*table.values(), strict=True)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.report.findings import Diagnosis
-from crowdwise.report.json_values import number, plain_list
+from crowdwise.report.json_values import number, plain_list, shortened
 from crowdwise.report.thumbnails import thumbnail
 
 SHOWN = 40
@@ -51,8 +51,7 @@ def review(
         if truth is not None and truth[n] >= 0:
             row["truth"] = classes[int(truth[n])]
         if texts and name in texts:
-            text = str(texts[name])
-            row["text"] = text if len(text) <= LONG else text[: LONG - 1].rstrip() + "…"
+            row["text"] = shortened(texts[name], LONG)
         if images and name in images:
             picture = thumbnail(images[name])
             if picture is not None:

@@ -25,7 +25,7 @@ def method_facts(result: Any) -> dict[str, Any]:
         "key": result.method,
         "summary": entry.summary if entry is not None else "",
         "reference": entry.reference if entry is not None else "",
-        "choice": " ".join(result.notes),
+        "notes": list(result.notes),
         "parameters": {name: plain_parameter(value) for name, value in result.params.items()},
         "seed": result.seed,
         "iterations": int(result.iterations),

@@ -43,6 +43,22 @@ OTHERS: dict[type, tuple[str, Any, str]] = {
     Tags: ("tags", by_type.of_tags, "sequences"),
 }
 """Table -> answer type, coefficients, and what the intervals are over."""
+TITLES = {
+    "percent": "Pairs of answers that agree",
+    "fleiss kappa": "Fleiss’ kappa",
+    "gwet ac1": "Gwet’s AC1",
+    "gwet ac2": "Gwet’s AC2",
+    "krippendorff alpha": "Krippendorff’s alpha",
+    "cohen kappa": "Cohen’s kappa",
+    "light kappa": "Light’s kappa: Cohen’s, averaged over pairs of annotators",
+    "icc": "Intraclass correlation, one-way",
+    "icc agreement": "Intraclass correlation, agreement",
+    "icc consistency": "Intraclass correlation, consistency",
+    "kendall tau": "Kendall’s tau, averaged over pairs of rankings",
+    "jaccard": "Jaccard index, averaged over pairs of sets",
+    "span f1": "F1 of spans, averaged over pairs of annotators",
+}
+"""What each coefficient is called on a page."""
 STRENGTHS = ((0.0, "poor"), (0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial"))
 """Landis and Koch's words for coefficients up to each value; above, "almost perfect"."""
 UNCORRECTED = ("percent", "jaccard", "span f1")

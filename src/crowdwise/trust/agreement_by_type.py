@@ -4,7 +4,7 @@
 answer type    coefficients                          unit of the interval, and how answers become comparable
 =============  ====================================  ============================================================
 votes          percent, Fleiss, Gwet, Krippendorff,  items; Cohen's kappa of two annotators, its mean over all
-               Cohen or Light; intraclass            pairs (Light) of at most ``MOST_LIGHT``
+               Cohen or Light; intraclass            pairs (Light) where they are few
 ratings        Krippendorff (interval), intraclass   items
 comparisons    percent, Krippendorff                 pairs of items; which of two was shown first does not matter
 rankings       percent, Kendall                      rankings; over pairs of items in the rankings of two annotators
@@ -42,8 +42,8 @@ from crowdwise.trust.agreement_pairs import cohen_kappa, light_kappa
 from crowdwise.trust.intraclass import icc, interval_alpha
 from crowdwise.trust.mistakes_model import paired_votes
 
-MOST_LIGHT, MOST_VOTE_PAIRS = 20, 200_000
-"""Annotators, and pairs of votes on common items, up to which Light's kappa is among the coefficients."""
+MOST_LIGHT, MOST_VOTE_PAIRS = 5_000, 200_000
+"""Pairs of annotators x classes², and pairs of votes, up to which Light's kappa is among the coefficients."""
 MOST_SETS = 2000
 """The most different label sets that are compared with each other."""
 MOST_RANKINGS = 2000
@@ -68,11 +68,12 @@ def of_votes(votes: Votes, scale: Scale, values: Any, options: Options) -> Found
     if scale in ("interval", "ratio"):
         out["icc"] = icc(votes, values=values, **options)
         return out
-    size = np.diff(votes.indptr)
+    size, M = np.diff(votes.indptr), votes.n_annotators
+    cells = M * (M - 1) // 2 * votes.n_classes**2
     weights: Weights = "quadratic" if scale == "ordinal" else None
-    if votes.n_annotators == 2:
+    if M == 2:
         out["cohen kappa"] = cohen_kappa(votes, weights=weights, **options)
-    elif votes.n_annotators <= MOST_LIGHT and (size * (size - 1) // 2).sum() <= MOST_VOTE_PAIRS:
+    elif cells <= MOST_LIGHT and (size * (size - 1) // 2).sum() <= MOST_VOTE_PAIRS:
         out["light kappa"] = light_kappa(votes, weights=weights, **options)
     return out
 

@@ -85,7 +85,7 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def _begun(text: str) -> str:
+def begun(text: str) -> str:
     """A sentence; what is no name of somebody's begins with a capital."""
     return text[:1].upper() + text[1:] if text.startswith(("annotator ", "class ", "item ")) else text
 
@@ -112,7 +112,7 @@ def flags_sentence(name: Any, flags: Iterable[Flag]) -> str:
     """``Annotator 3 is worse than chance and confuses class 1 with class 2.``"""
     verbs = {FlagKind.WORSE_THAN_CHANCE: "is ", FlagKind.RANDOM: "is ", FlagKind.FEW_VOTES: "has "}
     said = [verbs.get(flag.kind, "") + flag_words(flag) for flag in flags]
-    return _begun(f"{named('annotator', name)} {joined(said)}.")
+    return begun(f"{named('annotator', name)} {joined(said)}.")
 
 
 def _right(numbers: Mapping[str, float]) -> str:
@@ -163,7 +163,7 @@ def pair_words(classes: tuple[Any, ...], numbers: Mapping[str, float]) -> str:
         words += f" that name either, {times:.1f} times what unrelated mistakes would give"
     else:
         words += " that name either"
-    return _begun(f"{words}; {counted(int(numbers['items']), 'item')} undecided between them.")
+    return begun(f"{words}; {counted(int(numbers['items']), 'item')} undecided between them.")
 
 
 # -------------------------------------------------------------------- groups
@@ -221,7 +221,7 @@ def sentence(finding: Finding) -> str:
         shared = f" ({percent(x['shared'])} of them in common)" if "shared" in x else ""
         reasons = [f"make the same mistakes{shared}"] if x["mistakes"] else []
         reasons += ["agree more than independent annotators would"] if x["agreement"] else []
-        return _begun(f"{joined(named('annotator', m) for m in finding.annotators)} {joined(reasons)}.")
+        return begun(f"{joined(named('annotator', m) for m in finding.annotators)} {joined(reasons)}.")
     if kind is FindingKind.PAIR:
         return pair_words(finding.classes, x)
     if kind is FindingKind.ITEMS:
@@ -231,7 +231,7 @@ def sentence(finding: Finding) -> str:
         ]
         doubt = f"{x['suggested']:,.0f} of {x['items']:,.0f} labels are in doubt"
         return f"{doubt} ({percent(x['suggested'] / x['items'])}); first {joined(first)}."
-    return _begun(f"{named('annotator', finding.annotators[0])} {_about_annotator(finding)}.")
+    return begun(f"{named('annotator', finding.annotators[0])} {_about_annotator(finding)}.")
 
 
 def also(names: Iterable[str], shown: int, more: int = 0) -> str:

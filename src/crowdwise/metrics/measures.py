@@ -1,0 +1,104 @@
+"""What is measured of each answer type where the truth is known, every figure with its interval."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crowdwise.data.truth import encode_numbers
+from crowdwise.metrics.bootstrap import Estimate
+from crowdwise.metrics.calibration import calibration_error
+from crowdwise.metrics.clusters import adjusted_rand, cluster_accuracy, mutual_information
+from crowdwise.metrics.labels import accuracy
+from crowdwise.metrics.ratings import kendall, mae, quadratic_kappa, rmse
+from crowdwise.metrics.sets import jaccard, set_f1, subset_accuracy
+from crowdwise.metrics.spans import span_scores
+
+__all__ = ["MEASURES", "measure"]
+
+MEASURES = {
+    "accuracy": "Right against the known truth",
+    "calibration_error": "Calibration error",
+    "mae": "Mean absolute error",
+    "rmse": "Root mean square error",
+    "kendall": "Kendall’s tau",
+    "f1": "F1 of the labels",
+    "jaccard": "Jaccard index",
+    "subset_accuracy": "Sets that are right",
+    "span_f1": "F1 of the spans",
+    "adjusted_rand": "Adjusted Rand index",
+    "mutual_information": "Mutual information",
+    "quadratic_kappa": "Quadratic kappa",
+    "span_precision": "Precision of the spans",
+    "span_recall": "Recall of the spans",
+}
+"""What each figure is called."""
+
+
+def measure(answer_type: str, answers: Any, result: Any, truth: Any = None, *, gold: Any = None) -> dict[str, Estimate]:
+    """Figures with intervals against known truth, by name; none where nothing is known.
+
+    Parameters
+    ----------
+    answer_type
+        A key of ``crowdwise.ANSWER_TYPES``.
+    answers, result
+        A table of answers, and the result of a fit to them.
+    truth
+        By default that of the answers; for comparisons and rankings, the true score of each item.
+    gold
+        The truth that the method has used, of votes: it is left out.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.ratings(50, n_annotators=6, random_state=0)
+    >>> sorted(cw.metrics.measure("ratings", crowd.answers, cw.aggregate(crowd.answers)))
+    ['mae', 'rmse']
+    """
+    truth = _own_truth(answer_type, answers) if truth is None else truth
+    if truth is None:
+        return {}
+    if answer_type == "ratings":
+        return {"mae": mae(result, truth), "rmse": rmse(result, truth)}
+    if answer_type in ("comparisons", "rankings"):
+        return {"kendall": kendall(result.scores, encode_numbers(truth, result.item_names))}
+    if answer_type == "similarities":
+        clusters = {"mutual_information": mutual_information, "adjusted_rand": adjusted_rand}
+        return {"accuracy": cluster_accuracy(result, truth)} | {name: f(result, truth) for name, f in clusters.items()}
+    if answer_type == "label-sets":
+        sets = {"f1": set_f1, "jaccard": jaccard, "subset_accuracy": subset_accuracy}
+        return {name: f(result, truth) for name, f in sets.items()}
+    codes = answers.encode_truth(truth)
+    if gold is not None:
+        codes = np.where(answers.encode_truth(gold) >= 0, -1, codes)
+    if not (codes >= 0).any():
+        return {}
+    out = {"accuracy": accuracy(result, codes)}
+    if answer_type == "tags":
+        whole = np.add.reduceat(codes < 0, answers.starts[:-1]) == 0
+        if whole.any() and answers.scheme != "plain":
+            spans = span_scores(result, answers, codes)
+            out |= {f"span_{name}": spans[name] for name in ("f1", "precision", "recall")}
+        return out
+    if answer_type == "ordinal":
+        return out | {"mae": mae(result, codes), "quadratic_kappa": quadratic_kappa(result, codes)}
+    return out | {"calibration_error": calibration_error(result, codes)}
+
+
+def _own_truth(answer_type: str, answers: Any) -> Any:
+    """The truth that lies with the answers, as the metrics of their type take it; ``None`` where nothing is known."""
+    truth = getattr(answers, "truth", None)
+    if truth is None or answer_type in ("comparisons", "rankings"):  # these know true outcomes, not scores
+        return None
+    if answer_type == "ratings":
+        return truth if np.isfinite(truth).any() else None
+    if answer_type == "label-sets":
+        known = np.flatnonzero(answers.known)
+        names = answers.items[known].tolist()
+        return {name: answers.labels[truth[n]].tolist() for name, n in zip(names, known, strict=True)} or None
+    if answer_type == "similarities":
+        known = np.flatnonzero(truth >= 0)
+        return dict(zip(answers.items[known].tolist(), answers.classes[truth[known]].tolist(), strict=True)) or None
+    return truth
