@@ -205,16 +205,16 @@ def learner_parameters(key: str) -> str:
     known, shared = model.parameters(), base.parameters()
     entries: list[tuple[tuple[str, ...], str]] = []
     for owner in model.__mro__[: model.__mro__.index(base)]:
-        told = {name for names, _ in entries for name in names}
-        mine = [(tuple(n for n in names if n in known and n not in told), text) for names, text in section(owner)]
+        named = {name for names, _ in entries for name in names}
+        mine = [(tuple(n for n in names if n in known and n not in named), text) for names, text in section(owner)]
         as_there = rf"As in :class:`[^`]*\b{base.__name__}`"
         entries += [(names, text) for names, text in mine if names and not re.match(as_there, text)]
-    told = {name for names, _ in entries for name in names}
-    untold = [name for name in known if name not in told and name not in shared]
-    if untold:
-        raise SystemExit(f"{model.__name__} does not describe {', '.join(untold)}: add them to its docstring.")
+    named = {name for names, _ in entries for name in names}
+    unnamed = [name for name in known if name not in named and name not in shared]
+    if unnamed:
+        raise SystemExit(f"{model.__name__} does not describe {', '.join(unnamed)}: add them to its docstring.")
     out = [parameter_table(entries, known)] if entries else []
-    other = [f"`{n}={known[n]!r}`" for n in shared if n not in told and known[n] != shared[n]]
+    other = [f"`{n}={known[n]!r}`" for n in shared if n not in named and known[n] != shared[n]]
     if other:
         out.append(f"Another default than usual: {', '.join(other)}.")
     network = base.__name__ == "NetworkEstimator"
