@@ -193,7 +193,7 @@ def answer_table() -> str:
 def shared_parameters(module: str, name: str) -> str:
     """The parameters of a base of learners."""
     base = getattr(import_module(f"crowdwise.learners.{module}"), name)
-    return parameter_table(section(base), base.parameters())
+    return parameter_table([entry for owner in base.__mro__ for entry in section(owner)], base.parameters())
 
 
 def learner_parameters(key: str) -> str:

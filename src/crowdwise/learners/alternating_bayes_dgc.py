@@ -64,8 +64,7 @@ from crowdwise.learners.vote_edges import Batch, Edges
 from crowdwise.methods.bayes_ibcc import DirichletFamily, Dirichlets, class_dirichlet, dirichlet_rows, expected_log
 
 LEAST = 1e-3
-"""The lowest mean probability of a class in g: a class that the network no longer predicts could not recover
-otherwise."""
+"""The lowest value of g: a class that the network no longer predicts could not recover otherwise."""
 
 
 class Dirichlet(Head):
@@ -94,8 +93,6 @@ class Dirichlet(Head):
         self.register_buffer("log_g", torch.zeros(n_classes))
         self.register_buffer("truth", torch.empty(0, dtype=torch.int64))
         self._step: tuple[Batch, Tensor, float] | None = None
-
-    # ---------------------------------------------------------------- training
 
     def start(self, votes: Votes) -> None:
         """Start from the vote shares, which identify the classes."""
@@ -150,8 +147,6 @@ class Dirichlet(Head):
     def _rate(self, batch: Batch) -> float:
         return min(len(batch) / self.size, 1.0) if self.rate is None else self.rate
 
-    # ---------------------------------------------------------------- the whole data
-
     def params(self) -> Dirichlets:
         """The Dirichlets, as the expectation step takes them."""
         rows, classes = as_array(self.b).transpose(0, 2, 1), as_array(self.a)
@@ -175,8 +170,6 @@ class Dirichlet(Head):
         device = self.a.device
         self.a = torch.as_tensor(found.classes, dtype=self.a0.dtype).to(device)
         self.b = torch.as_tensor(np.ascontiguousarray(found.rows.transpose(0, 2, 1)), dtype=self.b0.dtype).to(device)
-
-    # ---------------------------------------------------------------- what it has learned
 
     def confusion(self) -> Tensor:
         return self.b / self.b.sum(dim=2, keepdim=True)

@@ -153,8 +153,6 @@ class DeepBP(DeepMF):
     prior
         Of the annotators, as in :class:`DeepMF`; or a function ``prior(rng, size)`` that draws ``size`` x K x K
         confusion matrices from any other prior.
-    max_probability
-        The highest probability that the network's predictions have in inference.
     coins
         ``"full"``: a confusion matrix with independent rows. ``"one"``: one accuracy per annotator, whose prior is then
         Beta(right, wrong) from the pair.

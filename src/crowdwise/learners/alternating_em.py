@@ -122,8 +122,6 @@ class Maximising(Alternating):
         self._set("counted", self.mean(params))
         self._set("score", self.scores(params))
 
-    # ---------------------------------------------------------------- inference
-
     @abstractmethod
     def maximise(self, stats: Stats, log_f: Floats) -> Params:
         """Parameters of the annotators, from the statistics of a posterior (or of the network's predictions)."""

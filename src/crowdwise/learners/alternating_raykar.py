@@ -42,11 +42,10 @@ from crowdwise.core.model import check_memory
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
-from crowdwise.learners.epoch_rounds import EpochRounds
 from crowdwise.learners.tabular import Tabular
 from crowdwise.learners.tabular_models import Softmax
 from crowdwise.learners.tensors import score_table
-from crowdwise.learners.training_settings import Callback
+from crowdwise.learners.training_settings import Callback, EpochRounds
 
 
 def confusions(stats: Stats, extra: Floats) -> Floats:
@@ -111,10 +110,6 @@ class Raykar(Tabular):
         # A classifier of scikit-learn's (a tree, say) maximises no likelihood, and need not converge.
         converged = rounds.converged or not isinstance(model, Softmax)
         return Outcome(
-            posterior=q,
-            prior=np.exp(log_f).mean(axis=0),
-            confusion=theta,
-            log_likelihood=stats.log_likelihood,
-            item_prior=log_f,
-            **rounds.outcome | {"converged": converged},
-        )
+            posterior=q, prior=np.exp(log_f).mean(axis=0), confusion=theta, log_likelihood=stats.log_likelihood,
+            item_prior=log_f, **rounds.outcome | {"converged": converged},
+        )  # fmt: skip

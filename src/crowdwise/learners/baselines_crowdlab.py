@@ -47,9 +47,8 @@ from crowdwise.core.parameters import declared
 from crowdwise.core.unseen import with_unseen
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
-from crowdwise.learners.epoch_rounds import EpochRounds
 from crowdwise.learners.tabular import Tabular
-from crowdwise.learners.training_settings import Callback
+from crowdwise.learners.training_settings import Callback, EpochRounds
 
 LEAST = 1e-6
 """The smallest weight: an annotator no better than the most frequent class has it, and counts only where all do."""

@@ -50,8 +50,6 @@ from crowdwise.learners.trainer import Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback
 from crowdwise.learners.vote_edges import Batch, Edges
 
-# -------------------------------------------------------------------- labels first
-
 
 class FixedTargets(Head):
     """The labels of a first stage as targets, and its confusion matrices where it has any."""
@@ -168,9 +166,6 @@ class SoftBootstrap(TwoStage):
 
     def _head(self, votes: Votes, hidden: int) -> Head:
         return BootstrappedTargets(votes.n_annotators, votes.n_classes, *self._stage(votes), beta=self.beta)
-
-
-# -------------------------------------------------------------------- one confusion matrix
 
 
 class SharedConfusion(Head):

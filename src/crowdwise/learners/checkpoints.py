@@ -8,39 +8,23 @@ import math
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from crowdwise.errors import InputError, ReadError
-from crowdwise.learners.head import Head
-from crowdwise.learners.training_settings import Epoch, TrainingSettings
+from crowdwise.learners.training_settings import Epoch
 
 SAMPLED = 16
 """How many inputs a checkpoint is compared with."""
 
 
-class Resumable(Protocol):
-    """What a checkpoint needs of a trainer."""
-
-    data: Any
-    settings: TrainingSettings
-    seed: int
-    head: Head
-    device: torch.device
-    optimiser: torch.optim.Optimizer
-
-    def state(self) -> dict[str, Tensor]: ...
-
-    def load_state(self, state: dict[str, Tensor]) -> None: ...
-
-
 class Checkpoint:
     """The file of a trainer. It is refused where it was made with other inputs, votes or settings."""
 
-    def __init__(self, file: Path, trainer: Resumable) -> None:
+    def __init__(self, file: Path, trainer: Any) -> None:
         self.file, self.trainer = file, trainer
         self.fingerprint = fingerprint(trainer)
 
@@ -63,9 +47,7 @@ class Checkpoint:
         }
         self.file.parent.mkdir(parents=True, exist_ok=True)
         new = self.file.with_name(f"{self.file.name}.new")
-        save_file(
-            {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}, new, metadata=note
-        )
+        save_file({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}, new, metadata=note)
         os.replace(new, self.file)
 
     def resume(self) -> tuple[list[Epoch], float, dict[str, Tensor] | None]:
@@ -105,17 +87,16 @@ class Checkpoint:
                     slots[slot] = torch.empty_like(parameter, requires_grad=False).copy_(value)
 
 
-def fingerprint(trainer: Resumable) -> str:
+def fingerprint(trainer: Any) -> str:
     """A digest of what the run is made of: settings, head, votes, gold, some inputs, and the sizes of all tensors."""
     data, head = trainer.data, trainer.head
     plain = {name: value for name, value in vars(head).items() if isinstance(value, (bool, int, float, str))}
     sizes = {name: list(value.shape) for name, value in trainer.state().items()}
     facts = [trainer.settings.get_params(), trainer.seed, type(head).__name__, plain, sizes]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-    for votes in (data.votes, data.held_out):
-        if votes is not None:
-            for array in (votes.indptr, votes.annotator, votes.label, votes.weights):
-                digest.update(np.ascontiguousarray(array).tobytes())
+    for edges in (trainer.edges, trainer.held_out):
+        for tensor in () if edges is None else (edges.indptr, edges.annotator, edges.label, edges.weight):
+            digest.update(tensor.cpu().numpy().tobytes())
     if data.gold is not None:
         digest.update(np.asarray(data.gold, dtype=np.int64).tobytes())
     some = np.unique(np.linspace(0, len(data.inputs) - 1, SAMPLED).astype(np.int64))

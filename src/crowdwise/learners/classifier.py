@@ -10,13 +10,13 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from crowdwise import registry
-from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Floats
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.estimator import UnfittedError
+from crowdwise.learners.learner import VotesClassifier
 from crowdwise.learners.saving import read_facts
-from crowdwise.learners.training_settings import Callback, Epoch
+from crowdwise.learners.training_settings import Callback
 
 
 class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -54,8 +54,8 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not name.startswith("_") and "_settings" in self.__dict__:
             if name in self._settings:
                 return self._settings[name]
-            if name.endswith("_") and "model_" in self.__dict__:
-                return getattr(self.model_, name)
+            if name.endswith("_") and name != "model_":
+                return getattr(self._fitted(), name)
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -76,18 +76,16 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, gold: Any = None, *, callback: Callback | None = None) -> Self:
         """Learn from inputs and votes, as :meth:`crowdwise.learners.estimator.Estimator.fit` does."""
         learner = registry.find(self.method, inputs=True).create(**self._settings)
-        self.model_ = learner.fit(X, y, gold, callback=callback)
+        self.model_: VotesClassifier = learner.fit(X, y, gold, callback=callback)
         return self
 
     def predict_proba(self, X: Any, votes: Votes | None = None) -> Floats:
         """N x K class probabilities from the inputs; with ``votes``, from inputs and votes together."""
-        found: Floats = self._fitted().predict_proba(X, votes)
-        return found
+        return self._fitted().predict_proba(X, votes)
 
     def predict(self, X: Any, votes: Votes | None = None) -> npt.NDArray[Any]:
         """The most probable class of each input."""
-        found: npt.NDArray[Any] = self._fitted().predict(X, votes)
-        return found
+        return self._fitted().predict(X, votes)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The accuracy, for true labels; for votes their mean log-likelihood."""
@@ -95,26 +93,15 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the fitted learner to a folder; :func:`crowdwise.load_learner` reads it."""
-        written: Path = self._fitted().save(folder)
-        return written
+        return self._fitted().save(folder)
 
-    @property
-    def history_(self) -> list[Epoch]:
-        history: list[Epoch] = self._fitted().history_
-        return history
-
-    @property
-    def consensus_(self) -> Consensus:
-        consensus: Consensus = self._fitted().consensus_
-        return consensus
-
-    def _fitted(self) -> Any:
-        if not hasattr(self, "model_"):
+    def _fitted(self) -> VotesClassifier:
+        if not self.__sklearn_is_fitted__():
             raise UnfittedError("This CrowdClassifier has not been fitted: call fit(X, votes) first.")
         return self.model_
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model_")
+        return "model_" in self.__dict__
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -155,8 +155,6 @@ class DeepBT(NetworkEstimator):
     )
     select: Literal["last", "votes"] = "last"
 
-    # ---------------------------------------------------------------- fitting
-
     def _training_data(self, inputs: Inputs, answers: Comparisons) -> tuple[Inputs, Votes]:
         return as_pairs(inputs, answers)
 
@@ -189,9 +187,8 @@ class DeepBT(NetworkEstimator):
             }
         return Ranking.of(
             self, table, scores=s, errors=errors, draws=draws, components=part, counts=item_counts(table),
-            annotator_counts=annotator_counts(table, s), trace=-np.array([epoch.loss for epoch in self.history_]),
-            iterations=len(self.history_), seconds=time.perf_counter() - began, seed=self.seed_, tie=tau,
-            placed=table.placed, **more,
+            annotator_counts=annotator_counts(table, s), tie=tau, placed=table.placed, **self._trace(), **more,
+            seconds=time.perf_counter() - began, seed=self.seed_,
         )  # fmt: skip
 
     def _scores(self, inputs: Inputs) -> tuple[Floats, Floats]:
@@ -211,8 +208,6 @@ class DeepBT(NetworkEstimator):
     def _tau(self) -> float | None:
         tau = self._trainer.network.tau
         return None if tau is None else float(tau.detach())  # type: ignore[operator]
-
-    # ---------------------------------------------------------------- after the fit
 
     @property
     def confusion_(self) -> Floats:
@@ -247,9 +242,6 @@ class DeepBT(NetworkEstimator):
             raise InputError("The comparisons hold ties, and the learner was fitted without: leave them out.")
         w = y.weights if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return float((w * np.log(p[np.arange(len(p)), y.outcome])).sum() / w.sum())
-
-
-# -------------------------------------------------------------------- pieces
 
 
 def as_pairs(base: Inputs, table: Comparisons) -> tuple[PairInputs, Votes]:

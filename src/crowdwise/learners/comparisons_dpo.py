@@ -20,34 +20,28 @@ would be unbounded: such rows are an error.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from crowdwise.core.constraints import Positive, checked
 from crowdwise.errors import InputError, ParameterError
 
-__all__ = ["FORMS", "dpo_loss"]
+__all__ = ["dpo_loss"]
 
-FORMS = ("plain", "smoothed", "robust")
 BLIND = 0.02
 """Flip rates closer to 1/2 than this have no robust loss."""
 
 
+@checked
 def dpo_loss(
-    policy_chosen: Tensor,
-    policy_rejected: Tensor,
-    reference_chosen: Tensor,
-    reference_rejected: Tensor,
-    *,
-    beta: float = 0.1,
-    form: str = "plain",
-    flip_rate: Any = None,
-    annotator: Tensor | None = None,
-    weight: Tensor | None = None,
-    reduction: str = "mean",
-) -> Tensor:
+    policy_chosen: Tensor, policy_rejected: Tensor, reference_chosen: Tensor, reference_rejected: Tensor, *,
+    beta: Positive = 0.1, form: Literal["plain", "smoothed", "robust"] = "plain", flip_rate: Any = None,
+    annotator: Tensor | None = None, weight: Tensor | None = None,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+) -> Tensor:  # fmt: skip
     """The loss of pairs of answers.
 
     Parameters
@@ -78,12 +72,6 @@ def dpo_loss(
     >>> round(float(loss), 3)
     1.095
     """
-    if form not in FORMS:
-        raise ParameterError(f"form={form!r}: expected {', '.join(map(repr, FORMS))}.")
-    if reduction not in ("mean", "sum", "none"):
-        raise ParameterError(f"reduction={reduction!r}: expected 'mean', 'sum' or 'none'.")
-    if not beta > 0.0:
-        raise ParameterError(f"beta={beta!r}: expected a number above 0.")
     parts = (policy_chosen, policy_rejected, reference_chosen, reference_rejected)
     if len({p.shape for p in parts}) != 1 or policy_chosen.ndim != 1:
         raise InputError(f"Expected four rows of B log probabilities and found {[tuple(p.shape) for p in parts]}.")

@@ -106,8 +106,6 @@ class Head(nn.Module):
         known = theta[self.known_codes(batch), :, batch.label]
         return self.or_unseen(batch, known, lambda: theta.mean(dim=0).T[batch.label]).clamp_min(FLOOR).log()
 
-    # ---------------------------------------------------------------- annotators who were not in the fit
-
     def known_codes(self, batch: Batch) -> Tensor:
         """E: codes of annotators of the fit; an unseen annotator has that of the last one."""
         return batch.annotator.clamp_max(self.n_annotators - 1)

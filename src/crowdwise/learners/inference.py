@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -38,8 +39,6 @@ class Inference:
         first = first_layer(network)
         self.takes_sparse = first is not None and not (head.needs_hidden and hidden_layer(network) is first)
 
-    # ---------------------------------------------------------------- batches
-
     def read(self, inputs: Inputs, index: Index) -> Tensor | SparseRows:
         """Some inputs on the device, as the network takes them."""
         if self.takes_sparse and isinstance(inputs, ArrayInputs) and inputs.sparse:
@@ -49,15 +48,12 @@ class Inference:
     def batch(self, edges: Edges | None, index: Index, x: Tensor | SparseRows) -> Batch:
         """The one place where a batch is made: what the network says of some inputs, and the votes on them."""
         at = torch.as_tensor(index, device=self.device)
-        probe = Probe(self.network) if self.head.needs_hidden else None
-        try:
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
-                logits = self.network(x)
-        finally:
-            if probe is not None:
-                probe.remove()
-        logits = logits.float()
-        hidden = None if probe is None or probe.hidden is None else probe.hidden.float()
+        with (
+            Probe(self.network) if self.head.needs_hidden else nullcontext() as probe,
+            torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast),
+        ):
+            logits = self.network(x)
+        logits, hidden = logits.float(), None if probe is None else probe.hidden.float()
         if logits.shape != (len(index), self.head.n_classes):
             raise ParameterError(
                 f"The network gave {tuple(logits.shape)} for {len(index)} inputs: "
@@ -79,8 +75,6 @@ class Inference:
                 some = index[lo : lo + size]
                 yield self.batch(edges, some, self.read(inputs, some))
 
-    # ---------------------------------------------------------------- predictions
-
     def log_probs(self, inputs: Inputs, index: Index | None = None) -> Tensor:
         """N x K log class probabilities from inputs alone."""
         return torch.cat([self.head.predict_log_probs(batch) for batch in self.batches(None, inputs, index)])
@@ -93,8 +87,6 @@ class Inference:
         """The log-likelihood of votes, each times its weight."""
         batches = self.batches(edges, inputs, index)
         return sum(float((batch.weight * self.head.vote_log_probs(batch)).sum()) for batch in batches)
-
-    # ---------------------------------------------------------------- state
 
     def state(self) -> dict[str, Tensor]:
         """The tensors of the network and of the head, by name."""

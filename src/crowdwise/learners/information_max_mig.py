@@ -41,17 +41,17 @@ crowds, ICLR 2019.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdwise.core.constraints import Positive
+from crowdwise.core.constraints import Check, Positive, is_number
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError, suggestion
+from crowdwise.errors import InputError, ParameterError
 from crowdwise.learners import losses, networks
 from crowdwise.learners.head import FLOOR, Head
 from crowdwise.learners.learner import Learner
@@ -61,7 +61,6 @@ from crowdwise.learners.trainer import Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback, Epoch
 from crowdwise.learners.vote_edges import Batch, Edges
 
-PRIORS = ("uniform", "votes", "tuned")
 RESTARTS, NO_GAIN = 3, 0.02
 """How often an even start is repeated, with other first weights, while its gain on held-out items is near zero."""
 EVEN = 2.0
@@ -200,6 +199,11 @@ class Aggregator(Head):
         return torch.log_softmax(batch.log_f + self.log_g(batch) - self.log_p, dim=1)
 
 
+def are_positive(value: Any) -> bool:
+    """Whether they are numbers above 0."""
+    return not isinstance(value, str) and np.ndim(value) == 1 and all(is_number(v) and v > 0 for v in value)
+
+
 class Attempt(NamedTuple):
     """One training of Max-MIG."""
 
@@ -270,23 +274,15 @@ class MaxMIG(Learner):
     key: ClassVar[str] = "max-mig"
     saved: ClassVar[tuple[str, ...]] = ("start_", "held_out_gain_")
     gain: Literal["kl", "pearson", "js"] = "kl"
-    prior: Any = "uniform"
+    prior: Literal["uniform", "votes", "tuned"] | Annotated[Any, Check(are_positive, "K positive probabilities")] = (
+        "uniform"
+    )
     smoothing: Positive = 0.01
     start: Literal["votes", "even", "both"] = "votes"
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        if isinstance(self.prior, str) and self.prior not in PRIORS:
-            raise ParameterError(
-                f"prior={self.prior!r}: expected 'uniform', 'votes', 'tuned' or probabilities."
-                f"{suggestion(self.prior, PRIORS)}"
-            )
 
     @property
     def aggregator_(self) -> Floats:
         return as_array(self._head_as(Aggregator).W)
-
-    # ---------------------------------------------------------------- training
 
     def _train(self, data: TrainingData, callback: Callback | None) -> Trainer:
         seed, ended = self.seed_, False
@@ -363,7 +359,7 @@ class MaxMIG(Learner):
             p = votes.shares().mean(axis=0) if self.prior == "votes" else np.full(K, 1.0 / K)
         else:
             p = np.asarray(self.prior, dtype=np.float64)
-            if p.shape != (K,) or not (np.isfinite(p).all() and (p > 0).all()):
+            if p.shape != (K,):
                 raise ParameterError(f"prior={self.prior!r}: expected {K} positive probabilities, one for each class.")
         p = np.maximum(p, 1e-6)
         return torch.as_tensor(p / p.sum(), dtype=torch.float32)

@@ -65,11 +65,7 @@ class ArrayInputs:
         self.byte = array.dtype == np.uint8
         self.last = array.ndim == 4 and array.shape[3] in (1, 3, 4) and array.shape[1] not in (1, 3, 4)
         size = tuple(int(s) for s in array.shape[1:])
-        self._shape = (size[2], size[0], size[1]) if self.last else (1, *size) if len(size) == 2 else size
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._shape
+        self.shape = (size[2], size[0], size[1]) if self.last else (1, *size) if len(size) == 2 else size
 
     def __len__(self) -> int:
         return int(self.array.shape[0])
@@ -82,7 +78,7 @@ class ArrayInputs:
             x = x / 255.0
         if self.last:
             x = x.permute(0, 3, 1, 2)
-        return _finite(x.reshape(len(index), *self._shape), index)
+        return _finite(x.reshape(len(index), *self.shape), index)
 
     def sparse_rows(self, index: Index) -> SparseRows:
         """Some rows of a sparse matrix, without their zeros."""
@@ -101,11 +97,7 @@ class DatasetInputs:
         self.dataset = dataset
         if len(dataset) == 0:
             raise InputError("The dataset is empty.")
-        self._shape = tuple(self._one(0).shape)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._shape
+        self.shape = tuple(self._one(0).shape)
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -140,23 +132,19 @@ class FolderInputs:
                 )
             files = [by_name[str(name)] for name in names.tolist()]
         self.files = files
-        self._shape = self._one(0).shape
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self._shape)
+        self.shape = tuple(self._one(0).shape)
 
     def __len__(self) -> int:
         return len(self.files)
 
     def rows(self, index: Index) -> Tensor:
         images = [self._one(int(n)) for n in index]
-        odd = [(n, image) for n, image in zip(index, images, strict=True) if image.shape != self._shape]
+        odd = [(n, image) for n, image in zip(index, images, strict=True) if image.shape != self.shape]
         if odd:
             n, image = odd[0]
             raise InputError(
                 f"{self.files[n].name} is an image of {tuple(image.shape)} and {self.files[0].name} of "
-                f"{tuple(self._shape)} (channels, height, width): bring all images to one size first."
+                f"{tuple(self.shape)} (channels, height, width): bring all images to one size first."
             )
         return torch.stack(images)
 
@@ -176,11 +164,7 @@ class PairInputs:
     """Pairs of inputs as inputs: row p is (input of the left item, input of the right item)."""
 
     def __init__(self, base: Inputs, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> None:
-        self.base, self.left, self.right = base, left, right
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (2, *self.base.shape)
+        self.base, self.left, self.right, self.shape = base, left, right, (2, *base.shape)
 
     def __len__(self) -> int:
         return len(self.left)

@@ -92,18 +92,8 @@ class InstanceConfusions(Head):
         K = self.n_classes
         return own + torch.addmm(self.shared.reshape(-1), part, self.V.reshape(-1, K * K)).reshape(-1, K, K)
 
-    def log_columns(self, batch: Batch, attached: bool = True) -> Tensor:
-        """E x K: log T of the label that was given, for each possible truth."""
+    def _log_columns(self, batch: Batch, attached: bool = True) -> Tensor:
         return columns(self.log_rows(batch, attached), batch.label)
-
-    def vote_log_probs(self, batch: Batch) -> Tensor:
-        return torch.logsumexp(batch.log_f[batch.row] + self.log_columns(batch), dim=1)
-
-    def posterior_log_probs(self, batch: Batch) -> Tensor:
-        return torch.log_softmax(batch.log_f + batch.total(batch.weight[:, None] * self.log_columns(batch)), dim=1)
-
-
-# -------------------------------------------------------------------- trace
 
 
 class TracedInstances(InstanceConfusions):
@@ -182,9 +172,6 @@ class TraceX(InstanceLearner):
         )
 
 
-# -------------------------------------------------------------------- stages
-
-
 class Corrected(InstanceConfusions):
     """The three losses of ``transition-x``, one for each stage."""
 
@@ -208,7 +195,7 @@ class Corrected(InstanceConfusions):
     def misfit(self, batch: Batch) -> Tensor:
         """- mean log T over the votes on confident items, given their predicted class."""
         truth = self.confident[batch.index][batch.row]
-        log_t = self.log_columns(batch, attached=False).gather(1, truth.clamp_min(0)[:, None])[:, 0]
+        log_t = self._log_columns(batch, attached=False).gather(1, truth.clamp_min(0)[:, None])[:, 0]
         return -replace(batch, weight=batch.weight * (truth >= 0)).mean(log_t)
 
 

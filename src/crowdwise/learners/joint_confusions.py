@@ -113,9 +113,6 @@ class CCEM(Learner):
         return Confusions(votes.n_annotators, votes.n_classes, identity(votes.n_classes))
 
 
-# -------------------------------------------------------------------- trace
-
-
 class Traced(Confusions):
     """The likelihood plus ``weight`` times the traces."""
 
@@ -152,9 +149,6 @@ class TraceRegularised(Learner):
 
     def _head(self, votes: Votes, hidden: int) -> Head:
         return Traced(votes.n_annotators, votes.n_classes, self.weight, self.reduce)
-
-
-# -------------------------------------------------------------------- volume
 
 
 class Volume(Confusions):

@@ -82,7 +82,7 @@ class CommonNoise(AnnotatorTerms, Layer):
 
     def mixed(self, batch: Batch, p: Tensor, annotator: Tensor) -> Tensor:
         """The mixture of the outputs of both tables, which is the output of the mixed table."""
-        own = losses.mixed(p, self.W, batch.row, annotator)
+        own = losses.mix(p.index_select(0, batch.row), self.W.index_select(0, annotator))
         return torch.lerp(own, (p @ self.common).index_select(0, batch.row), self.gate(batch, annotator)[:, None])
 
     def mean_gate(self) -> Tensor:

@@ -53,9 +53,6 @@ from crowdwise.learners.vote_edges import Batch
 Kind = Literal["MW", "VW", "VB", "VW+B"]
 
 
-# -------------------------------------------------------------------- free weights
-
-
 class Layer(Head):
     """Free weights from classes to labels, and a softmax over the labels after them."""
 
@@ -107,7 +104,7 @@ class CrowdWeights(Layer):
     def mixed(self, batch: Batch, p: Tensor, annotator: Tensor) -> Tensor:
         if self.W is None:
             return super().mixed(batch, p, annotator)
-        return losses.mixed(p, self.W, batch.row, annotator)
+        return losses.mix(p.index_select(0, batch.row), self.W.index_select(0, annotator))
 
     def loss(self, batch: Batch) -> Tensor:
         if self.W is None:
@@ -153,9 +150,6 @@ class CrowdLayer(Learner):
 
     def _head(self, votes: Votes, hidden: int) -> Head:
         return CrowdWeights(votes.n_annotators, votes.n_classes, self.kind)
-
-
-# -------------------------------------------------------------------- probabilities
 
 
 class Transitions(Confusions):

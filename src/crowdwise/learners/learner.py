@@ -1,27 +1,98 @@
-"""Classifiers from inputs and votes with a network: ``fit(X, votes)``.
+"""Classifiers from inputs and votes: ``fit(X, votes)``, and then they work like any classifier of scikit-learn's.
 
-A learner is a network, a head (what its method adds) and the one training loop. Its parameters are those of
-:class:`~crowdwise.learners.network_estimator.NetworkEstimator` and the method's own.
+A :class:`Learner` is a network, a head (what its method adds) and the one training loop; a
+:class:`~crowdwise.learners.tabular.Tabular` classifier has a data model on features instead of a network.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from abc import abstractmethod
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from sklearn.base import ClassifierMixin
 
-from crowdwise.core.consensus import Outcome
-from crowdwise.core.numerics import Floats, Ints, safe_log
+from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
+from crowdwise.core.model import recode
+from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.result import Result
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
+from crowdwise.learners.estimator import Estimator
 from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.network_estimator import NetworkEstimator
+from crowdwise.learners.targets import as_votes
 from crowdwise.learners.tensors import probabilities
 from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.vote_edges import Edges
-from crowdwise.learners.votes_classifier import VotesClassifier
+
+
+@declared
+class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+    """The base of classifiers from votes, with a network (:class:`Learner`) or without."""
+
+    table: ClassVar[type] = Votes
+    result: ClassVar[type[Result]] = Consensus
+    takes_gold: ClassVar[bool] = True
+
+    def _outcome(self, found: Any, votes: Votes) -> Outcome:
+        """What the fit has found, for the consensus."""
+        outcome: Outcome = found
+        return outcome
+
+    @abstractmethod
+    def _probabilities(self, inputs: Inputs, votes: Votes | None) -> Floats:
+        """N x K class probabilities from inputs, or from inputs and votes (in the codes of the fit).
+
+        Annotators with codes from M on were not in the fit.
+        """
+
+    @abstractmethod
+    def _log_likelihood(self, inputs: Inputs, votes: Votes) -> float:
+        """The log-likelihood of votes, each times its weight."""
+
+    def _answers(self, y: Any) -> Votes:
+        return as_votes(y)
+
+    def _result(self, found: Any, answers: Any, gold: Ints | None, began: float) -> Result:
+        votes = self._votes_of(answers)
+        outcome = self._outcome(found, votes)
+        facts = consensus_fields(votes, outcome, self._labels(outcome, answers), gold)
+        return self.result.of(self, answers, seconds=time.perf_counter() - began, seed=self.seed_, **facts)
+
+    def _votes_of(self, answers: Any) -> Votes:
+        """The answers as votes."""
+        votes: Votes = answers
+        return votes
+
+    def _labels(self, outcome: Outcome, answers: Any) -> npt.NDArray[np.int32]:
+        """The codes of the consensus labels."""
+        return decide(outcome.posterior, outcome.prior, "prior", np.random.default_rng(self.seed_))
+
+    def predict_proba(self, X: Any, votes: Votes | None = None) -> Floats:
+        """N x K class probabilities from the inputs; with ``votes``, from inputs and votes together."""
+        self._fitted()
+        return self._probabilities(self._new_inputs(X, votes), self._recoded(votes))
+
+    def predict(self, X: Any, votes: Votes | None = None) -> npt.NDArray[Any]:
+        """The most probable class of each input."""
+        q = self.predict_proba(X, votes)
+        return np.asarray(self.classes_[q.argmax(axis=1)])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The accuracy, for true labels; for votes, whose truth is unknown, their mean log-likelihood."""
+        if not isinstance(y, Votes):
+            return float(super().score(X, y, sample_weight))
+        self._fitted()
+        return self._log_likelihood(self._new_inputs(X, y), self._recoded(y)) / float(y.weights.sum())
+
+    def _recoded(self, votes: Any) -> Any:
+        """Votes in the codes of the fit."""
+        return None if votes is None else recode(votes, self.consensus_)
 
 
 @declared
@@ -37,20 +108,12 @@ class Learner(NetworkEstimator, VotesClassifier):
     def _training_data(self, inputs: Inputs, answers: Any) -> tuple[Inputs, Votes]:
         return inputs, self._votes_of(answers)
 
-    # ---------------------------------------------------------------- the result
-
     def _outcome(self, found: Trainer, votes: Votes) -> Outcome:
-        trainer = found
-        q, f = self._posterior(trainer, votes)
+        q, f = self._posterior(found, votes)
         return Outcome(
-            posterior=q,
-            prior=f.mean(axis=0),
-            confusion=self.confusion_,
-            trace=-np.array([epoch.loss for epoch in self.history_]),
-            iterations=self.history_[-1].epoch,
-            item_prior=safe_log(f),
-            **self._columns(trainer),
-        )
+            posterior=q, prior=f.mean(axis=0), confusion=self.confusion_, item_prior=safe_log(f), **self._trace(),
+            **self._columns(found),
+        )  # fmt: skip
 
     def _posterior(self, trainer: Trainer, votes: Votes) -> tuple[Floats, Floats]:
         """N x K probabilities of the items of the fit, given inputs and votes; N x K, given inputs alone."""
@@ -63,8 +126,6 @@ class Learner(NetworkEstimator, VotesClassifier):
     def _columns(self, trainer: Trainer) -> dict[str, Any]:
         """What else the method knows: ``annotator_columns`` and ``item_columns`` of the consensus."""
         return {}
-
-    # ---------------------------------------------------------------- after the fit
 
     @property
     def confusion_(self) -> Floats:

@@ -272,34 +272,6 @@ def label_gradient(c: Tensor, p: Tensor, label: Tensor) -> Tensor:
     return (p * -c[:, None]).scatter_add_(1, label[:, None], c[:, None])
 
 
-class _Mixed(torch.autograd.Function):
-    """sum_k p[row, k] W[annotator, k, :] for every vote, gathered once."""
-
-    @staticmethod
-    def forward(ctx: Any, p: Tensor, W: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
-        mine, rows = p.index_select(0, row), W.index_select(0, annotator)
-        ctx.save_for_backward(mine, rows, row, annotator)
-        ctx.sizes = p.shape, W.shape
-        return mix(mine, rows)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> Any:
-        mine, rows, row, annotator = ctx.saved_tensors
-        p = W = None
-        if ctx.needs_input_grad[0]:
-            p = g.new_zeros(ctx.sizes[0]).index_add_(0, row, unmix(rows, g))
-        if ctx.needs_input_grad[1]:
-            W = g.new_zeros(ctx.sizes[1]).index_add_(0, annotator, mine[:, :, None] * g[:, None, :])
-        return p, W, None, None
-
-
-def mixed(p: Tensor, W: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
-    """E x K: the weights of each vote's annotator, mixed by the network's class probabilities."""
-    out: Tensor = _Mixed.apply(p, W, row, annotator)  # type: ignore[no-untyped-call]
-    return out
-
-
 # -------------------------------------------------------------------- volume
 
 

@@ -48,8 +48,6 @@ class NetworkEstimator(TrainingSettings, Estimator):
         ``"cosine"``, ``"step"`` or ``"one-cycle"``; gradients are clipped to the norm ``clip`` where it is given.
     lr, crowd_lr
         Learning rates of the network, and of what is learned about annotators.
-    scale
-        Standardise the inputs to mean 0 and deviation 1 (learned from the training data, saved with the network).
     holdout
         Share of the answers held out of training to measure every epoch by; by default a tenth where ``select`` or
         ``patience`` needs them, else none.
@@ -62,9 +60,6 @@ class NetworkEstimator(TrainingSettings, Estimator):
         ``"auto"``: CUDA, else MPS, else the CPU; bfloat16 for the network where CUDA has it, else float32.
     checkpoint
         A file to write after every epoch, and to continue from where it exists.
-    random_state
-        The seed of everything random, a numpy generator, or None for another result each time. The seed that was used
-        is ``seed_``.
     """
 
     network: Any = "mlp"
@@ -124,8 +119,8 @@ class NetworkEstimator(TrainingSettings, Estimator):
         if share == 0.0:
             return votes, None
         train, held_out = split(votes, share, np.random.default_rng(self.seed_))
-        if held_out.n_votes == 0 or train.n_votes == 0:
-            raise InputError(f"holdout={share:g} of {votes.n_votes} votes leaves one side empty: give more votes.")
+        if held_out.n_answers == 0 or train.n_answers == 0:
+            raise InputError(f"holdout={share:g} of {votes.n_answers} answers leaves one side empty: give more.")
         return train, held_out
 
     def _train(self, data: TrainingData, callback: Callback | None) -> Trainer:
@@ -154,6 +149,10 @@ class NetworkEstimator(TrainingSettings, Estimator):
         head = self._trainer.head
         assert isinstance(head, kind)  # type: ignore[arg-type]
         return head  # type: ignore[return-value]
+
+    def _trace(self) -> dict[str, Any]:
+        """Trace and number of epochs, for the result."""
+        return {"trace": -np.array([epoch.loss for epoch in self.history_]), "iterations": self.history_[-1].epoch}
 
     def _confusions(self) -> Floats:
         """M x K x K: P(annotator m says l, given truth k)."""

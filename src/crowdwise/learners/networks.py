@@ -1,8 +1,8 @@
 """The networks that learners train: from a line to ResNet-50, by name, and any module of your own.
 
 Every network here is a :class:`Network`: a ``trunk`` that makes a vector of an input and a ``head``, one linear layer,
-that makes K logits (never probabilities) of the vector. The vector is what methods call the hidden vector; of a module
-of another build, :class:`Probe` reads it off.
+that makes K logits (never probabilities) of the vector. Methods call the vector the hidden vector; :class:`Probe` finds
+it in any module.
 
 =============  ==========================================================  ========  =======  ==========================
 name           trunk                                                       hidden    least    reference
@@ -21,19 +21,18 @@ name           trunk                                                       hidde
 ``cnn``        ``rodrigues`` from 64 pixels a side on, ``tanno`` below     128, 64   2
 =============  ==========================================================  ========  =======  ==========================
 
-``least`` is the smallest height and width. Images are (channels, height, width) of any size from there on: what is left
-of the plane at the end of a VGG or a ResNet is pooled away, which on 32 x 32 pixels is what the papers do.
+``least`` is the smallest height and width. Images are (channels, height, width) of any size from there on: the plane at
+the end of a VGG or a ResNet is pooled, which on 32 x 32 pixels is what the papers do.
 
 Weights start as torch starts them, so ``torch.manual_seed`` before the call repeats a network. Batch norm cannot be
 trained on one value per channel: a batch of a single image fails where the last plane is one pixel (a ResNet on 8 x 8).
-Its running statistics, which ``eval`` uses, need some 40 steps to catch up: judge no such network after fewer.
+Its running statistics, which ``eval`` uses, need some 40 steps to converge: evaluate no such network after fewer.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -41,10 +40,8 @@ from torch import Tensor, nn
 
 from crowdwise.errors import ParameterError, listing, suggestion
 from crowdwise.learners import networks_images as images
-from crowdwise.learners.networks_base import Network, Shape, check_n_classes, input_size
+from crowdwise.learners.networks_base import Network, Shape, input_size
 from crowdwise.learners.sparse_inputs import FirstLinear, Flat
-
-# -- vectors -----------------------------------------------------------------------------------------------------------
 
 
 def linear(shape: Shape, n_classes: int) -> Network:
@@ -76,38 +73,21 @@ def nguyen(shape: Shape, n_classes: int) -> Network:
     return mlp(shape, n_classes, hidden=(512, 512), dropout=0.0)
 
 
-# -- by name, and any module -------------------------------------------------------------------------------------------
-
 NETWORKS: dict[str, Callable[[Shape, int], Network]] = {
-    "linear": linear,
-    "mlp": mlp,
-    "nguyen": nguyen,
-    "cnn": images.cnn,
-    "rodrigues": images.rodrigues,
-    "tanno": images.tanno,
-    "lenet5": images.lenet5,
-    "vgg16": images.vgg16,
-    "resnet9": images.resnet9,
-    "resnet18": images.resnet18,
-    "resnet34": images.resnet34,
-    "resnet50": images.resnet50,
-}
+    network.__name__: network
+    for network in (
+        linear, mlp, nguyen, images.cnn, images.rodrigues, images.tanno, images.lenet5, images.vgg16, images.resnet9,
+        images.resnet18, images.resnet34, images.resnet50,
+    )
+}  # fmt: skip
 
 
 def build(network: str | nn.Module | Callable[[Shape, int], nn.Module], shape: Shape, n_classes: int) -> nn.Module:
-    """A module that makes (B, K) logits of a batch of inputs.
+    """A module that makes (B, K) logits of a batch of inputs, each of a shape (D,) or (C, H, W).
 
-    Parameters
-    ----------
-    network : str, nn.Module or callable
-        A name in :data:`NETWORKS`; a factory, called with ``shape`` and ``n_classes``; or a module, which is copied
-        with its weights, so that training leaves the given one as it was.
-    shape : tuple of int
-        Of one input: (D,) or (C, H, W).
-    n_classes : int
-        K.
+    ``network`` is a name in :data:`NETWORKS`; a function of ``shape`` and ``n_classes``; or a module, which is copied
+    with its weights, so that training does not change the given one.
     """
-    check_n_classes(n_classes)
     if isinstance(network, nn.Module):
         try:
             return copy.deepcopy(network)
@@ -152,10 +132,8 @@ def hidden_layer(module: nn.Module) -> nn.Linear:
 class Probe:
     """Keeps the hidden vectors of the last forward pass of a module: the input of its :func:`hidden_layer`.
 
-    They stay part of the graph, so that a loss may be made of them. A copy of the module is not watched.
+    They stay part of the graph, so that a loss may depend on them. A copy of the module is not watched.
 
-    Examples
-    --------
     >>> import torch
     >>> network = build("mlp", (20,), 3)
     >>> with Probe(network) as probe:
@@ -169,7 +147,7 @@ class Probe:
         self._hidden: Tensor | None = None
 
         # A function, not a method: copying the module then copies neither the probe nor the tensor it holds (torch
-        # refuses to copy one of a graph), and the copy's layer is told apart below.
+        # refuses to copy one of a graph), and the hook ignores the copy's layer.
         def keep(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             if layer is self.layer:
                 self._hidden = inputs[0]
@@ -187,13 +165,11 @@ class Probe:
         return self._hidden
 
     def remove(self) -> None:
-        """Stop watching; what was kept stays readable."""
+        """Stop watching; the last hidden vectors stay readable."""
         self._handle.remove()
 
     def __enter__(self) -> Probe:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.remove()

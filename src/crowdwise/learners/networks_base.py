@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor, nn
 
+from crowdwise.core.constraints import is_count
 from crowdwise.errors import InputError, ParameterError
 
 Shape = tuple[int, ...]
@@ -12,21 +13,10 @@ Shape = tuple[int, ...]
 
 
 class Network(nn.Module):
-    """A classifier in two parts: ``trunk`` makes a vector of an input, ``head`` K logits of the vector.
+    """A classifier in two parts: ``trunk`` makes a vector of ``width`` numbers of an input, ``head`` K logits of it.
 
-    Parameters
-    ----------
-    trunk : nn.Module
-        Makes (B, width) of a batch of inputs.
-    width : int
-        Length of the vector.
-    n_classes : int
-        K, at least 1.
-    last : type
-        Of the last layer; another one where it is also the first, and takes sparse rows.
+    ``last`` is the type of the last layer: another one where it is also the first, and takes sparse rows.
 
-    Examples
-    --------
     >>> import torch
     >>> network = Network(nn.Linear(20, 128), 128, 3)
     >>> x = torch.zeros(5, 20)
@@ -39,19 +29,13 @@ class Network(nn.Module):
 
     def __init__(self, trunk: nn.Module, width: int, n_classes: int, last: type[nn.Linear] = nn.Linear) -> None:
         super().__init__()
-        check_n_classes(n_classes)
-        self.trunk = trunk
-        self.head = last(width, n_classes)
+        if not is_count(n_classes) or n_classes < 1:
+            raise ParameterError(f"n_classes={n_classes!r}: expected a whole number of at least 1.")
+        self.trunk, self.head = trunk, last(width, n_classes)
 
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.head(self.trunk(x))
         return logits
-
-
-def check_n_classes(n_classes: int) -> None:
-    """Refuse what is no number of classes."""
-    if not isinstance(n_classes, int | np.integer) or n_classes < 1:
-        raise ParameterError(f"n_classes: expected a whole number from 1 on, got {n_classes!r}.")
 
 
 def input_size(shape: Shape) -> int:

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 
 from crowdwise.learners.networks_base import Network, Shape, image_shape
 
-# -- small images ------------------------------------------------------------------------------------------------------
-
 
 def rodrigues(shape: Shape, n_classes: int) -> Network:
     """Four 3 x 3 convolutions without padding, each pooled; batch norm after the first pool; FC 128, dropout.
@@ -67,22 +65,11 @@ def lenet5(shape: Shape, n_classes: int) -> Network:
     border = 2 if min(height, width) < 32 else 0
     height, width = (((side + 2 * border - 4) // 2 - 4) // 2 for side in (height, width))
     trunk = nn.Sequential(
-        nn.Conv2d(channels, 6, 5, padding=border),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(6, 16, 5),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(16 * height * width, 120),
-        nn.ReLU(),
-        nn.Linear(120, 84),
-        nn.ReLU(),
-    )
+        nn.Conv2d(channels, 6, 5, padding=border), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(16 * height * width, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(),
+    )  # fmt: skip
     return Network(trunk, 84, n_classes)
-
-
-# -- deep networks for 32 x 32 -----------------------------------------------------------------------------------------
 
 
 def vgg16(shape: Shape, n_classes: int) -> Network:
@@ -102,19 +89,12 @@ def vgg16(shape: Shape, n_classes: int) -> Network:
 def resnet9(shape: Shape, n_classes: int) -> Network:
     """The nine-layer residual network of GeoCrowdNet on CIFAR-10: wide, shallow and quick to train."""
     channels, height, width = image_shape("resnet9", shape, least=8)
+    plane = (height // 8, width // 8)  # that three pools leave
     trunk = nn.Sequential(
-        _conv(channels, 64),
-        _conv(64, 128),
-        nn.MaxPool2d(2),
-        Residual(nn.Sequential(_conv(128, 128), _conv(128, 128))),
-        _conv(128, 256),
-        nn.MaxPool2d(2),
-        _conv(256, 512),
-        nn.MaxPool2d(2),
-        Residual(nn.Sequential(_conv(512, 512), _conv(512, 512))),
-        nn.MaxPool2d((height // 8, width // 8)),  # the whole plane that three pools leave
-        nn.Flatten(),
-    )
+        _conv(channels, 64), _conv(64, 128), nn.MaxPool2d(2), Residual(nn.Sequential(_conv(128, 128), _conv(128, 128))),
+        _conv(128, 256), nn.MaxPool2d(2), _conv(256, 512), nn.MaxPool2d(2),
+        Residual(nn.Sequential(_conv(512, 512), _conv(512, 512))), nn.MaxPool2d(plane), nn.Flatten(),
+    )  # fmt: skip
     return Network(trunk, 512, n_classes)
 
 
@@ -131,6 +111,10 @@ def resnet34(shape: Shape, n_classes: int) -> Network:
 def resnet50(shape: Shape, n_classes: int) -> Network:
     """ResNet-50: 3, 4, 6 and 3 bottleneck blocks; Tanno's network for CIFAR-10."""
     return _resnet("resnet50", shape, n_classes, _bottleneck, (3, 4, 6, 3))
+
+
+Block = Callable[[int, int, int], tuple[nn.Module, int]]
+"""From channels, filters and stride to the path of a block and the channels that leave it."""
 
 
 class Residual(nn.Module):
@@ -169,13 +153,7 @@ def _bottleneck(channels: int, filters: int, stride: int) -> tuple[nn.Module, in
     return nn.Sequential(narrow, across, _conv(filters, 4 * filters, 1, relu=False)), 4 * filters
 
 
-def _resnet(
-    name: str,
-    shape: Shape,
-    n_classes: int,
-    block: Callable[[int, int, int], tuple[nn.Module, int]],
-    depths: tuple[int, int, int, int],
-) -> Network:
+def _resnet(name: str, shape: Shape, n_classes: int, block: Block, depths: tuple[int, int, int, int]) -> Network:
     """Blocks of 64, 128, 256 and 512 filters; the plane is halved where the filters double."""
     channels, *_ = image_shape(name, shape, least=8)
     layers: list[nn.Module] = [_conv(channels, 64)]

@@ -34,11 +34,10 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -85,13 +84,11 @@ class RatingHead(Head):
         return batch.mean(0.5 * misfit if self.own else misfit)
 
     def vote_log_probs(self, batch: Batch) -> Tensor:
-        """E: the log density of each rating in standard units, with precision 1 where annotators have none of their
-        own."""
+        """E: the log density of each rating in standard units; the precision is 1 where it is not learned."""
         return -0.5 * (self.misfit(batch) + math.log(2.0 * math.pi))
 
     def slow_parameters(self) -> list[nn.Parameter]:
-        """Scales learn at the network's rate: at the annotators' rate they would outrun it while its outputs are
-        small."""
+        """Scales: at the annotators' rate they would outrun the network while its outputs are small."""
         return [self.stretch]
 
     def predict_log_probs(self, batch: Batch) -> Tensor:
@@ -100,38 +97,6 @@ class RatingHead(Head):
 
     def finish(self, log_f: Tensor, edges: Any) -> None:
         """Nothing is counted: the layers are the result."""
-
-
-@dataclass(frozen=True, eq=False)
-class RatingTargets:
-    """Ratings in the form of the votes that the trainer takes: numbers in the place of labels."""
-
-    ratings: Ratings
-    label: Floats
-    n_classes: int = 1
-
-    @property
-    def indptr(self) -> npt.NDArray[Any]:
-        return self.ratings.indptr
-
-    @property
-    def annotator(self) -> npt.NDArray[Any]:
-        return self.ratings.annotator
-
-    @property
-    def weights(self) -> Floats:
-        return self.ratings.weights
-
-    @property
-    def n_annotators(self) -> int:
-        return self.ratings.n_annotators
-
-    @property
-    def n_votes(self) -> int:
-        return len(self.label)
-
-    def select(self, mask: npt.NDArray[np.bool_]) -> RatingTargets:
-        return RatingTargets(self.ratings.select(mask), self.label[mask])
 
 
 def residual_parts(ratings: Ratings, f: Floats, slope: Floats, offset: Floats) -> tuple[Floats, float]:
@@ -187,8 +152,6 @@ class CrowdRegression(NetworkEstimator, RatingsRegressor):
     line_: tuple[float, float] = field(init=False)
     """(a, b): the predicted number is a + b f."""
 
-    # ---------------------------------------------------------------- fitting
-
     def _head(self, votes: Votes, hidden: int) -> Head:
         return RatingHead(votes.n_annotators, self.layer, self.noise == "own")
 
@@ -198,9 +161,9 @@ class CrowdRegression(NetworkEstimator, RatingsRegressor):
     def _choices(self) -> Any:
         return [0]
 
-    def _training_data(self, inputs: Inputs, answers: Ratings) -> tuple[Inputs, RatingTargets]:
+    def _training_data(self, inputs: Inputs, answers: Ratings) -> tuple[Inputs, Ratings]:
         centre, unit = standard_unit(answers)
-        return inputs, RatingTargets(answers, (answers.value - centre) / unit)
+        return inputs, replace(answers, value=(answers.value - centre) / unit)
 
     def _result(self, found: Trainer, answers: Ratings, gold: Ints | None, began: float) -> Estimates:
         """Re-centre f and the layers together, back in the ratings' unit; then the estimates."""
@@ -232,12 +195,9 @@ class CrowdRegression(NetworkEstimator, RatingsRegressor):
         return Estimates.of(
             self, ratings, seconds=time.perf_counter() - began, seed=self.seed_, values=z, deviations=np.sqrt(var),
             precision=precision, precision_shape=np.maximum(n, 1.0) / 2.0, mean=middle, spread=float(np.std(z)),
-            centre=middle, trace=-np.array([epoch.loss for epoch in self.history_]),
-            iterations=self.history_[-1].epoch, item_columns={"predicted": f},
-            annotator_columns={"slope": slope, "offset": offset}, **more,
+            centre=middle, item_columns={"predicted": f}, annotator_columns={"slope": slope, "offset": offset},
+            **self._trace(), **more,
         )  # fmt: skip
-
-    # ---------------------------------------------------------------- after the fit
 
     def _values(self, inputs: Inputs) -> Floats:
         f = as_array(self._trainer.log_probs(inputs))[:, 0]

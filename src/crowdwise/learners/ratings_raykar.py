@@ -43,12 +43,11 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import InputError, OutputError
-from crowdwise.learners.epoch_rounds import EpochRounds
 from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.ratings_regressor import RatingsRegressor, standard_unit
 from crowdwise.learners.tabular_models import seeded_clone, takes_weights, unwritable
 from crowdwise.learners.tensors import as_array, as_tensors
-from crowdwise.learners.training_settings import Callback
+from crowdwise.learners.training_settings import Callback, EpochRounds
 
 LEAST = 1e-6
 PRIOR = 1.0
@@ -149,8 +148,6 @@ class RaykarRegression(RatingsRegressor):
     unit_: tuple[float, float] = field(init=False)
     """Mean and standard deviation of the ratings."""
 
-    # ---------------------------------------------------------------- fitting
-
     def _learn(self, inputs: Inputs, answers: Ratings, gold: Ints | None, callback: Callback | None) -> Found:
         if len(inputs.shape) != 1:
             raise InputError(
@@ -212,8 +209,6 @@ class RaykarRegression(RatingsRegressor):
             **rounds.outcome | {"trace": trace, "converged": converged},
         )  # fmt: skip
 
-    # ---------------------------------------------------------------- after the fit
-
     def _values(self, inputs: Inputs) -> Floats:
         return np.asarray(self.unit_[0] + self.unit_[1] * self.model_.predict(self._scaled(rows_of(inputs))))
 
@@ -223,8 +218,6 @@ class RaykarRegression(RatingsRegressor):
 
     def _scaled(self, x: Floats) -> Floats:
         return np.asarray((x - self.scale_[0]) / self.scale_[1])
-
-    # ---------------------------------------------------------------- saving
 
     def _tensors(self) -> dict[str, Tensor]:
         if not isinstance(self.model_, Ridge):

@@ -171,8 +171,6 @@ class VolMaxDCC(NetworkEstimator):
     select: Literal["last", "votes"] = "last"
     _order: Any = field(init=False)
 
-    # ---------------------------------------------------------------- fitting
-
     def _describe(self, annotators: Any, classes: Any, shape: tuple[int, ...]) -> None:
         super()._describe(annotators, np.arange(1, self.n_clusters + 1), shape)
 
@@ -221,11 +219,8 @@ class VolMaxDCC(NetworkEstimator):
         return Clustering.of(
             self, answers, posterior=q, cluster_codes=q.argmax(axis=1).astype(np.int32), prior=q.mean(axis=0),
             sensitivity=rate[:, 1, 1].copy(), specificity=rate[:, 0, 0].copy(), **facts,
-            trace=-np.array([epoch.loss for epoch in self.history_]), iterations=self.history_[-1].epoch,
-            seconds=time.perf_counter() - began, seed=self.seed_,
+            **self._trace(), seconds=time.perf_counter() - began, seed=self.seed_,
         )  # fmt: skip
-
-    # ---------------------------------------------------------------- after the fit
 
     @property
     def confusion_(self) -> Floats:

@@ -24,10 +24,10 @@ from crowdwise.core.unseen import with_unseen
 from crowdwise.data.votes import Votes
 from crowdwise.errors import OutputError
 from crowdwise.learners.inputs import ArrayInputs, Inputs, Scale, chunks
+from crowdwise.learners.learner import VotesClassifier
 from crowdwise.learners.tabular_models import DataModel, SklearnClassifier, Softmax, unwritable
 from crowdwise.learners.tensors import as_array, as_tensors, score_table
 from crowdwise.learners.training_settings import Callback
-from crowdwise.learners.votes_classifier import VotesClassifier
 
 
 def is_classifier(value: Any) -> bool:
@@ -35,14 +35,8 @@ def is_classifier(value: Any) -> bool:
     return all(hasattr(value, name) for name in ("fit", "predict_proba", "get_params"))
 
 
-Classifier = Annotated[
-    Any,
-    Check(
-        is_classifier,
-        "a classifier of scikit-learn's with fit, predict_proba and get_params (an SVC has predict_proba with "
-        "probability=True)",
-    ),
-]
+NEEDED = "a classifier with fit, predict_proba and get_params (an SVC has predict_proba with probability=True)"
+Classifier = Annotated[Any, Check(is_classifier, NEEDED)]
 
 
 @declared
@@ -55,19 +49,12 @@ class Tabular(VotesClassifier):
         The data model: ``"logistic"``, or a classifier of scikit-learn's with ``predict_proba``.
     spread
         Of ``"logistic"``: the prior standard deviation of its logits (a larger one fits more freely).
-    scale
-        Standardise the inputs to mean 0 and deviation 1.
-    random_state
-        The seed of everything random, a numpy generator, or None for another result each time. The seed that was used
-        is ``seed_``.
     """
 
     classifier: Literal["logistic"] | Classifier = "logistic"
     spread: Positive = 1.0
     model_: DataModel = field(init=False)
     theta_: Floats = field(init=False)
-
-    # ---------------------------------------------------------------- for subclasses
 
     @abstractmethod
     def _fit_model(self, x: Any, votes: Votes, gold: Ints | None, callback: Callback | None) -> Outcome:
@@ -95,8 +82,6 @@ class Tabular(VotesClassifier):
         model = Softmax(D - 1, K, (D - 1) / self.spread**2)
         self.model_, model.coef = model, arrays["coef"]
 
-    # ---------------------------------------------------------------- fitting
-
     def _data_model(self, D: int, K: int) -> DataModel:
         """A new data model for D features and K classes."""
         if isinstance(self.classifier, str):
@@ -120,8 +105,6 @@ class Tabular(VotesClassifier):
             return sparse - self.mean_ if self.mean_.any() else sparse  # fitted with dense inputs
         parts = [inputs.rows(index).numpy().reshape(-1, len(self.mean_)) for index in chunks(inputs)]
         return (np.concatenate(parts).astype(np.float64) - self.mean_) / self.deviation_
-
-    # ---------------------------------------------------------------- after the fit
 
     @property
     def confusion_(self) -> Floats:
@@ -147,8 +130,6 @@ class Tabular(VotesClassifier):
         f = np.exp(self.model_.log_probs(self._features(inputs)))
         column = self._confusions_of(votes)[votes.annotator, :, votes.label]
         return float((votes.weights * safe_log((f[votes.item] * column).sum(axis=1))).sum())
-
-    # ---------------------------------------------------------------- saving
 
     def _tensors(self) -> dict[str, Tensor]:
         return as_tensors({"mean": self.mean_, "deviation": self.deviation_, **self._arrays()})

@@ -31,8 +31,7 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import InputError
 
 DOUBT = 1e-3
-"""How far probabilities of scikit-learn's classifiers stay from 0: those of a tree are often 0 or 1, and would overrule
-all votes."""
+"""How far probabilities of scikit-learn's classifiers stay from 0: a tree's are often 0, and would overrule votes."""
 WEAK = 1e-3
 """The precision of the intercepts: a class without items stays at a finite distance."""
 

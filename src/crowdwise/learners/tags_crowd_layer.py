@@ -45,7 +45,7 @@ class WindowInputs(ArrayInputs):
         self.starts, self.window = starts, window
         of = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
         self.low, self.high = starts[of], starts[of + 1]
-        self._shape = (features.shape[1] + 1, 2 * window + 1)
+        self.shape = (features.shape[1] + 1, 2 * window + 1)
 
     def rows(self, index: Index) -> Tensor:
         place = np.asarray(index)[:, None] + np.arange(-self.window, self.window + 1)
@@ -121,8 +121,6 @@ class CrowdLayerTags(Learner):
     kind: Kind = "MW"
     warm_up: CountFromZero = 5
 
-    # ---------------------------------------------------------------- fitting
-
     def _answers(self, y: Any) -> Any:
         if not isinstance(y, Tags):
             raise InputError(f"{self.key} expects Tags and found {type(y).__name__}: make them with Tags.from_frame.")
@@ -143,8 +141,6 @@ class CrowdLayerTags(Learner):
 
     def _head(self, votes: Votes, hidden: int) -> Head:
         return WarmCrowdWeights(votes.n_annotators, votes.n_classes, self.kind, self.warm_up)
-
-    # ---------------------------------------------------------------- after the fit
 
     def predict_proba(self, X: Any, tags: Tags | None = None, *, starts: Any = None) -> Floats:  # type: ignore[override]
         """T x K probabilities from the features; with ``tags``, from features and tags together.

@@ -49,9 +49,7 @@ def as_ratings(y: Any) -> Ratings:
     try:
         numbers = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(
-            f"Expected ratings and found {type(y).__name__}: make Ratings of it, or give numbers."
-        ) from None
+        raise InputError(f"Expected ratings and found {type(y).__name__}: give Ratings or numbers.") from None
     if numbers.ndim == 2 and numbers.shape[1] == 1:
         numbers = numbers[:, 0]
     if numbers.ndim == 1:

@@ -16,13 +16,17 @@ field           shape   meaning
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from crowdwise.data.ratings import Ratings
 from crowdwise.data.votes import Votes
 from crowdwise.learners.tensors import log_softmax
+
+Answers = TypeVar("Answers", Votes, Ratings)
 
 
 def column_cells(first: Tensor, n_classes: int) -> Tensor:
@@ -88,17 +92,20 @@ class Edges:
     n_classes: int
 
     @classmethod
-    def of(cls, votes: Votes, device: torch.device | str = "cpu") -> Edges:
+    def of(cls, votes: Votes | Ratings, device: torch.device | str = "cpu") -> Edges:
+        """Votes, or ratings: their numbers are the labels, of a single class."""
+        label, n_classes = (votes.value, 1) if isinstance(votes, Ratings) else (votes.label, votes.n_classes)
+
         def tensor(array: object, dtype: torch.dtype) -> Tensor:
             return torch.as_tensor(np.array(array), dtype=dtype, device=device)
 
         return cls(
             tensor(votes.indptr, torch.int64),
             tensor(votes.annotator, torch.int64),
-            tensor(votes.label, torch.float32 if votes.label.dtype.kind == "f" else torch.int64),  # floats are ratings
+            tensor(label, torch.float32 if isinstance(votes, Ratings) else torch.int64),
             tensor(votes.weights, torch.float32),
             votes.n_annotators,
-            votes.n_classes,
+            n_classes,
         )
 
     def __len__(self) -> int:
@@ -134,8 +141,8 @@ def vote_places(indptr: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     return row, torch.arange(len(row), device=index.device) + (first - skip)[row]
 
 
-def split(votes: Votes, share: float, rng: np.random.Generator) -> tuple[Votes, Votes]:
+def split(votes: Answers, share: float, rng: np.random.Generator) -> tuple[Answers, Answers]:
     """Votes to train on and votes held out: a random share of the (item, annotator) pairs."""
-    held = np.zeros(votes.n_votes, dtype=bool)
-    held[rng.permutation(votes.n_votes)[: round(share * votes.n_votes)]] = True
+    held = np.zeros(votes.n_answers, dtype=bool)
+    held[rng.permutation(votes.n_answers)[: round(share * votes.n_answers)]] = True
     return votes.select(~held), votes.select(held)
