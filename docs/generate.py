@@ -1,6 +1,6 @@
 """Write what the documentation says about the code from the code itself.
 
-    python docs/generate.py            write every generated block, and the picture of the demonstration
+    python docs/generate.py            write every generated block, and the pictures of the demonstration and its report
     python docs/generate.py --check    write nothing; exit with 1 and name the files that are out of date
 
 A generated block stands between ``<!-- name:begin -->`` and ``<!-- name:end -->``; the rest of the page is written by
@@ -21,7 +21,8 @@ block               where                                   from
 ``scenarios``       docs/cli.md                             ``crowdwise.simulate.SCENARIOS``
 ==================  ======================================  ====================================
 
-``docs/assets/demo.svg`` shows how long each method took, which is different every time, so the check leaves it out.
+``docs/assets/demo.svg`` shows how long each method took, which is different every time, so the check leaves it out, and
+``docs/assets/report.png`` with it, which is drawn where Chromium and playwright are installed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -322,6 +325,7 @@ def draw_demo() -> None:
     screen.print("[bold]$ crowdwise demo[/bold]")
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # where the report goes
         demo.run(screen=screen)
+        draw_report(next(Path(folder).glob("*.html")))
     screen.print()
     svg = screen.export_svg(title="crowdwise demo", theme=MONOKAI, unique_id="demo")
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S)
@@ -333,6 +337,23 @@ def draw_demo() -> None:
     svg = re.sub(r"<clipPath id=\"demo-line-\d+\">.*?</clipPath>\s*", "", svg, flags=re.S)
     svg = re.sub(r" clip-path=\"url\(#demo-line-\d+\)\"", "", svg)
     (ROOT / "docs/assets/demo.svg").write_text(svg, encoding="utf-8")
+
+
+def draw_report(page: Path) -> None:
+    """The first screen of a report, where a browser is installed."""
+    browser = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := which(name))), None)
+    if browser is None or find_spec("playwright") is None:
+        return
+    from PIL import Image
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as engine:
+        window = engine.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        tab = window.new_page(viewport={"width": 1180, "height": 980})
+        tab.goto(page.as_uri())
+        image = Image.open(io.BytesIO(tab.screenshot()))
+        window.close()
+    image.convert("RGB").quantize(64).save(ROOT / "docs/assets/report.png", optimize=True)
 
 
 def main() -> int:
