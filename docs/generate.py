@@ -1,7 +1,8 @@
 """Write what the documentation says about the code from the code itself.
 
-    python docs/generate.py            write every generated block, and the pictures of the demonstration and its report
-    python docs/generate.py --check    write nothing; exit with 1 and name the files that are out of date
+    python docs/generate.py              write every generated block
+    python docs/generate.py --pictures   and the pictures of the demonstration and its report
+    python docs/generate.py --check      write nothing; exit with 1 and name the files that are out of date
 
 A generated block stands between ``<!-- name:begin -->`` and ``<!-- name:end -->``; the rest of the page is written by
 hand.
@@ -21,8 +22,8 @@ block               where                                   from
 ``scenarios``       docs/cli.md                             ``crowdwise.simulate.SCENARIOS``
 ==================  ======================================  ====================================
 
-``docs/assets/demo.svg`` shows how long each method took, which is different every time, so the check leaves it out, and
-``docs/assets/report.png`` with it, which is drawn where Chromium and playwright are installed.
+``docs/assets/demo.svg`` shows how long each method took, which is different every time, so pictures are drawn on
+request; ``docs/assets/report.png`` where Chromium and playwright are installed.
 """
 
 from __future__ import annotations
@@ -361,7 +362,9 @@ def main() -> int:
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit with 1 and name the files that are out of date"
     )
-    check = parser.parse_args().check
+    parser.add_argument("--pictures", action="store_true", help="draw the demonstration and its report, too")
+    options = parser.parse_args()
+    check = options.check
     stale = []
     for file in blocks():
         now, then = render(file)
@@ -373,8 +376,10 @@ def main() -> int:
         for file in stale:
             print(f"{file} is out of date: run python docs/generate.py", file=sys.stderr)
         return 1 if stale else 0
-    draw_demo()
-    print(f"written: {', '.join([*stale, 'docs/assets/demo.svg'])}")
+    if options.pictures:
+        draw_demo()
+        stale += ["docs/assets/demo.svg", "docs/assets/report.png"]
+    print(f"written: {', '.join(stale) or 'nothing, all is up to date'}")
     return 0
 
 
