@@ -168,37 +168,35 @@ def measure(folder: Path, seeds: int) -> dict[str, Any]:
 
 # -------------------------------------------------------------------- the page
 
-WORDS = """# `auto` beside fixed methods
+WORDS = """# `auto` and fixed methods
 
 Written by `benchmarks/auto.py`. Accuracy in percent, ties split; every method with its defaults.
 
-## How the defaults of `auto` were chosen, and what was seen
+## How the defaults of `auto` were chosen, and how often truth was used
 
-The shapes, the anchor, the weights of votes, the rounds and the guard for lone votes were chosen on simulated crowds
-(those below are a part of them) and on crowds drawn from models fitted to the *votes* of real sets. The table of
-single methods on real sets ([Labels](labels.md)) was public when the work began, so the choice of candidates was not
-blind to it.
+The confusion models, the anchor, the weights of votes, the rounds and the guard for single-annotator items were
+chosen on simulated crowds (some of them below) and on crowds drawn from models fitted to the *votes* of real sets.
+The table of single methods on real sets ([Labels](labels.md)) was public when the work began, so the choice of
+candidates was not blind.
 
-The truths of the real sets below were looked at four times, each time after the defaults had been frozen:
+The truth of the real sets below was used four times, each time after the defaults had been fixed:
 
-1. The best of the four models taken alone, plain vote shares as the anchor: mean 82.8, and 1.8 points under the
-   majority on convarg_pairs. Its models disagreed there about how common the class in between is, each in its own
-   direction, and foretold votes equally well. Crowds with a class that is a matter of degree were simulated;
-   averaging won on them.
-2. Models averaged (stacking): mean 82.9. On web its labels and those of margin methods differed by one grade
-   throughout, where eight busy annotators stand against many lenient ones. Such crowds were simulated; vote shares
-   weighted by what votes tell won on them.
-3. Weighted vote shares: mean 83.0, and 1.4 points under the majority on imagenet15n, where three items in four have
-   one vote. Leaving lone votes to the simplest model was chosen with that in view; on simulated crowds it cost nothing
-   in most and half a point in one.
-4. That is what is below, as it came out. Nothing was changed after it.
+1. The best single model of four, plain vote shares as the anchor: mean 82.8, and 1.8 points below the majority on
+   convarg_pairs. The models disagreed there about the frequency of the middle class, and predicted votes equally
+   well. Crowds with a gradual class were simulated; averaging was best on them.
+2. Models averaged (stacking): mean 82.9. On web its labels and those of margin methods differed by one class, where
+   eight annotators with many votes disagree with many lenient ones. Such crowds were simulated; vote shares weighted
+   by information were best on them.
+3. Weighted vote shares: mean 83.0, and 1.4 points below the majority on imagenet15n, where three items in four have
+   one vote. The use of the simplest model for single-annotator items was chosen for this reason; on simulated crowds
+   it cost nothing in most and half a point in one.
+4. The figures below. Nothing was changed afterwards.
 
-The accuracy on rte was also seen once between the first look and the second, when the command line was tried out, and
-that on cifar10n (not among these sets) once after the last; neither changed anything. What was found out about web came
-from comparing with methods known to do better there.
+The accuracy on rte was also seen once between the first and the second time, in a test of the command line, and that
+on cifar10n (not among these sets) once after the last; neither changed anything. The finding on web came from a
+comparison with methods known to be better there.
 
-So the real figures of `auto` are not those of a method that never saw the data: read a few tenths either way as
-nothing.
+So the figures of `auto` on real data are not blind: differences of a few tenths are not meaningful.
 """
 
 
@@ -248,12 +246,12 @@ def page(facts: dict[str, Any]) -> str:
                 WORDS.strip(),
                 "## Real crowds",
                 said,
-                table(["data", *(f"`{key}`" for key in shown), "over the majority", "seconds"], rows),
+                table(["data", *(f"`{key}`" for key in shown), "above the majority", "seconds"], rows),
                 "The methods with the highest means:",
                 others,
-                "## What it did, in its own words",
+                "## Notes of the fits",
                 notes,
-                f"## Simulated crowds\n\n{facts['seeds']} draws of each kind.",
+                f"## Simulated crowds\n\n{facts['seeds']} draws of each type.",
                 table(["crowd", *(f"`{key}`" for key in keys)], rows_made),
             ]
         )
