@@ -29,7 +29,7 @@ LEARNERS = ("crowd-layer", "two-stage", "max-mig")
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         made = cw.simulate.machine(
-            n_annotators=15, spammers=2, subset=(30, 120), slip=0.1, test_share=0.3, random_state=0
+            n_annotators=15, n_spammers=2, subset=(30, 120), slip=0.1, test_share=0.3, random_state=0
         )
         made.save(f"{folder}/digits")
         data = cw.read_dataset(f"{folder}/digits")

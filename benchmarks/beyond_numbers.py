@@ -31,7 +31,7 @@ CROWDS = {
     "and biases": {"n_items": 300, "n_annotators": 20, "bias": 0.5, "votes_per_item": 5},
     "and scales": {"n_items": 300, "n_annotators": 20, "bias": 0.5, "scale": 0.3, "votes_per_item": 5},
     "5 % outliers": {"n_items": 300, "n_annotators": 20, "bias": 0.5, "outliers": 0.05, "votes_per_item": 5},
-    "five copiers": {"n_items": 500, "n_annotators": 12, "copiers": 5, "votes_per_item": 8},
+    "five copiers": {"n_items": 500, "n_annotators": 12, "n_copiers": 5, "votes_per_item": 8},
 }
 GRADERS = {
     "3 votes, 40 annotators": {"n_items": 400, "n_annotators": 40, "votes_per_item": 3},

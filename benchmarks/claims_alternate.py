@@ -90,7 +90,7 @@ def priors(seeds: int, epochs: int) -> dict[str, Any]:
 def spammers(seeds: int, epochs: int) -> dict[str, Any]:
     return {
         f"model Dir(2, {b:g}), {n} spammers": sparse_graph(
-            seeds, epochs, (2.0, b), {}, a=2.0, b=1.0, extreme_spammers=n
+            seeds, epochs, (2.0, b), {}, a=2.0, b=1.0, n_extreme_spammers=n
         )
         for b in (1.0, 1.2, 1.6)
         for n in (0, 2)
@@ -102,7 +102,7 @@ def slow(seeds: int, epochs: int) -> dict[str, Any]:
     given = {"batch_size": 1000, "lr": 1e-4}
     return {
         f"model Dir(2, 1.4), {n} spammers": sparse_graph(
-            seeds, 4 * epochs, (2.0, 1.4), given, a=2.0, b=1.0, extreme_spammers=n
+            seeds, 4 * epochs, (2.0, 1.4), given, a=2.0, b=1.0, n_extreme_spammers=n
         )
         for n in (0, 2)
     }

@@ -43,7 +43,7 @@ def graded() -> tuple[Any, Any]:
 
 
 def numbers() -> tuple[Any, Any]:
-    crowd = cw.simulate.ratings(60, n_annotators=6, features=3, votes_per_item=4, random_state=0)
+    crowd = cw.simulate.ratings(60, n_annotators=6, n_features=3, votes_per_item=4, random_state=0)
     return replace(crowd.ratings, truth=None), crowd.features["x_train"]
 
 

@@ -398,7 +398,7 @@ def test_messages_are_exact_on_a_single_rating_each():
 def test_covariance_finds_copiers_and_nobody_else():
     alarms = seen = 0
     for seed in range(6):
-        made = crowd(seed, n_items=500, n_annotators=12, copiers=4, votes_per_item=8)
+        made = crowd(seed, n_items=500, n_annotators=12, n_copiers=4, votes_per_item=8)
         found = cw.aggregate(made.ratings, "covariance")
         partners = found.annotator_columns["partners"]
         if made.parameters["precision"][0] < 1.0:  # else what they share is too little to be seen, or to do harm

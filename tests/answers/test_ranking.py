@@ -461,7 +461,7 @@ def test_the_wrong_table_and_unknown_items() -> None:
 
 
 def test_two_groups_are_told_apart() -> None:
-    crowd = cw.simulate.comparisons(10, n_annotators=30, n_comparisons=6000, tastes=2, tie=-1.0, random_state=0)
+    crowd = cw.simulate.comparisons(10, n_annotators=30, n_comparisons=6000, n_groups=2, tie=-1.0, random_state=0)
     ranking = fit(crowd.comparisons, "mixture-bt")
     assert ranking.membership is not None and ranking.group_scores is not None
     found = ranking.membership.argmax(axis=1)

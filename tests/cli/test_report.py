@@ -22,7 +22,7 @@ def run(*arguments, cwd=None):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("crowd") / "digits"
-    crowd = cw.simulate.machine(300, n_annotators=8, spammers=1, votes_per_item=6, random_state=0)
+    crowd = cw.simulate.machine(300, n_annotators=8, n_spammers=1, votes_per_item=6, random_state=0)
     crowd.save(place)
     return place
 

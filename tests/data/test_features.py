@@ -152,7 +152,7 @@ def test_a_folder_of_images_is_looked_up_by_name(tmp_path):
         ("x.csv", b"item,x\n,1\nb,2\n", ["row 0 has no name"]),
         ("x.npy", b"garbage", ["could not be read as a numpy array"]),
         ("x.npz", b"garbage", ["could not be read as a numpy archive"]),
-        ("x.doc", b"1", ["Cannot tell what x.doc is", ".npz"]),
+        ("x.doc", b"1", ["x.doc is of an unknown format", ".npz"]),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, name, content, words):

@@ -169,6 +169,6 @@ def test_simulated_crowds_have_what_they_were_drawn_from():
             at = own & (graded.truth[graded.votes.item] == k)
             share = np.bincount(graded.votes.label[at], minlength=4) / at.sum()
             assert np.abs(share - theta[m, k]).max() < 0.03
-    for bad in ({"noise": 0.0}, {"bias": -1.0}, {"copiers": 30}):
+    for bad in ({"noise": 0.0}, {"bias": -1.0}, {"n_copiers": 30}):
         with pytest.raises(ParameterError):
             cw.simulate.ratings(10, **bad)

@@ -358,9 +358,9 @@ GARBAGE = bytes(np.random.default_rng(0).integers(0, 256, 600, dtype=np.uint8))
         ("garbage.arrow", GARBAGE, ReadError, ["Expected an Arrow or Feather file"]),
         ("cut.arrow", b"ARROW1", ReadError, ["Expected an Arrow or Feather file"]),
         ("text.feather", CSV, ReadError, ["Expected an Arrow or Feather file"]),
-        ("votes.doc", GARBAGE, ReadError, ["Cannot tell what votes.doc is", ".csv, .tsv"]),
-        ("votes", CSV, ReadError, ["Cannot tell what votes is"]),
-        ("votes.gz", gzip.compress(CSV.encode()), ReadError, ["Cannot tell what votes.gz is"]),
+        ("votes.doc", GARBAGE, ReadError, ["votes.doc is of an unknown format", ".csv, .tsv"]),
+        ("votes", CSV, ReadError, ["votes is of an unknown format"]),
+        ("votes.gz", gzip.compress(CSV.encode()), ReadError, ["votes.gz is of an unknown format"]),
         ("votes.parquet.gz", gzip.compress(PARQUET.getvalue()), ReadError, ["only text tables", "Unpack it first"]),
     ],
     ids=lambda value: (

@@ -305,7 +305,7 @@ def test_mean_field_follows_spammers_where_belief_propagation_does_not():
     """Annotators of Dir(2, 1), a model of Dir(2, 1.2), and two who answer all 1,000 items at random."""
     score = {}
     for n in (0, 2):
-        crowd = cw.simulate.regular(1000, l=3, r=4, a=2.0, b=1.0, extreme_spammers=n, random_state=0)
+        crowd = cw.simulate.regular(1000, l=3, r=4, a=2.0, b=1.0, n_extreme_spammers=n, random_state=0)
         for key in ("bp", "mf"):
             score[key, n] = cw.aggregate(crowd.votes, key, prior=(2.0, 1.2)).score(crowd.truth)
         x = crowd.truth[:, None] + np.random.default_rng(0).normal(size=(1000, 1))

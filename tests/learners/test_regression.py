@@ -19,7 +19,7 @@ QUICK = {"network": "linear", "epochs": 40, "random_state": 0, "device": "cpu"}
 
 
 def crowd(seed=0, **given):
-    given = {"n_items": 600, "n_annotators": 10, "bias": 1.0, "features": 5, "votes_per_item": 3} | given
+    given = {"n_items": 600, "n_annotators": 10, "bias": 1.0, "n_features": 5, "votes_per_item": 3} | given
     made = cw.simulate.ratings(random_state=seed, **given)
     return made.features["x_train"], made
 
@@ -165,7 +165,7 @@ def test_raykar_regression_climbs_and_uses_both():
 def test_raykar_regression_trace_is_the_marginal_likelihood():
     from scipy.stats import multivariate_normal
 
-    X, made = crowd(n_items=6, n_annotators=3, votes_per_item=2, features=2)
+    X, made = crowd(n_items=6, n_annotators=3, votes_per_item=2, n_features=2)
     model = RaykarRegression(tol=0.0, max_iter=7)
     with pytest.warns(UserWarning, match="before it converged"):
         model.fit(X, made.ratings)

@@ -394,7 +394,7 @@ def test_the_gap_closes_as_the_prior_fills():
 
 def test_extreme_spammers_and_a_wrong_prior_hurt_mean_field_not_belief_propagation():
     """Kim et al. 2022, figure 3: crowd Dirichlet(2, 1), assumed Dirichlet(2, 1.6), and two random answerers."""
-    sim = cw.simulate.regular(1000, l=3, r=4, workers="dirichlet", a=2.0, b=1.0, extreme_spammers=2, random_state=0)
+    sim = cw.simulate.regular(1000, l=3, r=4, workers="dirichlet", a=2.0, b=1.0, n_extreme_spammers=2, random_state=0)
     bp, mf = (cw.aggregate(sim.votes, key, prior=(2.0, 1.6)).score(sim.truth) for key in ("bp", "mf"))
     assert bp > 0.7
     assert mf < 0.6

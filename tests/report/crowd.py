@@ -16,7 +16,7 @@ def planted(seed: int = 0, votes_per_item: float = 9.0) -> tuple[cw.Votes, list[
     ``random`` guesses; ``lazy`` says 1; ``drifter`` (a classifier of its own) answers more and more at random, 80 % at
     the end. Half of the 3s and 8s get either label, by the toss of a coin, from every honest annotator.
     """
-    sim = cw.simulate.machine(n_annotators=HONEST, spammers=1, adversaries=1, random_state=seed)
+    sim = cw.simulate.machine(n_annotators=HONEST, n_spammers=1, n_adversaries=1, random_state=seed)
     N, rng, y = len(sim.votes), np.random.default_rng(seed), sim.truth
     said = sim.votes.label.reshape(N, -1).copy()
     alike = np.isin(y, [3, 8]) & (rng.random(N) < 0.5)

@@ -63,7 +63,7 @@ def test_every_kind_of_error_happens_and_taggings_stay_valid():
         ("tag_chain", {"n_classes": 1}),
         ("tag_chain", {"stay": 0.0}),
         ("graph", {"homophily": 2.0}),
-        ("graph", {"lone": -1.0}),
+        ("graph", {"single_votes": -1.0}),
     ],
 )
 def test_bad_parameters_are_named(maker, bad):

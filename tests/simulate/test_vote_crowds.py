@@ -280,7 +280,7 @@ def test_copies_agree_where_both_label_an_item():
 
 
 def test_extreme_spammers_label_everything_by_chance():
-    made = simulate.regular(1200, l=3, r=4, n_classes=3, workers="dirichlet", extreme_spammers=2, random_state=0)
+    made = simulate.regular(1200, l=3, r=4, n_classes=3, workers="dirichlet", n_extreme_spammers=2, random_state=0)
     votes, spammers = made.votes, made.parameters["spammers"]
     load = np.bincount(votes.annotator)
     assert votes.n_annotators == 902 and np.flatnonzero(spammers).tolist() == [900, 901]
@@ -349,7 +349,7 @@ def test_no_outliers_is_allowed():
 
 @pytest.fixture(scope="module")
 def digits() -> Simulated:
-    return simulate.machine(n_annotators=10, spammers=2, copiers=2, adversaries=2, slip=0.1, random_state=0)
+    return simulate.machine(n_annotators=10, n_spammers=2, n_copiers=2, n_adversaries=2, slip=0.1, random_state=0)
 
 
 def test_machines_beat_chance_and_differ(digits):
@@ -405,8 +405,8 @@ def test_machines_explain_bad_data():
         machines.machine_annotators(X, y, n_items=50)
     with pytest.raises(ParameterError, match=r"train_share=1\.5: expected a fraction"):
         machines.machine_annotators(X, y, train_share=1.5)
-    with pytest.raises(ParameterError, match="copiers=-1: expected an integer of 0 or more"):
-        machines.machine_annotators(X, y, subset=(4, 8), copiers=-1)
+    with pytest.raises(ParameterError, match="n_copiers=-1: expected an integer of 0 or more"):
+        machines.machine_annotators(X, y, subset=(4, 8), n_copiers=-1)
 
 
 def test_import_is_light():
@@ -501,7 +501,7 @@ BAD = [
     ("max-mig", {"case": 3}, "case=3: expected one of 'independent', 'naive', 'copied'"),
     ("regular", {"n_items": 10, "r": 4}, "n_items=10, l=3, r=4: expected n_items x l = 30 votes to be a multiple of r"),
     ("regular", {"n_items": 2, "l": 4, "r": 8}, "l=4: an item cannot have more than the 1 different annotators"),
-    ("regular", {"extreme_spammers": -1}, "extreme_spammers=-1: expected an integer of 0 or more"),
+    ("regular", {"n_extreme_spammers": -1}, "n_extreme_spammers=-1: expected an integer of 0 or more"),
     ("regular", {"workers": "beta"}, "workers='beta': expected one of 'one-coin', 'dirichlet'"),
     ("colluders", {"p_corr": 9}, "p_corr=9: expected a number from 0 to 1"),
     ("groups", {"n_groups": 41}, "n_groups=41: expected an integer from 1 to the 40 annotators"),

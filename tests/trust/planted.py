@@ -15,7 +15,7 @@ def planted(votes_per_item: float | None = None, seed: int = 0) -> cw.Votes:
 
     Half of the 3s and 8s get either label, by the toss of a coin, from every honest annotator.
     """
-    sim = cw.simulate.machine(n_annotators=HONEST, adversaries=1, random_state=seed)
+    sim = cw.simulate.machine(n_annotators=HONEST, n_adversaries=1, random_state=seed)
     N, rng, y = len(sim.votes), np.random.default_rng(seed), sim.truth
     said = sim.votes.label.reshape(N, -1).copy()
     alike = np.isin(y, [3, 8]) & (rng.random(N) < 0.5)

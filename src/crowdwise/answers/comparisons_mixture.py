@@ -146,7 +146,7 @@ class MixtureBT(PairModel):
     Examples
     --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.comparisons(8, n_annotators=20, n_comparisons=3000, tastes=2, random_state=0)
+    >>> crowd = cw.simulate.comparisons(8, n_annotators=20, n_comparisons=3000, n_groups=2, random_state=0)
     >>> ranking = MixtureBT().fit(crowd.comparisons).consensus_
     >>> same = ranking.membership.argmax(axis=1) == crowd.group
     >>> bool(same.all() or not same.any())

@@ -220,7 +220,7 @@ class CovarianceRatings(RatingModel):
     Examples
     --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.ratings(500, n_annotators=12, copiers=4, votes_per_item=8, random_state=3)
+    >>> crowd = cw.simulate.ratings(500, n_annotators=12, n_copiers=4, votes_per_item=8, random_state=3)
     >>> found = cw.aggregate(crowd.ratings, "covariance")
     >>> found.score(crowd.truth) > cw.aggregate(crowd.ratings, "mean").score(crowd.truth)
     True

@@ -101,7 +101,7 @@ class Repeats:
             expected = either([repr(choice) for choice in self.allowed])
             raise ParameterError(f"on_duplicate={self.on_duplicate!r}: expected {expected}.")
 
-    def settled(
+    def resolved(
         self, order: npt.NDArray[Any], same: npt.NDArray[np.bool_], said: Callable[[int], tuple[str, str]]
     ) -> npt.NDArray[Any]:
         """The order of rows with repeats left out, or an error; ``same[t]``: row t + 1 of the order repeats row t.
@@ -137,7 +137,7 @@ def arrange(
     if found == 0 or repeats.on_duplicate == "all":
         return order, indptr, who
     place = np.arange(len(item)) if order is None else order
-    place = repeats.settled(
+    place = repeats.resolved(
         place,
         (np.diff(who) == 0) & (np.diff(item[place]) == 0),
         lambda row: (listing(annotators[annotator[[row]]]), listing(items[item[[row]]])),

@@ -7,7 +7,7 @@ field           shape          meaning
 ``right``       S              code of the other
 ``outcome``     S              0: left is better, 1: right is better, 2: a tie
 ``annotator``   S              code of the annotator
-``question``    S or ``None``  what the two were compared on (a prompt, a topic), where that is told
+``question``    S or ``None``  what the two were compared on (a prompt, a topic), where it is known
 ``weight``      S or ``None``  how much a comparison counts (1 where absent)
 ``timestamp``   S or ``None``  when it was made
 ``truth``       S or ``None``  the true outcome, -1 where unknown; to measure with, no method looks at it
@@ -120,8 +120,8 @@ class Comparisons(Table):
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Comparisons:
-        told = "chosen" in source and "rejected" in source
-        if told and (source.given["chosen"] is not None or any(part not in source for part in cls._needed())):
+        both = "chosen" in source and "rejected" in source
+        if both and (source.given["chosen"] is not None or any(part not in source for part in cls._needed())):
             first, second, *said = ["chosen", "rejected"]
         else:
             source.require(cls._needed(), also="; nor both of chosen and rejected")
@@ -309,4 +309,4 @@ def _once(
     if not same.any():
         return order
     a, b, m = (code[name] for name in ("left", "right", "annotator"))
-    return repeats.settled(order, same, lambda row: (listing(annotators[m[[row]]]), listing(items[[a[row], b[row]]])))
+    return repeats.resolved(order, same, lambda row: (listing(annotators[m[[row]]]), listing(items[[a[row], b[row]]])))

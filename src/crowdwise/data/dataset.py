@@ -1,4 +1,4 @@
-"""A folder of files about one crowd, read as one thing."""
+"""A folder of files about one crowd, read together."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Dataset:
     items, annotators
         Tables about items (texts) and annotators (demographics); ``None`` without the file.
     images
-        Item -> file, for the pictures in a folder ``images`` that are named after an item (``scan-7.png``).
+        Item -> file, for the images in a folder ``images`` that are named after an item (``scan-7.png``).
     meta
         ``meta.json`` as a dict.
     """
@@ -147,7 +147,7 @@ class Dataset:
 
 
 def _is_name(column: str) -> bool:
-    """Whether a column holds names of things elsewhere."""
+    """Whether a column holds names of what is described elsewhere."""
     return column.lower() in ("id", "url") or column.lower().endswith(("_id", "-id", " id", "url"))
 
 
@@ -155,7 +155,7 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
     """A dataset folder: a table of votes and, where there are any, of truth, items and annotators.
 
     It holds the tables ``labels`` (needed), ``truth``, ``items``/``texts`` and ``annotators``/``workers``, further
-    ``features.npz``, a folder ``images`` with pictures named after items, and ``meta.json``,
+    ``features.npz``, a folder ``images`` with images named after items, and ``meta.json``,
     whose ``classes`` declare the classes where they are the labels' own names.
     Tables may be CSV, JSON lines, Parquet or Arrow. The options are those of :func:`read_votes`.
     """
@@ -191,7 +191,7 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
 
 
 def _named_images(folder: Path, votes: Votes) -> dict[Any, Path]:
-    """The pictures in a folder that are named after an item, with or without their ending."""
+    """The images in a folder that are named after an item, with or without their ending."""
     if not folder.is_dir():
         return {}
     place = {str(name): name for name in votes.items.tolist()}

@@ -154,7 +154,7 @@ def read_features(path: PathLike) -> Features:
     endings = [s for s in path.suffixes if s.lower() in FORMATS]
     if not endings:
         raise ReadError(
-            f"Cannot tell what {path.name} is: expected inputs as .npz, .npy, {', '.join(FORMATS)}, "
+            f"{path.name} is of an unknown format: expected inputs as .npz, .npy, {', '.join(FORMATS)}, "
             "or a folder of images."
         )
     return _from_table(path)

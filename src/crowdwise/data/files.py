@@ -105,7 +105,7 @@ def format_of(path: Path) -> str:
         )
     if kind is None:
         raise ReadError(
-            f"Cannot tell what {path.name} is: expected a name ending in {', '.join(FORMATS)} (CSV "
+            f"{path.name} is of an unknown format: expected a name ending in {', '.join(FORMATS)} (CSV "
             "also with .gz or .zst)."
         )
     if kind != "csv" and path.suffix.lower() in COMPRESSED:

@@ -17,12 +17,13 @@ from crowdwise.errors import OutputError
 def replacing(folder: str | os.PathLike[str], marker: str, what: str) -> Iterator[Path]:
     """A temporary folder to write into, which takes the place of ``folder`` at the end.
 
-    Only a folder that is empty or holds ``marker`` (an earlier ``what``) is replaced. Where anything goes wrong, the
-    earlier one stays.
+    Only a folder that is empty or holds ``marker`` (an earlier ``what``, where there is such) is replaced. Where
+    anything goes wrong, the earlier one stays.
     """
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / marker).is_file())):
-        raise OutputError(f"{folder} exists and holds something else than a saved {what}. Choose another folder.")
+        other = f"holds something else than a saved {what}" if marker else "is not an empty folder"
+        raise OutputError(f"{folder} exists already and {other}. Choose another folder.")
     temporary: Path | None = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

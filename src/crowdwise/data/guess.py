@@ -66,7 +66,7 @@ BIO = re.compile(r"^(O|[BIESLU]-\S+)$")
 
 @dataclass(frozen=True)
 class Guess:
-    """A kind of answers, and why; ``doubt`` names another that it may be, where nothing in the file can tell."""
+    """A kind of answers, and why; ``doubt`` names another that it may be, where nothing in the file decides."""
 
     kind: str
     reason: str

@@ -136,7 +136,7 @@ class CrowdRegression(NetworkEstimator, RatingsRegressor):
     Examples
     --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.ratings(400, n_annotators=8, bias=1.0, features=5, votes_per_item=3, random_state=0)
+    >>> crowd = cw.simulate.ratings(400, n_annotators=8, bias=1.0, n_features=5, votes_per_item=3, random_state=0)
     >>> model = CrowdRegression(network="linear", epochs=30, random_state=0)
     >>> model = model.fit(crowd.features["x_train"], crowd.ratings)
     >>> bool(np.corrcoef(model.consensus_.bias, crowd.parameters["bias"])[0, 1] > 0.9)

@@ -130,7 +130,7 @@ class RaykarRegression(RatingsRegressor):
     Examples
     --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.ratings(300, n_annotators=10, bias=0.0, features=5, votes_per_item=2, random_state=0)
+    >>> crowd = cw.simulate.ratings(300, n_annotators=10, bias=0.0, n_features=5, votes_per_item=2, random_state=0)
     >>> model = RaykarRegression().fit(crowd.features["x_train"], crowd.ratings)
     >>> model.consensus_.score(crowd.truth) > cw.aggregate(crowd.ratings, "gaussian").score(crowd.truth)
     True

@@ -36,57 +36,21 @@ from crowdwise.simulate.vote_crowds import (
     pairwise_flipper,
     regular,
     two_coin,
-)
+)  # fmt: skip
 
 __all__ = [
-    "SCENARIOS",
-    "FittedCrowd",
-    "Simulated",
-    "SimulatedComparisons",
-    "SimulatedLabelSets",
-    "SimulatedRankings",
-    "SimulatedRatings",
-    "SimulatedSimilarities",
-    "SimulatedTags",
-    "assign",
-    "bio_tags",
-    "colluders",
-    "comparisons",
-    "difficulty",
-    "dirichlet",
-    "graph",
-    "groups",
-    "hammer_spammer",
-    "label_sets",
-    "machine",
-    "machine_annotators",
-    "max_mig",
-    "one_coin",
-    "ordinal",
-    "outliers",
-    "pairwise_flipper",
-    "rankings",
-    "ratings",
-    "regular",
-    "regular_assignment",
-    "similarities",
-    "tag_chain",
-    "two_coin",
+    "SCENARIOS", "FittedCrowd", "Simulated", "SimulatedComparisons", "SimulatedLabelSets", "SimulatedRankings",
+    "SimulatedRatings", "SimulatedSimilarities", "SimulatedTags", "assign", "bio_tags", "colluders", "comparisons",
+    "difficulty", "dirichlet", "graph", "groups", "hammer_spammer", "label_sets", "machine", "machine_annotators",
+    "max_mig", "one_coin", "ordinal", "outliers", "pairwise_flipper", "rankings", "ratings", "regular",
+    "regular_assignment", "similarities", "tag_chain", "two_coin",
 ]  # fmt: skip
 
 SCENARIOS: dict[str, Callable[..., Simulated]] = {
-    "one-coin": one_coin,
-    "two-coin": two_coin,
-    "dirichlet": dirichlet,
-    "hammer-spammer": hammer_spammer,
-    "pairwise-flipper": pairwise_flipper,
-    "max-mig": max_mig,
-    "regular": regular,
-    "colluders": colluders,
-    "groups": groups,
-    "difficulty": difficulty,
-    "outliers": outliers,
-    "machine": machine,
-    "ordinal": ordinal,
-}
-"""Every scenario by name; the first line of its docstring says what it is."""
+    scenario.__name__.replace("_", "-"): scenario
+    for scenario in (
+        one_coin, two_coin, dirichlet, hammer_spammer, pairwise_flipper, max_mig, regular, colluders, groups,
+        difficulty, outliers, machine, ordinal,
+    )
+}  # fmt: skip
+"""Every scenario that gives votes by name; the first line of its docstring says what it is."""

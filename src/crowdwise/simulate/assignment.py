@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from crowdwise.data.encoding import Codes
 from crowdwise.errors import ParameterError
-from crowdwise.simulate.crowds import RandomState, VotesPerItem, as_generator, check_counts, is_integer, is_number
+from crowdwise.simulate import crowds
+from crowdwise.simulate.crowds import RandomState, VotesPerItem
 
 __all__ = ["assign", "regular_assignment"]
 
@@ -24,14 +25,14 @@ def assign(
         at random. A fraction between 0 and 1: each pair is kept with that probability; an item that
         would be left alone gets one annotator.
     """
-    check_counts(n_items=n_items, n_annotators=n_annotators)
-    rng, N, M = as_generator(random_state), n_items, n_annotators
+    crowds.check_counts(n_items=n_items, n_annotators=n_annotators)
+    rng, N, M = crowds.as_generator(random_state), n_items, n_annotators
     if votes_per_item is None:
         return np.repeat(np.arange(N, dtype=np.int32), M), np.tile(np.arange(M, dtype=np.int32), N)
-    if is_integer(votes_per_item) and 1 <= votes_per_item <= M:
+    if crowds.is_integer(votes_per_item) and 1 <= votes_per_item <= M:
         r = int(votes_per_item)
         return np.repeat(np.arange(N, dtype=np.int32), r), _distinct(N, M, r, rng).ravel()
-    if is_number(votes_per_item) and 0 < votes_per_item < 1:
+    if crowds.is_number(votes_per_item) and 0 < votes_per_item < 1:
         return _keep(N, M, float(votes_per_item), rng)
     raise ParameterError(
         f"votes_per_item={votes_per_item!r}: expected None (everybody labels everything), "
@@ -78,8 +79,8 @@ def regular_assignment(
     Ends of edges are matched at random (the configuration model), then pairs that came up twice swap
     annotators with random other pairs until none is left.
     """
-    check_counts(n_items=n_items, n_annotators=n_annotators, l=l, r=r)
-    N, M, rng = n_items, n_annotators, as_generator(random_state)
+    crowds.check_counts(n_items=n_items, n_annotators=n_annotators, l=l, r=r)
+    N, M, rng = n_items, n_annotators, crowds.as_generator(random_state)
     if N * l != M * r:
         raise ParameterError(
             f"No (l={l}, r={r})-regular assignment of {N} items to {M} annotators: "

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data.encoding import Codes
+from crowdwise.data.folders import replacing
 from crowdwise.data.frames import make_frame
+from crowdwise.data.table import Table
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, OutputError, ParameterError, suggestion
+from crowdwise.errors import InputError, ParameterError, suggestion
 
 Array = npt.NDArray[np.float64]
 RandomState = int | np.random.Generator | None
@@ -29,35 +30,55 @@ VotesPerItem = int | float | None
 Prior = Sequence[float] | npt.NDArray[np.float64] | None
 
 
+T = TypeVar("T", bound=Table)
+
+
 @dataclass(frozen=True, eq=False)
-class Simulated:
+class SimulatedAnswers(Generic[T]):
     """A simulated crowd.
 
     Attributes
     ----------
     name
         The scenario.
-    votes
-        The votes, with the truth of every item.
+    answers
+        The table of answers, with the truth of every item where it can hold one.
     parameters
-        What the votes were drawn from. Always ``prior`` (K), ``confusion`` (M, K, K: each annotator's
-        behaviour when looked at alone) and ``accuracy`` (M); the rest depends on the scenario.
+        What the answers were drawn from.
     features
         Arrays about the items, where the scenario has any (``x_train``).
     """
 
     name: str
-    votes: Votes
+    answers: T
     parameters: dict[str, Any] = field(repr=False)
     features: dict[str, npt.NDArray[Any]] = field(default_factory=dict, repr=False)
 
     @property
-    def truth(self) -> Codes:
-        """The true class (code) of every item."""
-        truth = self.votes.truth
+    def truth(self) -> Any:
+        """What is true of every item, as the table holds it."""
+        truth = getattr(self.answers, "truth", None)
         if truth is None:
-            raise InputError("These votes have no truth: a simulated crowd is made with the truth of every item.")
+            raise InputError("These answers have no truth: a simulated crowd is made with the truth of every item.")
         return truth
+
+
+def known(name: str, doc: str) -> Any:
+    """An attribute that is one of the parameters."""
+    return property(lambda crowd: crowd.parameters[name], doc=doc)
+
+
+class Simulated(SimulatedAnswers[Votes]):
+    """A simulated crowd that votes.
+
+    Parameters always hold ``prior`` (K), ``confusion`` (M, K, K: each annotator's behaviour when looked at alone) and
+    ``accuracy`` (M); the rest depends on the scenario.
+    """
+
+    @property
+    def votes(self) -> Votes:
+        """The votes, with the true class (code) of every item."""
+        return self.answers
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a dataset folder that :func:`crowdwise.data.dataset.read_dataset` reads: all of it, or nothing.
@@ -65,35 +86,12 @@ class Simulated:
         Numbers go to ``parameters.npz``, names to ``meta.json`` (rows of ``confusion`` follow its
         ``annotators``, columns its ``classes``). A folder that holds anything is never touched.
         """
-        target = Path(folder)
-        try:
-            if target.exists() and (not target.is_dir() or any(target.iterdir())):
-                raise OutputError(
-                    f"{target} exists already and is not an empty folder. Name a new one, or empty it first."
-                )
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
-                work = Path(scratch) / "dataset"
-                work.mkdir()
-                self._write(work)
-                if target.exists():
-                    target.rmdir()
-                work.rename(target)
-        except OutputError:
-            raise
-        except OSError as error:
-            raise OutputError(
-                f"The simulated crowd could not be written to {target}: {error}. Nothing was left there."
-            ) from error
+        with replacing(folder, "", "simulated crowd") as work:
+            self._write(work)
 
     def _write(self, folder: Path) -> None:
         votes = self.votes
-        table = {
-            "item": votes.items[votes.item],
-            "annotator": votes.annotators[votes.annotator],
-            "label": votes.classes[votes.label],
-        }
-        make_frame(table, "polars").write_csv(folder / "labels.csv")
+        votes.with_truth(None).to_frame("polars").write_csv(folder / "labels.csv")
         make_frame({"item": votes.items, "truth": votes.classes[self.truth]}, "polars").write_csv(folder / "truth.csv")
         arrays = {name: np.asarray(value) for name, value in self.parameters.items()}
         np.savez_compressed(
@@ -122,8 +120,7 @@ def begin(
 ) -> tuple[Array, np.random.Generator]:
     """Check what all scenarios share: the class prior and a generator come back."""
     check_counts(n_items=n_items, n_annotators=n_annotators)
-    if not is_integer(n_classes) or n_classes < 2:
-        raise ParameterError(f"n_classes={n_classes!r}: expected an integer of 2 or more.")
+    check_counts(2, n_classes=n_classes)
     rng = as_generator(random_state)
     if prior is None:
         return np.full(n_classes, 1.0 / n_classes), rng

@@ -7,50 +7,38 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.simulate import crowds
 from crowdwise.simulate.assignment import assign
-from crowdwise.simulate.crowds import (
-    Prior,
-    RandomState,
-    Simulated,
-    VotesPerItem,
-    answer,
-    begin,
-    check_positive,
-    check_shares,
-    collect,
-    dirichlet_confusion,
-    draw_truth,
-    some,
-)
+from crowdwise.simulate.crowds import Prior, RandomState, Simulated, VotesPerItem
 
 
 def graph(
     n_items: int = 1000, *, n_annotators: int = 30, n_classes: int = 3, degree: float = 6.0,
     homophily: float | None = 0.8, diagonal: float = 5.0, rest: float = 1.0,
-    votes_per_item: VotesPerItem = 2, lone: float = 0.5, prior: Prior = None, random_state: RandomState = 0,
+    votes_per_item: VotesPerItem = 2, single_votes: float = 0.5, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """A network of items: a share ``homophily`` of the edges joins items of one class, the others two classes.
 
     ``degree`` edges meet at an item on average, and both ends are drawn evenly; with ``homophily=None`` edges know
-    nothing of the classes. Annotators have Dirichlet confusion matrices, as in ``dirichlet``; a share ``lone`` of the
-    items keeps only one of its votes. Parameters hold ``edges`` (E x 2 item codes, each pair once). Reference:
+    nothing of the classes. Annotators have Dirichlet confusion matrices, as in ``dirichlet``; a share ``single_votes``
+    of the items keeps only one of its votes. Parameters hold ``edges`` (E x 2 item codes, each pair once). Reference:
     Traganitis and Giannakis 2022.
     """
-    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
-    check_positive(degree=degree, diagonal=diagonal, rest=rest)
+    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
+    crowds.check_positive(degree=degree, diagonal=diagonal, rest=rest)
     if homophily is not None:
-        check_shares(homophily=homophily)
-    check_shares(lone=lone)
-    theta = dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
-    truth = draw_truth(n_items, pi, rng)
+        crowds.check_shares(homophily=homophily)
+    crowds.check_shares(single_votes=single_votes)
+    theta = crowds.dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
+    truth = crowds.draw_truth(n_items, pi, rng)
     edges = _edges(truth, round(n_items * degree / 2), homophily, rng)
     item, annotator = assign(n_items, n_annotators, votes_per_item, random_state=rng)
-    keep = np.append(True, np.diff(item) != 0) | ~some(n_items, lone, rng)[item]
+    keep = np.append(True, np.diff(item) != 0) | ~crowds.some(n_items, single_votes, rng)[item]
     shuffled = rng.permutation(len(item))  # which of its votes an item keeps is drawn, not the first annotator's
     shuffled = shuffled[np.argsort(item[shuffled], kind="stable")]
     item, annotator = item[shuffled][keep], annotator[shuffled][keep]
-    label = answer(theta, annotator, truth[item], rng)
-    return collect("graph", (item, annotator), label, truth, pi, theta, edges=edges)
+    label = crowds.answer(theta, annotator, truth[item], rng)
+    return crowds.collect("graph", (item, annotator), label, truth, pi, theta, edges=edges)
 
 
 def _edges(

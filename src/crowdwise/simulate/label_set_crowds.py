@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from crowdwise.data.label_sets import LabelSets
+from crowdwise.simulate import crowds
 from crowdwise.simulate.assignment import assign
-from crowdwise.simulate.crowds import (
-    RandomState,
-    VotesPerItem,
-    as_generator,
-    check_counts,
-    check_positive,
-    check_shares,
-)
+from crowdwise.simulate.crowds import RandomState, SimulatedAnswers, VotesPerItem
 
 __all__ = ["SimulatedLabelSets", "label_sets"]
 
 
-@dataclass(frozen=True, eq=False)
-class SimulatedLabelSets:
-    """Answers, the true sets (``truth``, N x L booleans), and what the answers were drawn from (``parameters``)."""
-
-    name: str
-    answers: LabelSets
-    truth: npt.NDArray[np.bool_]
-    parameters: dict[str, Any] = field(repr=False)
+class SimulatedLabelSets(SimulatedAnswers[LabelSets]):
+    """Label sets, with the true set of every item (N x L booleans), and what they were drawn from."""
 
 
 def label_sets(
@@ -43,10 +27,10 @@ def label_sets(
     label they are drawn from a Beta with that mean and the strength ``likeness``: the greater, the more alike.
     Parameters hold ``sensitivity`` and ``specificity`` (M x L), and ``prior`` (L).
     """
-    check_counts(n_items=n_items, n_labels=n_labels, n_annotators=n_annotators)
-    check_shares(share=share)
-    check_positive(likeness=likeness)
-    rng = as_generator(random_state)
+    crowds.check_counts(n_items=n_items, n_labels=n_labels, n_annotators=n_annotators)
+    crowds.check_shares(share=share)
+    crowds.check_positive(likeness=likeness)
+    rng = crowds.as_generator(random_state)
     prior = rng.beta(4.0 * share + 1e-9, 4.0 * (1.0 - share) + 1e-9, size=n_labels)
     truth = rng.random((n_items, n_labels)) < prior
     centre = 1.0 / (1.0 + np.exp(-rng.normal(skill[0], skill[1], size=(2, n_annotators, 1))))
@@ -60,7 +44,5 @@ def label_sets(
     records = [(int(n), f"a{m}", names[row].tolist()) for n, m, row in zip(item, who, chosen, strict=True)]
     answers = LabelSets.from_records(records, classes=labels)
     truth = truth[answers.items.astype(np.int64)]  # with few answers some items may have none
-    return SimulatedLabelSets(
-        "label-sets", answers.with_truth(truth), truth,
-        {"prior": prior, "sensitivity": rate[0], "specificity": rate[1]},
-    )  # fmt: skip
+    true = {"prior": prior, "sensitivity": rate[0], "specificity": rate[1]}
+    return SimulatedLabelSets("label-sets", answers.with_truth(truth), true)

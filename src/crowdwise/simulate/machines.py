@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ KINDS = ("logistic", "knn-3", "svm-linear", "tree", "mlp", "svm-rbf", "knn-5", "
 def machine_annotators(
     X: npt.ArrayLike, y: npt.ArrayLike, *, n_annotators: int = 15, train_share: float = 0.3, test_share: float = 0.0,
     subset: tuple[int, int] = (100, 400), n_items: int | None = None, votes_per_item: VotesPerItem = None,
-    spammers: int = 0, copiers: int = 0, adversaries: int = 0, slip: float = 0.05, random_state: RandomState = 0,
+    n_spammers: int = 0, n_copiers: int = 0, n_adversaries: int = 0, slip: float = 0.05, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Weak scikit-learn classifiers, each trained on a few held-out rows, label the rest of ``X``.
 
@@ -39,7 +40,7 @@ def machine_annotators(
     X, y
         Features and true classes.
     n_annotators
-        Trained annotators; ``spammers``, ``copiers`` and ``adversaries`` come on top, in this order.
+        Trained annotators; ``n_spammers``, ``n_copiers`` and ``n_adversaries`` come on top, in this order.
     train_share
         Share of the rows held out to train annotators on (they are not labelled).
     test_share
@@ -48,7 +49,7 @@ def machine_annotators(
         Least and most rows an annotator sees; every class is among them.
     n_items
         How many of the remaining rows to label (default: all).
-    spammers, copiers, adversaries
+    n_spammers, n_copiers, n_adversaries
         Who answer uniformly at random; who repeat a trained annotator, up to a share ``slip`` of errors;
         who are trained too, but name every class wrongly (a shift by a fixed number of classes).
 
@@ -61,13 +62,13 @@ def machine_annotators(
         ``rows`` (N: where in ``X`` an item came from).
     """
     X, y = np.asarray(X), np.asarray(y)
-    roles = {"spammers": spammers, "copiers": copiers, "adversaries": adversaries}
+    roles = {"n_spammers": n_spammers, "n_copiers": n_copiers, "n_adversaries": n_adversaries}
     rng = crowds.as_generator(random_state)
     classes, code, train, rows, test = _split(X, y, train_share, test_share, subset, n_items, rng)
     crowds.check_counts(n_annotators=n_annotators)
     crowds.check_counts(least=0, **roles)
     crowds.check_shares(slip=slip)
-    truth, K, M = code[rows], len(classes), n_annotators + spammers + copiers + adversaries
+    truth, K, M = code[rows], len(classes), n_annotators + n_spammers + n_copiers + n_adversaries
     item, annotator = assign(len(rows), M, votes_per_item, random_state=rng)
     label, theta = np.empty(len(item), dtype=np.int32), np.empty((M, K, K))
     kinds, copies = [], []
@@ -83,18 +84,13 @@ def machine_annotators(
     known = {"kind": np.array(kinds), "copies": np.array(copies), "rows": rows}
     made = crowds.collect("machine", (item, annotator), label, truth, pi, theta, classes.tolist(), **known)
     unseen = {"x_test": X[test], "y_test": y[test]} if len(test) else {}
-    return Simulated(made.name, made.votes, made.parameters, {"x_train": X[rows], **unseen})
+    return replace(made, features={"x_train": X[rows], **unseen})
 
 
 def _split(
-    X: npt.NDArray[Any],
-    y: npt.NDArray[Any],
-    train_share: float,
-    test_share: float,
-    subset: tuple[int, int],
-    n_items: int | None,
-    rng: np.random.Generator,
-) -> tuple[npt.NDArray[Any], Codes, npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    X: npt.NDArray[Any], y: npt.NDArray[Any], train_share: float, test_share: float, subset: tuple[int, int],
+    n_items: int | None, rng: np.random.Generator,
+) -> tuple[npt.NDArray[Any], Codes, npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:  # fmt: skip
     """The classes, the coded truth, the rows to train annotators on, those to label, and those for neither."""
     if X.ndim != 2 or y.shape != X.shape[:1]:
         raise InputError(
@@ -144,50 +140,36 @@ def _measured(truth: Codes, said: Codes, K: int) -> Array:
 
 
 def _label_items(
-    X_train: npt.NDArray[Any],
-    y_train: Codes,
-    X: npt.NDArray[Any],
-    *,
-    machines: int,
-    spammers: int,
-    copiers: int,
-    adversaries: int,
-    subset: tuple[int, int],
-    slip: float,
-    n_classes: int,
-    rng: np.random.Generator,
-) -> Iterator[tuple[str, int, Codes]]:
+    X_train: npt.NDArray[Any], y_train: Codes, X: npt.NDArray[Any], *, machines: int, n_spammers: int, n_copiers: int,
+    n_adversaries: int, subset: tuple[int, int], slip: float, n_classes: int, rng: np.random.Generator,
+) -> Iterator[tuple[str, int, Codes]]:  # fmt: skip
     """For each annotator in turn: its kind, whom it copies (-1: nobody), and the class it gives to every row of ``X``.
 
     In order: machines, spammers, copiers, adversaries. Only the labels that somebody copies are kept.
     """
     N, K = len(X), n_classes
-    origins = rng.integers(machines, size=copiers)
+    origins = rng.integers(machines, size=n_copiers)
     kept: dict[int, Codes] = {}
     for m in range(machines):
         kind, said = _train_and_label(m, X_train, y_train, X, subset, rng)
         if m in origins:
             kept[m] = said
         yield kind, -1, said
-    for _ in range(spammers):
+    for _ in range(n_spammers):
         yield "spammer", -1, rng.integers(K, size=N, dtype=np.int32)
     for origin in origins.tolist():
         slips = rng.random(N) < slip
         said = np.where(slips, (kept[origin] + rng.integers(1, K, size=N)) % K, kept[origin])
         yield "copier", origin, said.astype(np.int32)
-    for m in range(adversaries):
+    for m in range(n_adversaries):
         _, said = _train_and_label(machines + m, X_train, y_train, X, subset, rng)
         yield "adversary", -1, ((said + rng.integers(1, K)) % K).astype(np.int32)
 
 
 def _train_and_label(
-    m: int,
-    X_train: npt.NDArray[Any],
-    y_train: Codes,
-    X: npt.NDArray[Any],
-    subset: tuple[int, int],
+    m: int, X_train: npt.NDArray[Any], y_train: Codes, X: npt.NDArray[Any], subset: tuple[int, int],
     rng: np.random.Generator,
-) -> tuple[str, Codes]:
+) -> tuple[str, Codes]:  # fmt: skip
     kind = KINDS[m % len(KINDS)]
     rows = _few(y_train, int(rng.integers(subset[0], subset[1] + 1)), rng)
     classifier = _classifier(kind, seed=int(rng.integers(2**31)))

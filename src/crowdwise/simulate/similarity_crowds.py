@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data.encoding import Codes
 from crowdwise.data.similarities import Similarities
 from crowdwise.errors import ParameterError
-from crowdwise.simulate.crowds import Prior, RandomState, begin, check_counts, check_positive_pairs, draw_truth
+from crowdwise.simulate import crowds
+from crowdwise.simulate.crowds import Prior, RandomState, SimulatedAnswers
 
 __all__ = ["SimulatedSimilarities", "similarities"]
 
 
-@dataclass(frozen=True, eq=False)
-class SimulatedSimilarities:
-    """Answers, the true kinds of the items (``truth``), and what the answers were drawn from (``parameters``)."""
+class SimulatedSimilarities(SimulatedAnswers[Similarities]):
+    """Same-or-different answers, and what they were drawn from."""
 
-    name: str
-    answers: Similarities
-    truth: Codes
-    parameters: dict[str, Any] = field(repr=False)
+    truth = crowds.known("truth", "N: the true kind of every item.")
 
 
 def similarities(
@@ -40,9 +34,9 @@ def similarities(
     """
     given = None if truth is None else np.unique(np.asarray(truth), return_inverse=True)[1]
     K = n_clusters if given is None else int(given.max()) + 1
-    pi, rng = begin(n_items, n_annotators, max(K, 2), prior if given is None else None, random_state)
-    check_counts(answers_per_pair=answers_per_pair)
-    check_positive_pairs(sensitivity=sensitivity, specificity=specificity)
+    pi, rng = crowds.begin(n_items, n_annotators, max(K, 2), prior if given is None else None, random_state)
+    crowds.check_counts(answers_per_pair=answers_per_pair)
+    crowds.check_positive_pairs(sensitivity=sensitivity, specificity=specificity)
     if answers_per_pair > n_annotators:
         raise ParameterError(f"answers_per_pair={answers_per_pair} is more than the {n_annotators} annotators.")
     if given is not None and given.shape != (n_items,):
@@ -53,7 +47,7 @@ def similarities(
         raise ParameterError(
             f"pairs_per_item={pairs_per_item!r} asks for {P} pairs of {n_items} items: expected 1 to {most} pairs."
         )
-    z = draw_truth(n_items, pi, rng) if given is None else given.astype(np.int32)
+    z = crowds.draw_truth(n_items, pi, rng) if given is None else given.astype(np.int32)
     a, b = _pairs(n_items, P, rng)
     alpha, beta = rng.beta(*sensitivity, size=n_annotators), rng.beta(*specificity, size=n_annotators)
     who = np.argsort(rng.random((P, n_annotators)), axis=1)[:, :answers_per_pair].ravel()
@@ -61,8 +55,8 @@ def similarities(
     said = rng.random(len(who)) < np.where(z[a] == z[b], alpha[who], 1.0 - beta[who])
     names = [f"a{m}" for m in range(n_annotators)]
     answers = Similarities.from_codes(a, b, who, said, items=range(n_items), annotators=names, truth=z)
-    known: dict[str, Any] = {"prior": pi, "sensitivity": alpha, "specificity": beta}
-    return SimulatedSimilarities("similarities", answers, z, known)
+    true = {"prior": pi, "sensitivity": alpha, "specificity": beta, "truth": z}
+    return SimulatedSimilarities("similarities", answers, true)
 
 
 def _pairs(N: int, P: int, rng: np.random.Generator) -> tuple[Codes, Codes]:
@@ -74,7 +68,7 @@ def _pairs(N: int, P: int, rng: np.random.Generator) -> tuple[Codes, Codes]:
         number = np.unique(rng.integers(0, most, size=P))
         while len(number) < P:
             number = np.unique(np.concatenate([number, rng.integers(0, most, size=P - len(number))]))
-    # Pairs are numbered row by row of the upper triangle, row i having N - 1 - i of them.
+    # Pairs are numbered row by row of the upper triangle, row i has N - 1 - i of them.
     start = np.concatenate([[0], np.cumsum(np.arange(N - 1, 0, -1))])
     first = np.searchsorted(start, number, side="right") - 1
     return first.astype(np.int32), (first + 1 + number - start[first]).astype(np.int32)

@@ -16,7 +16,6 @@ theta_m[k, l]       ``confusion``              P(m says l, given truth k), of ``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,45 +25,21 @@ from crowdwise.data.encoding import Codes
 from crowdwise.data.tag_schemes import find_spans
 from crowdwise.data.tags import Tags
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError
+from crowdwise.errors import ParameterError
+from crowdwise.simulate import crowds
 from crowdwise.simulate.assignment import assign
-from crowdwise.simulate.crowds import (
-    Array,
-    RandomState,
-    VotesPerItem,
-    answer,
-    as_generator,
-    check_counts,
-    check_positive,
-    check_positive_pairs,
-    check_shares,
-    dirichlet_confusion,
-    is_integer,
-)
+from crowdwise.simulate.crowds import Array, RandomState, SimulatedAnswers, VotesPerItem
 
 Ints = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False)
-class SimulatedTags:
-    """Simulated tags, with the truth of every token, and what they were drawn from."""
-
-    name: str
-    tags: Tags
-    parameters: dict[str, Any] = field(repr=False)
+class SimulatedTags(SimulatedAnswers[Tags]):
+    """Simulated tags, with the true tag (code) of every token, and what they were drawn from."""
 
     @property
-    def answers(self) -> Tags:
-        """The table, by the name it has in every simulated crowd of answers beyond classes."""
-        return self.tags
-
-    @property
-    def truth(self) -> Codes:
-        """The true tag (code) of every token."""
-        truth: Codes | None = self.tags.truth
-        if truth is None:
-            raise InputError("These tags have no truth: simulated ones are made with that of every token.")
-        return truth
+    def tags(self) -> Tags:
+        """The table."""
+        return self.answers
 
 
 def tag_chain(
@@ -78,18 +53,18 @@ def tag_chain(
     ``diagonal`` on the truth and ``rest`` elsewhere. Parameters hold ``transition`` and ``confusion``.
     Reference: Nguyen et al. 2017.
     """
-    check_counts(n_sequences=n_sequences, n_annotators=n_annotators)
-    check_counts(2, n_classes=n_classes)
-    check_positive(stay=stay, diagonal=diagonal, rest=rest)
-    rng = as_generator(random_state)
+    crowds.check_counts(n_sequences=n_sequences, n_annotators=n_annotators)
+    crowds.check_counts(2, n_classes=n_classes)
+    crowds.check_positive(stay=stay, diagonal=diagonal, rest=rest)
+    rng = crowds.as_generator(random_state)
     K = n_classes
     first = np.full((1, K), 1.0 / K)
-    transition = np.vstack([first, dirichlet_confusion(1, K, stay, 1.0, rng)[0]])
-    theta = dirichlet_confusion(n_annotators, K, diagonal, rest, rng)
+    transition = np.vstack([first, crowds.dirichlet_confusion(1, K, stay, 1.0, rng)[0]])
+    theta = crowds.dirichlet_confusion(n_annotators, K, diagonal, rest, rng)
     starts = _lengths(n_sequences, length, rng)
     truth = _chain(transition, starts, rng)
     pair, token, annotator = _who(starts, n_annotators, annotators_per_sequence, rng)
-    label = answer(theta, annotator, truth[token], rng)
+    label = crowds.answer(theta, annotator, truth[token], rng)
     tags = _collect(starts, token, annotator, label, [f"t{k}" for k in range(K)], n_annotators, truth)
     return SimulatedTags("tag-chain", tags, {"transition": transition, "confusion": theta})
 
@@ -109,13 +84,13 @@ def bio_tags(
     outside tokens as spans; the rates of annotator m are 1 - skill of these, with skill ~ Beta. Parameters hold
     ``transition`` and ``skill``, ``miss``, ``shift``, ``mislabel``, ``spurious`` (M each).
     """
-    check_counts(n_sequences=n_sequences, n_annotators=n_annotators)
-    check_shares(begin=begin, go_on=go_on, miss=miss, shift=shift, mislabel=mislabel, spurious=spurious)
-    check_positive_pairs(skill=skill)
+    crowds.check_counts(n_sequences=n_sequences, n_annotators=n_annotators)
+    crowds.check_shares(begin=begin, go_on=go_on, miss=miss, shift=shift, mislabel=mislabel, spurious=spurious)
+    crowds.check_positive_pairs(skill=skill)
     names = list(dict.fromkeys(types))
     if len(names) < 1 or not all(isinstance(name, str) and name for name in names):
         raise ParameterError(f"types={types!r}: expected names of types, such as ('LOC', 'PER').")
-    rng = as_generator(random_state)
+    rng = crowds.as_generator(random_state)
     J, M = len(names), n_annotators
     classes = [*(f"B-{n}" for n in names), *(f"I-{n}" for n in names), "O"]
     transition = _bio_chain(J, begin, go_on)
@@ -143,7 +118,7 @@ def _bio_chain(J: int, begin: float, go_on: float) -> Array:
 
 
 def _lengths(n_sequences: int, length: tuple[int, int], rng: np.random.Generator) -> Ints:
-    fine = isinstance(length, (tuple, list)) and len(length) == 2 and all(map(is_integer, length))
+    fine = isinstance(length, (tuple, list)) and len(length) == 2 and all(map(crowds.is_integer, length))
     if not fine or not 1 <= length[0] <= length[1]:
         raise ParameterError(f"length={length!r}: expected the least and the most tokens of a sequence, from 1 on.")
     return np.concatenate([[0], np.cumsum(rng.integers(length[0], length[1] + 1, n_sequences))])

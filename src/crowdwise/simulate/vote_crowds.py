@@ -22,31 +22,9 @@ from typing import Any, Literal
 import numpy as np
 
 from crowdwise.errors import ParameterError
+from crowdwise.simulate import crowds
 from crowdwise.simulate.assignment import assign, regular_assignment
-from crowdwise.simulate.crowds import (
-    Array,
-    Prior,
-    RandomState,
-    Simulated,
-    VotesPerItem,
-    another,
-    answer,
-    around,
-    begin,
-    check_choice,
-    check_counts,
-    check_mean_and_deviation,
-    check_positive,
-    check_positive_pairs,
-    check_shares,
-    collect,
-    dirichlet_confusion,
-    dirichlet_rows,
-    draw_truth,
-    is_integer,
-    one_coin_confusion,
-    some,
-)
+from crowdwise.simulate.crowds import Array, Prior, RandomState, Simulated, VotesPerItem
 from crowdwise.simulate.machines import machine_annotators
 
 # -------------------------------------------------------------------- independent annotators
@@ -57,9 +35,11 @@ def _independent(
     **parameters: Any,
 ) -> Simulated:  # fmt: skip
     """The Dawid-Skene model: given the truth, everybody answers from their own confusion matrix."""
-    truth = draw_truth(n_items, pi, rng)
+    truth = crowds.draw_truth(n_items, pi, rng)
     item, annotator = assign(n_items, len(theta), votes_per_item, random_state=rng)
-    return collect(name, (item, annotator), answer(theta, annotator, truth[item], rng), truth, pi, theta, **parameters)
+    return crowds.collect(
+        name, (item, annotator), crowds.answer(theta, annotator, truth[item], rng), truth, pi, theta, **parameters
+    )
 
 
 def one_coin(
@@ -70,9 +50,9 @@ def one_coin(
 
     Reference: Karger, Oh and Shah 2011; Liu, Peng and Ihler 2012.
     """
-    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
-    check_positive(a=a, b=b)
-    theta = one_coin_confusion(rng.beta(a, b, size=n_annotators), n_classes)
+    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
+    crowds.check_positive(a=a, b=b)
+    theta = crowds.one_coin_confusion(rng.beta(a, b, size=n_annotators), n_classes)
     return _independent("one-coin", n_items, theta, pi, votes_per_item, rng)
 
 
@@ -85,10 +65,10 @@ def two_coin(
 
     Parameters hold ``sensitivity`` and ``specificity`` (M). Reference: Raykar et al. 2010.
     """
-    pi, rng = begin(n_items, n_annotators, 2, prior, random_state)
-    check_positive_pairs(sensitivity=sensitivity, specificity=specificity)
+    pi, rng = crowds.begin(n_items, n_annotators, 2, prior, random_state)
+    crowds.check_positive_pairs(sensitivity=sensitivity, specificity=specificity)
     w = np.column_stack([rng.beta(*specificity, size=n_annotators), rng.beta(*sensitivity, size=n_annotators)])
-    theta = one_coin_confusion(w, 2)
+    theta = crowds.one_coin_confusion(w, 2)
     known: dict[str, Any] = {"specificity": w[:, 0], "sensitivity": w[:, 1]}
     return _independent("two-coin", n_items, theta, pi, votes_per_item, rng, **known)
 
@@ -101,9 +81,9 @@ def dirichlet(
 
     Both are concentrations. Reference: Dawid and Skene 1979; Kim and Ghahramani 2012 for the prior.
     """
-    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
-    check_positive(diagonal=diagonal, rest=rest)
-    theta = dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
+    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
+    crowds.check_positive(diagonal=diagonal, rest=rest)
+    theta = crowds.dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
     return _independent("dirichlet", n_items, theta, pi, votes_per_item, rng)
 
 
@@ -118,14 +98,14 @@ def hammer_spammer(
     ``skill + Normal(0, spread)`` and otherwise errs uniformly. Parameters hold ``spammers`` (M, mask).
     Reference: Karger, Oh and Shah 2011; Tanno et al. 2019, section 3.1 and appendix B.
     """
-    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
-    check_shares(share=share, accuracy=accuracy)
+    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
+    crowds.check_shares(share=share, accuracy=accuracy)
     if skill is None:
-        spammers = ~some(n_annotators, share, rng)
+        spammers = ~crowds.some(n_annotators, share, rng)
         w = np.where(spammers, 1 / n_classes, accuracy)
     else:
-        spammers, w = np.zeros(n_annotators, dtype=bool), around(n_annotators, skill, spread, rng, "skill")
-    theta = one_coin_confusion(w, n_classes)
+        spammers, w = np.zeros(n_annotators, dtype=bool), crowds.around(n_annotators, skill, spread, rng, "skill")
+    theta = crowds.one_coin_confusion(w, n_classes)
     return _independent("hammer-spammer", n_items, theta, pi, votes_per_item, rng, spammers=spammers)
 
 
@@ -138,10 +118,10 @@ def pairwise_flipper(
     That other class is drawn for each annotator and class: parameters hold it as ``target`` (M, K). Reference:
     Tanno et al. 2019, section 3.1 and appendix B (their Normal(p, 10^-2) is read as a standard deviation).
     """
-    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
+    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
     M, K = n_annotators, n_classes
-    w = around(M, p, spread, rng, "p")[:, None, None]
-    target = another(np.broadcast_to(np.arange(K), (M, K)), K, rng)
+    w = crowds.around(M, p, spread, rng, "p")[:, None, None]
+    target = crowds.another(np.broadcast_to(np.arange(K), (M, K)), K, rng)
     theta = w * np.eye(K) + (1 - w) * np.eye(K)[target]
     return _independent("pairwise-flipper", n_items, theta, pi, votes_per_item, rng, target=target)
 
@@ -177,35 +157,35 @@ def max_mig(
     A and C). Where an expert gives a hard pair one and the same class, it is the first in class order,
     as in the code. Reference: Cao, Xu, Kong and Wang 2019, appendix B.1.
     """
-    check_choice("dataset", dataset, list(CLASSES))
-    check_choice("expertise", expertise, list(NAIVE))
-    check_choice("case", case, ["independent", "naive", "copied"])
+    crowds.check_choice("dataset", dataset, list(CLASSES))
+    crowds.check_choice("expertise", expertise, list(NAIVE))
+    crowds.check_choice("case", case, ["independent", "naive", "copied"])
     K = len(CLASSES[dataset])
     seniors = _senior_confusion(dataset, expertise)
     M_s = len(seniors)
     junior = {"independent": (), "naive": (-1,) * NAIVE[expertise], "copied": COPIED[expertise]}[case]
     copies = np.array([-1] * M_s + list(junior), dtype=np.int64)
     M = len(copies)
-    pi, rng = begin(n_items, M, K, prior, random_state)
+    pi, rng = crowds.begin(n_items, M, K, prior, random_state)
     first = np.broadcast_to(np.eye(K)[0], (M - M_s, K, K))
     source = np.where(copies >= 0, copies, np.arange(M))
     theta = np.concatenate([seniors, first])[source]
-    truth = draw_truth(n_items, pi, rng)
+    truth = crowds.draw_truth(n_items, pi, rng)
     item, annotator = assign(n_items, M, votes_per_item, random_state=rng)
     # One draw for a senior and the copies.
     _, draw = np.unique(item * np.int64(M) + source[annotator], return_inverse=True)
-    label = answer(theta, annotator, truth[item], rng, u=rng.random(int(draw.max()) + 1)[draw])
+    label = crowds.answer(theta, annotator, truth[item], rng, u=rng.random(int(draw.max()) + 1)[draw])
     known: dict[str, Any] = {"senior": np.arange(M) < M_s, "copies": copies}
     known |= {"dataset": dataset, "expertise": expertise, "case": case}
-    return collect("max-mig", (item, annotator), label, truth, pi, theta, CLASSES[dataset], **known)
+    return crowds.collect("max-mig", (item, annotator), label, truth, pi, theta, CLASSES[dataset], **known)
 
 
 def _senior_confusion(dataset: str, expertise: str) -> Array:
     K = len(CLASSES[dataset])
     if expertise == "low":
-        return one_coin_confusion(np.full(10, LOW[dataset]), K)
+        return crowds.one_coin_confusion(np.full(10, LOW[dataset]), K)
     if dataset != "cifar":
-        return one_coin_confusion(np.array(SENIORS[dataset]), K)
+        return crowds.one_coin_confusion(np.array(SENIORS[dataset]), K)
     same, coin, known, mostly = [[1, 0], [1, 0]], [[0.5, 0.5], [0.5, 0.5]], [[1, 0], [0, 1]], [[0.6, 0.4], [0.4, 0.6]]
     # On mammals, on the other pairs.
     experts = ((same, same), (coin, coin), (known, coin), (same, known), (mostly, mostly))
@@ -223,7 +203,7 @@ def _senior_confusion(dataset: str, expertise: str) -> Array:
 
 def regular(
     n_items: int = 1000, *, l: int = 3, r: int = 4, n_classes: int = 2,  # noqa: E741
-    workers: Literal["one-coin", "dirichlet"] = "one-coin", a: float = 2.0, b: float = 1.0, extreme_spammers: int = 0,
+    workers: Literal["one-coin", "dirichlet"] = "one-coin", a: float = 2.0, b: float = 1.0, n_extreme_spammers: int = 0,
     prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Every item has exactly l labels and every annotator r items; extreme spammers may label everything at random.
@@ -232,29 +212,28 @@ def regular(
     Dirichlet with a on the truth and b elsewhere (two classes: the two-coin model). The n_items * l / r regular
     annotators come first. Parameters hold ``spammers`` (M, mask). Reference: Kim, Cho, Kim and Ok 2022, section 4.1.
     """
-    check_counts(n_items=n_items, l=l, r=r)
-    if not is_integer(extreme_spammers) or extreme_spammers < 0:
-        raise ParameterError(f"extreme_spammers={extreme_spammers!r}: expected an integer of 0 or more.")
+    crowds.check_counts(n_items=n_items, l=l, r=r)
+    crowds.check_counts(0, n_extreme_spammers=n_extreme_spammers)
     if n_items * l % r:
         raise ParameterError(
             f"n_items={n_items}, l={l}, r={r}: expected n_items x l = {n_items * l} votes to be a multiple of r."
         )
-    M, K, S = n_items * l // r, n_classes, extreme_spammers
-    pi, rng = begin(n_items, M, K, prior, random_state)
-    check_positive(a=a, b=b)
-    check_choice("workers", workers, ["one-coin", "dirichlet"])
+    M, K, S = n_items * l // r, n_classes, n_extreme_spammers
+    pi, rng = crowds.begin(n_items, M, K, prior, random_state)
+    crowds.check_positive(a=a, b=b)
+    crowds.check_choice("workers", workers, ["one-coin", "dirichlet"])
     if workers == "one-coin":
-        theta = one_coin_confusion(rng.beta(a, b, size=M), K)
+        theta = crowds.one_coin_confusion(rng.beta(a, b, size=M), K)
     else:
-        theta = dirichlet_confusion(M, K, a, b, rng)
+        theta = crowds.dirichlet_confusion(M, K, a, b, rng)
     theta = np.concatenate([theta, np.full((S, K, K), 1 / K)])
     _, annotator = regular_assignment(n_items, M, l, r, random_state=rng)
     everywhere = np.broadcast_to(np.arange(M, M + S, dtype=np.int32), (n_items, S))
     annotator = np.hstack([annotator.reshape(n_items, l), everywhere]).ravel()
     item = np.repeat(np.arange(n_items, dtype=np.int32), l + S)
-    truth = draw_truth(n_items, pi, rng)
-    label = answer(theta, annotator, truth[item], rng)
-    return collect("regular", (item, annotator), label, truth, pi, theta, spammers=np.arange(M + S) >= M)
+    truth = crowds.draw_truth(n_items, pi, rng)
+    label = crowds.answer(theta, annotator, truth[item], rng)
+    return crowds.collect("regular", (item, annotator), label, truth, pi, theta, spammers=np.arange(M + S) >= M)
 
 
 # -------------------------------------------------------------------- dependent annotators
@@ -274,19 +253,19 @@ def colluders(
     Parameters hold ``colluders`` (M, mask), ``attacked`` (N, mask) and ``ring_label`` (N, what the ring says).
     Reference: Traganitis and Giannakis 2021 (ICDM).
     """
-    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
-    check_shares(share=share, p_corr=p_corr)
-    check_positive(diagonal=diagonal, rest=rest)
-    ring = some(n_annotators, share, rng)
-    theta = dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
-    theta[ring] = one_coin_confusion(np.array([1 - p_corr]), n_classes)
-    truth = draw_truth(n_items, pi, rng)
+    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
+    crowds.check_shares(share=share, p_corr=p_corr)
+    crowds.check_positive(diagonal=diagonal, rest=rest)
+    ring = crowds.some(n_annotators, share, rng)
+    theta = crowds.dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
+    theta[ring] = crowds.one_coin_confusion(np.array([1 - p_corr]), n_classes)
+    truth = crowds.draw_truth(n_items, pi, rng)
     attacked = rng.random(n_items) < p_corr
-    ring_label = np.where(attacked, another(truth, n_classes, rng), truth)
+    ring_label = np.where(attacked, crowds.another(truth, n_classes, rng), truth)
     item, annotator = assign(n_items, n_annotators, votes_per_item, random_state=rng)
-    label = np.where(ring[annotator], ring_label[item], answer(theta, annotator, truth[item], rng))
+    label = np.where(ring[annotator], ring_label[item], crowds.answer(theta, annotator, truth[item], rng))
     known: dict[str, Any] = {"colluders": ring, "attacked": attacked, "ring_label": ring_label, "p_corr": p_corr}
-    return collect("colluders", (item, annotator), label, truth, pi, theta, **known)
+    return crowds.collect("colluders", (item, annotator), label, truth, pi, theta, **known)
 
 
 def groups(
@@ -301,21 +280,21 @@ def groups(
     (J, K, K), ``member_confusion`` (M, K, K) and ``latent`` (N, J). Reference: Traganitis and Giannakis
     2022 (Asilomar).
     """
-    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
-    check_positive(group_diagonal=group_diagonal, member_diagonal=member_diagonal, rest=rest)
+    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
+    crowds.check_positive(group_diagonal=group_diagonal, member_diagonal=member_diagonal, rest=rest)
     M, K, J = n_annotators, n_classes, n_groups
-    if not is_integer(J) or not 1 <= J <= M:
+    if not crowds.is_integer(J) or not 1 <= J <= M:
         raise ParameterError(f"n_groups={J!r}: expected an integer from 1 to the {M} annotators.")
     group = rng.permutation(np.arange(M) % J)
-    xi = dirichlet_confusion(J, K, group_diagonal, rest, rng)
-    member = dirichlet_confusion(M, K, member_diagonal, rest, rng)
-    truth = draw_truth(n_items, pi, rng)
-    z = answer(xi, np.tile(np.arange(J), n_items), np.repeat(truth, J), rng).reshape(n_items, J)
+    xi = crowds.dirichlet_confusion(J, K, group_diagonal, rest, rng)
+    member = crowds.dirichlet_confusion(M, K, member_diagonal, rest, rng)
+    truth = crowds.draw_truth(n_items, pi, rng)
+    z = crowds.answer(xi, np.tile(np.arange(J), n_items), np.repeat(truth, J), rng).reshape(n_items, J)
     item, annotator = assign(n_items, M, votes_per_item, random_state=rng)
-    label = answer(member, annotator, z[item, group[annotator]], rng)
+    label = crowds.answer(member, annotator, z[item, group[annotator]], rng)
     theta = xi[group] @ member
     known: dict[str, Any] = {"group": group, "group_confusion": xi, "member_confusion": member, "latent": z}
-    return collect("groups", (item, annotator), label, truth, pi, theta, **known)
+    return crowds.collect("groups", (item, annotator), label, truth, pi, theta, **known)
 
 
 # -------------------------------------------------------------------- items that differ
@@ -333,18 +312,20 @@ def difficulty(
     time, whatever the number of classes. Parameters hold ``ability`` (M) and ``log_inverse_difficulty`` (N);
     ``confusion`` is the mean over the distribution of difficulty. Reference: Whitehill et al. 2009 (GLAD).
     """
-    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
-    check_mean_and_deviation(ability=ability, log_inverse_difficulty=log_inverse_difficulty)
+    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
+    crowds.check_mean_and_deviation(ability=ability, log_inverse_difficulty=log_inverse_difficulty)
     skill = rng.normal(*ability, size=n_annotators)
     ease = rng.normal(*log_inverse_difficulty, size=n_items)
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)  # E over Normal(0, 1)
     typical = np.exp(log_inverse_difficulty[0] + log_inverse_difficulty[1] * nodes)
-    theta = one_coin_confusion(_sigmoid(skill[:, None] * typical) @ (weights / weights.sum()), n_classes)
-    truth = draw_truth(n_items, pi, rng)
+    theta = crowds.one_coin_confusion(_sigmoid(skill[:, None] * typical) @ (weights / weights.sum()), n_classes)
+    truth = crowds.draw_truth(n_items, pi, rng)
     item, annotator = assign(n_items, n_annotators, votes_per_item, random_state=rng)
     right = rng.random(len(item)) < _sigmoid(skill[annotator] * np.exp(ease)[item])
-    label = np.where(right, truth[item], another(truth[item], n_classes, rng))
-    return collect("difficulty", (item, annotator), label, truth, pi, theta, ability=skill, log_inverse_difficulty=ease)
+    label = np.where(right, truth[item], crowds.another(truth[item], n_classes, rng))
+    return crowds.collect(
+        "difficulty", (item, annotator), label, truth, pi, theta, ability=skill, log_inverse_difficulty=ease
+    )
 
 
 def _sigmoid(x: Array) -> Array:
@@ -364,22 +345,22 @@ def outliers(
     ``nominal_confusion`` (on the other items); ``confusion`` is the mixture. Reference: Nguyen, Ibrahim and
     Fu 2024 (COINNet).
     """
-    pi, rng = begin(n_items, n_annotators, n_classes, prior, random_state)
-    check_shares(share=share)
-    check_positive(diagonal=diagonal, rest=rest, concentration=concentration, agreement=agreement)
-    nominal = dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
-    strange = some(n_items, share, rng)
-    own = dirichlet_rows(np.full((int(strange.sum()), n_classes), concentration), rng)
-    truth = draw_truth(n_items, pi, rng)
+    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
+    crowds.check_shares(share=share)
+    crowds.check_positive(diagonal=diagonal, rest=rest, concentration=concentration, agreement=agreement)
+    nominal = crowds.dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
+    strange = crowds.some(n_items, share, rng)
+    own = crowds.dirichlet_rows(np.full((int(strange.sum()), n_classes), concentration), rng)
+    truth = crowds.draw_truth(n_items, pi, rng)
     item, annotator = assign(n_items, n_annotators, votes_per_item, random_state=rng)
-    label = answer(nominal, annotator, truth[item], rng)
+    label = crowds.answer(nominal, annotator, truth[item], rng)
     at = np.flatnonzero(strange[item])
     if len(at):
-        p_nm = dirichlet_rows(np.maximum(agreement * own[(np.cumsum(strange) - 1)[item[at]]], 1e-12), rng)
-        label[at] = answer(p_nm[:, None, :], np.arange(len(at)), np.zeros(len(at), dtype=np.int64), rng)
+        p_nm = crowds.dirichlet_rows(np.maximum(agreement * own[(np.cumsum(strange) - 1)[item[at]]], 1e-12), rng)
+        label[at] = crowds.answer(p_nm[:, None, :], np.arange(len(at)), np.zeros(len(at), dtype=np.int64), rng)
     theta = nominal + strange.mean() * (1 / n_classes - nominal)
     known: dict[str, Any] = {"outliers": strange, "outlier_distribution": own, "nominal_confusion": nominal}
-    return collect("outliers", (item, annotator), label, truth, pi, theta, **known)
+    return crowds.collect("outliers", (item, annotator), label, truth, pi, theta, **known)
 
 
 # -------------------------------------------------------------------- machines
@@ -387,8 +368,8 @@ def outliers(
 
 def machine(
     n_items: int | None = None, *, n_annotators: int = 15, train_share: float = 0.3, test_share: float = 0.0,
-    subset: tuple[int, int] = (100, 400), spammers: int = 0, copiers: int = 0, adversaries: int = 0, slip: float = 0.05,
-    votes_per_item: VotesPerItem = None, random_state: RandomState = 0,
+    subset: tuple[int, int] = (100, 400), n_spammers: int = 0, n_copiers: int = 0, n_adversaries: int = 0,
+    slip: float = 0.05, votes_per_item: VotesPerItem = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Weak classifiers, really trained, label scikit-learn's handwritten digits (1797 images, 10 classes).
 
@@ -400,6 +381,6 @@ def machine(
     X, y = load_digits(return_X_y=True)
     return machine_annotators(
         X, y, n_items=n_items, n_annotators=n_annotators, train_share=train_share, test_share=test_share, subset=subset,
-        spammers=spammers, copiers=copiers, adversaries=adversaries, slip=slip, votes_per_item=votes_per_item,
-        random_state=random_state,
+        n_spammers=n_spammers, n_copiers=n_copiers, n_adversaries=n_adversaries, slip=slip,
+        votes_per_item=votes_per_item, random_state=random_state,
     )  # fmt: skip
