@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-HEAD = """# Trust
+HEAD = """# Reliability measures
 
-Written by `python benchmarks/trust_tables.py`. What the detectors find and miss, how often they cry wolf, and how
-often intervals hold the truth. All settings are the defaults. Those that this page is about (how a consensus is read,
-the number of factors, the verdicts) were fixed on simulated crowds; the real sets were run once after that, and what
-came out is below.
+Written by `python benchmarks/trust_tables.py`. The power and the false positives of the detectors, and the coverage of
+intervals. All settings are the defaults. Those that matter here (the leave-one-out evaluation, the number of factors,
+the verdicts) were fixed on simulated crowds; the real sets were run once after that.
 """
 
 
@@ -48,7 +47,7 @@ def real_part(rows: list[dict[str, Any]]) -> str:
     return f"""
 ## Spammers by covariance, on real crowds
 
-The published algorithm takes out everybody in the cluster nearer 0 (`prune(votes, unclear=True)`); the verdict
+The published algorithm removes all annotators in the cluster nearer 0 (`prune(votes, unclear=True)`); the verdict
 *spammer* needs the test at level 0.05 as well. Ties are split.
 
 {_table(header, body)}
@@ -68,8 +67,8 @@ def spammers_part(rows: list[dict[str, Any]]) -> str:
 ## Spammers, simulated
 
 N = 10,000, K = 4, M = 20, {rows[0]["crowds"]} crowds for each share; honest annotators have Dirichlet(5, 1, 1, 1)
-rows and an accuracy at the bar or above, spammers habits drawn from the simplex. Each cell: spammers found, then
-honest annotators flagged.
+rows and an accuracy at the threshold or above, spammers have label rates drawn from the simplex. Each cell: spammers
+detected, then honest annotators flagged.
 
 {_table(["spammers", *names], body)}
 """
@@ -78,7 +77,15 @@ honest annotators flagged.
 def colluders_part(rows: list[dict[str, Any]]) -> str:
     keys = ("sensitivity", "specificity", "all", "pruned", "honest")
     body = [[f"{r['share']:.0%}", *(_number(r[k]) for k in keys), _number(r["apart"])] for r in rows]
-    header = ["ring", "sensitivity", "specificity", "all votes", "without those found", "honest alone", "largest gap"]
+    header = [
+        "colluders",
+        "sensitivity",
+        "specificity",
+        "all votes",
+        "without those found",
+        "honest only",
+        "largest gap",
+    ]
     return f"""
 ## Colluders, simulated
 
@@ -125,19 +132,19 @@ def bluebird_part(found: dict[str, Any]) -> str:
 {_table(["method", "accuracy", "right", "log-likelihood"], body)}
 
 The tutorial reports .722 for its grouped majority and .916, 99 items of 108, for its grouped Dawid-Skene with J =
-7; which annotators are in which group it does not say. We do not reach that number. Of {pairs} pairs the one that
-stands out most has p = {found["least_p"]:.4f}; among so many independent pairs {chance:.1f} are expected to have one
-as small. So `find_groups` leaves all {found["groups"]} annotators on their own. The gap is two or three items, and one
+7; it does not report the groups. We do not reach that number. Of {pairs} pairs the most significant one
+has p = {found["least_p"]:.4f}; among as many independent pairs {chance:.1f} are expected to have a p-value
+as small. So `find_groups` forms no groups of the {found["groups"]} annotators. The gap is two or three items, and one
 standard error of an accuracy on 108 items is 0.028.
 
-So small a set cannot tell groupings apart. On {s["crowds"]} simulated crowds of this size with seven groups (second
+So small a set does not separate groupings. On {s["crowds"]} simulated crowds of this size with seven groups (second
 column: the standard deviation, over crowds, of the difference from `dawid-skene`):
 
 {_table(["method", "mean accuracy", "deviation of the difference"], simulated)}
 
-Likelihood alone does prefer seven groups on bluebird, by {gain:.0f} nats over everybody alone. It does so too on crowds
-of this size that have hard items and no groups at all: there seven groups gain {hard[2]:.0f} nats, and accuracy goes
-from {_number(hard[0])} to {_number(hard[1])}. That is why groups are looked for only where a pair stands out.
+The likelihood alone prefers seven groups on bluebird, by {gain:.0f} nats over no groups. It does so too on crowds
+of this size that have hard items and no groups: there seven groups gain {hard[2]:.0f} nats, and accuracy goes
+from {_number(hard[0])} to {_number(hard[1])}. That is why groups are formed only where a pair is significant.
 """
 
 
@@ -154,17 +161,17 @@ def alarms_part(rows: list[dict[str, Any]]) -> str:
     return f"""
 ## False alarms
 
-200 simulated honest crowds for each row, level 0.05. Detectors of dependence and flags state the probability that
-anybody is flagged: a trial is a crowd. Detectors of spammers state it for an annotator at or above the bar: a trial
-is one of these, drawn at random from each crowd, and the share among all of them is beside it. The p-value is that
-of the binomial test that the rate is no higher than 0.05.
+200 simulated honest crowds for each row, level 0.05. For detectors of dependence and flags the rate is the probability
+that any annotator is flagged: a trial is a crowd. For detectors of spammers it is that of an annotator at or above the
+threshold: a trial is one of these, drawn at random from each crowd, and the last column has the share among all of
+them. The p-value is that of the binomial test that the rate is no higher than 0.05.
 
-{_table(["detector", "false alarms", "p", "all annotators"], body)}
+{_table(["detector", "false positives", "p", "all annotators"], body)}
 
-`spem` states no rate (who is pruned is decided by evidence, not by a test); `raykar_yu_spammers` of its consensus
-does. The crowds are drawn by `benchmarks/false_alarms.py`: for dependence, eight kinds with 5 to 30 annotators, 150
+`spem` states no rate (pruning is decided by evidence, not by a test); `raykar_yu_spammers` of its consensus
+does. The crowds are drawn by `benchmarks/false_alarms.py`: for dependence, eight types with 5 to 30 annotators, 150
 to 1,500 items, complete and sparse, with hard items, outliers and spammers; for spammers, 40 to 500 items, 2 to 10
-votes each, a third of the annotators of every second crowd exactly at the bar.
+votes each, a third of the annotators of every second crowd exactly at the threshold.
 """
 
 
@@ -188,22 +195,22 @@ def accuracy_part(rows: list[dict[str, Any]]) -> str:
     return f"""
 ## Intervals of accuracy
 
-How often the 95 % interval of `consensus.accuracy()` holds the accuracy that an annotator was drawn with; in each
-cell with two, three and five classes. `assess_annotators` has the same intervals.
+The coverage of the 95 % interval of `consensus.accuracy()`: how often it contains the true accuracy of an annotator;
+in each cell with two, three and five classes. `assess_annotators` has the same intervals.
 
 {_table(["crowd", "annotators", "intervals", "mean width", *methods], body, 2)}
 
 The mean is {_number(mean)}; {inside:.0%} of the cells are between .93 and .97, the least is {_number(min(each))} and
-the most {_number(max(each))}. The first column is the same interval with all truths known, on the same crowds: mean
-{_number(sum(known) / len(known))}, from {_number(min(known))} to {_number(max(known))}, which is how far chance goes in
-so many draws. Methods see the same crowds, so their cells go up and down together.
+the most {_number(max(each))}. The first column is the same interval with known truth, on the same crowds: mean
+{_number(sum(known) / len(known))}, from {_number(min(known))} to {_number(max(known))}, the range of chance in
+as many draws. Methods see the same crowds, so their cells are correlated.
 
-- **Above .97** are the sparsest crowds: with ten votes per annotator, the truths in doubt, little is known of anybody,
-  and an interval that is most of 0 to 1 is hardly ever wrong. We do not narrow it by what the rest of the crowd is
-  like, which is no evidence about one person.
-- **Below .93**, and more than a point under the first column: `dawid-skene` on three votes per item and five skewed
-  classes, where it takes a rare class for another, and the meaning of the classes is left to the consensus. Two small
-  cells beside it (hammers and spammers at 8 votes, 2 classes; one-coin, complete, 3 classes) are within two standard
+- **Above .97** are the sparsest crowds: with ten votes per annotator and uncertain truth there is little information
+  about an annotator, and an interval that is most of 0 to 1 is rarely wrong. It is not narrowed by the rest of the
+  crowd, which is no evidence about one annotator.
+- **Below .93**, and more than a point below the first column: `dawid-skene` on three votes per item and five skewed
+  classes, where it confuses a rare class with another, and the meaning of the classes comes from the consensus. Two
+  small cells (hammers and spammers at 8 votes, 2 classes; one-coin, complete, 3 classes) are within two standard
   errors of .95.
 """
 
@@ -215,8 +222,8 @@ def agreement_part(rows: list[dict[str, Any]]) -> str:
     return f"""
 ## Intervals of agreement
 
-How often the 95 % interval holds the value of the coefficient on 200,000 items by the same annotators,
-{rows[0]["crowds"]} crowds each (chance alone: .015 either way).
+The coverage of the 95 % interval: how often it contains the value of the coefficient on 200,000 items by the same
+annotators, {rows[0]["crowds"]} crowds each (standard error: .015).
 
 {_table(["coefficient", *(r["shape"] for r in rows)], body)}
 
