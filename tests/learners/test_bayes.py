@@ -11,11 +11,12 @@ from scipy.special import digamma
 from torch import nn
 
 import crowdwise as cw
+from crowdwise.core.priors import class_dirichlet, dirichlet_rows
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.alternating_bayes_dgc import BayesDGC, Dirichlet
 from crowdwise.learners.vote_edges import Edges
-from crowdwise.methods.bayes_ibcc import DirichletFamily, class_dirichlet, dirichlet_rows
+from crowdwise.methods.bayes_ibcc import DirichletFamily
 from learners.crowd import small
 
 

@@ -8,7 +8,8 @@ from scipy.stats import beta, chi2
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.core.intervals import around, chi_squared_interval, rate_interval, right_votes
+from crowdwise.core.intervals import around, chi_squared_interval, rate_interval
+from crowdwise.core.vote_sums import right_votes
 from crowdwise.methods.skills_graph import pairs
 from crowdwise.methods.skills_precision import knowing_information, pair_variance, triangle_variance
 from crowdwise.methods.skills_triangular import best_triangles

@@ -13,7 +13,7 @@ import crowdwise as cw
 from crowdwise.core.model import recode
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, ParameterError
-from crowdwise.methods import messages_integrals
+from crowdwise.methods import messages_integrals, messages_sweeps
 from crowdwise.methods.messages_bp import same_items
 
 # -------------------------------------------------------------------- the definition, by other means
@@ -255,7 +255,7 @@ def test_a_graph_with_cycles_equals_a_naive_implementation(seed):
 
 def test_draws_are_dirichlet():
     alpha = np.array([[0.3, 1.0, 4.0], [2.0, 2.0, 0.1], [50.0, 1.0, 1.0]])
-    dice = messages_integrals.Dice.roll(40_000, np.arange(3), np.random.default_rng(0))
+    dice = messages_sweeps.Dice.roll(40_000, np.arange(3), np.random.default_rng(0))
     theta = np.exp(dice.dirichlet(alpha, alpha).log_theta)
     mean = alpha / alpha.sum(axis=1, keepdims=True)
     spread = np.sqrt(mean * (1 - mean) / (alpha.sum(axis=1, keepdims=True) + 1))

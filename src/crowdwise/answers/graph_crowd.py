@@ -45,8 +45,9 @@ from crowdwise.core import em, priors, starts
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.em import Params, Part
+from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.model import Model, Outcome, check_memory, recode
+from crowdwise.core.model import Model, Outcome, recode
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.core.starts import Start

@@ -49,8 +49,9 @@ from crowdwise.answers.tags_result import TagModel, decode, token_decode
 from crowdwise.core import em, priors, starts
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative
 from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback
-from crowdwise.core.model import Outcome, check_memory
+from crowdwise.core.model import Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.core.starts import Start

@@ -7,12 +7,12 @@ z, which adds a term of its own to their pairs and to no others:
     Cov(m, m') = U_m U_m'^T                      in different groups
     Cov(m, m') = U_m U_m'^T + W_m W_m'^T         in the same group (W is what z varies by when y is held)
 
-So the shared factor is fitted to all pairs, robustly, and what is left over says who belongs together.
+So the shared factor is fitted to all pairs, robustly, and the residuals show which annotators form groups.
 
 =============  =============  ==========  =============================================================================
 symbol         code           shape       equation
 =============  =============  ==========  =============================================================================
-n[i, j]        ``common``     P           items that both labelled (P pairs of annotators with at least ``least``)
+n[i, j]        ``common``     P           items that both labelled (P pairs of annotators with ``min_common``)
 T[i, j]        ``block``      P x K x K   (joint share - product of shares) / sqrt((mu_i + 5/n) (mu_j + 5/n)), by label
 U[m]           ``factor``     M x K x r   argmin sum w n |T_ij - U_i U_j^T|^2, w = 1 / (1 + n |E_ij|^2 / ((K - 1)^2 c))
 E[i, j]        ``rest``       P x K x K   T_ij - U_i U_j^T
@@ -21,12 +21,12 @@ shift, spread  the same       1           median before, at least 0; 1.48 median
 =============  =============  ==========  =============================================================================
 
 T is scaled as in Pearson's chi-squared test (n |T|^2 is its statistic), so that without dependence z is about Normal;
-five items beside each share keep rare labels from looking like evidence. Shift and spread answer for what all pairs
-have in common beyond the truth (hard items, above all): groups are those who stand out from it.
+five items beside each share keep rare labels from looking like evidence. Shift and spread account for what all pairs
+have in common beyond the truth (hard items, above all): groups are pairs with more than that.
 
 Groups grow by joining the two whose pairs have the highest mean z, as long as their sum is more than chance allows. The
-first to be joined are two annotators, so that the probability of finding any group where there is none is at most
-``level``. Where so many groups are asked for, spectral clustering of the positive z finds them.
+first join is of two annotators, so that the probability of finding any group where there is none is at most ``level``.
+A given number of groups is found by spectral clustering of the positive z.
 
 Two classes: Jaffe et al. 2016; any number: Traganitis and Giannakis 2022. Both start from the
 same second-order statistics; the robust factor and the threshold are ours.
@@ -46,15 +46,15 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 
-LEAST = 20
-"""Pairs with fewer common items tell nothing: the chi-squared distribution needs some."""
-BESIDE = 5.0
-"""Items beside each share in the scale of T: the usual least expected count of a chi-squared test."""
+MIN_COMMON = 20
+"""Pairs with fewer common items are not used: the chi-squared distribution needs some."""
+PSEUDO_ITEMS = 5.0
+"""Items added to each share in the scale of T: the usual least expected count of a chi-squared test."""
 TAIL = 4.0
-"""c: a pair so many times as far off as chance would have it counts a fifth in the shared factor."""
-MOST_NUMBERS = 2e8
+"""c: a pair whose residual is so many times that expected by chance counts a fifth in the shared factor."""
+MAX_NUMBERS = 2e8
 """The most numbers held for pairs of votes or of annotators."""
-MOST_GROUPED = 1500
+MAX_GROUPED = 1500
 """The most annotators whose table of pairs is held for joining groups."""
 SHARE = 0.3
 """Groups are joined where the pairs across have this share of the mean z of the pairs within."""
@@ -76,7 +76,7 @@ class PairBlocks:
 
 @dataclass(frozen=True)
 class Dependence:
-    """What is left of the pairs once the truth is accounted for, and the groups in it."""
+    """The residuals of the pairs once the truth is accounted for, and the groups in them."""
 
     pairs: PairBlocks
     factor: Floats
@@ -85,13 +85,13 @@ class Dependence:
     shift: float
     spread: float
     threshold: float
-    """What z has to pass for a pair to be dependent, at the level asked for over all pairs."""
+    """The z from which a pair is dependent, at the level asked for over all pairs."""
     group: Ints
-    """The group of each annotator; 0 is the largest, and the last ones are annotators on their own."""
+    """The group of each annotator; 0 is the largest, and the last ones are groups of one."""
 
 
 def answers(votes: Votes) -> Any:
-    """X (N x MK, sparse): 1 where m said l on n; somebody who answered an item twice is split by weight."""
+    """X (N x MK, sparse): 1 where m said l on n; two answers of an annotator to one item are split by weight."""
     from scipy.sparse import csr_matrix
 
     N, M, K = len(votes), votes.n_annotators, votes.n_classes
@@ -108,13 +108,13 @@ def answers(votes: Votes) -> Any:
     return X
 
 
-def pair_blocks(votes: Votes, least: int = LEAST) -> PairBlocks:
-    """T of all pairs of annotators with at least ``least`` common items."""
+def pair_blocks(votes: Votes, min_common: int = MIN_COMMON) -> PairBlocks:
+    """T of all pairs of annotators with at least ``min_common`` common items."""
     from scipy.sparse import csr_matrix
 
     M, K = votes.n_annotators, votes.n_classes
     size = np.diff(votes.indptr).astype(np.float64)
-    if float((size**2).sum()) > 20 * MOST_NUMBERS:
+    if float((size**2).sum()) > 20 * MAX_NUMBERS:
         raise InputError(
             f"There are {(size**2).sum():.0e} pairs of votes on the same items, too many to look at. "
             "Take a sample of the items (votes[rows]), or leave out annotators with few votes (votes.without)."
@@ -124,12 +124,12 @@ def pair_blocks(votes: Votes, least: int = LEAST) -> PairBlocks:
     seen.sum_duplicates()
     seen.data[:] = 1.0
     n = (seen.T @ seen).tocoo()
-    keep = (n.row < n.col) & (n.data >= least)
+    keep = (n.row < n.col) & (n.data >= min_common)
     i, j, common = n.row[keep].astype(np.int64), n.col[keep].astype(np.int64), n.data[keep].astype(np.float64)
-    if len(i) * float(K * K) > MOST_NUMBERS:
+    if len(i) * float(K * K) > MAX_NUMBERS:
         raise InputError(
-            f"{len(i):,} pairs of annotators have {least} common items or more: with {K} classes their tables are too "
-            "large. Ask for more common items, merge rare classes, or leave out annotators with few votes."
+            f"{len(i):,} pairs of annotators have {min_common} common items or more: with {K} classes their tables are "
+            "too large. Ask for more common items, merge rare classes, or leave out annotators with few votes."
         )
     order = np.lexsort((j, i))
     i, j, common = i[order], j[order], common[order]
@@ -143,12 +143,12 @@ def pair_blocks(votes: Votes, least: int = LEAST) -> PairBlocks:
         block[place[hit], R.row[hit] % K, R.col[hit] % K] = R.data[hit]
     n_ = common[:, None, None]
     left, right = block.sum(axis=2, keepdims=True) / n_, block.sum(axis=1, keepdims=True) / n_
-    scale = np.sqrt((left + BESIDE / n_) * (right + BESIDE / n_))
+    scale = np.sqrt((left + PSEUDO_ITEMS / n_) * (right + PSEUDO_ITEMS / n_))
     return PairBlocks(i, j, common, (block / n_ - left * right) / scale, M)
 
 
 def fit_factor(pairs: PairBlocks, rank: int, max_iter: int = 500, tol: float = 1e-9) -> Floats:
-    """U, by damped alternating least squares with weights that let go of pairs far off; all annotators at once.
+    """U, by damped alternating least squares with weights that fall with the residual; all annotators at once.
 
     Nothing depends on their order: every update uses the state before it.
     """
@@ -166,11 +166,11 @@ def fit_factor(pairs: PairBlocks, rank: int, max_iter: int = 500, tol: float = 1
     onto = csr_matrix((np.ones(2 * P), (both[0], np.arange(2 * P))), shape=(M, 2 * P))
     degree = np.maximum(np.asarray(onto @ n).ravel(), 1.0)
     length = np.sqrt((T**2).sum(axis=(1, 2)))
-    # No pair counts more than the typical one at the start: a few who copy must not be taken for the truth.
+    # No pair counts more than the typical one at the start: a few copies must not be taken for the truth.
     capped = T * np.minimum(1.0, np.median(length) / np.maximum(length, 1e-300))[:, None, None]
 
     def apply(x: Floats) -> Floats:
-        """The weighted T, without its diagonal, on a vector; scaled so that busy annotators do not rule."""
+        """The weighted T, without its diagonal, on a vector; scaled so that busy annotators do not dominate."""
         y = (x.reshape(M, K) / np.sqrt(degree)[:, None])[both[1]]
         out = onto @ (n[:, None] * np.einsum("pkl,pl->pk", capped, y))
         return np.asarray((out / np.sqrt(degree)[:, None]).ravel() + 2.0 * x)  # + 2 x: the top, not the bottom
@@ -211,17 +211,17 @@ def _scale(T: Floats, n: Floats, U: Floats, both: tuple[Ints, Ints]) -> float:
     return float((n * (T * S).sum(axis=(1, 2))).sum() / max(float((n * (S * S).sum(axis=(1, 2))).sum()), 1e-300))
 
 
-def dependence(votes: Votes, *, level: float = 0.05, least: int = LEAST, beyond: int = 0) -> Dependence:
+def dependence(votes: Votes, *, level: float = 0.05, min_common: int = MIN_COMMON, extra: int = 0) -> Dependence:
     """The dependent groups of annotators, as many as the test at ``level`` finds.
 
-    ``beyond``: how many factors all annotators may share beyond the truth (r = K - 1 + beyond). Hard items are one:
-    they make everybody err together, which is not what a group is. It costs some power where data is small.
+    ``extra``: how many factors all annotators may share beside the truth (r = K - 1 + extra). Hard items are one: they
+    make everybody err together, which does not make a group. It costs some power where data is small.
     """
     from scipy.special import ndtri
 
     K, M = votes.n_classes, votes.n_annotators
-    pairs = pair_blocks(votes, least)
-    factor = fit_factor(pairs, K - 1 + beyond)
+    pairs = pair_blocks(votes, min_common)
+    factor = fit_factor(pairs, K - 1 + extra)
     rest = pairs.block - np.einsum("pkr,plr->pkl", factor[pairs.i], factor[pairs.j])
     z = np.sqrt(pairs.common / (K - 1.0)) * np.einsum("pkk->p", rest)
     middle = float(np.median(z)) if len(z) else 0.0
@@ -233,7 +233,7 @@ def dependence(votes: Votes, *, level: float = 0.05, least: int = LEAST, beyond:
 
 
 def tree(pairs: PairBlocks, z: Floats, threshold: float | None = None) -> list[tuple[int, int]]:
-    """Who is joined with whom, in turn: always the two groups whose pairs have the highest mean z (average linkage).
+    """The joins, in turn: always of the two groups whose pairs have the highest mean z (average linkage).
 
     With a ``threshold``, only where the sum of z over the pairs across, divided by the root of their number, passes it
     and their mean is at least ``SHARE`` of that inside either group.
@@ -267,15 +267,15 @@ def tree(pairs: PairBlocks, z: Floats, threshold: float | None = None) -> list[t
 
 
 def candidates(pairs: PairBlocks, z: Floats, threshold: float | None) -> Ints:
-    """The annotators to be put in groups; of very many, those whose evidence needs no adding up."""
+    """The annotators to be put in groups; of very many, those in a pair that is significant by itself."""
     M = pairs.n_annotators
-    if M <= MOST_GROUPED:
+    if M <= MAX_GROUPED:
         return np.arange(M)
     strong = z > (4.5 if threshold is None else threshold)
     found = np.unique(np.concatenate([pairs.i[strong], pairs.j[strong]]))
-    if len(found) > MOST_GROUPED:
+    if len(found) > MAX_GROUPED:
         raise InputError(
-            f"{len(found):,} annotators seem to depend on others: at most {MOST_GROUPED:,} can be put in groups. "
+            f"{len(found):,} annotators seem to depend on others: at most {MAX_GROUPED:,} can be put in groups. "
             "Look at fewer of them (votes.only), or give the groups."
         )
     return found
@@ -305,7 +305,7 @@ def spectral_groups(found: Dependence, groups: int, max_iter: int = 100) -> Ints
     W = np.maximum(affinity(found.pairs, found.surprise, candidate)[0], 0.0)
     group = np.arange(M) + M
     if len(candidate) and W.any():
-        degree = W.sum(axis=1) + W.sum() / len(W)  # plus the mean: those with few ties do not rule
+        degree = W.sum(axis=1) + W.sum() / len(W)  # plus the mean: those with few ties do not dominate
         value, vector = np.linalg.eigh(W / np.sqrt(np.outer(degree, degree)))
         J = min(groups, len(W))
         X = vector[:, value > max(float(np.sort(value)[-J]) - 1e-12, 1e-9)]

@@ -32,7 +32,7 @@ from crowdwise.errors import ParameterError, suggestion
 
 __all__ = [
     "Bounds", "Check", "Constraint", "Count", "CountFromZero", "Fraction", "NonNegative", "Positive", "RandomState",
-    "Share", "checked", "constraint_of", "fixed_seed", "is_count", "is_number", "seed_of",
+    "Share", "are_numbers", "checked", "constraint_of", "fixed_seed", "is_count", "is_number", "seed_of",
 ]  # fmt: skip
 
 
@@ -57,7 +57,10 @@ class Bounds:
     meaning: str = ""
 
     def hold(self, value: Any) -> bool:
-        return bool(self.minimum <= value <= self.maximum and self.above < value < self.below)
+        """Whether a number, or all of an array, lies within."""
+        v = np.asarray(value)
+        inside = (v >= self.minimum) & (v <= self.maximum) & (v > self.above) & (v < self.below)
+        return bool(inside.all())
 
     def words(self, noun: str) -> str:
         """``a number above 0 and of at most 1``"""
@@ -67,6 +70,16 @@ class Bounds:
         parts += [f"below {self.below:g}"] if self.below < np.inf else []
         text = " ".join([noun, " and ".join(parts)]).strip()
         return f"{text} ({self.meaning})" if self.meaning else text
+
+
+def are_numbers(value: Any, bounds: Bounds, shapes: tuple[tuple[int, ...], ...] = ()) -> bool:
+    """Whether it is a number or an array of finite numbers within the bounds, of one of the shapes (if any)."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    fits = not shapes or array.shape in shapes
+    return fits and not isinstance(value, (bool, str)) and bool(np.isfinite(array).all()) and bounds.hold(array)
 
 
 @dataclass(frozen=True)

@@ -1,39 +1,41 @@
-"""The one loop: expectation, maximisation, acceleration, trace, convergence.
+"""Expectation-maximisation: the two steps, acceleration, convergence.
 
-A model gives two pure functions, ``expect(part, params) -> stats`` and ``maximise(stats) -> params``.
-The statistics add up over any split of the votes, so the same pair serves one thread or many, a
-stream or a cluster. This file runs it to a fixed point.
+A model gives two pure functions, ``expect(part, params) -> stats`` and ``maximise(stats) -> params``. The statistics
+add up over any split of the votes, so the same pair serves one thread or many, a stream or a cluster. This file
+alternates the two until they converge.
 
-Acceleration is SQUAREM (Varadhan and Roland 2008) in the space of the expected counts, where every
-model of the family has its state, with three guards:
+Acceleration is SQUAREM (Varadhan and Roland 2008) in the space of the expected counts, where every model of the family
+has its state, with three guards:
 
-- it waits until plain EM has settled near an optimum (the gain per vote is under ``SETTLED``): an early
-  leap can land in the basin of a worse one;
-- a leap may move at most ``REACH`` of the votes' mass from class to class;
-- a leap that lowers the objective is undone, so the trace never falls.
+- it waits until plain EM is near an optimum (the gain per vote is under ``NEAR``): an early extrapolation can land in
+  the basin of a worse one;
+- an extrapolation may move at most ``REACH`` of the votes' mass from class to class;
+- an extrapolation that lowers the objective is undone, so the trace never falls.
 
-On 60 simulated crowds with ten classes and one to three votes per item, leaps without the first two
-guards ended at a worse optimum than plain EM on 21, guarded ones on none; on real data they save half to
-two thirds of the passes where plain EM needs hundreds.
+On 60 simulated crowds with ten classes and one to three votes per item, extrapolation without the first two guards
+ended at a worse optimum than plain EM on 21, with them on none; on real data it saves half to two thirds of the passes
+where plain EM needs hundreds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from crowdwise import kernels
 from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.data.votes import Votes
 
-SETTLED = 3e-5
+NEAR = 3e-5
 REACH = 0.002
 
-__all__ = ["EMFit", "Params", "Part", "Stats", "expect", "run_em", "statistics"]
+__all__ = [
+    "EMFit", "Family", "Params", "Part", "Stats", "best_fit", "expect", "log_class_prior", "run_em", "statistics",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -68,22 +70,17 @@ class Part:
         return float(self.weight.sum()) if len(self.weight) else float(len(self.cell))
 
     def split(self, lo: int, hi: int) -> Part:
-        """The items ``lo`` to ``hi`` (exclusive), to be worked on elsewhere or at another time."""
+        """The items ``lo`` to ``hi`` (exclusive)."""
         rows = slice(self.indptr[lo], self.indptr[hi])
-        return Part(
-            self.indptr[lo : hi + 1] - self.indptr[lo],
-            self.cell[rows],
-            self.weight[rows],
-            self.truth[lo:hi],
-            self.n_annotators,
-            self.n_classes,
-            None if self.item_prior is None else self.item_prior[lo:hi],
-        )
+        indptr = self.indptr[lo : hi + 1] - self.indptr[lo]
+        prior = None if self.item_prior is None else self.item_prior[lo:hi]
+        M, K = self.n_annotators, self.n_classes
+        return Part(indptr, self.cell[rows], self.weight[rows], self.truth[lo:hi], M, K, prior)
 
 
 @dataclass(frozen=True)
 class Stats:
-    """What a pass over votes yields; statistics of disjoint parts add up to those of the whole.
+    """The statistics of a pass over votes; those of disjoint parts add up to those of the whole.
 
     ``counts[m * K + l, k]`` is the expected number of times annotator m said l when the truth was k,
     ``mass[k]`` the expected number of items of class k (for chains (1 + K) x K: of first tags, and of neighbours).
@@ -104,7 +101,7 @@ class Stats:
 
 @dataclass(frozen=True)
 class Params:
-    """What a pass needs: log s[m * K + l, k] and the log prior of the classes (1 x K; for chains (1 + K) x K)."""
+    """The parameters of a pass: log s[m * K + l, k] and the log prior of the classes (1 x K; chains: (1 + K) x K)."""
 
     log_score: Floats
     log_prior: Floats
@@ -117,7 +114,7 @@ class Params:
 
 
 class Family(Protocol):
-    """A model of the family: how parameters come from statistics, and what is maximised."""
+    """How parameters come from statistics, and the objective. ``hard``: items count for their best class alone."""
 
     @property
     def hard(self) -> bool: ...
@@ -132,7 +129,7 @@ Expectation = Callable[[Part, Params], Stats]
 
 @dataclass(frozen=True)
 class EMFit:
-    """Where the loop ended."""
+    """The end of a run of EM."""
 
     params: Params
     trace: Floats
@@ -143,6 +140,29 @@ class EMFit:
     def objective(self) -> float:
         return float(self.trace[-1])
 
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """Trace, iterations and convergence, as every result has them."""
+        return {"trace": self.trace, "iterations": self.iterations, "converged": self.converged}
+
+
+def best_fit(fits: Iterable[EMFit], margin: float = 0.0) -> EMFit:
+    """The fit with the highest objective; a later one only where it is higher by more than the margin.
+
+    Starts that end at the same optimum differ by rounding: with a margin the first of them is taken.
+    """
+    best: EMFit | None = None
+    for fit in fits:
+        if best is None or fit.objective > best.objective + margin:
+            best = fit
+    assert best is not None
+    return best
+
+
+def log_class_prior(mass: Floats, fixed: Floats | None) -> Floats:
+    """1 x K: the logarithm of the class prior, fixed or from the expected number of items of each class."""
+    return safe_log(normalise(mass, axis=0) if fixed is None else fixed)[None]
+
 
 def expect(
     part: Part, params: Params, *, hard: bool = False, posterior: bool = False, engine: str = "auto"
@@ -150,16 +170,9 @@ def expect(
     """The statistics of some votes under some parameters, and their N x K posterior where asked for."""
     log_prior = params.log_prior if part.item_prior is None else params.log_prior + part.item_prior
     counts, mass, evidence, q = kernels.expect(
-        part.indptr,
-        part.cell,
-        part.weight,
-        params.log_score,
-        log_prior,
-        part.truth,
-        hard=hard,
-        posterior=posterior,
-        engine=engine,
-    )
+        part.indptr, part.cell, part.weight, params.log_score, log_prior, part.truth,
+        hard=hard, posterior=posterior, engine=engine,
+    )  # fmt: skip
     return Stats(counts, mass, evidence), q
 
 
@@ -203,7 +216,7 @@ def run_em(
     for _ in rounds:
         params, stats, objective = step(point)
         rounds.reached(objective, below=tol)
-        recent = [*recent, point][-2:] if rounds.gain < SETTLED else []
+        recent = [*recent, point][-2:] if rounds.gain < NEAR else []
         point = stats
         if accelerate and not family.hard and len(recent) == 2 and rounds.another():
             further = extrapolate(recent[0], recent[1], point, votes)
@@ -219,11 +232,11 @@ def run_em(
 
 
 def extrapolate(x0: Stats, x1: Stats, x2: Stats, votes: float) -> Stats | None:
-    """From three successive points, the SQUAREM leap x0 - 2a r + a^2 v.
+    """From three successive points, the SQUAREM step x0 - 2a r + a^2 v.
 
     Here r = x1 - x0, v = (x2 - x1) - r, a = -|r| / |v|. The step is shortened towards a = -1 (which is plain EM)
     until it stays within reach; counts that would turn negative become zero, and each cell keeps its total.
-    ``None``: no leap worth taking.
+    ``None``: the step is too short to be worth a pass.
     """
     r, v = x1.counts - x0.counts, x2.counts - 2.0 * x1.counts + x0.counts
     r_mass, v_mass = x1.mass - x0.mass, x2.mass - 2.0 * x1.mass + x0.mass

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.numerics import Floats, share_interval
+from crowdwise.core.vote_sums import right_votes
 from crowdwise.data.votes import Votes
 
 LEVEL = 0.95
@@ -94,16 +95,6 @@ def chi_squared_interval(n: Floats) -> tuple[Floats, Floats]:
 
     tail = (1.0 - LEVEL) / 2.0
     return np.asarray(2.0 * gammaincinv(n / 2.0, tail) / n), np.asarray(2.0 * gammaincinv(n / 2.0, 1.0 - tail) / n)
-
-
-def right_votes(votes: Votes, q: Floats) -> tuple[Floats, Floats, Floats]:
-    """Each annotator's expected right votes under a posterior, all their votes, and the variance of the former."""
-    p, M = q[votes.item, votes.label], votes.n_annotators
-    right, total, unsure = (
-        np.bincount(votes.annotator, weights=votes.weights * x, minlength=M).astype(np.float64)
-        for x in (p, np.ones_like(p), p * (1.0 - p))
-    )
-    return right, total, unsure
 
 
 def accuracy_interval(votes: Votes, q: Floats) -> tuple[Floats, Floats]:

@@ -46,6 +46,7 @@ from crowdwise.core import em
 from crowdwise.core.em import Params, Part
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, softmax
 from crowdwise.core.shrinkage import learned_prior
+from crowdwise.core.vote_sums import per_annotator
 from crowdwise.data.votes import Votes
 
 MAX_CELLS = 2**25
@@ -174,7 +175,7 @@ def accuracies(
     """Each annotator's expected number (weight) of right votes, judged by the others, and its variance; M each."""
     M, K = votes.n_annotators, votes.n_classes
     if K < 2:  # nothing to be wrong about
-        return np.bincount(votes.annotator, weights=votes.weights, minlength=M).astype(np.float64), np.zeros(M)
+        return per_annotator(votes), np.zeros(M)
     if M * K * K > MAX_CELLS:
         return expected_right(votes, one_coin_right(votes, q, gold, item_prior), gold, item_prior is not None)
     return LeaveOneOut.of(votes, q, gold, item_prior).expected_right()
@@ -186,20 +187,16 @@ def expected_right(votes: Votes, right: Floats, gold: Ints | None, has_item_prio
     if not has_item_prior:
         single = np.diff(votes.indptr)[votes.item] < 2
         right = np.where(single if gold is None else single & (gold[votes.item] < 0), 1.0 / K, right)
-
-    def total(x: Floats) -> Floats:
-        return np.bincount(m, weights=votes.weights * x, minlength=M).astype(np.float64)
-
-    n, wrong = total(np.ones(votes.n_votes)), (1.0 - right) / (K - 1.0)
+    n, wrong = per_annotator(votes), (1.0 - right) / (K - 1.0)
     w, p = np.full(M, 0.5), right
     for _ in range(100):
         own = w[m]
         p = own * right / np.maximum(own * right + (1.0 - own) * wrong, 1e-300)
-        new = np.clip((total(p) + 0.5) / (n + 1.0), 1e-6, 1.0 - 1e-6)
+        new = np.clip((per_annotator(votes, p) + 0.5) / (n + 1.0), 1e-6, 1.0 - 1e-6)
         done, w = float(np.abs(new - w).max(initial=0.0)) < 1e-5, new
         if done:
             break
-    return total(p), total(p * (1.0 - p))
+    return per_annotator(votes, p), per_annotator(votes, p * (1.0 - p))
 
 
 def one_coin_right(votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None) -> Floats:

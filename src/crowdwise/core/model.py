@@ -1,16 +1,16 @@
-"""What every label-only model is: parameters stored as given, ``fit``, and one frozen result.
+"""The base classes of models of votes: parameters stored as given, ``fit``, and one frozen result.
 
-Models speak scikit-learn's estimator protocol without importing it: keyword-only parameters,
-``get_params``/``set_params``, clones, ``fit`` returns self, learned things end in ``_``.
+Models follow scikit-learn's estimator protocol without importing it: keyword-only parameters,
+``get_params``/``set_params``, clones, ``fit`` returns self, learned attributes end in ``_``.
 """
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import field
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -20,6 +20,7 @@ from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import Bounds, Count, CountFromZero, RandomState
 from crowdwise.core.em import EMFit, Family, Params, Part, Stats
+from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.parameters import Parameterised, declared
@@ -31,13 +32,13 @@ from crowdwise.errors import ConvergenceWarning, InputError, LabelError, NotFitt
 
 __all__ = ["EMModel", "Model", "Outcome"]
 
-TABLES = 6
-"""How many M x K x K tables a fit holds at once, with acceleration."""
+
+SingleVotes = Literal["certain", "doubted", "open"]
 
 
 @declared
 class Model(Parameterised, ABC):
-    """The base of label-only models. A subclass gives ``_fit`` and ``_predict``.
+    """The base of models of votes. A subclass gives ``_fit`` and ``_predict``.
 
     Parameters
     ----------
@@ -56,6 +57,12 @@ class Model(Parameterised, ABC):
     """Whether it can start from probabilities of each item's classes."""
     streams: ClassVar[bool] = False
     """Whether it can learn from votes as they come in (:mod:`crowdwise.online`)."""
+    reads_backwards: ClassVar[bool] = True
+    """Whether votes of annotators who are known, from gold labels, to be mostly wrong count against their label."""
+    single_votes: ClassVar[SingleVotes] = "doubted"
+    """The label of an item where no item has two votes: the vote, for certain; the vote, in doubt; or any."""
+    columns_without_interval: ClassVar[tuple[str, ...]] = ()
+    """Columns that the method adds to the table of annotators and that are no estimates, so have no interval."""
 
     ties: Literal["prior", "random"] = "prior"
     random_state: RandomState = 0
@@ -71,8 +78,8 @@ class Model(Parameterised, ABC):
         votes
             The votes. Their own ``truth`` is not looked at.
         gold
-            The class of the items where it is known, for the model to use: a mapping from item to
-            class, or an array of N class codes with -1 for unknown (``votes.truth`` is one).
+            Gold labels for the model to use: a mapping from item to class, or an array of N class codes with -1 for
+            unknown (``votes.truth`` is one).
         item_prior
             N x K probabilities of each item's classes before any vote (from a classifier, say).
         callback
@@ -185,7 +192,20 @@ class Model(Parameterised, ABC):
 
 @declared
 class EMModel(Model, ABC):
-    """A model fitted by :mod:`crowdwise.core.em`. A subclass says how parameters come from statistics (``_family``)."""
+    """A model fitted by :mod:`crowdwise.core.em`. A subclass gives how parameters come from statistics (``_family``).
+
+    Parameters
+    ----------
+    start
+        ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``, ``"tensor"``), an
+        N x K posterior, or a :class:`~crowdwise.Consensus` for a warm start.
+    restarts
+        How many further, random starts to try; the best objective is kept.
+    max_iter, tol
+        Stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
+    accelerate
+        Extrapolate, guarded, once the fit is near an optimum (SQUAREM, see :mod:`crowdwise.core.em`).
+    """
 
     takes_item_prior = True
 
@@ -199,7 +219,7 @@ class EMModel(Model, ABC):
 
     @abstractmethod
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
-        """The maximisation step, made once per fit from the start's statistics."""
+        """The maximisation step, made once per fit; ``start`` are the statistics that it starts from."""
 
     def _finish(self, part: Part, family: Family, params: Params) -> Params:
         """The parameters to report, from those that EM ended with."""
@@ -214,24 +234,22 @@ class EMModel(Model, ABC):
         part = Part.of(votes, gold, item_prior)
         first = self._start(part, votes, gold)
         family = self._family(part, first, votes, gold)
-        best = self._run_em(part, family, first, callback)
         rng = np.random.default_rng(self.random_state)
-        for restart in range(1, self.restarts + 1):
-            again = self._run_em(part, family, starts.random_start(part, votes, gold, rng), callback, restart)
-            if again.objective > best.objective:
-                best = again
-        params = self._finish(part, family, best.params)
-        stats, q = em.expect(part, params, posterior=True)
-        self.params_, self.stats_ = params, stats
-        return Outcome(
-            posterior=q,
-            prior=np.exp(params.log_prior[0]),
-            confusion=self._confusion(params, votes.n_classes),
-            log_likelihood=stats.log_likelihood,
-            trace=best.trace,
-            iterations=best.iterations,
-            converged=best.converged,
-        )
+        more = (starts.random_start(part, votes, gold, rng) for _ in range(self.restarts))
+        best = em.best_fit(self._run_em(part, family, s, callback, i) for i, s in enumerate(chain([first], more)))
+        return self._outcome(part, best, self._finish(part, family, best.params))
+
+    def _outcome(self, part: Part, fit: EMFit, params: Params | None = None, **others: Any) -> Outcome:
+        """The outcome of a fit; its parameters (or others in their place) and statistics are kept."""
+        self.params_ = fit.params if params is None else params
+        self.stats_, q = em.expect(part, self.params_, posterior=True)
+        found: dict[str, Any] = {
+            "posterior": q,
+            "prior": np.exp(self.params_.log_prior[0]),
+            "confusion": self._confusion(self.params_, part.n_classes),
+            "log_likelihood": self.stats_.log_likelihood,
+        }
+        return Outcome(**found | fit.outcome | others)
 
     def _run_em(self, part: Part, family: Family, start: Stats, callback: Callback | None, restart: int = 0) -> EMFit:
         return em.run_em(
@@ -261,28 +279,5 @@ def recode(votes: Votes, fitted: Consensus) -> Votes:
     new = who < 0
     who = np.where(new, len(fitted.annotator_names) + np.cumsum(new) - 1, who)
     names = np.concatenate([fitted.annotator_names.astype(object), votes.annotators[new].astype(object)])
-    return Votes(
-        votes.indptr,
-        who[votes.annotator].astype(np.int32),
-        encoding.recode(votes.label, place),
-        votes.items,
-        names,
-        fitted.classes,
-        votes.weight,
-    )
-
-
-def check_memory(votes: Votes, tables: int = 1) -> None:
-    """Refuse confusion matrices (``tables`` of each annotator) that cannot fit, before the machine starts to swap."""
-    M, K = votes.n_annotators, votes.n_classes
-    need = TABLES * 8 * M * K * K * tables
-    try:
-        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # a system that does not tell
-        return
-    if need > there:
-        raise InputError(
-            f"The confusion matrices of {M:,} annotators over {K:,} classes need {need / 2**30:,.0f} GB, "
-            f"and the machine has {there / 2**30:,.0f}. "
-            "Use majority, merge rare classes, or leave out annotators with few votes."
-        )
+    who, label = who[votes.annotator].astype(np.int32), encoding.recode(votes.label, place)
+    return Votes(votes.indptr, who, label, votes.items, names, fitted.classes, votes.weight)

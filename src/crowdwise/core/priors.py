@@ -1,8 +1,7 @@
-"""What is believed of annotators and classes before any vote: pseudo-counts that stay in force through the whole fit.
+"""Priors of annotators and classes: pseudo-counts that stay in force through the whole fit.
 
-A prior on confusion matrices is a table of pseudo-counts b[m, l, k] >= 0 ("as if annotator m had already
-said l to a k so many times"). With it a fit maximises log-likelihood + sum b log theta, the Dirichlet prior
-with parameters 1 + b.
+A prior on confusion matrices is a table of pseudo-counts b[m, l, k] >= 0 ("as if annotator m had already said l to a k
+so many times"). With it a fit maximises log-likelihood + sum b log theta, the Dirichlet prior with parameters 1 + b.
 
 ====================  =================================================================================
 ``prior=0.01``        a hundredth of a vote per row of every confusion matrix, spread evenly over labels
@@ -18,31 +17,93 @@ Past performance, where given, counts as evidence there too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.constraints import Bounds, Check, are_numbers, checked
 from crowdwise.core.em import Part, statistics
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.starts import majority
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError, listing, suggestion
+from crowdwise.errors import ParameterError, listing
 
 NAMED = ("crowd", "hierarchical")
 
 
-def pseudo_counts(prior: Any, history: Any, votes: Votes, gold: Ints | None = None) -> Floats:
+# -------------------------------------------------------------------- what the parameters may be
+
+
+def _is_prior(value: Any) -> bool:
+    return value in NAMED if isinstance(value, str) else are_numbers(value, Bounds(minimum=0))
+
+
+def _is_class_prior(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in ("learned", "uniform")
+    return isinstance(value, Mapping) or (hasattr(value, "__len__") and are_numbers(value, Bounds(minimum=0)))
+
+
+def _is_history(value: Any) -> bool:
+    return value is None or isinstance(value, (Mapping, Consensus))
+
+
+Prior = Annotated[
+    Any,
+    Check(
+        _is_prior,
+        "a number of votes of at least 0, 'crowd', 'hierarchical', or an array of pseudo-counts (K x K or M x K x K)",
+        (0.0, 0.5, *NAMED),
+        (-0.5, np.nan, "nobody"),
+    ),
+]
+"""Pseudo-counts on the confusion matrices."""
+
+DirichletPrior = Annotated[
+    Any,
+    Check(
+        lambda value: are_numbers(value, Bounds(above=0)),
+        "positive Dirichlet parameters: a number on the truth, with one on each other label, a pair (on the truth, on "
+        "each other label), or an array (K x K or M x K x K)",
+        (2.0, (5.0, 2.0)),
+        (0.0, -1.0, "crowd"),
+    ),
+]
+"""Parameters of the Dirichlet distributions of the rows of confusion matrices."""
+
+ClassPrior = Annotated[
+    Any,
+    Check(
+        _is_class_prior, "'learned', 'uniform', or the probability of each class", ("learned", "uniform"), ("x", 0.5)
+    ),
+]
+"""The distribution of the classes."""
+
+ClassAlpha = Annotated[
+    Any,
+    Check(
+        lambda value: are_numbers(value, Bounds(above=0)), "a number above 0, or one for each class", (1.0,), (0.0, "x")
+    ),
+]
+"""Parameters of the Dirichlet distribution of the classes."""
+
+History = Annotated[
+    Any, Check(_is_history, "a mapping from annotator to K x K counts (truth, label), or a Consensus", (None,), (5,))
+]
+"""Past performance of annotators."""
+
+
+# -------------------------------------------------------------------- pseudo-counts
+
+
+@checked
+def pseudo_counts(prior: Prior, history: History, votes: Votes, gold: Ints | None = None) -> Floats:
     """The table b[m, l, k] (its first axis is 1 where all annotators share it)."""
     past = None if history is None else history_counts(history, votes)
     if isinstance(prior, str):
-        if prior not in NAMED:
-            raise ParameterError(
-                f"prior={prior!r}: expected a number, 'crowd', 'hierarchical', "
-                f"or an array of pseudo-counts.{suggestion(prior, NAMED)}"
-            )
         counts = statistics(Part.of(votes), majority(votes, gold)).table()
         table = learned_prior(counts if past is None else counts + past, hierarchical=prior == "hierarchical")
     else:
@@ -50,17 +111,38 @@ def pseudo_counts(prior: Any, history: Any, votes: Votes, gold: Ints | None = No
     return table if past is None else table + past
 
 
-def class_prior_counts(class_prior: Any, votes: Votes) -> Floats | None:
+@checked
+def dirichlet_rows(prior: DirichletPrior, history: History, votes: Votes) -> Floats:
+    """Dirichlet parameters b0[m, l, k] (first axis 1 where all annotators share it), past performance added."""
+    K = votes.n_classes
+    b = np.asarray(prior, dtype=np.float64)
+    if b.shape in ((), (2,)):
+        b = np.where(np.eye(K, dtype=bool), *right_and_wrong(b))
+    return pseudo_counts(b, history, votes)
+
+
+def right_and_wrong(prior: Any) -> tuple[float, float]:
+    """A pair of Dirichlet parameters, on the truth and on each other label; of a number, it and one."""
+    p = np.asarray(prior, dtype=np.float64)
+    return (float(p), 1.0) if p.ndim == 0 else (float(p[0]), float(p[1]))
+
+
+@checked
+def class_dirichlet(class_alpha: ClassAlpha, votes: Votes) -> Floats:
+    """Dirichlet parameters a0[k] of the classes, from a number or K numbers."""
+    K = votes.n_classes
+    a = np.asarray(class_alpha, dtype=np.float64)
+    if a.shape not in ((), (K,)):
+        raise ParameterError(f"class_alpha={class_alpha!r}: expected a number above 0, or {K} of them, one per class.")
+    return np.broadcast_to(a, (K,)).astype(np.float64)
+
+
+@checked
+def class_prior_counts(class_prior: ClassPrior, votes: Votes) -> Floats | None:
     """The fixed class distribution, or ``None`` where it is to be learned."""
     K = votes.n_classes
     if isinstance(class_prior, str):
-        if class_prior == "learned":
-            return None
-        if class_prior == "uniform":
-            return np.full(K, 1.0 / K)
-        raise ParameterError(
-            f"class_prior={class_prior!r}: expected 'learned', 'uniform', or the probability of each class."
-        )
+        return None if class_prior == "learned" else np.full(K, 1.0 / K)
     if isinstance(class_prior, Mapping):
         names = votes.classes.tolist()
         unknown = [c for c in class_prior if c not in names]
@@ -71,7 +153,7 @@ def class_prior_counts(class_prior: Any, votes: Votes) -> Floats | None:
             )
         class_prior = [class_prior[c] for c in names]
     p = np.asarray(class_prior, dtype=np.float64)
-    if p.shape != (K,) or not np.isfinite(p).all() or (p < 0).any() or p.sum() <= 0:
+    if p.shape != (K,) or not are_numbers(p, Bounds(minimum=0)) or p.sum() <= 0:
         raise ParameterError(f"class_prior={class_prior!r}: expected {K} probabilities, one for each class.")
     return np.asarray(p / p.sum())
 
@@ -79,8 +161,6 @@ def class_prior_counts(class_prior: Any, votes: Votes) -> Floats | None:
 def _given(prior: Any, votes: Votes) -> Floats:
     K = votes.n_classes
     b = np.asarray(prior, dtype=np.float64)
-    if not np.isfinite(b).all() or (b < 0).any():
-        raise ParameterError(f"prior={prior!r}: pseudo-counts must be finite and not negative.")
     if b.ndim == 0:
         return np.full((1, K, K), float(b) / K)
     if b.shape == (K, K):
@@ -98,25 +178,18 @@ def history_counts(history: Any, votes: Votes) -> Floats:
     M, K = votes.n_annotators, votes.n_classes
     out = np.zeros((M, K, K))
     if isinstance(history, Consensus):
-        place, classes = (
-            encoding.locate(votes.annotators, history.annotator_names),
-            encoding.locate(votes.classes, history.classes),
-        )
+        place = encoding.locate(votes.annotators, history.annotator_names)
+        classes = encoding.locate(votes.classes, history.classes)
         known, shared = np.flatnonzero(place >= 0), np.flatnonzero(classes >= 0)
         if history.counts is None:
             raise ParameterError("The consensus given as history kept no counts: there were too many classes.")
         counts = history.counts[place[known]][:, classes[shared]][:, :, classes[shared]]
         out[np.ix_(known, shared, shared)] = counts
         return out.transpose(0, 2, 1)
-    if not isinstance(history, Mapping):
-        raise ParameterError(
-            f"history is a {type(history).__name__}: "
-            f"expected a mapping from annotator to {K} x {K} counts (truth, label), or a Consensus."
-        )
     place = encoding.locate(encoding.to_vocabulary(list(history)), votes.annotators)
     for code, (name, counts) in zip(place.tolist(), history.items(), strict=True):
         table = np.asarray(counts, dtype=np.float64)
-        if table.shape != (K, K) or not np.isfinite(table).all() or (table < 0).any():
+        if table.shape != (K, K) or not are_numbers(table, Bounds(minimum=0)):
             raise ParameterError(
                 f"history of annotator {name!r} has shape {table.shape}: "
                 f"expected {K} x {K} counts (truth, label) that are not negative."

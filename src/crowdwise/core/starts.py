@@ -12,6 +12,7 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Check, RandomState
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.numerics import Floats, Ints, clamp, softmax, winners
+from crowdwise.core.vote_sums import per_annotator, right_votes, tally
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError, suggestion
@@ -62,9 +63,7 @@ def gold_weighted(votes: Votes, gold: Ints | None) -> Floats:
     if gold is None or not (gold >= 0).any():
         return q
     tested, right = tested_and_right(votes, gold)
-    weight = votes.weights
-    agrees = np.bincount(votes.annotator, weights=weight * q[votes.item, votes.label], minlength=votes.n_annotators)
-    total = np.bincount(votes.annotator, weights=weight, minlength=votes.n_annotators)
+    agrees, total, _ = right_votes(votes, q)
     rate = (agrees + 0.5) / (total + 1.0)
     accuracy = (right + GOLD_WEIGHT * rate) / (tested + GOLD_WEIGHT)
     return clamp(weighted_posterior(votes, log_odds(accuracy, votes.n_classes)), gold)
@@ -72,13 +71,8 @@ def gold_weighted(votes: Votes, gold: Ints | None) -> Floats:
 
 def tested_and_right(votes: Votes, gold: Ints) -> tuple[Floats, Floats]:
     """Per annotator: the weight of the votes on gold items, and of the right ones among them."""
-    M = votes.n_annotators
-    truth = gold[votes.item]
-    known, hit = truth >= 0, truth == votes.label
-    w = votes.weights
-    tested = np.bincount(votes.annotator[known], weights=w[known], minlength=M)
-    right = np.bincount(votes.annotator[hit], weights=w[hit], minlength=M)
-    return tested.astype(np.float64), right.astype(np.float64)
+    label = gold[votes.item]
+    return per_annotator(votes, label >= 0), per_annotator(votes, label == votes.label)
 
 
 def log_odds(accuracy: Floats, K: int) -> Floats:
@@ -88,9 +82,7 @@ def log_odds(accuracy: Floats, K: int) -> Floats:
 
 def weighted_posterior(votes: Votes, weight: Floats) -> Floats:
     """softmax_k of the summed weights of the annotators who said k."""
-    N, K = len(votes), votes.n_classes
-    logit = np.bincount(votes.item * K + votes.label, weights=weight[votes.annotator] * votes.weights, minlength=N * K)
-    return softmax(logit.reshape(N, K).astype(np.float64))
+    return softmax(tally(votes, weight))
 
 
 def random_start(part: Part, votes: Votes, gold: Ints | None, rng: np.random.Generator) -> Stats:

@@ -52,16 +52,17 @@ from torch import Tensor
 from crowdwise.core import em, starts
 from crowdwise.core.constraints import Bounds
 from crowdwise.core.em import Part
-from crowdwise.core.model import check_memory
+from crowdwise.core.limits import check_memory
 from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import class_dirichlet, dirichlet_rows
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
 from crowdwise.learners.head import Head, Predict
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.tensors import as_array
 from crowdwise.learners.vote_edges import Batch, Edges
-from crowdwise.methods.bayes_ibcc import DirichletFamily, Dirichlets, class_dirichlet, dirichlet_rows, expected_log
+from crowdwise.methods.bayes_ibcc import DirichletFamily, Dirichlets, expected_log
 
 LEAST = 1e-3
 """The lowest value of g: a class that the network no longer predicts could not recover otherwise."""

@@ -34,7 +34,8 @@ from torch import Tensor
 
 from crowdwise.core import starts
 from crowdwise.core.constraints import Bounds, Count, NonNegative
-from crowdwise.core.model import check_memory, recode
+from crowdwise.core.limits import check_memory
+from crowdwise.core.model import recode
 from crowdwise.core.numerics import Floats, clamp, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
@@ -45,7 +46,7 @@ from crowdwise.learners.tensors import as_array
 from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.vote_edges import Edges
 from crowdwise.methods import messages_bp
-from crowdwise.methods.messages_bp import BeliefPropagation, gather, hold, same_items, softmax
+from crowdwise.methods.messages_bp import BeliefPropagation, gather, same_items, softmax, with_gold
 from crowdwise.methods.messages_integrals import Graph
 
 COLD = 100
@@ -131,7 +132,7 @@ class Beliefs:
         for sweep in range(max(self.model.max_iter, COLD) if cold else self.model.max_iter):
             if follows and sweep:
                 integrator = self.source(q, integrator)
-            new, theta, *_ = integrator.sweep(hold(nu, graph, self.gold))
+            new, theta, *_ = integrator.sweep(with_gold(nu, graph, self.gold))
             new = (1.0 - self.model.damping) * new + self.model.damping * log_mu if sweep or not cold else new
             change = float(np.abs(softmax(new)[0] - softmax(log_mu)[0]).max(initial=0.0))
             log_mu = new

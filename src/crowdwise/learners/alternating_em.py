@@ -46,7 +46,7 @@ from torch import Tensor
 from crowdwise.core import em, priors, starts
 from crowdwise.core.constraints import Bounds, Count
 from crowdwise.core.em import Params, Part, Stats
-from crowdwise.core.model import check_memory
+from crowdwise.core.limits import check_memory
 from crowdwise.core.numerics import Floats, clamp, normalise, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
@@ -55,7 +55,6 @@ from crowdwise.learners.head import FLOOR, Head, Predict, cross_entropy
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.tensors import as_array, score_table
 from crowdwise.learners.vote_edges import Batch, Edges
-from crowdwise.methods import messages_bp
 from crowdwise.methods.messages_mf import MeanFieldFamily
 
 # -------------------------------------------------------------------- what they share
@@ -264,7 +263,7 @@ class MeanField(Maximising):
     def start(self, votes: Votes) -> None:
         super().start(votes)
         K = votes.n_classes
-        alpha = messages_bp.dirichlet_parameters(self.prior, None, votes)
+        alpha = priors.dirichlet_rows(self.prior, None, votes).transpose(0, 2, 1)
         self.family = MeanFieldFamily(alpha, np.full(K, 1.0 / K))
 
     def maximise(self, stats: Stats, log_f: Floats) -> Params:

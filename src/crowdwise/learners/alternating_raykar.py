@@ -38,7 +38,7 @@ from crowdwise.core import em, priors, starts
 from crowdwise.core.consensus import Outcome
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.em import Params, Part, Stats
-from crowdwise.core.model import check_memory
+from crowdwise.core.limits import check_memory
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes

@@ -11,16 +11,16 @@ method      x_s                               P(m says l, given truth k)
 ``irt``     a_m - d_n                         p_s 1[l = k] + (1 - p_s) g[m, l]
 ==========  ================================  ===============================================================
 
-Abilities and difficulties have Gaussian priors, the guesses g[m] of an annotator a Dirichlet prior. Without priors
-nothing would be determined: an item has a handful of votes, and a scale (``glad``) or a shift (``irt``) can be moved
-from abilities to difficulties.
+Abilities and difficulties have Gaussian priors, the guesses g[m] of an annotator a Dirichlet prior. Without priors they
+are not identified: an item has a handful of votes, and a scale (``glad``) or a shift (``irt``) can be moved from
+abilities to difficulties.
 
-Why ``irt`` is this and not another. The item response model of tests, sigmoid(a_m - d_n) with two parameters to a
-vote, has no place for the label of a wrong answer. People who do not know do not err evenly: they have a favourite
-answer. So whoever does not know guesses, from a distribution of their own; as in MACE, a spammer is then somebody who
-rarely knows, and the guesses say which answers of theirs to ignore. Unlike MACE's, the probability of knowing depends
-on the item. A guess can be right: with x_s going to minus infinity a vote says nothing at all, whatever the number of
-classes, while in ``glad`` the hardest items are still answered rightly half of the time.
+The item response model of tests, sigmoid(a_m - d_n) with two parameters per vote, has no place for the label of a
+wrong answer, and annotators who do not know the answer do not err evenly: they have a favourite label. So in ``irt``
+they guess from a distribution of their own; as in MACE, a spammer is then an annotator who rarely knows, and whose
+guesses are ignored. Unlike in MACE, the probability of knowing depends on the item. A guess can be right: with x_s
+going to minus infinity a vote carries no information, whatever the number of classes, while in ``glad`` the hardest
+items are still answered rightly half of the time.
 
 ===============  ====================  =======  ======================================================================
 symbol           code                  shape    equation
@@ -29,7 +29,7 @@ a_m              ``a``, ability        M        prior Normal(mean, sd)
 b_n              ``b``, log of ease    N        ``glad``; difficulty is exp(-b_n). Prior Normal(mean, sd)
 d_n              ``b``, difficulty     N        ``irt``. Prior Normal(mean, sd)
 x_s              ``x``                 S        see above; slopes u_s = dx/da, v_s = dx/db
-g[m, l]          ``guess``             M x K    (expected guesses + e / K) / (their sum), e = ``guesses``
+g[m, l]          ``guess``             M x K    (expected guesses + e / K) / (their sum), e = ``guess_smoothing``
 z_s              ``bonus``             S        log P(l_s | truth = l_s) - log P(l_s | another truth)
 q[n, k]          posterior             N x K    softmax_k( log pi_k + sum of w_s z_s over votes of n for k )
 c_s              ``c``                 S        P(right) = q[n, l_s]; ``irt``: P(knew) = q[n, l_s] sigmoid(x_s - log g)
@@ -38,17 +38,17 @@ J                objective             1        sum_n log sum_k pi_k prod P(l_s 
 ===============  ====================  =======  ======================================================================
 
 EM. Given (a, b) the posterior is closed, and with it c_s, the expected value of "was right" or "knew". Given c, Q is a
-logistic regression with these targets, in which each vote ties one a to one b; a few safeguarded Newton steps raise
-it (:mod:`crowdwise.methods.ability_regression`), so J rises too. When EM has settled, J is maximised over every item's
-difficulty by itself, from a grid: an item may have two hills, and EM has climbed the nearer one. This is also how
-items that were not in the fit get their difficulty.
+logistic regression with these targets, in which each vote connects one a with one b; a few safeguarded Newton steps
+raise it (:mod:`crowdwise.methods.ability_regression`), so J rises too. When EM has converged, J is maximised over every
+item's difficulty by itself, from a grid: an item may have two local maxima, and EM ends at the nearer one. Items that
+were not in the fit get their difficulty in the same way.
 
 When they fail: difficulties are point estimates, so with a handful of votes per item they are mostly their prior, and
-under a wide one they explain disagreement away; ability and difficulty are only told apart where annotators share
-items; an item everybody gets wrong looks easy. ``glad`` misses annotators who are better at one class than at another,
-``irt`` those who mistake one class for another. With two classes and many items that nobody knows, "nobody knows, and
-guesses are even" and "half know that it is 1, the others guess 0" explain such items equally well; guesses then tilt
-and the items drift into one class, unless the prior keeps guesses even.
+under a wide one they explain disagreement away; ability and difficulty are only distinguished where annotators share
+items; an item that everybody gets wrong looks easy. ``glad`` misses annotators who are better at one class than at
+another, ``irt`` those who mistake one class for another. With two classes and many items that nobody knows, "nobody
+knows, and guesses are even" and "half know that it is 1, the others guess 0" explain such items equally well; guesses
+then become uneven and the items drift into one class, unless the prior keeps guesses even.
 
 J. Whitehill, P. Ruvolo, T. Wu, J. Bergsma and J. Movellan, Whose vote should count more: optimal integration of
 labels from labelers of unknown expertise, NIPS 2009 (``glad``). G. Rasch, Probabilistic models for some intelligence
@@ -60,21 +60,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from crowdwise.core import priors, starts
-from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.em import Part
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.loop import Callback, Progress
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, softmax
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import ClassPrior
+from crowdwise.core.starts import Start
+from crowdwise.core.unseen import with_unseen
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
 from crowdwise.methods.ability_regression import (
     Gaussian,
     Height,
@@ -91,12 +92,10 @@ NODES = np.polynomial.hermite_e.hermegauss(9)[0]
 LOG_WEIGHTS = np.log(np.polynomial.hermite_e.hermegauss(9)[1])
 """Of Gauss-Hermite quadrature, by which intervals integrate over the difficulty of an item."""
 
-# -------------------------------------------------------------------- the classes
-
 
 @dataclass(frozen=True)
 class State:
-    """Where a fit stands: abilities, the b of every item, guesses (``irt``), class shares."""
+    """The parameters of a fit: abilities, the b of every item, guesses (``irt``), class shares."""
 
     a: Floats
     b: Floats
@@ -106,26 +105,20 @@ class State:
 
 @declared
 class AbilityModel(Model, ABC):
-    """EM over abilities and difficulties: what ``glad`` and ``irt`` share.
+    """EM over abilities and difficulties: the base of ``glad`` and ``irt``.
 
     Parameters
     ----------
-    start
-        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
-        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
-    max_iter, tol
-        Stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote. Once more at the end
-        every item's difficulty is looked for afresh.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+    start, max_iter, tol
+        As in :class:`DawidSkene`. At the end every item's difficulty is maximised once more from a grid.
     """
 
     takes_item_prior = True
 
     _chance: ClassVar[str]
-    """What p_s is the probability of."""
-    class_prior: Any
-    start: Any = "votes"
+    """The column for the mean of p_s."""
+    class_prior: ClassPrior
+    start: Start = "votes"
     max_iter: Count = 500
     tol: NonNegative = 1e-7
     ability_: Floats = field(init=False)
@@ -134,7 +127,7 @@ class AbilityModel(Model, ABC):
     """g[m, l] (``irt``)."""
     prior_: Floats = field(init=False)
     """pi_k."""
-    _stranger: tuple[float, Floats] = field(init=False)
+    _unseen: tuple[float, Floats] = field(init=False)
 
     @staticmethod
     @abstractmethod
@@ -155,7 +148,7 @@ class AbilityModel(Model, ABC):
 
     @abstractmethod
     def _difficulty(self, b: Floats) -> Floats:
-        """What the table of items says."""
+        """The column of the table of items."""
 
     @abstractmethod
     def _mean_confusion(self, p: Floats, guess: Floats, K: int) -> Floats:
@@ -194,15 +187,14 @@ class AbilityModel(Model, ABC):
 
         return height
 
-    def _settle(
+    def _with_best_b(
         self, to: Problem, state: State, log_prior: Floats, gold: Ints | None = None, evidence: Floats | None = None
     ) -> State:
-        """The state with the best b of every item; its own b where ``evidence``, at that, shows it to be better."""
-
+        """The state with the best b of every item; its own b where that is better by the ``evidence`` at it."""
         height = self._height(to, state, log_prior, gold)
         b = best_difficulty(height, to.on_b, to.rows.N)
         if evidence is not None:
-            # To rounding the same is not better: items of the fit and new ones with the same votes must agree.
+            # Equal up to rounding is not better: items of the fit and new ones with the same votes must agree.
             worse = height(b)[0] < evidence + log_gaussian(state.b, to.on_b) - 1e-10
             b = np.where(worse, state.b, b)
         return replace(state, b=b)
@@ -211,44 +203,46 @@ class AbilityModel(Model, ABC):
         to = self._problem(votes)
         rows = to.rows
         fixed = priors.class_prior_counts(self.class_prior, votes)
-        total = max(float(rows.weight.sum()), 1.0)
-        trace: list[float] = []
+        rounds = Rounds(self.max_iter, float(rows.weight.sum()), callback)
 
         def log_prior(state: State) -> Floats:
             return safe_log(state.pi)[None] if item_prior is None else safe_log(state.pi)[None] + item_prior
-
-        def keep(state: State, evidence: Floats) -> float:
-            """Note an accepted point and return its gain per vote."""
-            objective = self._objective(to, state, evidence)
-            gain = (objective - trace[-1]) / total if trace else float("inf")
-            trace.append(objective)
-            if callback is not None:
-                callback(Progress(len(trace), self.max_iter, objective, gain))
-            return gain
 
         pi = np.full(rows.K, 1.0 / rows.K) if fixed is None else fixed
         a, b = np.full(rows.M, float(to.on_a[0])), np.full(rows.N, float(to.on_b[0]))
         state = State(a, b, self._guesses(rows, np.zeros(len(rows.item))), pi)
         q, c, _ = self._pass(to, state, log_prior(state), gold)
         if gold is not None or not (isinstance(self.start, str) and self.start == "votes"):
-            # Known truths, or what was asked for, say whom to believe before anything else does.
-            q = starts.initial_posterior(self.start, Part.of(votes, gold, item_prior), votes, gold, self.random_state)
+            # Gold labels, or the start that was asked for, decide the reliability of annotators first.
+            part = Part.of(votes, gold, item_prior)
+            q = starts.initial_posterior(self.start, part, votes, gold, self.random_state)
             c = rows.voted(q)
-        converged = False
-        while not converged and len(trace) < self.max_iter:
-            steady = False
-            while not steady and len(trace) < self.max_iter:
+        while rounds.another():
+            for _ in rounds:
                 a, b = ascend(to, c, state.a, state.b)
                 pi = normalise(q.sum(axis=0), axis=0) if fixed is None else fixed
                 state = State(a, b, self._guesses(rows, c), pi)
                 q, c, evidence = self._pass(to, state, log_prior(state), gold)
-                steady = keep(state, evidence) < self.tol
-            # Some items may sit on the lower of two hills. If finding the higher one was worth it, go on from there.
-            state = self._settle(to, state, log_prior(state), gold, evidence)
+                rounds.reached(self._objective(to, state, evidence), below=self.tol)
+            # Some items may be at the lower of two maxima. If the higher one gains enough, EM goes on from there.
+            steady = rounds.converged
+            state = self._with_best_b(to, state, log_prior(state), gold, evidence)
             q, c, evidence = self._pass(to, state, log_prior(state), gold)
-            converged = keep(state, evidence) < self.tol and steady
-        outcome = self._outcome(to, state, q, float(evidence.sum()), np.array(trace), converged)
-        return self._with_intervals(outcome, to, state, log_prior(state), gold)
+            rounds.iterations += 1
+            rounds.reached(self._objective(to, state, evidence), below=self.tol if steady else None)
+        self.ability_, self.guess_, self.prior_ = state.a, state.guess, state.pi
+        share = normalise(rows.per_annotator(rows.weight), axis=0)
+        self._unseen = float(share @ state.a), share @ state.guess  # like the crowd as a whole
+        annotators, items = self._columns(to, state, log_prior(state), gold)
+        return Outcome(
+            posterior=q,
+            prior=state.pi,
+            confusion=self._mean_confusion(annotators[self._chance], state.guess, rows.K),
+            log_likelihood=float(evidence.sum()),
+            annotator_columns=annotators,
+            item_columns=items,
+            **rounds.outcome,
+        )
 
     def _slopes(
         self, to: Problem, state: State, log_prior: Floats, gold: Ints | None, width: Floats
@@ -274,10 +268,10 @@ class AbilityModel(Model, ABC):
         mean = (share * at).sum(axis=1)
         return in_a, in_guess, mean, (share * (at - mean[:, None]) ** 2).sum(axis=1)
 
-    def _with_intervals(
-        self, outcome: Outcome, to: Problem, state: State, log_prior: Floats, gold: Ints | None
-    ) -> Outcome:
-        """Intervals for abilities and difficulties, b integrated out.
+    def _columns(
+        self, to: Problem, state: State, log_prior: Floats, gold: Ints | None
+    ) -> tuple[dict[str, Floats], dict[str, Floats]]:
+        """Columns of annotators and items, with intervals for abilities and difficulties, b integrated out.
 
         Given point estimates of b, abilities are too small and their information too large: both are about votes that b
         was fitted to. So the interval is around the ability after two scoring steps up the marginal likelihood.
@@ -293,19 +287,15 @@ class AbilityModel(Model, ABC):
             step = (rows.per_annotator(rows.weight * in_a) - (moved.a - mean) / sd**2) / information
             moved = replace(moved, a=moved.a + np.clip(step, -sd, sd))
         ends = around(moved.a, 1.0 / information)
-        (low, high), (p_low, p_high) = ends, (self._mean_chance(to, replace(state, a=a)) for a in ends)
-        name, ability, p = self._chance, outcome.annotator_columns["ability"], outcome.annotator_columns[self._chance]
+        chances = (self._mean_chance(to, replace(state, a=a)) for a in (state.a, *ends))
         hard = [self._difficulty(b) for b in around(centre, variance)]
-        return replace(
-            outcome,
-            annotator_columns=with_interval("ability", ability, low, high) | with_interval(name, p, p_low, p_high),
-            item_columns=with_interval(
-                "difficulty", outcome.item_columns["difficulty"], np.minimum(*hard), np.maximum(*hard)
-            ),
+        return (
+            with_interval("ability", state.a, *ends) | with_interval(self._chance, *chances),
+            with_interval("difficulty", self._difficulty(state.b), np.minimum(*hard), np.maximum(*hard)),
         )
 
     def _information(self, rows: Rows, in_a: Floats, in_guess: Floats, guess: Floats) -> Floats:
-        """What the votes of each annotator say of a: sums of squared slopes."""
+        """The information about a in the votes of each annotator: sums of squared slopes."""
         return rows.per_annotator(rows.weight * in_a**2)
 
     def _guess_slope(self, rows: Rows, c: Floats, guess: Floats) -> Floats:
@@ -320,44 +310,9 @@ class AbilityModel(Model, ABC):
         total = rows.per_annotator(rows.weight * sigmoid(to.x(state.a, state.b)[0]))
         return np.asarray(np.divide(total, seen, out=p, where=seen > 0))
 
-    def _outcome(
-        self, to: Problem, state: State, q: Floats, log_likelihood: float, trace: Floats, converged: bool
-    ) -> Outcome:
-        rows = to.rows
-        self.ability_, self.guess_, self.prior_ = state.a, state.guess, state.pi
-        seen = rows.per_annotator(rows.weight)
-        share = normalise(seen, axis=0)
-        self._stranger = float(share @ state.a), share @ state.guess  # answers like the crowd as a whole
-        p = self._mean_chance(to, state)
-        return Outcome(
-            posterior=q,
-            prior=state.pi,
-            confusion=self._mean_confusion(p, state.guess, rows.K),
-            log_likelihood=log_likelihood,
-            trace=trace,
-            iterations=len(trace),
-            converged=converged,
-            annotator_columns={"ability": state.a, self._chance: p},
-            item_columns={"difficulty": self._difficulty(state.b)},
-        )
-
     def _predict(self, votes: Votes) -> Floats:
-        to = self._problem(votes)
-        ability, guess = self._stranger
-        strangers = to.rows.M - len(self.ability_)
-        a = np.append(self.ability_, np.full(strangers, ability))
-        g = np.concatenate([self.guess_, np.tile(guess, (strangers, 1))])
-        log_prior = safe_log(self.prior_)[None]
-        state = self._settle(to, State(a, np.zeros(to.rows.N), g, self.prior_), log_prior)
+        to, (ability, guess) = self._problem(votes), self._unseen
+        M, log_prior = votes.n_annotators, safe_log(self.prior_)[None]
+        a, g = with_unseen(self.ability_, M, ability), with_unseen(self.guess_, M, guess)
+        state = self._with_best_b(to, State(a, np.zeros(to.rows.N), g, self.prior_), log_prior)
         return self._pass(to, state, log_prior)[0]
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        for name in self.parameters():
-            value = getattr(self, name)
-            if name.endswith("_mean") and not (isinstance(value, (int, float)) and np.isfinite(value)):
-                raise ParameterError(f"{name}={value!r}: expected a number, the mean of a Normal prior.")
-            if name.endswith("_sd") and not (isinstance(value, (int, float)) and 0.0 < value < np.inf):
-                raise ParameterError(f"{name}={value!r}: expected a standard deviation over 0.")
-        check_count(self, "max_iter")
-        check_number(self, "tol", least=0.0, what="a number of at least 0, the gain per vote under which the fit stops")

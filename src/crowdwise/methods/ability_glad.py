@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from crowdwise.core.constraints import Count
+from crowdwise.core.constraints import Count, Positive
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import ClassPrior
 from crowdwise.methods.ability_fit import AbilityModel
 from crowdwise.methods.ability_regression import Gaussian, Rows, softplus
 
@@ -33,9 +32,9 @@ def even_errors(x: Floats, K: int) -> tuple[Floats, Floats]:
 class GLAD(AbilityModel):
     """Ability times ease: an annotator is right with probability sigmoid(ability * exp(log ease)), errors uniform.
 
-    Adds ``ability`` (under 0: more often wrong than right) and ``right``, the mean probability of being right, to the
-    table of annotators, and ``difficulty`` = exp(-log ease) to that of items. Confusion matrices are averages over the
-    items that an annotator answered.
+    The table of annotators has ``ability`` (under 0: more often wrong than right) and ``right``, the mean probability
+    of being right, that of items ``difficulty`` = exp(-log ease). Confusion matrices are averages over the items that
+    an annotator answered.
 
     Parameters
     ----------
@@ -43,8 +42,6 @@ class GLAD(AbilityModel):
         The Normal priors of abilities and of the log of ease.
     class_prior
         ``"uniform"``, ``"learned"``, or the probability of each class.
-    start, max_iter, tol, ties, random_state
-        As in :class:`AbilityModel`.
 
     Examples
     --------
@@ -60,11 +57,10 @@ class GLAD(AbilityModel):
     _chance = "right"
 
     ability_mean: float = 1.0
-    ability_sd: float = 1.0
+    ability_sd: Positive = 1.0
     ease_mean: float = 1.0
-    ease_sd: float = 1.0
-    class_prior: Any = "uniform"
-    start: Any = "votes"
+    ease_sd: Positive = 1.0
+    class_prior: ClassPrior = "uniform"
     max_iter: Count = 200
 
     def _gaussians(self) -> tuple[Gaussian, Gaussian]:

@@ -1,20 +1,16 @@
-"""Ability minus difficulty, and guesses of one's own.
-
-The model and its fit are in :mod:`crowdwise.methods.ability_fit`.
-"""
+"""Item response with guesses: ability minus difficulty. The model and its fit: :mod:`crowdwise.methods.ability_fit`."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from crowdwise.core.checks import check_number
+from crowdwise.core.constraints import Positive
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import ClassPrior
 from crowdwise.methods.ability_fit import AbilityModel
 from crowdwise.methods.ability_regression import Gaussian, Rows, sigmoid, softplus
-from crowdwise.methods.skills_precision import unmimicked
+from crowdwise.methods.skills_precision import marginal_information
 
 
 def difference(a: Floats, b: Floats, annotator: Ints, item: Ints) -> tuple[Floats, float, float]:
@@ -29,25 +25,23 @@ def own_guesses(x: Floats, log_guess: Floats) -> tuple[Floats, Floats]:
 
 @declared
 class ItemResponse(AbilityModel):
-    """Ability minus difficulty: who knows the answer gives it, who does not guesses in a way of their own.
+    """Ability minus difficulty: annotators who know the answer give it, the others guess from their own distribution.
 
-    An annotator knows with probability sigmoid(ability - difficulty). Adds ``ability`` and ``knows``, the mean
-    probability of knowing, to the table of annotators, and ``difficulty`` to that of items; ``guess_`` has the guesses
-    (M x K). Confusion matrices are averages over the items that an annotator answered.
+    An annotator knows with probability sigmoid(ability - difficulty). The table of annotators has ``ability`` and
+    ``knows``, the mean probability of knowing, that of items ``difficulty``; ``guess_`` has the guesses (M x K).
+    Confusion matrices are averages over the items that an annotator answered.
 
     Parameters
     ----------
     ability_mean, ability_sd, difficulty_sd
         The Normal priors of abilities and of difficulties (whose mean is 0: only differences matter). A wide prior of
         difficulties is rarely good: they are point estimates from a few votes each.
-    guesses
+    guess_smoothing
         Pseudo-guesses of every annotator, spread evenly over the classes: a Dirichlet prior. More of them (20) where
-        many items are beyond everybody, see the module.
+        nobody knows many of the items, see the module.
     class_prior
-        ``"learned"``, ``"uniform"``, or the probability of each class. Guesses follow the class shares, and a fixed,
-        wrong prior would take those who know the common class for guessers.
-    start, max_iter, tol, ties, random_state
-        As in :class:`AbilityModel`.
+        ``"learned"``, ``"uniform"``, or the probability of each class. Guesses follow the class shares, and under a
+        fixed, wrong prior those who know the common class look like guessers.
 
     Examples
     --------
@@ -62,11 +56,13 @@ class ItemResponse(AbilityModel):
     _link = staticmethod(difference)
     _chance = "knows"
 
+    reads_backwards = False
+
     ability_mean: float = 1.0
-    ability_sd: float = 2.0
-    difficulty_sd: float = 0.5
-    guesses: float = 3.0
-    class_prior: Any = "learned"
+    ability_sd: Positive = 2.0
+    difficulty_sd: Positive = 0.5
+    guess_smoothing: Positive = 3.0
+    class_prior: ClassPrior = "learned"
 
     def _gaussians(self) -> tuple[Gaussian, Gaussian]:
         return (self.ability_mean, self.ability_sd), (0.0, self.difficulty_sd)
@@ -78,31 +74,26 @@ class ItemResponse(AbilityModel):
         return np.asarray(rows.voted(q) * sigmoid(x - safe_log(guess).ravel()[rows.cell]))
 
     def _guesses(self, rows: Rows, c: Floats) -> Floats:
-        counts = np.bincount(rows.cell, weights=rows.weight * (1.0 - c), minlength=rows.M * rows.K).reshape(
-            rows.M, rows.K
-        )
-        return normalise(np.asarray(counts + self.guesses / rows.K, dtype=np.float64), axis=1)
+        return normalise(self._per_cell(rows, 1.0 - c) + self.guess_smoothing / rows.K, axis=1)
+
+    def _per_cell(self, rows: Rows, values: Floats) -> Floats:
+        """M x K: the weighted sum over an annotator's votes for a label."""
+        found = np.bincount(rows.cell, weights=rows.weight * values, minlength=rows.M * rows.K)
+        return np.asarray(found.reshape(rows.M, rows.K), dtype=np.float64)
 
     def _guess_slope(self, rows: Rows, c: Floats, guess: Floats) -> Floats:
         return np.asarray((1.0 - c) / guess.ravel()[rows.cell])
 
     def _information(self, rows: Rows, in_a: Floats, in_guess: Floats, guess: Floats) -> Floats:
-        def per_cell(values: Floats) -> Floats:
-            found = np.bincount(rows.cell, weights=rows.weight * values, minlength=guess.size)
-            return np.asarray(found.reshape(guess.shape), dtype=np.float64)
-
-        own = per_cell(in_guess**2) + self.guesses / rows.K / guess**2
-        return unmimicked(super()._information(rows, in_a, in_guess, guess), per_cell(in_a * in_guess), own)
+        own = self._per_cell(rows, in_guess**2) + self.guess_smoothing / rows.K / guess**2
+        along = self._per_cell(rows, in_a * in_guess)
+        return marginal_information(super()._information(rows, in_a, in_guess, guess), along, own)
 
     def _log_guess_prior(self, guess: Floats) -> float:
-        return float(safe_log(guess).sum() * self.guesses / guess.shape[1])
+        return float(safe_log(guess).sum() * self.guess_smoothing / guess.shape[1])
 
     def _difficulty(self, b: Floats) -> Floats:
         return b
 
     def _mean_confusion(self, p: Floats, guess: Floats, K: int) -> Floats:
         return np.asarray(p[:, None, None] * np.eye(K) + (1.0 - p)[:, None, None] * guess[:, None, :])
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_number(self, "guesses", above=0.0, what="a positive number of pseudo-guesses")

@@ -1,4 +1,4 @@
-"""A logistic regression in which every vote ties one annotator to one item, and the sums over votes it takes.
+"""A logistic regression in which every vote connects one annotator with one item, and its sums over votes.
 
 Vote s, by annotator m on item n, has x_s, a function of a_m and b_n (a :data:`Link`), with the slopes u_s = dx/da and
 v_s = dx/db. With targets c_s in [0, 1], weights w_s and Gaussian priors on a and b, what is maximised is
@@ -29,6 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crowdwise.core.numerics import Floats, Ints, clamp
+from crowdwise.core.vote_sums import Edges
 from crowdwise.data.votes import Votes
 
 STEPS = 4
@@ -49,34 +50,21 @@ Height = Callable[[Floats], tuple[Floats, Floats]]
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Votes as raw arrays, one entry per vote."""
+class Rows(Edges):
+    """Votes as raw arrays, with the places of their labels."""
 
-    item: Ints
-    annotator: Ints
-    label: Ints
+    K: int
     slot: Ints
     """label * N + item: classes come first, so that reductions over them run along memory."""
     cell: Ints
     """annotator * K + label."""
-    weight: Floats
-    N: int
-    M: int
-    K: int
 
     @classmethod
     def of(cls, votes: Votes) -> Rows:
         N, M, K = len(votes), votes.n_annotators, votes.n_classes
         item, annotator, label = (a.astype(np.int64) for a in (votes.item, votes.annotator, votes.label))
-        return cls(
-            item, annotator, label, label * N + item, annotator * K + label, votes.weights.astype(np.float64), N, M, K
-        )
-
-    def per_item(self, values: Floats) -> Floats:
-        return np.bincount(self.item, weights=values, minlength=self.N).astype(np.float64, copy=False)
-
-    def per_annotator(self, values: Floats) -> Floats:
-        return np.bincount(self.annotator, weights=values, minlength=self.M).astype(np.float64, copy=False)
+        weight, slot, cell = votes.weights.astype(np.float64), label * N + item, annotator * K + label
+        return cls(item, annotator, label, weight, N, M, K, slot, cell)
 
     def voted(self, q: Floats) -> Floats:
         """q[n, l_s] of every vote."""
@@ -129,7 +117,7 @@ def log_gaussian(value: Floats, prior: Gaussian) -> Floats:
 
 @dataclass(frozen=True)
 class Problem:
-    """What stays the same during a fit: the votes, how x comes about, and the priors of a and b."""
+    """The constants of a fit: the votes, the link that gives x, and the priors of a and b."""
 
     rows: Rows
     link: Link
@@ -225,8 +213,8 @@ def within_reach(ga: Floats, gb: Floats, da: Floats, db: Floats) -> tuple[Floats
 def best_difficulty(height: Height, on_b: Gaussian, N: int) -> Floats:
     """The b of every item at which J is greatest, all else fixed.
 
-    A grid finds the right hill; regula falsi on the slope (by Anderson and Bjorck's rule) finds its top. The items do
-    not mix, so an item has the same b in any company.
+    A grid finds the right maximum; regula falsi on the slope (by Anderson and Bjorck's rule) refines it. The items do
+    not interact, so an item has the same b whatever the others are.
     """
     mean, sd = on_b
     best, low, up = np.full(N, -np.inf), np.zeros(N), np.zeros(N)
@@ -245,11 +233,11 @@ def best_difficulty(height: Height, on_b: Gaussian, N: int) -> Floats:
         probe = low + share * (high - low)
         found, slope = height(probe)
         slope = slope * way
-        # A slope that still goes up, but from lower ground, belongs to another hill.
+        # A slope that still goes up, but from lower ground, belongs to another maximum.
         rise = (slope > 0.0) & (found >= best - 1e-9)
         low, best = np.where(rise, probe, low), np.where(rise, np.maximum(found, best), best)
         high = np.where(rise, high, probe)
-        # The end that stays put a second time counts for less.
+        # The end that stays a second time counts for less.
         before = np.where(rise, up, down)
         ratio = np.divide(slope, before, out=np.ones(N), where=before != 0.0)
         less = np.where(ratio < 1.0, 1.0 - ratio, 0.5)

@@ -1,13 +1,14 @@
-"""Annotators come in kinds: confusion matrices drawn around those of a few communities.
+"""Community-based Bayesian classifier combination: confusion matrices drawn around those of a few communities.
 
-With few votes each, nobody's confusion matrix can be learned alone. Here annotator m belongs to community j with
+With few votes each, no annotator's confusion matrix can be learned alone. Here annotator m belongs to community j with
 probability lam[j], and the rows of their matrix scatter around the community's:
 
     c_m ~ lam,   theta[m, k] ~ Dir(B[c_m, k]),   pi ~ Dir(a0),   z_n ~ pi,   label of m on n ~ theta[m, z_n]
 
-The mean of row k in community j is B[j, k] / sum_l B[j, k, l], and the sum says how alike its members are (as many
-votes does it take to move somebody half-way from the community to themselves). Matrices, memberships and truths are
-inferred by variational Bayes; B and lam are the most probable ones under B ~ Gamma around ``prior`` and lam ~ Dir(2).
+The mean of row k in community j is B[j, k] / sum_l B[j, k, l], and the sum is how alike its members are (the number of
+votes that move an estimate half-way from the community's matrix to the annotator's own). Matrices, memberships and
+truths are inferred by variational Bayes; B and lam are the most probable ones under B ~ Gamma around ``prior`` and
+lam ~ Dir(2).
 
 ==============  ==============  ==============  =======================================================================
 symbol          code            shape           equation
@@ -39,28 +40,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from crowdwise.core.checks import check_number
+from crowdwise.core.constraints import Count, Positive
 from crowdwise.core.em import EMFit, Params, Part, Stats
 from crowdwise.core.numerics import Floats, Ints, normalise, softmax
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import class_dirichlet
 from crowdwise.core.shrinkage import own_accuracy
 from crowdwise.data.votes import Votes
-from crowdwise.methods.bayes_ibcc import class_dirichlet, divergence, expected_log
-from crowdwise.methods.groups_mixture import KindsModel, by_accuracy
+from crowdwise.methods.bayes_ibcc import divergence, expected_log
+from crowdwise.methods.groups_mixture import GroupNumber, MixtureModel, by_accuracy
 
 FIXED_POINTS = 3
 """Steps on the communities in each pass: they cost no look at the votes."""
 
 
-# -------------------------------------------------------------------- the maths
-
-
 def log_evidence(counts: Floats, centre: Floats) -> Floats:
-    """M x J: sum_k log DM(C[m, :, k] | B[j, :, k]), what m's answers say for community j."""
+    """M x J: sum_k log DM(C[m, :, k] | B[j, :, k]), the evidence of m's answers for community j."""
     from scipy.special import gammaln
 
     out = np.empty((len(counts), len(centre)))
@@ -107,8 +105,8 @@ class Communities(Params):
 class CommunityFamily:
     """The step and its objective.
 
-    Communities move a little from where they were, so the family remembers them: each climb has one of its own, and is
-    not accelerated (a leap that is undone would leave the wrong memory).
+    Communities move a little in each step, so the family stores them: each run of EM has a family of its own, and is
+    not accelerated (an extrapolation that is undone would leave the wrong state).
     """
 
     prior: Floats
@@ -150,32 +148,24 @@ class CommunityFamily:
         return value + float(density.sum()) + float(np.log(params.share).sum() + gammaln(2.0 * J))
 
 
-# -------------------------------------------------------------------- the class
-
-
 @declared
-class CBCC(KindsModel):
-    """Community-based Bayesian classifier combination: annotators are shrunk towards one of a few kinds.
+class CBCC(MixtureModel):
+    """Community-based Bayesian classifier combination: annotators are shrunk towards one of a few communities.
 
     Parameters
     ----------
-    communities
-        How many communities there are, or ``"evidence"``: as many, up to ``most``, as the penalised objective favours.
-    most
+    n_communities
+        How many communities there are, or ``"evidence"``: as many, up to ``max_communities``, as the penalised
+        objective favours.
+    max_communities
         The most communities tried with ``"evidence"``.
-    prior
-        Where the Dirichlets of the communities are expected: a number for the diagonal, with 1 beside it; two,
-        (diagonal, off-diagonal); or an array, K x K (truth, label).
-    strength
-        How hard they are held there: 1 weighs about as much as one annotator.
-    class_alpha, start, max_iter, tol, ties, random_state
-        As in :class:`KindsModel`.
+    prior_strength
+        How strong the ``prior`` of the communities is: 1 weighs about as much as one annotator.
 
     Notes
     -----
     The table of annotators has the columns ``community`` (0 is the most accurate one) and ``community_probability``.
-    The fitted model has ``community_confusion_`` (J x K x K) and ``community_share_``. In the callback, ``restart``
-    counts the numbers of communities tried.
+    The fitted model has ``community_confusion_`` (J x K x K) and ``community_share_``.
 
     Examples
     --------
@@ -189,41 +179,36 @@ class CBCC(KindsModel):
     """
 
     key = "cbcc"
+    group = "community"
+    single_votes = "certain"
+    columns_without_interval = ("community", "community_probability")
 
-    communities: Any = "evidence"
-    most: int = 4
-    prior: Any = 4.0
-    strength: float = 1.0
+    n_communities: GroupNumber = "evidence"
+    max_communities: Count = 4
+    prior_strength: Positive = 1.0
     community_confusion_: Floats = field(init=False)
     community_share_: Floats = field(init=False)
 
-    def _check_together(self) -> None:
-        super()._check_together()
-        self._check_kinds("communities")
-        check_number(self, "strength", above=0.0, what="a number above 0")
-
     def _tried(self, M: int) -> Iterable[int]:
-        return range(1, min(self.most, M) + 1) if isinstance(self.communities, str) else [int(self.communities)]
+        found = range(1, min(self.max_communities, M) + 1)
+        return found if isinstance(self.n_communities, str) else [int(self.n_communities)]
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None, J: int = 1) -> CommunityFamily:
-        prior = self._common_prior(votes, "communities")
+        prior = self._common_prior(votes)
         counts = start.table()
         member = by_accuracy(own_accuracy(counts), J)
         centre = normalise(np.einsum("mj,mlk->jlk", member, counts) + prior, axis=1) * prior.sum(axis=1, keepdims=True)
         share = (member.sum(axis=0) + 1.0) / (len(counts) + J)
-        return CommunityFamily(prior[0], float(self.strength), class_dirichlet(self.class_alpha, votes), centre, share)
+        alpha = class_dirichlet(self.class_alpha, votes)
+        return CommunityFamily(prior[0], float(self.prior_strength), alpha, centre, share)
 
-    def _score(self, climb: EMFit, J: int, votes: Votes) -> float:
+    def _score(self, fit: EMFit, J: int, votes: Votes) -> float:
         M, K = votes.n_annotators, votes.n_classes
-        return float(climb.objective - 0.5 * (J * K * K + J - 1.0) * np.log(M))
+        return float(fit.objective - 0.5 * (J * K * K + J - 1.0) * np.log(M))
 
-    def _found(self, params: Params) -> tuple[Floats, dict[str, Any]]:
+    def _found(self, params: Params) -> tuple[Floats, Floats, Floats, Floats]:
         assert isinstance(params, Communities)
-        centre = normalise(params.centre, axis=1).transpose(0, 2, 1)
-        order = np.argsort(-np.einsum("jkk->j", centre), kind="stable")
-        self.community_confusion_, self.community_share_ = centre[order], params.share[order]
         theta = np.zeros_like(params.counts)
         for j, b in enumerate(params.centre):
             theta += params.member[:, j, None, None] * normalise(b + params.counts, axis=1).transpose(0, 2, 1)
-        member = params.member[:, order]
-        return theta, {"community": member.argmax(axis=1), "community_probability": member.max(axis=1)}
+        return theta, normalise(params.centre, axis=1).transpose(0, 2, 1), params.share, params.member

@@ -1,4 +1,4 @@
-"""Classes that are not all of a piece: annotators err alike on the same kind of item.
+"""Enhanced Bayesian classifier combination: classes with subtypes of items, on which annotators err alike.
 
 Under ``dawid-skene`` annotators err independently given the class. But a faint photograph of a dog looks like a wolf to
 everybody. Here each class k has G subtypes; an item of class k is of subtype g with probability pi[k, g], and annotator
@@ -26,7 +26,7 @@ are tried and the highest ELBO is kept. On bluebird 60 starts ended at some 40 o
 on larger sets most starts agree, and a better optimum may be rare (web: one start in 70, worth 2.5 points). The paper
 tries forty; ten, the default here, come within half a point of its figures on the sets tried, but for these two.
 
-When it fails: with few votes per item nothing tells subtypes apart, and it is ``ibcc`` at many times the cost. A
+When it fails: with few votes per item subtypes cannot be distinguished, and it is ``ibcc`` at many times the cost. A
 higher ELBO is not always a higher accuracy.
 
 Y. Li, B. Rubinstein and T. Cohn, Exploiting worker correlation for label aggregation in crowdsourcing, ICML 2019.
@@ -35,25 +35,23 @@ Y. Li, B. Rubinstein and T. Cohn, Exploiting worker correlation for label aggreg
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
 from crowdwise.core import em, starts
-from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.constraints import Count, CountFromZero, NonNegative
+from crowdwise.core.constraints import Count, CountFromZero, NonNegative, Positive
 from crowdwise.core.em import EMFit, Params, Part, Stats
+from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback
-from crowdwise.core.model import EMModel, Outcome, check_memory
+from crowdwise.core.model import EMModel, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import ClassAlpha, DirichletPrior, History, class_dirichlet, dirichlet_rows
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
 from crowdwise.methods.bayes_ibcc import (
     DirichletFamily,
     Dirichlets,
-    class_dirichlet,
-    dirichlet_rows,
     divergence,
     drawn_by_name,
     expected_log,
@@ -61,10 +59,7 @@ from crowdwise.methods.bayes_ibcc import (
 )
 
 IMPOSSIBLE = -1e30
-"""The log prior of a class that a known truth rules out: finite, so that it can be added to."""
-
-
-# -------------------------------------------------------------------- the maths
+"""The log prior of a class that a gold label rules out: finite, so that it can be added to."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +102,7 @@ def split(q: Floats, noise: Floats) -> Floats:
 
 
 def over_subtypes(item_prior: Floats | None, gold: Ints | None, N: int, K: int, G: int) -> Floats | None:
-    """The log prior of each item's (class, subtype), from one of its class and from known truth; ``None``: flat."""
+    """The log prior of each item's (class, subtype), from one of its class and from gold labels; ``None``: flat."""
     if item_prior is None and gold is None:
         return None
     out = np.zeros((N, K)) if item_prior is None else item_prior.copy()
@@ -126,40 +121,24 @@ def merged(params: Mixtures) -> Floats:
     return np.asarray(np.einsum("mlkg,kg->mkl", v, normalise(params.subtypes, axis=1)))
 
 
-# -------------------------------------------------------------------- the class
-
-
 @declared
 class EBCC(EMModel):
     """Enhanced Bayesian classifier combination: confusion matrices for every subtype of every class.
 
     Parameters
     ----------
-    subtypes
+    n_subtypes
         G, the most subtypes a class may have.
     concentration
         a_pi: the smaller, the fewer subtypes are used.
     prior
-        Parameters of the Dirichlets of the confusion matrices, the same in all subtypes: a number for the diagonal,
-        with 1 beside it; two, (diagonal, off-diagonal); or an array, K x K (truth, label) or M x K x K.
+        As in :class:`IBCC`; the same in all subtypes.
     class_alpha
         Parameters of the Dirichlet of the classes: a number, one for each class, or ``"votes"``, the sums of the
         vote shares.
     history
         Past performance, which stays in force: annotator -> K x K counts (truth, label), or a Consensus. It counts in
-        every subtype, since it does not say which one it was in.
-    start
-        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
-        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
-    restarts
-        How many further random starts to try; the highest ELBO is kept.
-    max_iter, tol
-        For every start: stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
-    accelerate
-        Take guarded SQUAREM leaps once the fit has settled (see :mod:`crowdwise.core.em`).
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``. The seed is
-        that of the starts, too; ``None`` draws new ones each time.
+        every subtype, since its subtypes are not known.
 
     Notes
     -----
@@ -177,49 +156,33 @@ class EBCC(EMModel):
 
     key = "ebcc"
 
-    subtypes: int = 10
-    concentration: float = 0.1
-    prior: Any = 4.0
-    class_alpha: Any = "votes"
-    history: Any = None
+    n_subtypes: Count = 10
+    concentration: Positive = 0.1
+    prior: DirichletPrior = 4.0
+    class_alpha: ClassAlpha | Literal["votes"] = "votes"
+    history: History = None
     restarts: CountFromZero = 9
-    start: Any = "votes"
-    max_iter: Count = 500
     tol: NonNegative = 1e-6
-    accelerate: bool = True
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_count(self, "subtypes")
-        check_number(self, "concentration", above=0.0, what="a number above 0")
-        if isinstance(self.class_alpha, str) and self.class_alpha != "votes":
-            raise ParameterError(
-                f"class_alpha={self.class_alpha!r}: expected 'votes', a number, or one for each class."
-            )
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> SubtypeFamily:
-        rows = np.repeat(dirichlet_rows(self.prior, self.history, votes), self.subtypes, axis=2)
+        rows = np.repeat(dirichlet_rows(self.prior, self.history, votes), self.n_subtypes, axis=2)
         # A class that nobody voted for still has a Dirichlet: its parameter is tiny, not zero.
         shares = np.maximum(starts.shares(votes, gold).sum(axis=0), 1e-3)
         classes = shares if isinstance(self.class_alpha, str) else class_dirichlet(self.class_alpha, votes)
-        return SubtypeFamily(rows, classes, spread=self.concentration / self.subtypes)
+        return SubtypeFamily(rows, classes, spread=self.concentration / self.n_subtypes)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)
-        N, K, G = len(votes), votes.n_classes, int(self.subtypes)
+        N, K, G = len(votes), votes.n_classes, int(self.n_subtypes)
         part = Part.of(votes, None, over_subtypes(item_prior, gold, N, K, G))
-        begin = starts.initial_posterior(self.start, Part.of(votes, gold, item_prior), votes, gold, self.random_state)
+        first = starts.initial_posterior(self.start, Part.of(votes, gold, item_prior), votes, gold, self.random_state)
         rng = np.random.default_rng(self.random_state)
-        family: SubtypeFamily | None = None
-        best: EMFit | None = None
-        for restart in range(self.restarts + 1):
-            start = em.statistics(part, split(begin, drawn_by_name(votes, rng, G)))
-            family = family or self._family(part, start, votes, gold)
-            climb = self._run_em(part, family, start, callback, restart)
-            # Starts that end at the same optimum differ by rounding: the first of equals stays.
-            if best is None or climb.objective > best.objective + self.tol * part.n_votes:
-                best = climb
-        assert best is not None
+
+        def run(restart: int) -> EMFit:
+            start = em.statistics(part, split(first, drawn_by_name(votes, rng, G)))
+            return self._run_em(part, self._family(part, start, votes, gold), start, callback, restart)
+
+        best = em.best_fit(map(run, range(self.restarts + 1)), self.tol * part.n_votes)
         assert isinstance(best.params, Mixtures)
         stats, q = em.expect(part, best.params, posterior=True)
         self.params_, self.stats_ = best.params, stats
@@ -228,27 +191,17 @@ class EBCC(EMModel):
         top = posterior.argmax(axis=1)
         within = normalise(q[np.arange(N), top], axis=1)
         rank = np.argsort(np.argsort(-best.params.subtypes, axis=1, kind="stable"), axis=1)
-        kind = within.argmax(axis=1)
         return Outcome(
             posterior=posterior / posterior.sum(axis=1, keepdims=True),
             prior=self._class_prior(best.params),
             confusion=merged(best.params),
-            trace=best.trace,
-            iterations=best.iterations,
-            converged=best.converged,
-            item_columns={"subtype": rank[top, kind], "subtype_probability": within.max(axis=1)},
+            item_columns={"subtype": rank[top, within.argmax(axis=1)], "subtype_probability": within.max(axis=1)},
+            **best.outcome,
         )
 
     def _class_prior(self, params: Mixtures) -> Floats:
         return np.asarray(shared_prior(params.log_prior[0]).reshape(params.subtypes.shape).sum(axis=1))
 
     def _predict(self, votes: Votes) -> Floats:
-        K = votes.n_classes
-        score = self.params_.log_score
-        strangers = votes.n_annotators - len(score) // K
-        if strangers:  # an annotator never seen answers like the crowd as a whole, subtype by subtype
-            pooled = self.stats_.counts.reshape(-1, K, score.shape[1]).sum(axis=0) + 1.0 / K
-            score = np.concatenate([score, np.tile(np.log(pooled / pooled.sum(axis=0)), (strangers, 1))])
-        _, q = em.expect(Part.of(votes), Params(score, self.params_.log_prior), posterior=True)
-        posterior = q.reshape(len(votes), K, -1).sum(axis=2)
+        posterior = super()._predict(votes).reshape(len(votes), votes.n_classes, -1).sum(axis=2)
         return np.asarray(posterior / posterior.sum(axis=1, keepdims=True))

@@ -1,12 +1,12 @@
-"""Dawid and Skene's model as a Bayesian would have it: confusion matrices with a prior, and a posterior over them.
+"""Bayesian classifier combination: Dawid and Skene's model with Dirichlet priors, and a posterior over the matrices.
 
 Classes and confusion matrices are drawn from Dirichlet distributions, then truths and votes as in ``dawid-skene``:
 
     pi ~ Dir(a0),   theta[m, k] ~ Dir(b0[m, k]),   z_n ~ pi,   label of m on n ~ theta[m, z_n]
 
-``variational`` looks for the product q(z) q(pi) q(theta) closest to the posterior. Its steps are those of EM, with
-expected logarithms in place of logarithms, and what they raise is a lower bound of the evidence log p(votes).
-``gibbs`` draws from the posterior itself, in turn the truths given the parameters and the parameters given the truths.
+``variational`` finds the product q(z) q(pi) q(theta) closest to the posterior. Its steps are those of EM, with expected
+logarithms in place of logarithms, and they raise a lower bound of the evidence log p(votes). ``gibbs`` draws from the
+posterior itself, in turn the truths given the parameters and the parameters given the truths.
 
 ===========  ==============  ===============  =======================================================================
 symbol       code            shape            equation
@@ -22,10 +22,10 @@ ELBO         objective                        sum_n log Z_n - KL(q(pi) | p(pi)) 
 Z_n is the normaliser of q[n]. The default prior, 4 on the diagonal and 1 beside it, says that annotators are somewhat
 better than chance; it keeps classes at their labels where votes are few, and gives way where they are many.
 
-When it fails: the prior is one opinion for all annotators, and weighs 4 + (K - 1) votes per row; with many classes and
-few votes per annotator it outweighs them. Where annotators are bad, it holds on to them being good (75 % on ``web``,
-where plain ``dawid-skene`` has 82 %). Annotators are independent given the truth, here as there. The variational
-posterior is narrower than the exact one, so probabilities are a little too sure.
+When it fails: the prior is the same for all annotators, and weighs 4 + (K - 1) votes per row; with many classes and few
+votes per annotator it outweighs them. Where annotators are bad, the prior still takes them for good (75 % on ``web``,
+where plain ``dawid-skene`` has 82 %). Annotators are independent given the truth, as in ``dawid-skene``. The
+variational posterior is narrower than the exact one, so probabilities are a little too sure.
 
 H.-C. Kim and Z. Ghahramani, Bayesian classifier combination, AISTATS 2012 (the model, by Gibbs sampling). E. Simpson,
 S. Roberts, I. Psorakis and A. Smith, Dynamic Bayesian combination of multiple imperfect classifiers (2013), the
@@ -34,28 +34,25 @@ variational version.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
 
-from crowdwise.core import em, priors
-from crowdwise.core.constraints import Count, CountFromZero, NonNegative
+from crowdwise.core import em
+from crowdwise.core.constraints import Bounds, CountFromZero
 from crowdwise.core.em import Params, Part, Stats
-from crowdwise.core.loop import Callback, Progress
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.model import Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import ClassAlpha, DirichletPrior, History, class_dirichlet, dirichlet_rows
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.online.streaming import StreamingModel
 
 BATCHES = 10
-"""Into so many stretches a chain is cut to see how much its averages still vary."""
-
-
-# -------------------------------------------------------------------- the maths
+"""The number of stretches of a chain between which the variance of its averages is measured."""
 
 
 def expected_log(a: Floats, axis: int) -> Floats:
@@ -88,38 +85,6 @@ def draw_log_dirichlet(a: Floats, axis: int, rng: np.random.Generator) -> Floats
     g = np.log(rng.standard_gamma(a + 1.0)) - rng.standard_exponential(a.shape) / a
     g -= g.max(axis=axis, keepdims=True)
     return np.asarray(g - np.log(np.exp(g).sum(axis=axis, keepdims=True)))
-
-
-def dirichlet_rows(prior: Any, history: Any, votes: Votes) -> Floats:
-    """b0[m, l, k] (first axis 1 where all annotators share it) from ``prior`` and ``history``."""
-    K = votes.n_classes
-    try:
-        b = np.asarray(prior, dtype=np.float64)
-    except (TypeError, ValueError):
-        b = np.array(np.nan)
-    if not np.isfinite(b).all() or not (b > 0).all():
-        raise ParameterError(f"prior={prior!r}: expected finite numbers above 0, the parameters of Dirichlets.")
-    if b.shape in ((), (2,)):
-        diagonal, off = (float(b), 1.0) if b.ndim == 0 else b
-        b = np.where(np.eye(K, dtype=bool), diagonal, off)
-    elif b.shape not in ((K, K), (votes.n_annotators, K, K)):
-        raise ParameterError(
-            f"prior has shape {b.shape}: expected a number, (diagonal, off-diagonal), {K} x {K} (truth, label), "
-            f"or {votes.n_annotators} x {K} x {K} (annotator, truth, label)."
-        )
-    return priors.pseudo_counts(b, history, votes)
-
-
-def class_dirichlet(class_alpha: Any, votes: Votes) -> Floats:
-    """a0[k] from a number or K numbers."""
-    K = votes.n_classes
-    try:
-        a = np.asarray(class_alpha, dtype=np.float64)
-    except (TypeError, ValueError):
-        a = np.empty(0)
-    if a.shape not in ((), (K,)) or not np.isfinite(a).all() or not (a > 0).all():
-        raise ParameterError(f"class_alpha={class_alpha!r}: expected a number above 0, or {K} of them, one per class.")
-    return np.broadcast_to(a, (K,)).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -165,14 +130,9 @@ class Chain:
 
 
 def gibbs(
-    part: Part,
-    family: DirichletFamily,
-    state: Dirichlets,
-    burn_in: int,
-    samples: int,
-    rng: np.random.Generator,
-    report: Callable[[int, float], None] | None = None,
-) -> Chain:
+    part: Part, family: DirichletFamily, state: Dirichlets, burn_in: int, samples: int, rng: np.random.Generator,
+    rounds: Rounds | None = None,
+) -> Chain:  # fmt: skip
     """Draw parameters from ``state``, truths given them, the next state given those, and so on.
 
     The posterior is the average of P(z_n | parameters, votes) over the draws of the parameters, which is the average
@@ -183,7 +143,8 @@ def gibbs(
     batch = np.arange(samples) * batches // samples
     total, squares, stretch = np.zeros((N, K)), np.zeros((N, K)), np.zeros((N, K))
     theta, pi = np.zeros_like(state.rows), np.zeros(K)
-    for sweep in range(burn_in + samples):
+    rounds = Rounds(burn_in + samples, part.n_votes) if rounds is None else rounds
+    for sweep, _ in enumerate(rounds):
         log_theta = draw_log_dirichlet(state.rows, 1, rng).reshape(-1, K)
         log_pi = draw_log_dirichlet(state.classes, 0, rng)
         stats, q = em.expect(part, Params(log_theta, log_pi[None]), posterior=True)
@@ -200,8 +161,7 @@ def gibbs(
         truth = np.zeros((N, K))
         truth[np.arange(N), np.minimum(drawn, K - 1)] = 1.0
         state = family.maximise(em.statistics(part, truth))
-        if report is not None:
-            report(sweep + 1, stats.log_likelihood)
+        rounds.reached(stats.log_likelihood)
     q = total / samples
     # Var of the mean, by batch means: sum_b size_b (mean_b - mean)^2 / (batches - 1) / samples.
     error = np.sqrt(np.maximum(squares - samples * q * q, 0.0) / max(batches - 1, 1) / samples)
@@ -225,9 +185,6 @@ def shared_prior(log_prior: Floats) -> Floats:
     return np.asarray(p / p.sum())
 
 
-# -------------------------------------------------------------------- the class
-
-
 @declared
 class IBCC(StreamingModel):
     """Bayesian classifier combination with independent annotators: confusion matrices under Dirichlet priors.
@@ -247,11 +204,6 @@ class IBCC(StreamingModel):
         posterior, by a chain that starts at the variational solution.
     burn_in, samples
         With ``"gibbs"``: how many sweeps are thrown away, and how many are averaged after them.
-    start, restarts, max_iter, tol, accelerate
-        As in :class:`DawidSkene`; what is raised is the ELBO.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``. The seed is
-        that of the Gibbs draws, too.
 
     Notes
     -----
@@ -271,26 +223,12 @@ class IBCC(StreamingModel):
 
     key = "ibcc"
 
-    prior: Any = 4.0
-    class_alpha: Any = 1.0
-    history: Any = None
-    inference: str = "variational"
-    burn_in: int = 100
-    samples: int = 400
-    start: Any = "votes"
-    restarts: CountFromZero = 0
-    max_iter: Count = 500
-    tol: NonNegative = 1e-7
-    accelerate: bool = True
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        if self.inference not in ("variational", "gibbs"):
-            raise ParameterError(f"inference={self.inference!r}: expected 'variational' or 'gibbs'.")
-        for name, low in (("burn_in", 0), ("samples", 2)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
-                raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
+    prior: DirichletPrior = 4.0
+    class_alpha: ClassAlpha = 1.0
+    history: History = None
+    inference: Literal["variational", "gibbs"] = "variational"
+    burn_in: CountFromZero = 100
+    samples: Annotated[int, Bounds(minimum=2)] = 400
 
     def check_stream(self) -> None:
         super().check_stream()
@@ -298,9 +236,8 @@ class IBCC(StreamingModel):
             raise ParameterError(f"inference={self.inference!r} needs all votes at once; a stream needs 'variational'.")
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> DirichletFamily:
-        return DirichletFamily(
-            dirichlet_rows(self.prior, self.history, votes), class_dirichlet(self.class_alpha, votes)
-        )
+        rows = dirichlet_rows(self.prior, self.history, votes)
+        return DirichletFamily(rows, class_dirichlet(self.class_alpha, votes))
 
     def _confusion(self, params: Params, K: int) -> Floats:
         assert isinstance(params, Dirichlets)
@@ -314,21 +251,12 @@ class IBCC(StreamingModel):
         return self._sample(Part.of(votes, gold, item_prior), votes, gold, outcome.iterations, callback)
 
     def _sample(self, part: Part, votes: Votes, gold: Ints | None, before: int, callback: Callback | None) -> Outcome:
-        state, last = self.params_, np.nan
+        state, K = self.params_, votes.n_classes
         assert isinstance(state, Dirichlets)
-
-        def report(sweep: int, log_likelihood: float) -> None:
-            nonlocal last
-            if callback is not None:
-                gain = (log_likelihood - last) / max(part.n_votes, 1.0)
-                callback(Progress(before + sweep, before + self.burn_in + self.samples, log_likelihood, gain))
-            last = log_likelihood
-
-        rng = np.random.default_rng(self.random_state)
-        chain = gibbs(
-            part, self._family(part, self.stats_, votes, gold), state, self.burn_in, self.samples, rng, report
-        )
-        K = votes.n_classes
+        rounds = Rounds(before + self.burn_in + self.samples, part.n_votes, callback)
+        rounds.iterations = before
+        family, rng = self._family(part, self.stats_, votes, gold), np.random.default_rng(self.random_state)
+        chain = gibbs(part, family, state, self.burn_in, self.samples, rng, rounds)
         self.params_ = Params(safe_log(chain.theta).reshape(-1, K), safe_log(chain.pi)[None])
         self.stats_ = em.statistics(part, chain.posterior)
         best = chain.posterior.argmax(axis=1)
@@ -336,6 +264,6 @@ class IBCC(StreamingModel):
             posterior=chain.posterior,
             prior=chain.pi,
             confusion=chain.theta.transpose(0, 2, 1).copy(),
-            iterations=before + self.burn_in + self.samples,
+            iterations=rounds.iterations,
             item_columns={"simulation_error": chain.error[np.arange(len(best)), best]},
         )

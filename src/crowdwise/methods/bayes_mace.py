@@ -1,7 +1,7 @@
-"""Who knows, and who clicks: each answer is the truth, or drawn from the annotator's habit.
+"""MACE: each answer is known, or drawn from the annotator's habit.
 
-On every item annotator m either knows (with probability theta[m]) and says the truth, or does not care and draws a
-label from a strategy xi[m] of their own, whatever the item is:
+On every item annotator m either knows the answer (with probability theta[m]) and gives it, or draws a label from a
+strategy xi[m] of their own, whatever the item is:
 
     P(m says l, truth k) = theta[m] [l = k] + (1 - theta[m]) xi[m, l]
 
@@ -13,7 +13,7 @@ symbol         code            shape         equation
 c[m, l, k]     ``counts``      M x L x K     sum over m's votes for l of q[n, k]
 r[m, l]        ``knew``        M x L         theta[m] / (theta[m] + (1 - theta[m]) xi[m, l]): knew, given l was right
 e[m, l]        ``spam``        M x L         sum_k c[m, l, k] - r[m, l] c[m, l, l]: answers from habit
-theta[m]       ``trust``       M x 2         Beta( p1 + sum_l r c[m, l, l], p0 + sum_l e[m, l] )
+theta[m]       ``knowing``     M x 2         Beta( p1 + sum_l r c[m, l, l], p0 + sum_l e[m, l] )
 xi[m, l]       ``strategy``    M x L         Dir( s + e[m, l] )
 q[n, k]        posterior       N x K         softmax_k( log pi_k + sum_votes log s[m, l, k] )
 s[m, l, k]     ``log_score``   (M L) x K     e^{E log theta} [l = k] + e^{E log (1 - theta)} e^{E log xi}
@@ -24,11 +24,11 @@ ELBO           objective                     sum_n log Z_n - KL(theta) - KL(xi)
 log-likelihood + b sum( log theta + log(1 - theta) + sum_l log xi ). The settings are those of the authors' program: a
 Beta(1/2, 1/2) on competence (annotators tend to be good or bad), 10 pseudo-votes per label on strategies, 0.01 / K for
 ``em``; classes equally probable. The authors start ten times at random. Here the first start is the vote shares; on
-the real sets tried, further ones, which know nothing of the votes, all ended at the same optimum, so there are but two.
+the real sets tried, further ones, which do not depend on the votes, all ended at the same optimum, so there are two.
 
 When it fails: an annotator cannot be worse than useless here, so systematic confusion of two classes, and adversaries,
-are taken for spam; with one strategy per annotator it does not see that somebody is good at one class and bad at
-another. With few votes each, the Beta prior makes annotators extreme.
+are taken for spam; with one strategy per annotator it misses annotators who are good at one class and bad at another.
+With few votes each, the Beta prior makes annotators extreme.
 
 D. Hovy, T. Berg-Kirkpatrick, A. Vaswani and E. Hovy, Learning whom to trust with MACE, NAACL-HLT 2013.
 """
@@ -36,50 +36,50 @@ D. Hovy, T. Berg-Kirkpatrick, A. Vaswani and E. Hovy, Learning whom to trust wit
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from crowdwise.core import em, priors, starts
-from crowdwise.core.constraints import Count, CountFromZero, NonNegative
-from crowdwise.core.em import EMFit, Params, Part, Stats
-from crowdwise.core.intervals import around, beta_interval, right_votes, with_interval
+from crowdwise.core.constraints import Bounds, Check, CountFromZero, NonNegative, Positive, are_numbers
+from crowdwise.core.em import EMFit, Params, Part, Stats, log_class_prior
+from crowdwise.core.intervals import around, beta_interval, with_interval
+from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback
-from crowdwise.core.model import EMModel, Outcome, check_memory
+from crowdwise.core.model import EMModel, Outcome
 from crowdwise.core.numerics import Floats, Ints, clamp, effective_votes, normalise, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import ClassPrior
+from crowdwise.core.vote_sums import right_votes
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
 from crowdwise.methods.bayes_ibcc import drawn_by_name, expected_log, log_beta
 from crowdwise.methods.skills_precision import knowing_information
-
-# -------------------------------------------------------------------- the maths
 
 
 @dataclass(frozen=True)
 class Habits(Params):
-    """What the scores are made of, with (pseudo-)counts behind them: knowing or not (M x 2), strategies (M x L)."""
+    """Knowing or not (M x 2) and strategies (M x L): logarithms, and the (pseudo-)counts that they come from."""
 
-    log_trust: Floats
+    log_knowing: Floats
     log_strategy: Floats
-    trust: Floats
+    knowing: Floats
     strategy: Floats
 
 
-def scores(log_trust: Floats, log_strategy: Floats) -> Floats:
+def scores(log_knowing: Floats, log_strategy: Floats) -> Floats:
     """log s[m, l, k] = log( theta [l = k] + (1 - theta) xi[l] ), from the logarithms."""
     M, K = log_strategy.shape
-    habit = log_trust[:, 1:] + log_strategy
+    habit = log_knowing[:, 1:] + log_strategy
     out = np.repeat(habit[:, :, None], K, axis=2)
-    out[:, np.arange(K), np.arange(K)] = np.logaddexp(log_trust[:, :1], habit)
+    out[:, np.arange(K), np.arange(K)] = np.logaddexp(log_knowing[:, :1], habit)
     return out
 
 
-def answers(counts: Floats, log_trust: Floats, log_strategy: Floats) -> tuple[Floats, Floats]:
+def answers(counts: Floats, log_knowing: Floats, log_strategy: Floats) -> tuple[Floats, Floats]:
     """How many answers annotators knew, and how many of each label came from habit: M x 2 and M x L."""
     right, ones = np.einsum("mll->ml", counts), np.ones(counts.shape[2])  # sums over few classes: a product is faster
-    habit = log_trust[:, 1:] + log_strategy
-    knew = right * np.exp(log_trust[:, :1] - np.logaddexp(log_trust[:, :1], habit))
+    habit = log_knowing[:, 1:] + log_strategy
+    knew = right * np.exp(log_knowing[:, :1] - np.logaddexp(log_knowing[:, :1], habit))
     spam = np.maximum(counts @ ones - knew, 0.0)
     return np.stack([knew @ ones, spam @ ones], axis=1), spam
 
@@ -88,49 +88,59 @@ def answers(counts: Floats, log_trust: Floats, log_strategy: Floats) -> tuple[Fl
 class HabitFamily:
     """The step and its objective.
 
-    Whether an annotator knew depends on the parameters before the step, so the family remembers them: each climb has
-    one of its own, and is not accelerated (a leap that is undone would leave the wrong memory).
+    Whether an annotator knew depends on the parameters before the step, so the family stores them: each run of EM has a
+    family of its own, and is not accelerated (an extrapolation that is undone would leave the wrong state).
     """
 
     variational: bool
-    trust_prior: Floats
+    knowing_prior: Floats
     strategy_prior: Floats
     class_prior: Floats | None
-    log_trust: Floats
+    log_knowing: Floats
     log_strategy: Floats
     hard: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        both = (self.trust_prior, self.strategy_prior)
+        both = (self.knowing_prior, self.strategy_prior)
         self._log_beta = sum(float(log_beta(a, axis=1).sum()) for a in both) if self.variational else 0.0
 
     def maximise(self, stats: Stats) -> Habits:
-        known, spam = answers(stats.table(), self.log_trust, self.log_strategy)
-        trust, strategy = known + self.trust_prior, spam + self.strategy_prior
+        known, spam = answers(stats.table(), self.log_knowing, self.log_strategy)
+        knowing, strategy = known + self.knowing_prior, spam + self.strategy_prior
         if self.variational:
-            self.log_trust, self.log_strategy = expected_log(trust, axis=1), expected_log(strategy, axis=1)
+            self.log_knowing, self.log_strategy = expected_log(knowing, axis=1), expected_log(strategy, axis=1)
         else:
-            self.log_trust, self.log_strategy = (safe_log(normalise(x, axis=1)) for x in (trust, strategy))
-        pi = normalise(stats.mass, axis=0) if self.class_prior is None else self.class_prior
-        log_score = scores(self.log_trust, self.log_strategy).reshape(stats.counts.shape)
-        return Habits(log_score, safe_log(pi)[None], self.log_trust, self.log_strategy, trust, strategy)
+            self.log_knowing, self.log_strategy = (safe_log(normalise(x, axis=1)) for x in (knowing, strategy))
+        log_prior = log_class_prior(stats.mass, self.class_prior)
+        log_score = scores(self.log_knowing, self.log_strategy).reshape(stats.counts.shape)
+        return Habits(log_score, log_prior, self.log_knowing, self.log_strategy, knowing, strategy)
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         """log-likelihood plus the smoothing, or less the divergences from the priors (:func:`bayes.divergence`)."""
         assert isinstance(params, Habits)
         if not self.variational:
-            smoothed = (self.trust_prior * params.log_trust).sum() + (self.strategy_prior * params.log_strategy).sum()
+            smoothed = (self.knowing_prior * params.log_knowing).sum() + (
+                self.strategy_prior * params.log_strategy
+            ).sum()
             return log_likelihood + float(smoothed)
         bound = log_likelihood - self._log_beta  # that of the priors, always the same
         for a, a0, mean_log in (
-            (params.trust, self.trust_prior, params.log_trust),
+            (params.knowing, self.knowing_prior, params.log_knowing),
             (params.strategy, self.strategy_prior, params.log_strategy),
         ):
             bound += float(log_beta(a, axis=1).sum() - np.vdot(a - a0, mean_log))
         return bound
 
 
-# -------------------------------------------------------------------- the class
+CompetencePrior = Annotated[
+    Any,
+    Check(
+        lambda value: are_numbers(value, Bounds(above=0), ((), (2,))),
+        "a number above 0, or two, (knowing, not knowing)",
+        (0.5, (1.0, 2.0)),
+        (0.0, (1.0, -1.0), (1.0, 1.0, 1.0), "x"),
+    ),
+]
 
 
 @declared
@@ -141,7 +151,7 @@ class MACE(EMModel):
     ----------
     inference
         ``"variational"`` (the authors' recommendation) or ``"em"``.
-    trust_prior
+    competence_prior
         With ``"variational"``: the Beta prior of competence, as (knowing, not knowing), or one number for both.
     strategy_prior
         With ``"variational"``: pseudo-votes per label on every strategy.
@@ -149,16 +159,8 @@ class MACE(EMModel):
         With ``"em"``: pseudo-counts, divided by the number of classes, on every probability.
     class_prior
         ``"uniform"`` as in the paper, ``"learned"``, or the probability of each class.
-    start
-        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
-        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
     restarts
         How many further starts, at random and not from the votes, to try; the best objective is kept.
-    max_iter, tol
-        For every start: stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``. The seed is
-        that of the starts, too; ``None`` draws new ones each time.
 
     Notes
     -----
@@ -178,44 +180,27 @@ class MACE(EMModel):
 
     key = "mace"
 
-    inference: str = "variational"
-    trust_prior: Any = 0.5
-    strategy_prior: float = 10.0
-    smoothing: float = 0.01
-    class_prior: Any = "uniform"
+    reads_backwards = False
+    columns_without_interval = ("favourite",)
+
+    inference: Literal["variational", "em"] = "variational"
+    competence_prior: CompetencePrior = 0.5
+    strategy_prior: Positive = 10.0
+    smoothing: NonNegative = 0.01
+    class_prior: ClassPrior = "uniform"
     restarts: CountFromZero = 2
-    start: Any = "votes"
-    max_iter: Count = 500
-    tol: NonNegative = 1e-7
     accelerate: bool = field(default=False, init=False)
     strategy_: Floats = field(init=False)
     competence_: Floats = field(init=False)
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        if self.inference not in ("variational", "em"):
-            raise ParameterError(f"inference={self.inference!r}: expected 'variational' or 'em'.")
-        try:
-            beta = np.asarray(self.trust_prior, dtype=np.float64)
-        except (TypeError, ValueError):
-            beta = np.empty(0)
-        if beta.shape not in ((), (2,)) or not np.isfinite(beta).all() or not (beta > 0).all():
-            raise ParameterError(
-                f"trust_prior={self.trust_prior!r}: expected a number above 0, or two, (knowing, not knowing)."
-            )
-        for name, low in (("strategy_prior", "above"), ("smoothing", "of at least")):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not 0.0 <= value < np.inf or (value == 0.0 and low == "above"):
-                raise ParameterError(f"{name}={value!r}: expected a number {low} 0.")
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> HabitFamily:
         M, K = votes.n_annotators, votes.n_classes
         vb = self.inference == "variational"
         b = self.smoothing / K
-        trust = np.asarray(self.trust_prior, dtype=np.float64) if vb else np.full(2, b)
+        knowing = np.asarray(self.competence_prior, dtype=np.float64) if vb else np.full(2, b)
         return HabitFamily(
             vb,
-            np.broadcast_to(trust, (M, 2)),
+            np.broadcast_to(knowing, (M, 2)),
             np.full((M, K), float(self.strategy_prior) if vb else b),
             priors.class_prior_counts(self.class_prior, votes),
             np.full((M, 2), np.log(0.5)),
@@ -226,38 +211,34 @@ class MACE(EMModel):
         check_memory(votes)
         K = votes.n_classes
         part = Part.of(votes, gold, item_prior)
-        begin = starts.initial_posterior(self.start, part, votes, gold, self.random_state)
+        first = starts.initial_posterior(self.start, part, votes, gold, self.random_state)
         rng = np.random.default_rng(self.random_state)
-        best: EMFit | None = None
-        for restart in range(self.restarts + 1):
-            q = begin if restart == 0 else clamp(normalise(drawn_by_name(votes, rng), axis=1), gold)
+
+        def run(restart: int) -> EMFit:
+            q = clamp(normalise(drawn_by_name(votes, rng), axis=1), gold) if restart else first
             start = em.statistics(part, q)
-            climb = self._run_em(part, self._family(part, start, votes, gold), start, callback, restart)
-            # Starts that end at the same optimum differ by rounding: the first of equals stays.
-            if best is None or climb.objective > best.objective + self.tol * part.n_votes:
-                best = climb
-        assert best is not None
+            return self._run_em(part, self._family(part, start, votes, gold), start, callback, restart)
+
+        best = em.best_fit(map(run, range(self.restarts + 1)), self.tol * part.n_votes)
         params = best.params
         assert isinstance(params, Habits)
         stats, posterior = em.expect(part, params, posterior=True)
         self.params_, self.stats_ = params, stats
-        trust, self.strategy_ = normalise(params.trust, axis=1), normalise(params.strategy, axis=1)
-        self.competence_ = trust[:, 0].copy()
-        theta = trust[:, 1, None, None] * self.strategy_[:, None, :] + self.competence_[:, None, None] * np.eye(K)
+        knowing, self.strategy_ = normalise(params.knowing, axis=1), normalise(params.strategy, axis=1)
+        self.competence_ = knowing[:, 0].copy()
+        theta = knowing[:, 1, None, None] * self.strategy_[:, None, :] + self.competence_[:, None, None] * np.eye(K)
         favourite = self.strategy_.argmax(axis=1)
         return Outcome(
             posterior=posterior,
             prior=np.exp(params.log_prior[0]),
             confusion=theta,
             log_likelihood=stats.log_likelihood if self.inference == "em" else None,
-            trace=best.trace,
-            iterations=best.iterations,
-            converged=best.converged,
             annotator_columns={
                 **with_interval("competence", self.competence_, *self._competence_interval(votes, posterior, params)),
                 "favourite": votes.classes.astype(str)[favourite],
                 **self._favourite_shares(params),
             },
+            **best.outcome,
         )
 
     def _competence_interval(self, votes: Votes, q: Floats, params: Habits) -> tuple[Floats, Floats]:
@@ -271,7 +252,7 @@ class MACE(EMModel):
         prior = self._family(Part.of(votes), self.stats_, votes, None)
         theta = np.clip(self.competence_, 1e-9, 1.0 - 1e-9)
         information = knowing_information(theta, self.strategy_, truths, prior.strategy_prior)
-        information += prior.trust_prior.sum(axis=1) * theta * (1.0 - theta)
+        information += prior.knowing_prior.sum(axis=1) * theta * (1.0 - theta)
         low, high = around(np.log(theta) - np.log1p(-theta), 1.0 / np.maximum(information, 1e-12), -700.0, 700.0)
         return 1.0 / (1.0 + np.exp(-low)), 1.0 / (1.0 + np.exp(-high))
 

@@ -1,4 +1,4 @@
-"""SpEM: Dawid and Skene's model with a prior that pulls annotators towards being spammers, and drops those it gets.
+"""SpEM: Dawid and Skene's model with a prior that shrinks annotators towards spammers, and drops those who are.
 
 A spammer's answers do not depend on the item: the rows of the confusion matrix are equal. How far they are apart is
 Raykar's and Yu's score
@@ -6,9 +6,9 @@ Raykar's and Yu's score
     S[m] = 1/(K(K-1)) sum_{c<c'} |theta[m, c] - theta[m, c']|^2 = sum_c |theta[m, c] - mean row|^2 / (K - 1),
 
 (sensitivity + specificity - 1)^2 for two classes, and every annotator has a prior exp(-lambda[m] S[m] / 2) with a
-precision of its own. The precisions are those under which the votes are most probable: small for annotators who
-know something, without bound for spammers. Who exceeds the bound is dropped: their rows become equal and their votes
-move no item.
+precision of its own. The precisions are those under which the votes are most probable: small for informative
+annotators, without bound for spammers. Annotators above the bound are dropped: their rows become equal and their votes
+change no posterior.
 
 ===========  ==============  ==========  ==========================================================================
 symbol       code            shape       equation
@@ -18,7 +18,7 @@ c[m, k, l]   ``counts``      M x K x L   expected counts, with pseudo-counts
 theta        ``penalised``   M x K x L   argmax sum c log theta - lambda S / 2; rows c / (nu + mu (theta - s))
 mu           ``mu``          M           lambda / (K - 1), with s the mean row and nu so that rows sum to one
 d            ``freedom``     1           (K - 1)^2, the directions in which rows can differ
-T[m]         ``noise``       M           tr(H^-1 Q): the mean of S that is due to the doubt left about theta
+T[m]         ``noise``       M           tr(H^-1 Q): the mean of S that is due to the uncertainty of theta
 lambda[m]    ``precision``   M           solves d / (lambda + lambda0) = S + T
 ===========  ==============  ==========  ==========================================================================
 
@@ -31,9 +31,8 @@ density, is within a sixth of it everywhere). The equation is solved in MacKay's
 (d - (lambda + lambda0) T) / S, which runs away quickly for spammers. Two classes: Raykar and Yu's model; the version
 for more is ours, with their score for several classes in the place of theirs for two.
 
-An annotator whose votes leave as much doubt about S as uniform rows have (T at lambda = 0, with half a vote more in
-every cell, above d / lambda0) keeps lambda = 0: there is nothing to conclude from, and precisions that are learned
-from nothing run away too.
+An annotator whose votes leave S as uncertain as under uniform rows (T at lambda = 0, with half a vote more in every
+cell, above d / lambda0) keeps lambda = 0: there is no evidence, and precisions learned without evidence run away too.
 
 When it fails: as dawid-skene. Annotators who know little are dropped together with those who know nothing, which costs
 little; where most of the crowd is dropped, look at the data.
@@ -51,22 +50,21 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core import em, priors
-from crowdwise.core.checks import check_count
-from crowdwise.core.constraints import CountFromZero
-from crowdwise.core.em import Params, Part, Stats
-from crowdwise.core.intervals import Z, right_votes, with_interval
+from crowdwise.core.constraints import CountFromZero, Fraction, Positive
+from crowdwise.core.em import Params, Part, Stats, log_class_prior
+from crowdwise.core.intervals import Z, with_interval
+from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback
-from crowdwise.core.model import EMModel, Outcome, check_memory
+from crowdwise.core.model import EMModel, Outcome
 from crowdwise.core.numerics import Floats, Ints, effective_votes, normalise, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import ClassPrior
+from crowdwise.core.vote_sums import right_votes
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
 
 STEPS = 100
-SETTLED = 1e-3
-"""A change of all logarithms of precisions under which the evidence has settled."""
-
-# -------------------------------------------------------------------- the maths
+TOLERANCE = 1e-3
+"""The change of all logarithms of precisions under which they have converged."""
 
 
 def score(theta: Floats) -> Floats:
@@ -111,7 +109,7 @@ def row(c: Floats, mu: Floats, s: Floats) -> Floats:
     """Rows a >= 0 that sum to one and maximise sum c log a - mu |a - s|^2 / 2.
 
     c / a - mu (a - s) = nu is a quadratic equation for a; the sum of its roots falls with nu and is convex, so that
-    Newton's method climbs to nu from its lower bound n - mu without overshooting.
+    Newton's method goes up to nu from its lower bound n - mu without overshooting.
     """
     m = mu[:, None, None]
     nu = c.sum(axis=2) - mu[:, None]
@@ -155,8 +153,8 @@ def noise(theta: Floats, counts: Floats, precision: Floats) -> Floats:
 def updated(precision: Floats, S: Floats, T: Floats, K: int) -> Floats:
     """lambda from one step of MacKay's iteration: lambda + lambda0 = (d - (lambda + lambda0) T) / S."""
     d, base = (K - 1.0) ** 2, (K - 1.0) * K * (K + 1.0)
-    told = np.clip(d - (precision + base) * T, 1e-6 * d, d)
-    return np.maximum(told / np.maximum(S, 1e-300) - base, 0.0)
+    determined = np.clip(d - (precision + base) * T, 1e-6 * d, d)
+    return np.maximum(determined / np.maximum(S, 1e-300) - base, 0.0)
 
 
 @dataclass(frozen=True)
@@ -170,8 +168,8 @@ class SpammerFamily:
 
     def maximise(self, stats: Stats) -> Params:
         theta = penalised(stats.table().transpose(0, 2, 1) + self.pseudo, self.precision)
-        pi = normalise(stats.mass, axis=0) if self.class_prior is None else self.class_prior
-        return Params(safe_log(theta.transpose(0, 2, 1)).reshape(stats.counts.shape), safe_log(pi)[None])
+        log_score = safe_log(theta.transpose(0, 2, 1)).reshape(stats.counts.shape)
+        return Params(log_score, log_class_prior(stats.mass, self.class_prior))
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         """log-likelihood + sum b log theta - sum lambda S / 2."""
@@ -182,34 +180,22 @@ class SpammerFamily:
         return log_likelihood + self.pseudo * float(params.log_score.sum()) - penalty
 
 
-# -------------------------------------------------------------------- the class
-
-
 @declared
 class SpEM(EMModel):
     """Dawid and Skene's model that drops spammers on the way (Raykar and Yu 2012).
 
     Parameters
     ----------
-    skill
-        Who is dropped: annotators with lambda above d / skill^2, that is, who know the answer with about this
-        probability or less and guess otherwise.
+    min_skill
+        Annotators with lambda above d / min_skill^2 are dropped: those who know the answer with about this probability
+        or less and guess otherwise.
     prior
         Pseudo-votes per row of every confusion matrix, spread evenly over the labels; above 0, which keeps
         probabilities off zero.
     class_prior
         ``"learned"``, ``"uniform"``, or the probability of each class.
-    start
-        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
-        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
-    rounds
-        How often, at most, the precisions are learned anew; 0 is Dawid and Skene's model.
-    max_iter, tol
-        In every round: stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
-    accelerate
-        Take guarded SQUAREM leaps once the fit has settled (see :mod:`crowdwise.core.em`).
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+    max_rounds
+        How often, at most, the precisions are learned, each time followed by EM; 0 is Dawid and Skene's model.
 
     Notes
     -----
@@ -229,23 +215,15 @@ class SpEM(EMModel):
     """
 
     key = "spem"
+    columns_without_interval = ("pruned",)
 
-    skill: float = 0.1
-    prior: float = 0.01
-    class_prior: Any = "learned"
-    start: Any = "votes"
-    rounds: int = 100
+    min_skill: Fraction = 0.1
+    prior: Positive = 0.01
+    class_prior: ClassPrior = "learned"
+    max_rounds: CountFromZero = 100
     restarts: CountFromZero = field(default=0, init=False)
     precision_: Floats = field(init=False)
     pruned_: npt.NDArray[Any] = field(init=False)
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        if not isinstance(self.skill, (int, float)) or not 0.0 < self.skill < 1.0:
-            raise ParameterError(f"skill={self.skill!r}: expected a number between 0 and 1.")
-        if not isinstance(self.prior, (int, float)) or not 0.0 < self.prior < np.inf:
-            raise ParameterError(f"prior={self.prior!r}: expected a number of pseudo-votes above 0.")
-        check_count(self, "rounds", least=0)
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> SpammerFamily:
         fixed = priors.class_prior_counts(self.class_prior, votes)
@@ -253,55 +231,47 @@ class SpEM(EMModel):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)
-        K = votes.n_classes
         part = Part.of(votes, gold, item_prior)
         point = self._start(part, votes, gold)
         family = self._family(part, point, votes, gold)
-        passes, settled = 0, self.rounds == 0
-        for turn in range(self.rounds + 1):
-            climb = self._run_em(part, family, point, callback, turn)
-            passes += climb.iterations
-            point, q = em.expect(part, climb.params, posterior=True)
-            if settled or turn == self.rounds:
+        passes, converged = 0, self.max_rounds == 0
+        for turn in range(self.max_rounds + 1):
+            fit = self._run_em(part, family, point, callback, turn)
+            passes += fit.iterations
+            point, q = em.expect(part, fit.params, posterior=True)
+            if converged or turn == self.max_rounds:
                 break
             new = self._precisions(votes, point, q, family)
-            settled = _same(family.precision, new)
+            converged = _same(family.precision, new)
             family = SpammerFamily(new, family.pseudo, family.class_prior)
-        self.params_, self.stats_ = climb.params, point
         self.precision_ = family.precision
         gone = np.isinf(family.precision)
         self.pruned_ = votes.annotators[gone]
-        return Outcome(
-            posterior=q,
-            prior=np.exp(climb.params.log_prior[0]),
-            confusion=self._confusion(climb.params, K),
-            log_likelihood=point.log_likelihood,
-            trace=climb.trace,
-            iterations=passes,
-            converged=climb.converged and settled,
-            annotator_columns={**self._informativeness(votes, point, q), "pruned": gone},
+        columns = {**self._informativeness(votes, point, q), "pruned": gone}
+        return self._outcome(
+            part, fit, iterations=passes, converged=fit.converged and converged, annotator_columns=columns
         )
 
     def _precisions(self, votes: Votes, stats: Stats, q: Floats, family: SpammerFamily) -> Floats:
-        """The precisions after one step, infinite for those who are dropped; who is dropped stays so."""
+        """The precisions after one step, infinite for annotators who are dropped, now or before."""
         K = votes.n_classes
         kept = np.flatnonzero(np.isfinite(family.precision))
         counts = self._worth(votes, stats, q)[kept]
         old = family.precision[kept]
         theta = penalised(stats.table().transpose(0, 2, 1)[kept] + family.pseudo, old)
         new = updated(old, score(theta), noise(theta, counts, old), K)
-        gentle = counts + 0.5  # a few votes for one label leave doubt, though their shares are 0 and 1
-        blind = noise(normalise(gentle, axis=2), gentle, np.zeros(len(kept))) >= (K - 1.0) / (K * (K + 1.0))
-        new[blind] = 0.0
-        new[new > (K - 1.0) ** 2 / self.skill**2] = np.inf
+        more = counts + 0.5  # a few votes for one label are no certainty, though their shares are 0 and 1
+        no_evidence = noise(normalise(more, axis=2), more, np.zeros(len(kept))) >= (K - 1.0) / (K * (K + 1.0))
+        new[no_evidence] = 0.0
+        new[new > (K - 1.0) ** 2 / self.min_skill**2] = np.inf
         out = family.precision.copy()
         out[kept] = new
-        if np.isinf(out).all():  # a crowd of nothing but spammers: somebody has to answer
+        if np.isinf(out).all():  # all are spammers: somebody has to answer
             out[kept] = np.where(np.isinf(new), old, new)
         return out
 
     def _worth(self, votes: Votes, stats: Stats, q: Floats) -> Floats:
-        """Counts (annotator, truth, label) as far as they are worth known truths, with the pseudo-counts."""
+        """Counts (annotator, truth, label), reduced to as many as would carry their information with known truths."""
         right, total, unsure = right_votes(votes, q)
         worth = np.divide(effective_votes(right, total, unsure), total, out=np.zeros_like(total), where=total > 0)
         K = votes.n_classes
@@ -314,9 +284,9 @@ class SpEM(EMModel):
         theta = normalise(stats.table().transpose(0, 2, 1) + self.prior / K, axis=2)
         T = noise(theta, counts, np.zeros(len(counts)))
         raw = score(theta)
-        pull = theta - theta.mean(axis=1, keepdims=True)  # half of (K - 1) dS / dtheta
+        slope = theta - theta.mean(axis=1, keepdims=True)  # half of (K - 1) dS / dtheta
         D = theta**2 / counts
-        along = (D * pull**2).sum(axis=(1, 2)) - ((D * pull).sum(axis=2) ** 2 / D.sum(axis=2)).sum(axis=1)
+        along = (D * slope**2).sum(axis=(1, 2)) - ((D * slope).sum(axis=2) ** 2 / D.sum(axis=2)).sum(axis=1)
         variance = np.maximum(along / (K - 1.0) ** 2 / np.maximum(raw, 1e-12), T / (K - 1.0) ** 2)
         root, reach = np.sqrt(np.clip(raw - T, 0.0, 1.0)), Z * np.sqrt(variance)
         low, high = np.clip(root - reach, 0.0, 1.0) ** 2, np.clip(root + reach, 0.0, 1.0) ** 2
@@ -324,8 +294,8 @@ class SpEM(EMModel):
 
 
 def _same(old: Floats, new: Floats) -> bool:
-    """Whether the same annotators are out and all other precisions have settled."""
+    """Whether the same annotators are dropped and all other precisions have converged."""
     if not np.array_equal(np.isinf(old), np.isinf(new)):
         return False
     kept = np.isfinite(new)
-    return bool((np.abs(np.log1p(new[kept]) - np.log1p(old[kept])) < SETTLED).all())
+    return bool((np.abs(np.log1p(new[kept]) - np.log1p(old[kept])) < TOLERANCE).all())

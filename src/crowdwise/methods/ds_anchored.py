@@ -1,29 +1,29 @@
-"""Dawid-Skene held to what the labels mean: crowdwise's default.
+"""Dawid-Skene held to what the labels mean: ``anchored``.
 
-The likelihood of votes does not know what a label means. On sparse or lopsided data it can rise while a
-latent class drifts away from the label of its name, and accuracy falls. ``anchored`` therefore maximises
+The likelihood of votes does not know what a label means. On sparse or lopsided data it can rise while a latent class
+drifts away from the label of its name, and accuracy falls. ``anchored`` therefore maximises
 
     J(theta, pi) = (1 - a) * sum_n log sum_k pi_k prod_votes theta[m, k, l]          the likelihood
                  +      a  * sum_n sum_k v[n, k] ( log pi_k + sum_votes log theta[m, k, l] )   the anchor
                  +           sum b log theta                                          the prior
 
-with v[n, k] the share of class k among the votes on item n (the truth where it is known) and b the
-hierarchical prior of :mod:`crowdwise.core.priors`. The anchor is the complete-data log-likelihood of a
-world in which the vote shares are right; it is concave in the logarithms and its statistics are constant.
+with v[n, k] the share of class k among the votes on item n (its gold label where it has one) and b the hierarchical
+prior of :mod:`crowdwise.core.priors`. The anchor is the complete-data log-likelihood of a world in which the vote
+shares are right; it is concave in the logarithms and its statistics are constant.
 
-EM for J: given theta, q is the posterior as always, and (1 - a) * log-likelihood is bounded from below by
-(1 - a) times the expected complete-data log-likelihood, tight at the current theta. Adding the anchor,
-the bound is that of ordinary EM with the counts
+EM for J: given theta, q is the posterior as always, and (1 - a) * log-likelihood is bounded from below by (1 - a) times
+the expected complete-data log-likelihood, tight at the current theta. Adding the anchor, the bound is that of ordinary
+EM with the counts
 
     c[m, l, k] = (1 - a) * sum q[n, k] + a * sum v[n, k]      (sums over m's votes for l)
 
-so the maximisation step is (c + b) normalised, and J never falls. The constant statistics add up like
-the others, so threads, partitions and streams work unchanged.
+so the maximisation step is (c + b) normalised, and J never falls. The constant statistics add up like the others, so
+threads, partitions and streams work unchanged.
 
-The anchor dilutes: vote shares are softer than the truth, so the matrices at the maximum of J are too, and
-with them the posterior. Once it has done its work, which is to say which class is which, one maximisation
-step without it, (sum q + b) normalised, lets the matrices be what the votes support. What is reported
-(posterior, confusion, prior) is that; objective and trace are those of J.
+The anchor dilutes: vote shares are softer than the truth, so the matrices at the maximum of J are too, and with them
+the posterior. Once the anchor has decided which class is which, one maximisation step without it, (sum q + b)
+normalised, gives the matrices that the votes support. Posterior, confusion and prior are reported after that step;
+objective and trace are those of J.
 
 With a = 0 this is ``dawid-skene`` under the hierarchical prior. Plain ``dawid-skene`` is the better choice where
 annotators have hundreds of votes each (the likelihood then needs no anchor), and where most of the crowd is
@@ -33,38 +33,52 @@ adversarial or confuses classes systematically (the vote shares then are the wro
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from crowdwise.core import em, priors
+from crowdwise.core import em
+from crowdwise.core.constraints import Share
 from crowdwise.core.em import Family, Params, Part, Stats
 from crowdwise.core.numerics import Ints
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import Prior
 from crowdwise.core.starts import shares
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
-from crowdwise.methods.ds_dawid_skene import ConfusionFamily, DawidSkene
+from crowdwise.methods.ds_dawid_skene import DawidSkene
 
 
 @dataclass(frozen=True)
-class AnchoredFamily(ConfusionFamily):
-    """The family with its counts mixed with those of the vote shares."""
+class Anchor:
+    """A share a of the counts that is that of (weighted) vote shares, whatever the posterior."""
 
-    anchor: float = 0.5
-    votes: Stats | None = None
+    share: float
+    votes: Stats
+    """The statistics of the vote shares."""
 
-    def maximise(self, stats: Stats) -> Params:
-        assert self.votes is not None
-        a = self.anchor
-        return super().maximise(
-            Stats((1.0 - a) * stats.counts + a * self.votes.counts, (1.0 - a) * stats.mass + a * self.votes.mass)
-        )
+    def mixed(self, stats: Stats) -> Stats:
+        """(1 - a) times the statistics of the posterior, plus a times those of the vote shares."""
+        a = self.share
+        return Stats((1.0 - a) * stats.counts + a * self.votes.counts, (1.0 - a) * stats.mass + a * self.votes.mass)
 
     def objective(self, log_likelihood: float, params: Params) -> float:
-        assert self.votes is not None
-        held = float(np.vdot(self.votes.counts, params.log_score)) + float(self.votes.mass @ params.log_prior[0])
-        return super().objective((1.0 - self.anchor) * log_likelihood + self.anchor * held, params)
+        """The first two terms of J."""
+        at_votes = float(np.vdot(self.votes.counts, params.log_score)) + float(self.votes.mass @ params.log_prior[0])
+        return (1.0 - self.share) * log_likelihood + self.share * at_votes
+
+
+@dataclass(frozen=True)
+class AnchoredFamily:
+    """A family with its counts mixed with those of the vote shares."""
+
+    free: Family
+    anchor: Anchor
+    hard: bool = False
+
+    def maximise(self, stats: Stats) -> Params:
+        return self.free.maximise(self.anchor.mixed(stats))
+
+    def objective(self, log_likelihood: float, params: Params) -> float:
+        return self.free.objective(self.anchor.objective(log_likelihood, params), params)
 
 
 @declared
@@ -75,8 +89,6 @@ class Anchored(DawidSkene):
     ----------
     anchor
         a, from 0 (the likelihood alone) to 1 (the vote shares alone).
-    prior, history, class_prior, start, restarts, max_iter, tol, accelerate, ties, random_state
-        As in :class:`DawidSkene`; the prior is ``"hierarchical"`` by default.
 
     Examples
     --------
@@ -89,26 +101,19 @@ class Anchored(DawidSkene):
 
     key = "anchored"
     streams = False
+    reads_backwards = False
+    single_votes = "certain"
 
-    anchor: float = 0.5
-    prior: Any = "hierarchical"
+    anchor: Share = 0.5
+    prior: Prior = "hierarchical"
     anchored_params_: Params = field(init=False)
-    """Where J ended, before the last step without the anchor."""
+    """The maximum of J, before the last step without the anchor."""
 
-    def _check_together(self) -> None:
-        super()._check_together()
-        if not (isinstance(self.anchor, (int, float)) and 0.0 <= self.anchor <= 1.0):
-            raise ParameterError(f"anchor={self.anchor!r}: expected a number from 0 to 1.")
-
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> AnchoredFamily:
-        held = em.statistics(part, shares(votes, gold))
-        pseudo = priors.pseudo_counts(self.prior, self.history, votes, gold)
-        return AnchoredFamily(
-            self._tie, pseudo, priors.class_prior_counts(self.class_prior, votes), False, float(self.anchor), held
-        )
+    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
+        free = super()._family(part, start, votes, gold)
+        return AnchoredFamily(free, Anchor(float(self.anchor), em.statistics(part, shares(votes, gold))))
 
     def _finish(self, part: Part, family: Family, params: Params) -> Params:
         assert isinstance(family, AnchoredFamily)
         self.anchored_params_ = params
-        stats, _ = em.expect(part, params)
-        return ConfusionFamily.maximise(family, stats)
+        return family.free.maximise(em.expect(part, params)[0])

@@ -1,9 +1,9 @@
-"""Shapes of confusion matrices, from one number per annotator to all of them, each with a prior learned from the votes.
+"""Confusion models, from one number per annotator to a full matrix, each with a prior learned from the votes.
 
-What ``auto`` chooses among. The shapes differ in what two annotators may differ in:
+These are the models that ``auto`` averages. They differ in what may differ between two annotators:
 
 =============  ==================================================  ==================  ================================
-shape          theta[m, k, l] = P(m says l, truth k)               own numbers         wrong answers
+model          theta[m, k, l] = P(m says l, truth k)               own numbers         wrong answers
 =============  ==================================================  ==================  ================================
 ``Coin``       w[m] if l = k, else (1 - w[m]) / (K - 1)            1                   spread evenly
 ``Vector``     w[m, k] if l = k, else (1 - w[m, k]) / (K - 1)      K                   spread evenly
@@ -12,31 +12,31 @@ shape          theta[m, k, l] = P(m says l, truth k)               own numbers  
 =============  ==================================================  ==================  ================================
 
 All are fitted as ``anchored`` is (see :mod:`crowdwise.methods.ds_anchored`): a share ``anchor`` of the counts is that
-of vote shares, so that no class drifts from what its label means, and a last step without it lets the matrices be what
-the votes support. Here the shares are weighted by how much a vote tells. Where a few careful annotators stand against
-many lenient or careless ones, plain shares would themselves say that a label means something else (a grade up, say).
+of vote shares, so that no class drifts from what its label means, and a last step without it gives the matrices that
+the votes support. Here the vote shares are weighted by the information in a vote. Where a few careful annotators stand
+against many lenient or careless ones, plain shares would themselves change what a label means (a grade up, say).
 
 ==============  ==============  ============  ====================================================================
 symbol          code            shape         equation
 ==============  ==============  ============  ====================================================================
 q[n, k]         posterior       N x K         softmax_k( log pi_k + sum_votes log theta[m, k, l] )
-t[m]            ``telling``     M             (K w[m] - 1) / (K - 1), at least 0: agreement beyond chance
-v[n, k]         ``meaning()``   N x K         shares of the votes on n, each weighted by t[m]^2
+t[m]            ``skill()``     M             (K w[m] - 1) / (K - 1), at least 0: agreement beyond chance
+v[n, k]         ``anchor``      N x K         shares of the votes on n, each weighted by t[m]^2
 c[m, l, k]      ``counts``      M x L x K     (1 - a) sum q[n, k] + a sum v[n, k], over m's votes for l
-b               ``pseudo``      as the shape  strength * base: the crowd's own averages, so many votes strong
-theta           ``table()``     M x L x K     the shape's numbers from c + b
+b               ``pseudo``      as the model  strength * base: the crowd's own averages, so many votes strong
+theta           ``table()``     M x L x K     the model's numbers from c + b
 t[m], x[m, l]   ``habits()``    M, M x L      fixed point of: knew[m, l] = c[m, l, l] t / (t + (1 - t) x[l]),
                                               t ~ sum_l knew + b, (1 - t) x[l] ~ sum_k c[m, l, k] - knew[m, l] + b
 ==============  ==============  ============  ====================================================================
 
-A vote of somebody right with probability w, wrong evenly, carries information of order t^2 (the first term of its
-mutual information with the truth, for a class prior that is not too uneven), hence the weights.
+A vote of an annotator who is right with probability w, and wrong evenly, carries information of order t^2 (the first
+term of its mutual information with the truth, for a class prior that is not too uneven), hence the weights.
 
 The strength of a prior is the one under which counts are most probable (Dirichlet-multinomial). ``anchored`` learns it
 once, from counts against the majority's labels; where the majority is poor, its mistakes look like everybody's, good
-annotators and bad ones look alike, and the prior holds them together. So here priors and vote weights are learned
-``ROUNDS`` times, each time from the labels the fit before ended with: empirical Bayes, by alternation. Strengths are
-taken from a grid of steps of 10^(1/4), so that rounding cannot move them.
+and bad annotators look alike, and the prior makes them so. Here priors and vote weights are therefore learned
+``ROUNDS`` times, each time from the labels of the fit before: empirical Bayes, by alternation. Strengths are taken from
+a grid of steps of 10^(1/4), so that rounding cannot move them.
 
 When it fails: see the methods page under ``auto``; whatever breaks independence given the truth (copiers, hard items)
 breaks all four.
@@ -44,25 +44,28 @@ breaks all four.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
 from crowdwise.core import em, starts
-from crowdwise.core.constraints import Count, NonNegative
-from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.em import Params, Part, Stats, log_class_prior
 from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints, clamp, dirichlet_multinomial, normalise, safe_log, winners
 from crowdwise.core.shrinkage import one_coin_table, own_accuracy
+from crowdwise.core.unseen import scores_with_unseen
+from crowdwise.core.vote_sums import tally
 from crowdwise.data.votes import Votes
+from crowdwise.methods.ds_anchored import Anchor
 
 ROUNDS = 3
 """How often priors are learned, each time from the labels of the fit before."""
 STRENGTHS: Floats = np.logspace(-2.0, 4.0, 25)
 """The pseudo-votes a prior can be worth."""
-FAINT = 1e-3
-"""The least t of anybody: where all who voted on an item tell nothing, their votes count alike."""
+MIN_SKILL = 1e-3
+"""The least t: where all annotators of an item are at chance, their votes count alike."""
 INNER = 15
 """Passes of the fixed point for habits, from a start that is right where counts are many."""
 
@@ -92,15 +95,15 @@ def best_strength(counts: Floats, base: Floats, used: Ints) -> float:
 
 
 def several(counts: Floats) -> Ints:
-    """Who has more than one vote: the others say nothing about how much annotators differ."""
+    """Who has more than one vote: the others carry no information on how much annotators differ."""
     return np.asarray(counts.sum(axis=(1, 2)) > 1.0 + 1e-9)
 
 
-# -------------------------------------------------------------------- the shapes
+# -------------------------------------------------------------------- the models
 
 
-class Shape(Protocol):
-    """A way of making theta[m, l, k] from counts, with a prior learned from hard counts."""
+class ConfusionModel(Protocol):
+    """How theta[m, l, k] comes from counts, with a prior learned from hard counts."""
 
     name: ClassVar[str]
     words: ClassVar[str]
@@ -114,55 +117,61 @@ class Shape(Protocol):
 
 
 @dataclass(frozen=True)
-class Coin:
-    """One accuracy per annotator."""
+class Accuracies(ABC):
+    """Right votes and wrong ones, which are spread evenly over the other labels: what the first two models count."""
 
     pseudo: Floats
-    """Right and wrong votes of the prior: 2."""
-    name: ClassVar[str] = "coin"
-    words: ClassVar[str] = "one accuracy per annotator"
+    """Right and wrong votes of the prior, on the last axis."""
+    name: ClassVar[str]
+    words: ClassVar[str]
+
+    @staticmethod
+    @abstractmethod
+    def right_and_wrong(counts: Floats) -> Floats:
+        """The right and wrong votes of each annotator, on the last axis."""
+
+    @classmethod
+    def learned(cls, counts: Floats) -> Self:
+        seen = cls.right_and_wrong(counts)
+        base = normalise(seen.sum(axis=0) + 0.01, axis=-1)
+        return cls(best_strength(seen, base, several(counts)) * base)
+
+    def accuracy(self, counts: Floats) -> Floats:
+        """The share of right votes, with those of the prior."""
+        return normalise(self.right_and_wrong(counts) + self.pseudo, axis=-1)[..., 0]
+
+
+class Coin(Accuracies):
+    """One accuracy per annotator."""
+
+    name = "coin"
+    words = "one accuracy per annotator"
 
     @staticmethod
     def right_and_wrong(counts: Floats) -> Floats:
         right = np.einsum("mkk->m", counts)
         return np.stack([right, counts.sum(axis=(1, 2)) - right], axis=1)
 
-    @classmethod
-    def learned(cls, counts: Floats) -> Self:
-        seen = cls.right_and_wrong(counts)
-        base = normalise(seen.sum(axis=0) + 0.01, axis=0)
-        return cls(best_strength(seen, base, several(counts)) * base)
-
     def table(self, counts: Floats) -> Floats:
-        return one_coin_table(normalise(self.right_and_wrong(counts) + self.pseudo, axis=1)[:, 0], counts.shape[1])
+        return one_coin_table(self.accuracy(counts), counts.shape[1])
 
     def log_prior(self, table: Floats) -> float:
         return float(self.pseudo @ safe_log(np.stack([table[:, 0, 0], table[:, 1, 0]])).sum(axis=1))
 
 
-@dataclass(frozen=True)
-class Vector:
+class Vector(Accuracies):
     """One accuracy per annotator and class."""
 
-    pseudo: Floats
-    """Right and wrong votes of the prior, by class: K x 2."""
-    name: ClassVar[str] = "vector"
-    words: ClassVar[str] = "an accuracy per annotator and class"
+    name = "vector"
+    words = "an accuracy per annotator and class"
 
     @staticmethod
     def right_and_wrong(counts: Floats) -> Floats:
         right = np.einsum("mkk->mk", counts)
         return np.stack([right, counts.sum(axis=1) - right], axis=2)
 
-    @classmethod
-    def learned(cls, counts: Floats) -> Self:
-        seen = cls.right_and_wrong(counts)
-        base = normalise(seen.sum(axis=0) + 0.01, axis=1)
-        return cls(best_strength(seen, base, several(counts)) * base)
-
     def table(self, counts: Floats) -> Floats:
-        K = counts.shape[1]
-        w = normalise(self.right_and_wrong(counts) + self.pseudo, axis=2)[:, :, 0]
+        K, w = counts.shape[1], self.accuracy(counts)
         out = np.repeat(((1.0 - w) / (K - 1.0))[:, None, :], K, axis=1)
         out[:, np.arange(K), np.arange(K)] = w
         return out
@@ -177,7 +186,7 @@ class Vector:
 class Habit:
     """The truth, or a label drawn from the annotator's habit."""
 
-    trust: Floats
+    knowing: Floats
     """Known and habitual answers of the prior: 2."""
     strategy: Floats
     """Habitual answers of the prior by label: L."""
@@ -187,29 +196,28 @@ class Habit:
     @classmethod
     def learned(cls, counts: Floats) -> Self:
         K = counts.shape[1]
-        # Half a vote of each kind, to begin with: so that nobody with a single vote is certain of anything.
+        # Half a vote of each kind at the start, so that a single vote is no certainty.
         weak = cls(np.full(2, 0.5), np.full(K, 0.5 / K))
         knew, spam = weak.habits(counts)[2:]
         both = np.stack([knew, spam.sum(axis=1)], axis=1)
         base, label = normalise(both.sum(axis=0) + 0.01, axis=0), normalise(spam.sum(axis=0) + 0.01, axis=0)
-        trust = best_strength(both, base, several(counts))
+        knowing = best_strength(both, base, several(counts))
         strategy = best_strength(spam, label, spam.sum(axis=1) > 1.0 + 1e-9)
-        return cls(trust * base, strategy * label)
+        return cls(knowing * base, strategy * label)
 
     def habits(self, counts: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """t[m], x[m, l], and the answers known (M) and from habit (M x L) that they come from."""
         right, said, given = np.einsum("mll->ml", counts), counts.sum(axis=2), counts.sum(axis=1)
         # (1 - t) x[l] is how often l is said where it is wrong.
-        wrong = (said - right + self.strategy) / (
-            given.sum(axis=1, keepdims=True) - given + self.strategy.sum() + 1e-12
-        )
+        elsewhere = given.sum(axis=1, keepdims=True) - given
+        wrong = (said - right + self.strategy) / (elsewhere + self.strategy.sum() + 1e-12)
         u = np.clip(wrong.sum(axis=1), 0.05, 0.95)
         t, x = 1.0 - u, normalise(wrong, axis=1)
         for _ in range(INNER):
             knew = right * (t[:, None] / (t[:, None] + (1.0 - t[:, None]) * x + 1e-300))
             spam = np.maximum(said - knew, 0.0)
             known = knew.sum(axis=1)
-            t = np.clip((known + self.trust[0]) / (known + spam.sum(axis=1) + self.trust.sum()), 1e-6, 1.0 - 1e-6)
+            t = np.clip((known + self.knowing[0]) / (known + spam.sum(axis=1) + self.knowing.sum()), 1e-6, 1.0 - 1e-6)
             x = normalise(spam + self.strategy, axis=1)
         return t, x, known, spam
 
@@ -221,12 +229,12 @@ class Habit:
         return out
 
     def log_prior(self, table: Floats) -> float:
-        """From the table alone: what is said where it is wrong is (1 - t) x."""
+        """From the table alone: the labels said where they are wrong are (1 - t) x."""
         k = np.arange(table.shape[1])
         wrong = table[:, k, (k + 1) % len(k)]
         u = wrong.sum(axis=1)
         logs = safe_log(np.stack([1.0 - u, u])).sum(axis=1)
-        return float(self.trust @ logs + self.strategy @ safe_log(wrong / u[:, None]).sum(axis=0))
+        return float(self.knowing @ logs + self.strategy @ safe_log(wrong / u[:, None]).sum(axis=0))
 
 
 @dataclass(frozen=True)
@@ -253,75 +261,76 @@ class Full:
         return float(np.vdot(self.pseudo, safe_log(table)))
 
 
-SHAPES: tuple[type[Shape], ...] = (Coin, Vector, Habit, Full)
+CONFUSION_MODELS: tuple[type[ConfusionModel], ...] = (Coin, Vector, Habit, Full)
 """From the simplest on."""
 
 
-# -------------------------------------------------------------------- what labels mean
+# -------------------------------------------------------------------- the anchor
 
 
-def telling(counts: Floats) -> Floats:
+def skill(counts: Floats) -> Floats:
     """t[m]: how far an annotator agrees with the labels beyond chance, shrunk like a coin's accuracy."""
     K = counts.shape[1]
-    w = normalise(Coin.right_and_wrong(counts) + Coin.learned(counts).pseudo, axis=1)[:, 0]
-    return np.asarray(np.maximum((K * w - 1.0) / (K - 1.0), FAINT))
+    w = Coin.learned(counts).accuracy(counts)
+    return np.asarray(np.maximum((K * w - 1.0) / (K - 1.0), MIN_SKILL))
 
 
-def meaning(votes: Votes, gold: Ints | None, counts: Floats) -> Floats:
-    """v[n, k]: vote shares, each vote weighted by t[m]^2; the truth where it is known."""
-    N, K = len(votes), votes.n_classes
-    weight = votes.weights * telling(counts)[votes.annotator] ** 2
-    sums = np.bincount(votes.item * K + votes.label, weights=weight, minlength=N * K)
-    return clamp(normalise(sums.reshape(N, K).astype(np.float64), axis=1), gold)
+def weighted_shares(votes: Votes, gold: Ints | None, counts: Floats) -> Floats:
+    """v[n, k]: vote shares, each vote weighted by t[m]^2; certainty where the class is known."""
+    return clamp(normalise(tally(votes, skill(counts) ** 2), axis=1), gold)
 
 
 # -------------------------------------------------------------------- fitting one
 
 
 @dataclass(frozen=True)
-class ShapedFamily:
-    """The maximisation step: anchored counts, then the shape."""
+class ModelFamily:
+    """The maximisation step of a confusion model, with anchored counts."""
 
-    shape: Shape
-    anchor: float
-    held: Stats
+    model: ConfusionModel
+    anchor: Anchor
     class_prior: Floats | None
     past: Floats | None = None
     """M x L x K counts of earlier performance."""
     hard: bool = False
 
     def maximise(self, stats: Stats) -> Params:
-        a, K = self.anchor, len(stats.mass)
-        counts = (1.0 - a) * stats.counts + a * self.held.counts
-        mass = (1.0 - a) * stats.mass + a * self.held.mass
-        pi = normalise(mass, axis=0) if self.class_prior is None else self.class_prior
-        table = counts.reshape(-1, K, K)
-        table = self.shape.table(table if self.past is None else table + self.past)
-        return Params(safe_log(table).reshape(stats.counts.shape), safe_log(pi)[None])
+        return self.free(self.anchor.mixed(stats))
+
+    def free(self, stats: Stats) -> Params:
+        """The step without the anchor."""
+        counts = stats.table() if self.past is None else stats.table() + self.past
+        log_score = safe_log(self.model.table(counts)).reshape(stats.counts.shape)
+        return Params(log_score, log_class_prior(stats.mass, self.class_prior))
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         K = params.log_score.shape[1]
-        held = float(np.vdot(self.held.counts, params.log_score)) + float(self.held.mass @ params.log_prior[0])
-        prior = self.shape.log_prior(np.exp(params.log_score.reshape(-1, K, K)))
+        table = params.log_score.reshape(-1, K, K)
+        prior = self.model.log_prior(np.exp(table))
         if self.past is not None:
-            prior += float(np.vdot(self.past, params.log_score.reshape(-1, K, K)))
-        return (1.0 - self.anchor) * log_likelihood + self.anchor * held + prior
+            prior += float(np.vdot(self.past, table))
+        return self.anchor.objective(log_likelihood, params) + prior
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """One shape, fitted."""
+    """A confusion model, fitted."""
 
-    shape: Shape
+    model: ConfusionModel
     params: Params
     stats: Stats
     posterior: Floats
     iterations: int
     converged: bool
 
+    def predict(self, part: Part) -> Floats:
+        """The posterior of other votes, of which annotators not seen in the fit answer like the crowd as a whole."""
+        score = scores_with_unseen(self.params.log_score, self.stats.counts, part.n_annotators, part.n_classes)
+        return em.expect(part, Params(score, self.params.log_prior), posterior=True)[1]
 
-def fit_shape(
-    shape: type[Shape],
+
+def fit_confusion_model(
+    model: type[ConfusionModel],
     votes: Votes,
     gold: Ints | None = None,
     item_prior: Floats | None = None,
@@ -329,39 +338,26 @@ def fit_shape(
     anchor: float,
     class_prior: Floats | None = None,
     past: Floats | None = None,
-    max_iter: Count = 200,
-    tol: NonNegative = 1e-6,
+    max_iter: int = 200,
+    tol: float = 1e-6,
     callback: Callback | None = None,
     restart: int = 0,
 ) -> Fitted:
-    """A shape with its prior and its anchor learned ``ROUNDS`` times, then one step without the anchor.
+    """A model with its prior and its anchor learned ``ROUNDS`` times, then one step without the anchor.
 
     ``past`` (M x L x K counts) is evidence like the votes: it counts for the prior, the anchor and every step.
     """
     part = Part.of(votes, gold, item_prior)
     q = starts.gold_weighted(votes, gold)
-    stats, passes, converged = em.statistics(part, q), 0, True
+    stats, passes = em.statistics(part, q), 0
     for _ in range(ROUNDS):
         labels = em.statistics(part, winners(q)).table()
         labels = labels if past is None else labels + past
-        learned, held = shape.learned(labels), em.statistics(part, meaning(votes, gold, labels))
-        family = ShapedFamily(learned, anchor, held, class_prior, past)
-        climb = em.run_em(
-            part, family, stats, max_iter=max_iter, tol=tol, accelerate=True, callback=callback, restart=restart
-        )
-        stats, q = em.expect(part, climb.params, posterior=True)
-        passes, converged = passes + climb.iterations, climb.converged
-    params = ShapedFamily(learned, 0.0, held, class_prior, past).maximise(stats)
+        at_votes = em.statistics(part, weighted_shares(votes, gold, labels))
+        family = ModelFamily(model.learned(labels), Anchor(anchor, at_votes), class_prior, past)
+        fit = em.run_em(part, family, stats, max_iter=max_iter, tol=tol, callback=callback, restart=restart)
+        stats, q = em.expect(part, fit.params, posterior=True)
+        passes += fit.iterations
+    params = family.free(stats)
     stats, q = em.expect(part, params, posterior=True)
-    return Fitted(learned, params, stats, q, passes, converged)
-
-
-def with_strangers(fitted: Fitted, n_annotators: int) -> Floats:
-    """log s[m * K + l, k], with the crowd as a whole in place of annotators the fit did not see."""
-    score = fitted.params.log_score
-    K = score.shape[1]
-    strangers = n_annotators - len(score) // K
-    if not strangers:
-        return score
-    pooled = fitted.stats.table().sum(axis=0) + 1.0 / K
-    return np.concatenate([score, np.tile(np.log(pooled / pooled.sum(axis=0)), (strangers, 1))])
+    return Fitted(family.model, params, stats, q, passes, fit.converged)

@@ -1,8 +1,8 @@
 """Dawid and Skene's model and its relatives: annotators with confusion matrices, full or tied.
 
-The truth of item n is drawn from the prior pi. Annotator m, seeing an item of class k, says l with
-probability theta[m, k, l], independently of everybody else. The members of the family differ in what a
-confusion matrix may look like, that is, in how the scores log s[m, l, k] come from expected counts.
+The truth of item n is drawn from the prior pi. Annotator m, seeing an item of class k, says l with probability
+theta[m, k, l], independently of everybody else. The members of the family differ in how confusion matrices are tied,
+that is, in how the scores log s[m, l, k] come from expected counts.
 
 ==========================  =======================================================  ==============
 method                      theta[m, k, l]                                           parameters
@@ -23,9 +23,9 @@ theta      ``table``    M x L x K            (c + b) / sum_l (c + b), tied as ab
 objective                                    sum_n log sum_k pi_k prod theta + sum b log theta
 =========  ===========  ===================  =================================================
 
-When it fails: with few votes per annotator and many classes a full confusion matrix has more cells than
-votes, and the classes may drift from what the labels mean while the likelihood rises (``anchored``
-guards against that); with annotators who copy each other, agreement is mistaken for competence.
+When it fails: with few votes per annotator and many classes a full confusion matrix has more cells than votes, and the
+classes may drift from what the labels mean while the likelihood rises (``anchored`` guards against that); with
+annotators who copy each other, agreement is mistaken for competence.
 
 A. P. Dawid and A. M. Skene, Maximum likelihood estimation of observer error-rates using the EM
 algorithm, Applied Statistics 28 (1979). V. B. Sinha, S. Rao and V. N. Balasubramanian, Fast Dawid-Skene
@@ -36,22 +36,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from crowdwise.core import priors
-from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.em import Family, Params, Part, Stats, log_class_prior
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import ClassPrior, History, Prior
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.online.streaming import StreamingModel
 
 Tie = Callable[[Floats], Floats]
-
-
-# -------------------------------------------------------------------- the maths
 
 
 def full(counts: Floats) -> Floats:
@@ -61,31 +58,24 @@ def full(counts: Floats) -> Floats:
 
 def per_class(counts: Floats) -> Floats:
     """w[m, k] = c[m, k, k] / sum_l c[m, l, k], wrong answers spread evenly."""
-    M, K, _ = counts.shape
     right = np.einsum("mkk->mk", counts)
-    both = np.stack([right, counts.sum(axis=1) - right], axis=1)
-    w, wrong = np.moveaxis(_share(both, K), 1, 0)
-    out = np.repeat((wrong / (K - 1.0))[:, None, :], K, axis=1)
-    out[:, np.arange(K), np.arange(K)] = w
-    return out
+    return _even_errors(right, counts.sum(axis=1) - right, counts.shape[1])
 
 
 def one_coin(counts: Floats) -> Floats:
     """w[m] = sum_k c[m, k, k] / sum c[m], wrong answers spread evenly."""
-    M, K, _ = counts.shape
     right = np.einsum("mkk->m", counts)[:, None]
-    both = np.stack([right, counts.sum(axis=(1, 2))[:, None] - right], axis=1)
-    w, wrong = np.moveaxis(_share(both, K), 1, 0)
-    out = np.repeat(wrong / (K - 1.0), K * K, axis=1).reshape(M, K, K)
+    return _even_errors(right, counts.sum(axis=(1, 2))[:, None] - right, counts.shape[1])
+
+
+def _even_errors(right: Floats, wrong: Floats, K: int) -> Floats:
+    """theta[m, l, k] from right and wrong counts, M x K or M x 1 (all classes alike); chance where there are none."""
+    total = right + wrong
+    w = np.divide(right, total, out=np.full_like(total, 1.0 / K), where=total > 0)
+    error = np.divide(wrong, total, out=np.full_like(total, 1.0 - 1.0 / K), where=total > 0) / (K - 1.0)
+    out = np.broadcast_to(error[:, None, :], (len(right), K, K)).copy()
     out[:, np.arange(K), np.arange(K)] = w
     return out
-
-
-def _share(right_wrong: Floats, K: int) -> Floats:
-    """Right and wrong counts (axis 1) as shares; chance, 1/K right, where there are none."""
-    total = right_wrong.sum(axis=1, keepdims=True)
-    chance = np.broadcast_to(np.array([1.0 / K, 1.0 - 1.0 / K])[None, :, None], right_wrong.shape)
-    return np.asarray(np.divide(right_wrong, total, out=chance.copy(), where=total > 0))
 
 
 @dataclass(frozen=True)
@@ -100,8 +90,7 @@ class ConfusionFamily:
     def maximise(self, stats: Stats) -> Params:
         counts = stats.table() + self.pseudo
         log_score = safe_log(self.tie(counts)).reshape(stats.counts.shape)
-        pi = normalise(stats.mass, axis=0) if self.class_prior is None else self.class_prior
-        return Params(log_score, safe_log(pi)[None])
+        return Params(log_score, log_class_prior(stats.mass, self.class_prior))
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         """log-likelihood + sum b log theta."""
@@ -111,9 +100,6 @@ class ConfusionFamily:
         return log_likelihood + float(self.pseudo.ravel() @ params.log_score.ravel())
 
 
-# -------------------------------------------------------------------- the classes
-
-
 @declared
 class DawidSkene(StreamingModel):
     """Full confusion matrices, estimated by EM.
@@ -121,25 +107,14 @@ class DawidSkene(StreamingModel):
     Parameters
     ----------
     prior
-        Pseudo-counts on the confusion matrices: a number of votes per row spread evenly over the
-        labels, ``"crowd"`` or ``"hierarchical"`` (learned, see :mod:`crowdwise.core.priors`), or an
-        array, K x K (truth, label) or M x K x K. The default, a hundredth of a vote, keeps
-        probabilities off zero and changes little else; add-one smoothing ruins sparse many-class data.
+        Pseudo-counts on the confusion matrices: a number of votes per row spread evenly over the labels, ``"crowd"`` or
+        ``"hierarchical"`` (learned, see :mod:`crowdwise.core.priors`), or an array, K x K (truth, label) or M x K x K.
+        The default, a hundredth of a vote, keeps probabilities off zero and changes little else; add-one smoothing
+        ruins sparse many-class data.
     history
         Past performance, which stays in force: annotator -> K x K counts (truth, label), or a Consensus.
     class_prior
         ``"learned"``, ``"uniform"``, or the probability of each class.
-    start
-        ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``, ``"tensor"``), an
-        N x K posterior, or a :class:`~crowdwise.Consensus` to go on from.
-    restarts
-        How many further, randomly shaken starts to try; the best objective is kept.
-    max_iter, tol
-        Stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
-    accelerate
-        Take guarded SQUAREM leaps once the fit has settled (see :mod:`crowdwise.core.em`).
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
 
     Examples
     --------
@@ -154,9 +129,9 @@ class DawidSkene(StreamingModel):
     _tie = staticmethod(full)
     _hard = False
 
-    prior: Any = 0.01
-    history: Any = None
-    class_prior: Any = "learned"
+    prior: Prior = 0.01
+    history: History = None
+    class_prior: ClassPrior = "learned"
 
     def check_stream(self) -> None:
         super().check_stream()
@@ -166,7 +141,7 @@ class DawidSkene(StreamingModel):
                 "give a number of votes, such as prior=0.01."
             )
 
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> ConfusionFamily:
+    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
         pseudo = priors.pseudo_counts(self.prior, self.history, votes, gold)
         return ConfusionFamily(self._tie, pseudo, priors.class_prior_counts(self.class_prior, votes), self._hard)
 
@@ -174,9 +149,8 @@ class DawidSkene(StreamingModel):
 class OneCoin(DawidSkene):
     """One accuracy per annotator, wrong answers spread evenly over the other classes.
 
-    Few parameters, so it stands where votes are sparse or classes many; it misses annotators who
-    are good at one class and bad at another. Parameters as in :class:`DawidSkene` (pseudo-counts are
-    pooled like the counts are).
+    Few parameters, so it is stable where votes are sparse or classes many; it misses annotators who are good at one
+    class and bad at another. Pseudo-counts are pooled like the counts are.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=4, random_state=1)
@@ -186,14 +160,15 @@ class OneCoin(DawidSkene):
     """
 
     key = "one-coin"
+    single_votes = "open"
     _tie = staticmethod(one_coin)
 
 
 class ConfusionVector(DawidSkene):
     """One accuracy per annotator and class, wrong answers spread evenly.
 
-    Between ``one-coin`` and ``dawid-skene``: it sees who is good at which class, and does not try to
-    learn which wrong answers they prefer. Parameters as in :class:`DawidSkene`.
+    Between ``one-coin`` and ``dawid-skene``: it learns how good annotators are at each class, and not which wrong
+    answers they prefer.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(400, n_annotators=15, n_classes=4, votes_per_item=4, random_state=1)
@@ -202,6 +177,7 @@ class ConfusionVector(DawidSkene):
     """
 
     key = "confusion-vector"
+    single_votes = "open"
     _tie = staticmethod(per_class)
 
 
@@ -209,9 +185,8 @@ class ConfusionVector(DawidSkene):
 class FastDawidSkene(DawidSkene):
     """Full confusion matrices by hard EM: every item counts for its most probable class alone.
 
-    Settles in a handful of passes, at the price of an optimum that is often a little worse and of
-    overconfident annotators. The posterior it reports is the soft one under the final parameters.
-    Parameters as in :class:`DawidSkene`; ``accelerate`` has nothing to do here and is not offered.
+    It converges in a handful of passes, at the price of an optimum that is often a little worse and of overconfident
+    annotators. The posterior it reports is the soft one under the final parameters. There is nothing to accelerate.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(500, n_annotators=20, n_classes=3, votes_per_item=5, random_state=0)
@@ -221,6 +196,7 @@ class FastDawidSkene(DawidSkene):
     """
 
     key = "fast-dawid-skene"
+    single_votes = "certain"
     streams = False  # an item with one vote, counted for that class alone, says its annotator is always right
     _hard = True
 

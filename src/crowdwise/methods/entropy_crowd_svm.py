@@ -35,31 +35,28 @@ T. Tian and J. Zhu, Max-margin majority voting for learning from crowds, NIPS 20
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from crowdwise.core.constraints import fixed_seed
+from crowdwise.core.constraints import Count, CountFromZero, NonNegative, Positive, fixed_seed
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.loop import Callback, Progress
-from crowdwise.core.model import Model, Outcome
+from crowdwise.core.loop import Callback, Rounds
+from crowdwise.core.model import Outcome
 from crowdwise.core.numerics import Floats, Ints, clamp, decide, normalise, safe_log, softmax
 from crowdwise.core.parameters import declared
-from crowdwise.core.starts import gold_weighted
+from crowdwise.core.unseen import with_unseen
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError
-from crowdwise.methods.entropy_m3v import confusion_counts, margins, rivals, scores
+from crowdwise.errors import InputError
+from crowdwise.methods.entropy_m3v import MarginModel, confusion_counts, margins, rivals, scores
 from crowdwise.methods.entropy_vote_order import Canonical, one_thread
 
 COSTS = (2.0**-4, 2.0**-2, 1.0)
 """What ``crowd-svm`` tries where the likelihood is to choose. On 40 simulated crowds of 20 kinds these three gave
 84.6 % with a margin of 1, all powers of two from 1/16 to 4 gave 84.2, the best fixed cost (1/2) 83.4. A margin of 3 and
 all powers of two from 1/64 to 1 gave 84.3; chains of 30 to 160 draws were the same to within two standard errors."""
-MOST_NUMBERS = 100_000_000
-"""Kept draws of confusion matrices, in numbers, beyond which a fit is refused: two chains are held, here 1.6 GB."""
-
-
-# -------------------------------------------------------------------- the maths
+MAX_NUMBERS = 100_000_000
+"""Draws of confusion matrices, in numbers, beyond which a fit is refused: two chains are held, here 1.6 GB."""
 
 
 def inverse_gaussian(mean: Floats, rng: np.random.Generator) -> Floats:
@@ -105,7 +102,7 @@ def vote_likelihood(v: Canonical, y: Ints, phi: Floats) -> float:
 
 @dataclass(frozen=True)
 class Chain:
-    """What one run of the sampler leaves: the mean of q, and the draws of log phi and eta."""
+    """One run of the sampler: the mean of q, and the draws of log phi and eta."""
 
     cost: float
     q: Floats
@@ -118,11 +115,8 @@ class Chain:
         return normalise(np.exp(self.log_phi).mean(axis=0), axis=2)
 
 
-# -------------------------------------------------------------------- the class
-
-
 @declared
-class CrowdSVM(Model):
+class CrowdSVM(MarginModel):
     """Gibbs-CrowdSVM: Bayesian Dawid-Skene in which the classes must also win by a margin of weighted votes.
 
     Parameters
@@ -130,16 +124,12 @@ class CrowdSVM(Model):
     alpha
         Pseudo-votes on every cell of the confusion matrices.
     cost
-        What a margin that is missed costs, c; 0 leaves the margins out, which is Dawid-Skene by Gibbs sampling.
-        ``"likelihood"``: of 1/16, 1/4 and 1 the one whose classes and confusion matrices make the
-        votes likeliest.
+        The cost of a missed margin, c; 0 leaves the margins out, which is Dawid-Skene by Gibbs sampling.
+        ``"likelihood"``: of 1/16, 1/4 and 1 the one whose classes and confusion matrices make the votes likeliest.
     margin
         The margin asked for, in standard deviations of the weights under their prior.
     burn_in, samples
         Draws thrown away, and draws kept. Those kept are stored: samples x M x K^2 numbers.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded. The
-        sampler draws from ``random_state``, too; ``None`` gives other draws every time.
 
     Examples
     --------
@@ -151,64 +141,39 @@ class CrowdSVM(Model):
     """
 
     key = "crowd-svm"
+    costs = COSTS
+    single_votes = "certain"
 
-    alpha: float = 1.0
-    cost: float | str = "likelihood"
-    margin: float = 1.0
-    burn_in: int = 10
-    samples: int = 50
-    cost_: float = field(init=False)
-    """The cost used."""
+    alpha: Positive = 1.0
+    cost: NonNegative | Literal["likelihood"] = "likelihood"
+    margin: Positive = 1.0
+    burn_in: CountFromZero = 10
+    samples: Count = 50
     log_phi_: Floats = field(init=False)
     """samples x M x K x K: the draws of the confusion matrices (truth, label), as logarithms."""
     eta_: Floats = field(init=False)
     """samples x M: the draws of the weights."""
 
-    def _check_together(self) -> None:
-        super()._check_together()
-        for name in ("alpha", "margin"):
-            value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and 0.0 < value < np.inf):
-                raise ParameterError(f"{name}={value!r}: expected a positive number.")
-        if self.cost != "likelihood" and not (isinstance(self.cost, (int, float)) and 0.0 <= self.cost < np.inf):
-            raise ParameterError(
-                f"cost={self.cost!r}: expected a number of at least 0, or 'likelihood' to have it chosen."
-            )
-        for name, low in (("burn_in", 0), ("samples", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
-                raise ParameterError(f"{name}={value!r}: expected a whole number of at least {low}.")
-
     def _check_votes(self, votes: Votes, gold: Ints | None) -> None:
         super()._check_votes(votes, gold)
         M, K = votes.n_annotators, votes.n_classes
         numbers = self.samples * M * K**2
-        if numbers > MOST_NUMBERS:
+        if numbers > MAX_NUMBERS:
             raise InputError(
                 f"{self.samples} draws of the confusion matrices of {M:,} annotators over {K:,} classes are "
-                f"{numbers:,} numbers, and crowd-svm keeps at most {MOST_NUMBERS:,}. "
+                f"{numbers:,} numbers, and crowd-svm keeps at most {MAX_NUMBERS:,}. "
                 "Ask for fewer samples, or use anchored or dawid-skene."
             )
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         v = Canonical.of(votes, gold)
-        seed = fixed_seed(self.random_state)  # every cost gets the same random numbers
-        start = gold_weighted(votes, gold)[np.ix_(v.item_order, v.class_order)]
-        y = decide(start, start.sum(axis=0))
-        best, chain = -np.inf, None
-        for turn, cost in enumerate(COSTS if self.cost == "likelihood" else (float(self.cost),)):
-            with one_thread():
-                found = self._sample(v, y, cost, np.random.default_rng(seed), turn, callback)
-            likelihood = vote_likelihood(v, decide(found.q, found.q.sum(axis=0)), found.phi)
-            if likelihood > best:
-                best, chain = likelihood, found
-        assert chain is not None
-        self.cost_ = chain.cost
+        self._seed = fixed_seed(self.random_state)  # every cost gets the same random numbers
+        chain = self._best(v, votes, gold, self.cost, callback)
         q, log_phi, eta = chain.q, chain.log_phi, chain.eta
         self.eta_ = np.empty_like(eta)
         self.eta_[:, v.annotator_order] = eta
         self.log_phi_ = np.empty_like(log_phi)
-        classes = np.argsort(v.class_order)  # back in the order of the votes, less those that took no part
+        classes = np.argsort(v.class_order)  # back in the order of the votes, without those left out
         self.log_phi_[:, v.annotator_order] = log_phi[:, :, classes][:, :, :, classes]
         self._classes = v.class_order[classes]
         weight = self.eta_.mean(axis=0)
@@ -220,19 +185,25 @@ class CrowdSVM(Model):
             annotator_columns=with_interval("weight", weight, *around(weight, self.eta_.var(axis=0))),
         )
 
-    def _sample(
-        self, v: Canonical, y: Ints, c: float, rng: np.random.Generator, restart: int, callback: Callback | None
-    ) -> Chain:
+    def _likelihood(self, v: Canonical, fit: Any) -> float:
+        return vote_likelihood(v, decide(fit.q, fit.q.sum(axis=0)), fit.phi)
+
+    def _fit_cost(self, v: Canonical, y: Ints, cost: float, restart: int, callback: Callback | None) -> Chain:
         """One run of the sampler from the classes y."""
+        rounds = Rounds(self.burn_in + self.samples, len(v.item), callback, restart)
+        with one_thread():
+            return self._sample(v, y, cost, np.random.default_rng(self._seed), rounds)
+
+    def _sample(self, v: Canonical, y: Ints, c: float, rng: np.random.Generator, rounds: Rounds) -> Chain:
         from scipy.sparse import csr_array
 
         N, M, K = v.shape
-        margin, rounds = float(self.margin), self.burn_in + self.samples
+        margin = float(self.margin)
         votes = (v.item, v.annotator, v.label, v.weight)
         indptr = np.searchsorted(v.item, np.arange(N + 1))
-        eta = np.full(M, margin * N / max(v.weight.sum(), 1e-12))  # unanimous items begin with about the margin
+        eta = np.full(M, margin * N / max(v.weight.sum(), 1e-12))  # unanimous items start with about the margin
         kept_phi, kept_eta, mean = np.empty((self.samples, M, K, K)), np.empty((self.samples, M)), np.zeros((N, K))
-        for t in range(rounds):
+        for t, _ in enumerate(rounds):
             rival, ahead = rivals(scores(v.item, v.label, v.weight * eta[v.annotator], N, K), y)
             precision = inverse_gaussian(1.0 / np.maximum(c * np.abs(margin - ahead), 1e-6), rng)
             sign = (v.label == y[v.item]).astype(np.float64) - (v.label == rival[v.item])
@@ -246,14 +217,12 @@ class CrowdSVM(Model):
             if t >= self.burn_in:
                 mean += q / self.samples
                 kept_phi[t - self.burn_in], kept_eta[t - self.burn_in] = log_phi, eta
-            if callback is not None:
-                callback(Progress(t + 1, rounds, float("nan"), float("nan"), restart))
+            rounds.reached()
         return Chain(c, mean / mean.sum(axis=1, keepdims=True), kept_phi, kept_eta)
 
     def _predict(self, votes: Votes) -> Floats:
         some = self._classes
         N, M, K = len(votes), votes.n_annotators, len(some)
-        strangers = M - self.eta_.shape[1]  # one never seen is like the average annotator
         inside = np.isin(votes.label, some)
         table = (
             votes.item[inside], votes.annotator[inside], np.searchsorted(some, votes.label[inside]),
@@ -261,9 +230,8 @@ class CrowdSVM(Model):
         )  # fmt: skip
         mean = np.zeros((N, K))
         for log_phi, eta in zip(self.log_phi_, self.eta_, strict=True):
-            typical = safe_log(np.exp(log_phi).mean(axis=0))
-            log_phi = np.concatenate([log_phi, np.tile(typical, (strangers, 1, 1))])
-            eta = np.append(eta, np.full(strangers, eta.mean()))
+            log_phi = with_unseen(log_phi, M, safe_log(np.exp(log_phi).mean(axis=0)))  # like the average annotator
+            eta = with_unseen(eta, M, eta.mean())
             mean += truth_given(log_phi, eta, table, (N, K), self.cost_, float(self.margin))
         q = np.zeros((N, votes.n_classes))
         q[:, some] = mean / mean.sum(axis=1, keepdims=True)

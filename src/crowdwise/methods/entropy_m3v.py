@@ -1,4 +1,4 @@
-"""Margins between classes: weighted votes that win clearly.
+"""Max-margin majority voting: weighted votes that win by a margin.
 
 Give every annotator a weight eta_m. Class k of item n then scores s[n, k] = sum of w eta_m over the votes for k, and
 what matters is the margin of the chosen class y_n over the best of the others.
@@ -7,7 +7,7 @@ what matters is the margin of the chosen class y_n over the best of the others.
 
     minimise over eta, y:  |eta|^2 / 2  +  c sum_n max(0, 1 - s[n, y_n] + max_{d != y_n} s[n, d]),
 
-by turns: given y this is a linear multi-class support vector machine, solved through its dual to a small duality gap;
+in turns: given y this is a linear multi-class support vector machine, solved through its dual to a small duality gap;
 given eta the best y_n is the class with the highest score. Neither raises the objective. (The paper's l, the margin
 asked for, only rescales eta here: c stands for c / l.) c is that whose classes make the votes likeliest, each annotator
 having the confusion matrix that fits best (``vote_likelihood``). Scores have no scale of their own. To get
@@ -24,8 +24,8 @@ objective        ``primal``                  as above; the dual, sum omega - |et
 beta             ``fit_scale``               the likeliest scale
 ===============  ==============  ==========  ==============================================================
 
-When it fails: there is one number per annotator, so whoever confuses two classes systematically is either believed or
-not (bluebird). It starts at the majority, and can end worse (TREC). The problem is not convex in eta and y together.
+When it fails: there is one number per annotator, so systematic confusion of two classes cannot be corrected (bluebird).
+It starts at the majority, and can end worse (TREC). The problem is not convex in eta and y together.
 ``crowd-svm`` puts the same margins beside a confusion matrix each.
 
 T. Tian and J. Zhu, Max-margin majority voting for learning from crowds, NIPS 2015.
@@ -33,19 +33,21 @@ T. Tian and J. Zhu, Max-margin majority voting for learning from crowds, NIPS 20
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from crowdwise.core.checks import check_count
-from crowdwise.core.constraints import Count, NonNegative
-from crowdwise.core.loop import Callback, Progress
+from crowdwise.core.constraints import Count, Fraction, Positive
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, clamp, decide, maximise_1d, normalise, safe_log, softmax
 from crowdwise.core.parameters import declared
 from crowdwise.core.starts import gold_weighted
+from crowdwise.core.unseen import with_unseen
+from crowdwise.core.vote_sums import tally
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
 from crowdwise.methods.entropy_vote_order import Canonical
 
 COSTS = (2.0**-8, 2.0**-6, 2.0**-4)
@@ -53,14 +55,11 @@ COSTS = (2.0**-8, 2.0**-6, 2.0**-4)
 smaller costs change little. On 60 simulated crowds of 20 kinds these three gave 82.4 %, all nine powers of two from
 1/256 to 1, of which the largest take longest, also 82.4, and 1/256 alone 82.1."""
 EPOCHS = 10
-"""Visits to every item between two looks at the duality gap."""
-
-
-# -------------------------------------------------------------------- the maths
+"""Passes over the items between two evaluations of the duality gap."""
 
 
 def scores(item: Ints, label: Ints, value: Floats, N: int, K: int) -> Floats:
-    """N x K: the values of the votes for each class, added up."""
+    """N x K: the sum of the values of the votes for each class."""
     return np.bincount(item * K + label, weights=value, minlength=N * K).astype(np.float64).reshape(N, K)
 
 
@@ -152,24 +151,51 @@ def fit_scale(v: Canonical, eta: Floats, s: Floats) -> float:
     return float(np.exp(maximise_1d(likelihood, float(np.log(0.01 / size)), float(np.log(10.0 / size)), 1e-6)))
 
 
-# -------------------------------------------------------------------- the class
+@declared
+class MarginModel(Model, ABC):
+    """Classes that win by a margin of weighted votes; the cost of a missed margin is given, or chosen by likelihood."""
+
+    costs: ClassVar[tuple[float, ...]]
+    """The costs to choose from."""
+
+    cost_: float = field(init=False)
+    """The cost used."""
+
+    @abstractmethod
+    def _fit_cost(self, v: Canonical, y: Ints, cost: float, restart: int, callback: Callback | None) -> Any:
+        """A fit with one cost, from the classes y."""
+
+    @abstractmethod
+    def _likelihood(self, v: Canonical, fit: Any) -> float:
+        """The log-likelihood of the votes given the classes of a fit."""
+
+    def _best(self, v: Canonical, votes: Votes, gold: Ints | None, cost: Any, callback: Callback | None) -> Any:
+        """The fit with the given cost, or with that under which the votes are likeliest."""
+        start = gold_weighted(votes, gold)[np.ix_(v.item_order, v.class_order)]
+        y = decide(start, start.sum(axis=0))
+        best, found = -np.inf, None
+        for turn, c in enumerate(self.costs if isinstance(cost, str) else (float(cost),)):
+            fit = self._fit_cost(v, y, c, turn, callback)
+            likelihood = self._likelihood(v, fit)
+            if likelihood > best:
+                best, found, self.cost_ = likelihood, fit, c
+        assert found is not None
+        return found
 
 
 @declared
-class MaxMarginVote(Model):
+class MaxMarginVote(MarginModel):
     """Max-margin majority voting (M3V): one weight per annotator, so that the chosen classes win clearly.
 
     Parameters
     ----------
     cost
-        What a margin that is missed costs, c. ``"likelihood"``: of 1/256, 1/64 and 1/16 the one whose classes make the
-        votes likeliest, given the best confusion matrix for every annotator.
+        The cost of a missed margin, c. ``"likelihood"``: of 1/256, 1/64 and 1/16 the one whose classes make the votes
+        likeliest, given the best confusion matrix for every annotator.
     max_iter
-        Most turns between weights and classes.
+        The most turns between weights and classes.
     tol
         Weights are found to within this share of the objective; a turn that gains less than that is the last.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
 
     Examples
     --------
@@ -181,83 +207,57 @@ class MaxMarginVote(Model):
     """
 
     key = "m3v"
+    costs = COSTS
+    columns_without_interval = ("weight",)  # that of the widest margin, which is no estimate
 
-    cost: float | str = "likelihood"
+    cost: Positive | Literal["likelihood"] = "likelihood"
     max_iter: Count = 50
-    tol: NonNegative = 1e-3
+    tol: Fraction = 1e-3
     weight_: Floats = field(init=False)
     """M: the weight of each annotator, scaled to log-odds."""
-    cost_: float = field(init=False)
-    """The cost used."""
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        if self.cost != "likelihood" and not (isinstance(self.cost, (int, float)) and 0.0 < self.cost < np.inf):
-            raise ParameterError(f"cost={self.cost!r}: expected a positive number, or 'likelihood' to have it chosen.")
-        check_count(self, "max_iter")
-        if not (isinstance(self.tol, (int, float)) and 0.0 < self.tol < 1.0):
-            raise ParameterError(f"tol={self.tol!r}: expected a number between 0 and 1, a share of the objective.")
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         v = Canonical.of(votes, gold)
         N, _, K = v.shape
-        start = gold_weighted(votes, gold)[np.ix_(v.item_order, v.class_order)]
-        y = decide(start, start.sum(axis=0))
-        best, best_fit = -np.inf, None
-        for turn, cost in enumerate(COSTS if self.cost == "likelihood" else (float(self.cost),)):
-            fit = self._alternate(v, y, cost, turn, callback)
-            likelihood = vote_likelihood(v, fit[1])
-            if likelihood > best:
-                best, best_fit, self.cost_ = likelihood, fit, cost
-        assert best_fit is not None
-        eta, _, trace, converged = best_fit
+        eta, _, rounds = self._best(v, votes, gold, self.cost, callback)
         s = scores(v.item, v.label, v.weight * eta[v.annotator], N, K)
         weight = fit_scale(v, eta, s) * eta
         self.weight_ = v.back(v.annotator_order, weight)
-        self._stranger = float(np.average(weight[v.annotator], weights=v.weight))
+        self._unseen = float(np.average(weight[v.annotator], weights=v.weight))
         self._classes = np.sort(v.class_order)
         q = clamp(self._predict(votes), gold)
-        return Outcome(
-            posterior=q,
-            prior=normalise(q.sum(axis=0), axis=0),
-            trace=trace,
-            iterations=len(trace),
-            converged=converged,
-            annotator_columns={"weight": self.weight_},
-        )
+        prior = normalise(q.sum(axis=0), axis=0)
+        return Outcome(posterior=q, prior=prior, annotator_columns={"weight": self.weight_}, **rounds.outcome)
 
-    def _alternate(
-        self, v: Canonical, y: Ints, c: float, restart: int, callback: Callback | None
-    ) -> tuple[Floats, Ints, Floats, bool]:
-        """Weights and classes by turns: eta, y, the trace of minus the objective, and whether it came to rest."""
+    def _likelihood(self, v: Canonical, fit: Any) -> float:
+        return vote_likelihood(v, fit[1])
+
+    def _fit_cost(
+        self, v: Canonical, y: Ints, cost: float, restart: int, callback: Callback | None
+    ) -> tuple[Floats, Ints, Rounds]:
+        """Weights and classes in turns: eta, y, and the rounds, whose trace is minus the objective."""
         N, M, K = v.shape
         omega, eta = np.zeros((N, K)), np.zeros(M)
         voted = v.counts().sum(axis=1) > 0
-        trace: list[float] = []
-        while len(trace) < self.max_iter:
-            found, value, _ = largest_margin(v, y, c, omega, weights_from(v, y, omega), self.tol)
-            gain = -value - trace[-1] if trace else np.inf
-            if gain < 0.0:  # within the gap nothing better was found: the weights before stand
-                return eta, y, np.array(trace), True
+        rounds = Rounds(self.max_iter, len(v.item), callback, restart)
+        for _ in rounds:
+            found, value, _ = largest_margin(v, y, cost, omega, weights_from(v, y, omega), self.tol)
+            gain = -value - rounds.trace[-1] if rounds.trace else np.inf
+            if gain < 0.0:  # nothing better within the duality gap: the weights of the previous turn are kept
+                rounds.iterations, rounds.converged = len(rounds.trace), True
+                break
             eta = found
-            trace.append(-value)
-            if callback is not None:
-                callback(Progress(len(trace), self.max_iter, -value, float(gain) / max(len(v.item), 1), restart))
             s = scores(v.item, v.label, v.weight * eta[v.annotator], N, K)
             held = s[np.arange(N), y] >= s.max(axis=1)
             new = np.where(v.gold >= 0, v.gold, np.where(held | ~voted, y, s.argmax(axis=1)))
             moved = new != y
-            if not moved.any() or gain < self.tol * value:
-                return eta, new, np.array(trace), True
+            rounds.reached(-value, converged=not moved.any() or gain < self.tol * value)
             omega[moved] = 0.0
             y = new
-        return eta, y, np.array(trace), False
+        return eta, y, rounds
 
     def _predict(self, votes: Votes) -> Floats:
-        strangers = votes.n_annotators - len(self.weight_)
-        weight = np.append(self.weight_, np.full(strangers, self._stranger))
-        N, K = len(votes), votes.n_classes
-        s = scores(votes.item, votes.label, votes.weights * weight[votes.annotator], N, K)[:, self._classes]
-        q = np.zeros((N, K))
-        q[:, self._classes] = softmax(s)
+        weight = with_unseen(self.weight_, votes.n_annotators, self._unseen)
+        q = np.zeros((len(votes), votes.n_classes))
+        q[:, self._classes] = softmax(tally(votes, weight)[:, self._classes])
         return q

@@ -1,8 +1,8 @@
-"""Minimax conditional entropy: who confuses what, and which items confuse everybody.
+"""Minimax conditional entropy: annotators confuse classes, and so do items.
 
-Of all ways in which the votes might have come about, take those with the most entropy that still reproduce, softly,
-how often each annotator gave each label to each class and how often each item got each label; then choose the truth
-that leaves the least entropy. The dual of that problem is a model in which annotator and item have a say,
+Of all distributions of the votes, take those with the most entropy that still reproduce, softly, how often each
+annotator gave each label to each class and how often each item got each label; then choose the truth with the least
+entropy. The dual of that problem is a model with terms of the annotator and of the item,
 
     P(m says l of n | truth k) = exp( sigma[m, k, l] + tau[n, k, l] ) / sum over l',
 
@@ -10,27 +10,27 @@ and what is maximised is
 
     J(sigma, tau) = sum_n log sum_k pi[n, k] prod_votes P(l | k)^w  -  a/2 sum sigma^2  -  b/2 sum tau^2.
 
-pi is uniform over the classes that occur, unless a prior per item is given. J is climbed by turns: q, the truth
+pi is uniform over the classes that occur, unless a prior per item is given. J is maximised in turns: q, the truth
 distribution, given sigma and tau; then sigma and tau given q, a concave problem, by L-BFGS. Neither lowers J.
 
 ==================  ==================  ==========  ======================================================
 symbol              code                shape       equation
 ==================  ==================  ==========  ======================================================
-sigma[m, k, l]      ``sigma``           M x K x K   annotator m's leaning to say l when the truth is k
-tau[n, k, l]        ``tau``             N x K x K   the same of item n, whoever is asked
+sigma[m, k, l]      ``sigma``           M x K x K   annotator m's tendency to say l when the truth is k
+tau[n, k, l]        ``tau``             N x K x K   the same of item n, for all annotators
 q[n, k]             ``q``               N x K       softmax_k( log pi[n, k] + sum_votes w log P(l | k) )
 a                   annotator_penalty               K^2 / 4
 b                   item_penalty                    a * mean votes per annotator / mean votes per item
 difficulty          ``difficulty``      N           - sum_k q[n, k] ( tau[k, k] - mean of tau[k, l != k] )
 ==================  ==================  ==========  ======================================================
 
-The terms of an item depend on sigma and on its own votes alone. So, once sigma has settled, q and tau of every item
-are found anew from its votes, in the same way for the items of the fit and for any other (``settle``).
+The terms of an item depend on sigma and on its own votes alone. So, once sigma has converged, q and tau of every item
+are computed again from its votes, in the same way for the items of the fit and for any other (``item_terms``).
 
-When it fails: with many classes and few votes a = K^2 / 4 flattens the rows of classes an annotator seldom met, as
-add-one smoothing does to Dawid-Skene (Music, ten classes: 52 % right; with a = 1/4, 77 %). pi is uniform, so a rare
+When it fails: with many classes and few votes a = K^2 / 4 flattens the rows of classes an annotator seldom labelled, as
+add-one smoothing does in Dawid-Skene (Music, ten classes: 52 % right; with a = 1/4, 77 %). pi is uniform, so a rare
 class is proposed too often (D_Product: 84 %, Dawid-Skene 94 %). It costs many times what Dawid-Skene costs, and data
-beyond ``MOST_NUMBERS`` or ``MOST_WORK`` is refused.
+beyond ``MAX_NUMBERS`` or ``MAX_WORK`` is refused.
 
 D. Zhou, J. C. Platt, S. Basu and Y. Mao, Learning from the wisdom of crowds by minimax entropy, NIPS 2012. D. Zhou,
 Q. Liu, J. C. Platt and C. Meek, Aggregating ordinal labels from crowds by minimax conditional entropy, ICML 2014.
@@ -38,52 +38,30 @@ Q. Liu, J. C. Platt and C. Meek, Aggregating ordinal labels from crowds by minim
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import field
 
 import numpy as np
 
 from crowdwise.core import starts
-from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.constraints import Count, NonNegative, Positive
 from crowdwise.core.em import Part
-from crowdwise.core.loop import Callback, Progress
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.parameters import declared
+from crowdwise.core.starts import Start
+from crowdwise.core.unseen import with_unseen
+from crowdwise.core.vote_sums import Edges
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError
+from crowdwise.errors import InputError
 from crowdwise.methods.entropy_vote_order import Canonical, one_thread
 
-MOST_NUMBERS = 10_000_000
+MAX_NUMBERS = 10_000_000
 """(N + M) K^2 beyond which a fit is refused: L-BFGS keeps two dozen copies of sigma and tau, here 2 GB."""
-MOST_WORK = 100_000_000
+MAX_WORK = 100_000_000
 """Votes times classes squared beyond which a fit is refused: a pass takes seconds, and a hundred of them are needed."""
-SETTLE = 1000
-"""Most rounds between an item's truth distribution and its terms, with the annotators fixed."""
-
-
-# -------------------------------------------------------------------- the maths
-
-
-@dataclass(frozen=True)
-class Edges:
-    """Votes as edges between N items and M annotators."""
-
-    item: Ints
-    annotator: Ints
-    label: Ints
-    weight: Floats
-    N: int
-    M: int
-
-    def per_item(self, x: Floats) -> Floats:
-        """Sums over the votes of each item."""
-        return np.bincount(self.item, weights=x, minlength=self.N).astype(np.float64, copy=False)
-
-    def per_annotator(self, x: Floats) -> Floats:
-        """Sums over the votes of each annotator."""
-        return np.bincount(self.annotator, weights=x, minlength=self.M).astype(np.float64, copy=False)
+ITEM_ROUNDS = 1000
+"""The most rounds between an item's truth distribution and its terms, with the annotators fixed."""
 
 
 def answers(e: Edges, sigma: Floats, tau: Floats, k: int) -> tuple[Floats, Floats]:
@@ -98,7 +76,7 @@ def answers(e: Edges, sigma: Floats, tau: Floats, k: int) -> tuple[Floats, Float
     return p, said - np.log(total)
 
 
-def pull(e: Edges, p: Floats, mass: Floats) -> Floats:
+def residual(e: Edges, p: Floats, mass: Floats) -> Floats:
     """( P(l' | k) - [l = l'] ) times the mass of each vote, in place of P."""
     p[e.label, np.arange(len(e.label))] -= 1.0
     p *= mass
@@ -112,7 +90,7 @@ def logits(e: Edges, sigma: Floats, tau: Floats, log_prior: Floats) -> Floats:
 
 
 def truth_distribution(logit: Floats, gold: Ints) -> tuple[Floats, float]:
-    """q, and sum_n log sum_k exp logit[n, k]; where the truth is known, certainty, and the logit of that class."""
+    """q, and sum_n log sum_k exp logit[n, k]; for gold labels certainty, and the logit of that class."""
     top = logit.max(axis=1, keepdims=True)
     q = np.exp(logit - top)
     total = q.sum(axis=1, keepdims=True)
@@ -128,7 +106,7 @@ def penalty(sigma: Floats, tau: Floats, a: float, b: float) -> float:
 
 
 def loss(e: Edges, q: Floats, sigma: Floats, tau: Floats, a: float, b: float) -> tuple[float, Floats, Floats]:
-    """What the parameters minimise given q, and its gradients.
+    """The loss of the parameters given q, and its gradients.
 
     value = - sum_votes w sum_k q[n, k] log P(l | k) + penalty;
     d/d sigma[m, k, l'] = sum over m's votes of w q[n, k] ( P(l' | k) - [l = l'] ) + a sigma, and so for tau.
@@ -140,7 +118,7 @@ def loss(e: Edges, q: Floats, sigma: Floats, tau: Floats, a: float, b: float) ->
         p, said = answers(e, sigma, tau, k)
         mass = e.weight * q[e.item, k]
         value -= float(mass @ said)
-        for label, x in enumerate(pull(e, p, mass)):
+        for label, x in enumerate(residual(e, p, mass)):
             d_sigma[:, k, label] += e.per_annotator(x)
             d_tau[:, k, label] += e.per_item(x)
     return value, d_sigma, d_tau
@@ -152,7 +130,7 @@ def fit_terms(
     """sigma and tau that lower the loss given q: ``rounds`` iterations of L-BFGS, or until one gains under ``slack``.
 
     The variables are scaled by the square root of a bound on their curvature, penalty + (votes that concern
-    them) / 2: without it an annotator with a thousand votes and an item with three pull the steps apart.
+    them) / 2: an annotator with a thousand votes and an item with three need steps of different sizes.
     """
     from scipy.optimize import minimize
 
@@ -176,8 +154,8 @@ def fit_terms(
     return split(np.asarray(found.x, dtype=np.float64))
 
 
-def settle(e: Edges, sigma: Floats, log_prior: Floats, gold: Ints, b: float) -> tuple[Floats, Floats]:
-    """q and tau of items from their votes, the annotators being known: from tau = 0, by turns until they stand.
+def item_terms(e: Edges, sigma: Floats, log_prior: Floats, gold: Ints, b: float) -> tuple[Floats, Floats]:
+    """q and tau of items from their votes, given the annotators: from tau = 0, in turns until they converge.
 
     A turn moves tau[n, k] by gradient / ( b + W / 2 ), W the weight q[n, k] puts on the item's votes: the curvature of
     the loss is nowhere greater, so no turn lowers J, and no item's result depends on the others.
@@ -186,22 +164,19 @@ def settle(e: Edges, sigma: Floats, log_prior: Floats, gold: Ints, b: float) -> 
     tau = np.zeros((N, K, K))
     total = e.per_item(e.weight)
     q = np.empty((N, K))
-    for _ in range(SETTLE):
+    for _ in range(ITEM_ROUNDS):
         found = [answers(e, sigma, tau, k) for k in range(K)]
         logit = log_prior + np.stack([e.per_item(e.weight * said) for _, said in found], axis=1)
         q, _ = truth_distribution(logit, gold)
         step = -b * tau
         for k, (p, _) in enumerate(found):
-            for label, x in enumerate(pull(e, p, e.weight * q[e.item, k])):
+            for label, x in enumerate(residual(e, p, e.weight * q[e.item, k])):
                 step[:, k, label] -= e.per_item(x)
         step /= (b + 0.5 * total[:, None] * q)[:, :, None]
         tau += step
         if np.abs(step).max(initial=0.0) < 1e-10:
             break
     return q, tau
-
-
-# -------------------------------------------------------------------- the class
 
 
 @declared
@@ -216,14 +191,11 @@ class Minimax(Model):
         b, the weight of the squares of tau; ``None``: a times the mean number of votes per annotator over the mean
         number of votes per item. The greater, the nearer to a model in which all items are alike.
     inner_iter
-        Most iterations of L-BFGS in one turn of sigma and tau.
+        The most iterations of L-BFGS in one turn of sigma and tau.
     start
-        Where to begin: ``"votes"``, a method of moments (``"spectral-ds"``, ``"multispa"``, ``"cnmf"``, ``"symnmf"``,
-        ``"tensor"``), an N x K posterior, or a :class:`~crowdwise.Consensus`.
+        As in :class:`DawidSkene`.
     max_iter, tol
         Stop after so many turns, or when one gains less than ``tol`` per vote.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
 
     Examples
     --------
@@ -239,10 +211,10 @@ class Minimax(Model):
     key = "minimax"
     takes_item_prior = True
 
-    annotator_penalty: float | None = None
-    item_penalty: float | None = None
-    inner_iter: int = 25
-    start: Any = "votes"
+    annotator_penalty: Positive | None = None
+    item_penalty: Positive | None = None
+    inner_iter: Count = 25
+    start: Start = "votes"
     max_iter: Count = 50
     tol: NonNegative = 1e-5
     sigma_: Floats = field(init=False)
@@ -250,25 +222,15 @@ class Minimax(Model):
     tau_: Floats = field(init=False)
     """N x K x K (item, truth, label)."""
 
-    def _check_together(self) -> None:
-        super()._check_together()
-        for name in ("annotator_penalty", "item_penalty"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, (int, float)) and 0.0 < value < np.inf):
-                raise ParameterError(f"{name}={value!r}: expected a positive number, or None for the usual one.")
-        check_count(self, "inner_iter")
-        check_count(self, "max_iter")
-        check_number(self, "tol", least=0.0, what="a number of at least 0, the gain per vote that ends it")
-
     def _check_votes(self, votes: Votes, gold: Ints | None) -> None:
         super()._check_votes(votes, gold)
         K = votes.n_classes
         numbers, work = (len(votes) + votes.n_annotators) * K**2, votes.n_votes * K**2
-        if numbers > MOST_NUMBERS or work > MOST_WORK:
+        if numbers > MAX_NUMBERS or work > MAX_WORK:
             raise InputError(
                 f"{len(votes):,} items and {votes.n_votes:,} votes with {K} classes are beyond minimax: it would fit "
-                f"{numbers:,} numbers (at most {MOST_NUMBERS:,}), with a hundred passes of {work:,} steps "
-                f"(at most {MOST_WORK:,}). Use anchored or dawid-skene, or fit some of the items and predict the rest."
+                f"{numbers:,} numbers (at most {MAX_NUMBERS:,}), with a hundred passes of {work:,} steps "
+                f"(at most {MAX_WORK:,}). Use anchored or dawid-skene, or fit some of the items and predict the rest."
             )
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
@@ -279,25 +241,18 @@ class Minimax(Model):
         a = K * K / 4.0 if self.annotator_penalty is None else float(self.annotator_penalty)
         voted, labelled = len(np.unique(c.annotator)), len(np.unique(c.item))
         b = a * labelled / voted if self.item_penalty is None else float(self.item_penalty)
-        log_prior = (
-            np.full((N, K), -np.log(K)) if item_prior is None else item_prior[np.ix_(c.item_order, c.class_order)]
-        )
-        q = starts.initial_posterior(self.start, Part.of(votes, gold, item_prior), votes, gold, self.random_state)[
-            np.ix_(c.item_order, c.class_order)
-        ]
+        rows = np.ix_(c.item_order, c.class_order)
+        log_prior = np.full((N, K), -np.log(K)) if item_prior is None else item_prior[rows]
+        part = Part.of(votes, gold, item_prior)
+        q = starts.initial_posterior(self.start, part, votes, gold, self.random_state)[rows]
         sigma, tau = np.zeros((M, K, K)), np.zeros((N, K, K))
-        trace: list[float] = []
-        converged = False
-        while len(trace) < self.max_iter and not converged:
+        rounds = Rounds(self.max_iter, total, callback)
+        for _ in rounds:
             sigma, tau = fit_terms(e, q, sigma, tau, a, b, self.inner_iter, 0.1 * self.tol * total)
             q, evidence = truth_distribution(logits(e, sigma, tau, log_prior), c.gold)
-            trace.append(evidence - penalty(sigma, tau, a, b))
-            gain = (trace[-1] - trace[-2]) / total if len(trace) > 1 else np.inf
-            converged = bool(gain < self.tol)
-            if callback is not None:
-                callback(Progress(len(trace), self.max_iter, trace[-1], float(gain)))
-        q, tau = settle(e, sigma, log_prior, c.gold, b)
-        self._keep(c, sigma, tau, b)
+            rounds.reached(evidence - penalty(sigma, tau, a, b), below=self.tol)
+        q, tau = item_terms(e, sigma, log_prior, c.gold, b)
+        self._store(c, sigma, tau, b)
         prior = normalise(q.sum(axis=0), axis=0)
         theta = np.exp(sigma - sigma.max(axis=2, keepdims=True))
         ease = (np.einsum("nkk->nk", tau) * K - tau.sum(axis=2)) / (K - 1.0)
@@ -305,14 +260,12 @@ class Minimax(Model):
             posterior=c.restore_items(q),
             prior=c.restore_classes(prior),
             confusion=c.restore_annotators(theta / theta.sum(axis=2, keepdims=True), 1.0 / c.n_classes),
-            trace=np.array(trace),
-            iterations=len(trace),
-            converged=converged,
             item_columns={"difficulty": c.back(c.item_order, -(q * ease).sum(axis=1) + 0.0)},
+            **rounds.outcome,
         )
 
-    def _keep(self, c: Canonical, sigma: Floats, tau: Floats, b: float) -> None:
-        """What was learned, in the codes of the votes."""
+    def _store(self, c: Canonical, sigma: Floats, tau: Floats, b: float) -> None:
+        """Keep the terms, in the codes of the votes."""
         K = c.n_classes
         self.sigma_ = c.restore_annotators(sigma, 0.0)
         self.tau_ = np.zeros((len(tau), K, K))
@@ -322,8 +275,7 @@ class Minimax(Model):
 
     def _predict(self, votes: Votes) -> Floats:
         N, M, K = len(votes), votes.n_annotators, votes.n_classes
-        strangers = M - len(self.sigma_)  # one never seen answers like the average annotator
-        sigma = np.concatenate([self.sigma_, np.tile(self.sigma_.mean(axis=0), (strangers, 1, 1))])
+        sigma = with_unseen(self.sigma_, M, self.sigma_.mean(axis=0))  # unseen: like the average annotator
         some = self._classes
         log_prior = np.full((N, len(some)), -np.log(len(some)))
         q = np.zeros((N, K))
@@ -331,5 +283,5 @@ class Minimax(Model):
         kept = np.isin(votes.label, some)
         e = Edges(votes.item[kept], votes.annotator[kept], code[kept], votes.weights[kept], N, M)
         sub = np.ascontiguousarray(sigma[:, some][:, :, some])
-        q[:, some], _ = settle(e, sub, log_prior, np.full(N, -1), self._penalty)
+        q[:, some], _ = item_terms(e, sub, log_prior, np.full(N, -1), self._penalty)
         return q

@@ -1,19 +1,19 @@
-"""Votes in an order of their own: one that neither the names nor the order of rows, annotators and classes decide.
+"""Votes in a canonical order, which does not depend on names or on the order of rows, annotators and classes.
 
-An iterative solver that stops early, or a sampler that hands out random numbers, gives answers that depend a little
-on which item comes first. Here items, annotators and classes are sorted by what they are in the graph of votes: each
-begins alike (an item with known truth differs), and in every round takes up the colours of its neighbours (colour
-refinement, with sums of 64-bit hashes, which have no order). Those that end alike are exchangeable, or as good as.
+An iterative solver that stops early, or a sampler, gives answers that depend a little on which item comes first. Here
+items, annotators and classes are sorted by their place in the graph of votes: all have one colour at the start (but for
+items with gold labels), and in every round combine it with the colours of their neighbours (colour refinement, with
+sums of 64-bit hashes, which have no order). Those with equal colours at the end are exchangeable, or nearly.
 
 On the way, votes of the same annotator for the same label of the same item become one with their weights added, and
-classes that nobody chose are left out: no vote speaks for them, so they get no probability.
+classes that nobody chose are left out: they get no probability.
 
 =====================  =======  ==============================================================
 code                   shape    meaning
 =====================  =======  ==============================================================
 ``item``               S        item of each vote, rising
-``annotator, label``   S        who, and what
-``weight``             S        how much it counts
+``annotator, label``   S        annotator and label of each vote
+``weight``             S        the weight of each vote
 ``gold``               N        class where it is known, -1 elsewhere
 ``*_order``            N, M, k  the code in the votes behind each code here
 =====================  =======  ==============================================================
@@ -36,10 +36,10 @@ ROUNDS = 4
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Linear algebra on a single thread meanwhile.
+    """Linear algebra on a single thread within the context.
 
-    A solver makes thousands of short calls; handing each to several threads takes many times as long where the
-    processors are busy, and the sums come out in another order.
+    A solver makes thousands of short calls; splitting each over several threads takes many times as long where the
+    processors are busy, and sums in another order.
     """
     import scipy.linalg  # noqa: F401  loads the library whose threads are to be limited
 
@@ -73,9 +73,9 @@ def colours(
     known = gold >= 0
     for _ in range(ROUNDS):
         i, a, c = mix(of_item)[item] + w, mix(of_annotator)[annotator] + w, mix(of_class)[label] * np.uint64(3)
-        told = np.where(known, mix(of_class)[np.maximum(gold, 0)], np.uint64(0))
+        label_of = np.where(known, mix(of_class)[np.maximum(gold, 0)], np.uint64(0))
         of_item, of_annotator, of_class = (
-            mix(of_item + told + fold(item, mix(a + c), N)),
+            mix(of_item + label_of + fold(item, mix(a + c), N)),
             mix(of_annotator + fold(annotator, mix(i + c), M)),
             mix(of_class + fold(label, mix(i ^ a), K) + fold(gold[known], mix(of_item[known]), K)),
         )
@@ -116,8 +116,8 @@ class Canonical:
         new_item, new_annotator, new_class = inverse(items, N), inverse(annotators, M), inverse(classes, K)
         item, annotator, label = new_item[item], new_annotator[annotator], new_class[label]
         rows = np.argsort((item * M + annotator) * K + label)
-        told = np.where(known >= 0, new_class[known], -1)[items]
-        return cls(item[rows], annotator[rows], label[rows], weight[rows], told, items, annotators, classes, K)
+        gold = np.where(known >= 0, new_class[known], -1)[items]
+        return cls(item[rows], annotator[rows], label[rows], weight[rows], gold, items, annotators, classes, K)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -131,19 +131,19 @@ class Canonical:
         return counts.astype(np.float64).reshape(N, K)
 
     def restore_items(self, q: Floats) -> Floats:
-        """N x K probabilities back in the order of the votes, nothing for classes that took no part."""
+        """N x K probabilities back in the order of the votes, 0 for classes that were left out."""
         out = np.zeros((len(q), self.n_classes))
         out[np.ix_(self.item_order, self.class_order)] = q
         return out
 
     def restore_classes(self, pi: Floats) -> Floats:
-        """One number per class, nothing for those that took no part."""
+        """One number per class, 0 for those that were left out."""
         out = np.zeros(self.n_classes)
         out[self.class_order] = pi
         return out
 
     def restore_annotators(self, table: Floats, absent: float) -> Floats:
-        """M x K x K over annotators, truths and labels; ``absent`` in the rows of truths that took no part."""
+        """M x K x K over annotators, truths and labels; ``absent`` in the rows of truths that were left out."""
         M, K = len(table), self.n_classes
         out = np.zeros((M, K, K))
         out[:, np.setdiff1d(np.arange(K), self.class_order)] = absent

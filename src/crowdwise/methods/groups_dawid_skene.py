@@ -1,12 +1,12 @@
-"""Annotators who depend on each other: groups with a hidden opinion between the truth and the answers.
+"""Annotators who depend on each other: groups with a latent opinion between the truth and the answers.
 
-Dawid and Skene's annotators answer independently once the truth is known. Here this holds for *groups* of annotators:
+Dawid and Skene's annotators answer independently given the truth. Here this holds for *groups* of annotators:
 group j forms one opinion z[n, j] on item n, and its members answer from that.
 
     y_n ~ pi,    z[n, j] ~ xi[j, y_n],    label of m on n ~ theta[m, z[n, g(m)]]
 
-A hundred copies of one annotator then count as one opinion. An annotator on their own is a group with z = y, and if
-all are, this is ``dawid-skene``. Groups are given, or found by :mod:`crowdwise.core.annotator_groups`.
+A hundred copies of one annotator then count as one opinion. A group of one annotator has z = y, and if all are such
+groups, this is ``dawid-skene``. Groups are given, or found by :mod:`crowdwise.core.annotator_groups`.
 
 ===============  ==============  ============  ========================================================================
 symbol           code            shape         equation
@@ -25,8 +25,8 @@ A cell is an item and a group that labelled it; the steps are in :mod:`crowdwise
 
 ``grouped-majority`` is the vote of groups: one vote each, for what most of its members say.
 
-When it fails: with two groups only nothing says which of the two is nearer to the truth; groups that are wrong (or not
-found for want of common items) do harm or no good; opinions of small groups on few items are guesswork.
+When it fails: with only two groups the votes do not decide which of the two is nearer to the truth; wrong groups (or
+groups not found for lack of common items) do harm or do not help; opinions of small groups on few items are noise.
 
 P. A. Traganitis and G. B. Giannakis, Identifying dependent annotators in crowdsourcing, Asilomar 2022.
 A. Jaffe et al., Unsupervised ensemble learning with dependent classifiers, AISTATS 2016, for two classes.
@@ -41,19 +41,22 @@ from typing import Annotated, Any
 import numpy as np
 
 from crowdwise.core import priors, shrinkage, starts
-from crowdwise.core.annotator_groups import LEAST, Dependence, cut, dependence, renumbered, spectral_groups, tree
-from crowdwise.core.checks import check_count
+from crowdwise.core.annotator_groups import MIN_COMMON, Dependence, cut, dependence, renumbered, spectral_groups, tree
 from crowdwise.core.constraints import Bounds, Check, Count, Fraction, NonNegative, is_count
 from crowdwise.core.em import Part
+from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback
-from crowdwise.core.model import Model, Outcome, check_memory
+from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, clamp, safe_log, winners
 from crowdwise.core.parameters import declared, leading
+from crowdwise.core.priors import Prior
+from crowdwise.core.starts import Start
+from crowdwise.core.unseen import scores_with_unseen, with_unseen
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError, listing
 from crowdwise.kernels import reference
-from crowdwise.methods.groups_em import Cells, Levels, climb, expect, first_opinions, one_vote_each
+from crowdwise.methods.groups_em import Cells, Levels, expect, first_opinions, fit_levels, one_vote_each
 
 WORK = 2e7
 """Votes looked at in all trials: with many votes there are fewer trials, or none, and the test decides."""
@@ -76,7 +79,7 @@ def given_groups(groups: Any, votes: Votes) -> Ints:
             unknown = [name for name, p in zip(groups, place.tolist(), strict=True) if p < 0]
             raise ParameterError(f"groups names {listing(unknown)}: the votes have {listing(votes.annotators)}.")
         names = {name: code for code, name in enumerate(dict.fromkeys(groups.values()))}
-        code = np.arange(M) + len(names)  # those not named are on their own
+        code = np.arange(M) + len(names)  # those not named are groups of one
         code[place] = [names[g] for g in groups.values()]
         return renumbered(code)
     given = np.asarray(groups)
@@ -96,9 +99,9 @@ def likeliest_groups(votes: Votes, found: Dependence) -> Ints:
     matrices (the Bayesian information criterion; members' matrices are as many whatever the groups).
     """
     M = votes.n_annotators
-    most = int(found.group.max()) + 1
+    max_groups = int(found.group.max()) + 1
     rungs = min(int(WORK / (4 * SHORT * max(votes.n_votes, 1))), LADDER)
-    if most == M or rungs < 2:  # the test found nobody, or has so many votes that it misses nobody either
+    if max_groups == M or rungs < 2:  # the test found nobody, or has so many votes that it misses nobody either
         return found.group
     merges = tree(found.pairs, found.surprise)
     tried: dict[bytes, float] = {}
@@ -117,7 +120,7 @@ def likeliest_groups(votes: Votes, found: Dependence) -> Ints:
         return max(score(cut(merges, M, J)), score(spectral_groups(found, J)))
 
     score(found.group)
-    ladder = np.unique(np.round(np.geomspace(2, most, rungs)).astype(int))
+    ladder = np.unique(np.round(np.geomspace(2, max_groups, rungs)).astype(int))
     at = int(np.argmax([either(J) for J in ladder.tolist()]))
     low, high = ladder[max(at - 1, 0)], ladder[min(at + 1, len(ladder) - 1)]
     for J in np.unique(np.round(np.linspace(low, high, rungs)).astype(int)).tolist():
@@ -127,7 +130,7 @@ def likeliest_groups(votes: Votes, found: Dependence) -> Ints:
 
 def _score(votes: Votes, group: Ints) -> float:
     K = votes.n_classes
-    fit = climb(votes, group, b=np.full((1, K, K), 0.01 / K), d=np.eye(K), max_iter=SHORT, tol=1e-5)
+    fit = fit_levels(votes, group, b=np.full((1, K, K), 0.01 / K), d=np.eye(K), max_iter=SHORT, tol=1e-5)
     shared = float((np.bincount(group) > 1).sum())
     return float(fit.log_likelihood - 0.5 * np.log(len(votes)) * K * (K - 1.0) * shared)
 
@@ -146,39 +149,40 @@ def is_grouping(value: Any) -> bool:
 
 
 @declared
-class Grouped(Model):
-    """What both methods share: which annotators belong together.
+class GroupedModel(Model):
+    """A model of groups of annotators, given or found.
 
     Parameters
     ----------
     groups
-        Found in the votes (:mod:`crowdwise.core.annotator_groups`): ``"test"``, those that a test is sure of;
-        ``"evidence"``, if it is sure of any, as many as the two-level model fits best with; or a number of groups.
-        Else given: a group for each annotator, or a mapping from annotator to group (those not named are on their own).
+        Found in the votes (:mod:`crowdwise.core.annotator_groups`): ``"test"``, the groups that a test finds;
+        ``"evidence"``, if it finds any, as many as the two-level model fits best with; or a number of groups. Else
+        given: a group for each annotator, or a mapping from annotator to group (those not named are groups of one).
     level
         Of the test: the probability of finding any group where all annotators are independent.
-    least
-        The fewest common items of two annotators that are looked at for dependence.
+    min_common
+        Pairs of annotators with fewer common items are not tested for dependence.
     """
 
-    takes_item_prior = False
-    groups: Annotated[Any, Check(is_grouping, GROUPINGS)] = leading(default="evidence")
+    columns_without_interval = ("group", "group_size")
+
+    groups: Annotated[Any, Check(is_grouping, GROUPINGS, (*CHOICES, 2, (0, 1)), ("x", 0))] = leading(default="evidence")
     level: Fraction = leading(default=0.05)
-    least: Annotated[int, Bounds(minimum=2, meaning="common items")] = leading(default=LEAST)
+    min_common: Annotated[int, Bounds(minimum=2, meaning="common items")] = leading(default=MIN_COMMON)
     group_: Ints = field(init=False)
 
     def _groups(self, votes: Votes) -> Ints:
         """The groups, given or found in the votes."""
         if isinstance(self.groups, str):
-            found = dependence(votes, level=self.level, least=self.least)
+            found = dependence(votes, level=self.level, min_common=self.min_common)
             return likeliest_groups(votes, found) if self.groups == "evidence" else found.group
-        if isinstance(self.groups, (int, np.integer)) and not isinstance(self.groups, bool):
-            found = dependence(votes, level=self.level, least=self.least)
+        if is_count(self.groups):
+            found = dependence(votes, level=self.level, min_common=self.min_common)
             return spectral_groups(found, int(self.groups))
         return given_groups(self.groups, votes)
 
-    def _groups_with_strangers(self, M: int) -> Ints:
-        """Annotators not met in the fit are on their own."""
+    def _groups_with_unseen(self, M: int) -> Ints:
+        """The group of every annotator; those not seen in the fit are groups of one."""
         return np.append(self.group_, self.group_.max() + 1 + np.arange(M - len(self.group_)))
 
 
@@ -186,15 +190,8 @@ def _columns(group: Ints) -> dict[str, Any]:
     return {"group": group, "group_size": np.bincount(group)[group]}
 
 
-class GroupedMajority(Grouped):
-    """One vote per group of dependent annotators, for what most of its members say.
-
-    Parameters
-    ----------
-    groups, level, least
-        As in :class:`Grouped`.
-    ties, random_state
-        As in :class:`MajorityVote`.
+class GroupedMajority(GroupedModel):
+    """One vote per group of dependent annotators, for the label that most of its members say.
 
     Notes
     -----
@@ -211,6 +208,8 @@ class GroupedMajority(Grouped):
 
     key = "grouped-majority"
     single_annotator = True
+    reads_backwards = False
+    single_votes = "certain"
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         group = self.group_ = self._groups(votes)
@@ -222,17 +221,15 @@ class GroupedMajority(Grouped):
         return Outcome(posterior=q, prior=prior, annotator_columns=_columns(group))
 
     def _predict(self, votes: Votes) -> Floats:
-        return one_vote_each(votes, self._groups_with_strangers(votes.n_annotators))
+        return one_vote_each(votes, self._groups_with_unseen(votes.n_annotators))
 
 
 @declared
-class GroupedDawidSkene(Grouped):
-    """Groups of annotators with one hidden opinion each, between the truth and what their members say, by EM.
+class GroupedDawidSkene(GroupedModel):
+    """Groups of annotators with one latent opinion each, between the truth and the answers of their members, by EM.
 
     Parameters
     ----------
-    groups, level, least
-        As in :class:`Grouped`.
     prior
         Pseudo-counts on the members' matrices: as in :class:`DawidSkene`. The default did best on simulated groups.
     group_prior
@@ -241,9 +238,7 @@ class GroupedDawidSkene(Grouped):
         ``"groups"``: one vote per group. Else ``"votes"``, a method of moments, an N x K posterior or a Consensus, as
         in :class:`DawidSkene`.
     max_iter, tol
-        Stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+        As in :class:`DawidSkene`.
 
     Notes
     -----
@@ -262,62 +257,43 @@ class GroupedDawidSkene(Grouped):
     key = "grouped-dawid-skene"
     takes_item_prior = True
 
-    prior: Any = "hierarchical"
-    group_prior: float = 1.0
-    start: Any = "groups"
+    prior: Prior = "hierarchical"
+    group_prior: NonNegative = 1.0
+    start: Start = "groups"
     max_iter: Count = 1000
     tol: NonNegative = 1e-7
     levels_: Levels = field(init=False)
     group_confusion_: Floats = field(init=False)
     member_confusion_: Floats = field(init=False)
-    crowd_: Floats = field(init=False)
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_count(self, "max_iter")
-        for name in ("tol", "group_prior"):
-            value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and 0.0 <= value < np.inf):
-                raise ParameterError(f"{name}={value!r}: expected a number of at least 0.")
+    counts_: Floats = field(init=False)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)
         K = votes.n_classes
         group = self.group_ = self._groups(votes)
-        start = self._begin(votes, gold, group)
-        fit = climb(
-            votes,
-            group,
-            b=self._pseudo_counts(votes, gold, group, start),
-            d=float(self.group_prior) * np.eye(K),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            start=start,
-            gold=gold,
-            log_prior=item_prior,
-            callback=callback,
-        )
+        start = self._start(votes, gold, group)
+        fit = fit_levels(
+            votes, group, b=self._pseudo_counts(votes, gold, group, start), d=float(self.group_prior) * np.eye(K),
+            max_iter=self.max_iter, tol=self.tol, start=start, gold=gold, log_prior=item_prior, callback=callback,
+        )  # fmt: skip
         self.levels_ = fit.levels
         self.member_confusion_ = np.exp(fit.levels.log_theta).reshape(-1, K, K).transpose(0, 2, 1)
         self.group_confusion_ = np.exp(fit.levels.log_xi)
-        pooled = fit.counts.reshape(-1, K, K).sum(axis=0) + 1.0 / K
-        self.crowd_ = np.log(pooled / pooled.sum(axis=0))
+        self.counts_ = fit.counts
         theta = self.group_confusion_[group] @ self.member_confusion_
         return Outcome(
             posterior=fit.q,
             prior=np.exp(fit.levels.log_pi),
             confusion=theta / theta.sum(axis=2, keepdims=True),
             log_likelihood=fit.log_likelihood,
-            trace=np.array(fit.trace),
-            iterations=len(fit.trace),
-            converged=fit.converged,
             annotator_columns=_columns(group),
+            **fit.rounds.outcome,
         )
 
     def _pseudo_counts(self, votes: Votes, gold: Ints | None, group: Ints, start: Floats) -> Floats:
-        """b[m, l, z]; a learned prior goes by what most of the group say, not by what most of the crowd say.
+        """b[m, l, z]; a learned prior goes by the majority of the group, not of the crowd.
 
-        Otherwise those who copy would be taken for competent before the first step.
+        Otherwise copies would look competent before the first step.
         """
         if not isinstance(self.prior, str) or self.prior not in priors.NAMED:
             return priors.pseudo_counts(self.prior, None, votes, gold)
@@ -326,24 +302,19 @@ class GroupedDawidSkene(Grouped):
         counts = reference.scatter(cells.indptr, cells.vote, cells.weight, winners(r), votes.n_annotators * K)
         return shrinkage.learned_prior(counts.reshape(-1, K, K), hierarchical=self.prior == "hierarchical")
 
-    def _begin(self, votes: Votes, gold: Ints | None, group: Ints) -> Floats:
-        """The posterior of the truths to begin with."""
+    def _start(self, votes: Votes, gold: Ints | None, group: Ints) -> Floats:
+        """The initial posterior."""
         by_groups = isinstance(self.start, str) and self.start == "groups"
         if by_groups and (gold is None or not (gold >= 0).any()):
             return one_vote_each(votes, group)
-        # Known truths say more about whom to believe than the number of groups does.
+        # Gold labels carry more information on reliability than the number of groups does.
         start = "votes" if by_groups else self.start
         return starts.initial_posterior(start, Part.of(votes, gold), votes, gold, self.random_state)
 
     def _predict(self, votes: Votes) -> Floats:
         K, M = votes.n_classes, votes.n_annotators
-        group = self._groups_with_strangers(M)
-        strangers = M - len(self.group_)
-        theta, xi = self.levels_.log_theta, self.levels_.log_xi
-        levels = Levels(
-            np.concatenate([theta, np.tile(self.crowd_, (strangers, 1))]),
-            np.concatenate([xi, np.tile(safe_log(np.eye(K)), (strangers, 1, 1))]),
-            self.levels_.log_pi,
-        )
-        alone = np.append(np.bincount(self.group_) == 1, np.ones(strangers, dtype=bool))
-        return expect(Cells.of(votes, group), levels, alone, None, None, counting=False)[2]
+        group, found = self._groups_with_unseen(M), self.levels_
+        theta = scores_with_unseen(found.log_theta, self.counts_, M, K)
+        xi = with_unseen(found.log_xi, len(found.log_xi) + M - len(self.group_), safe_log(np.eye(K)))
+        single = np.append(np.bincount(self.group_), np.ones(M - len(self.group_))) == 1
+        return expect(Cells.of(votes, group), Levels(theta, xi, found.log_pi), single, None, None, counting=False)[2]

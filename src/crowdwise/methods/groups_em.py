@@ -1,4 +1,4 @@
-"""The arithmetic of groups with a hidden opinion: cells of votes, both steps of EM, and one vote per group.
+"""EM for groups with a latent opinion: cells of votes, both steps, and one vote per group.
 
 The model and its symbols are in :mod:`crowdwise.methods.groups_dawid_skene`.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crowdwise.core.loop import Callback, Progress
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, winners
 from crowdwise.data.votes import Votes
 from crowdwise.kernels import reference
@@ -66,7 +66,7 @@ class Cells:
 
 
 def one_vote_each(votes: Votes, group: Ints) -> Floats:
-    """N x K: the share of groups of which most say k; tied labels evenly, uniform where there is no vote."""
+    """N x K: the share of groups with the majority k; tied labels evenly, uniform where there is no vote."""
     N, K = len(votes), votes.n_classes
     cells = Cells.of(votes, group)
     say = winners(cells.opinions(K)) * cells.sizes(votes)[:, None]
@@ -87,14 +87,14 @@ class Levels:
 
 
 def expect(
-    cells: Cells, levels: Levels, alone: Ints, gold: Ints | None, log_prior: Floats | None, counting: bool = True
+    cells: Cells, levels: Levels, single: Ints, gold: Ints | None, log_prior: Floats | None, counting: bool = True
 ) -> tuple[Floats, Floats, Floats, float]:
-    """c[m * K + l, z], x[j, k, z], the posterior q and the log-likelihood."""
+    """c[m * K + l, z], x[j, k, z], the posterior q and the log-likelihood; ``single``: groups of one annotator."""
     C, K = levels.log_theta.shape
     N = len(cells.first) - 1
     f = reference.logits(cells.indptr, cells.vote, cells.weight, levels.log_theta, np.zeros((1, K)))
     g = f.copy()
-    shared = np.flatnonzero(~alone[cells.group])
+    shared = np.flatnonzero(~single[cells.group])
     for lo in range(0, len(shared), CHUNK):
         at = shared[lo : lo + CHUNK]
         g[at] = _logsumexp(levels.log_xi[cells.group[at]] + f[at, None, :])
@@ -138,36 +138,35 @@ def _by_group(table: Floats, group: Ints, J: int) -> Floats:
     return out
 
 
-def maximise(counts: Floats, opinions: Floats, mass: Floats, b: Floats, d: Floats, alone: Ints) -> Levels:
-    """The parameters under which the expected counts are most probable; an annotator alone has xi = 1."""
+def maximise(counts: Floats, opinions: Floats, mass: Floats, b: Floats, d: Floats, single: Ints) -> Levels:
+    """The parameters under which the expected counts are most probable; a group of one annotator has xi = 1."""
     K = counts.shape[1]
     theta = normalise(counts.reshape(-1, K, K) + b, axis=1).reshape(-1, K)
     xi = normalise(opinions + d, axis=2)
-    xi[alone] = np.eye(K)
+    xi[single] = np.eye(K)
     return Levels(safe_log(theta), safe_log(xi), safe_log(normalise(mass, axis=0)))
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Where the climb ended."""
+    """A two-level model, fitted."""
 
     levels: Levels
     counts: Floats
     q: Floats
     log_likelihood: float
-    trace: list[float]
-    converged: bool
+    rounds: Rounds
 
 
 def first_opinions(cells: Cells, group: Ints, q: Floats, K: int) -> Floats:
-    """cells x K: the labels' shares in the group; for an annotator alone the posterior of the truth."""
+    """cells x K: the labels' shares in the group; for a group of one annotator the posterior of the truth."""
     r = cells.opinions(K)
-    alone = (np.bincount(group) == 1)[cells.group]
-    r[alone] = q[cells.item[alone]]
+    single = (np.bincount(group) == 1)[cells.group]
+    r[single] = q[cells.item[single]]
     return r
 
 
-def climb(
+def fit_levels(
     votes: Votes,
     group: Ints,
     *,
@@ -181,22 +180,17 @@ def climb(
     callback: Callback | None = None,
 ) -> Fit:
     """EM from a posterior of the truths (by default one vote per group) and the groups' shares of labels."""
-    K, total = votes.n_classes, max(float(votes.weights.sum()), 1.0)
-    cells, alone = Cells.of(votes, group), np.bincount(group) == 1
+    K = votes.n_classes
+    cells, single = Cells.of(votes, group), np.bincount(group) == 1
     q = one_vote_each(votes, group) if start is None else start
     r = first_opinions(cells, group, q, K)
     counts = reference.scatter(cells.indptr, cells.vote, cells.weight, r, votes.n_annotators * K)
-    opinions = _by_group(q[cells.item][:, :, None] * r[:, None, :], cells.group, len(alone))
-    trace: list[float] = []
-    converged = False
-    while len(trace) < max_iter and not converged:
-        levels = maximise(counts, opinions, q.sum(axis=0), b, d, alone)
-        counts, opinions, q, evidence = expect(cells, levels, alone, gold, log_prior)
+    opinions = _by_group(q[cells.item][:, :, None] * r[:, None, :], cells.group, len(single))
+    rounds = Rounds(max_iter, float(votes.weights.sum()), callback)
+    for _ in rounds:
+        levels = maximise(counts, opinions, q.sum(axis=0), b, d, single)
+        counts, opinions, q, evidence = expect(cells, levels, single, gold, log_prior)
         value = evidence + float((b * levels.log_theta.reshape(-1, K, K)).sum())
-        value += float((d * levels.log_xi[~alone]).sum())
-        gain = (value - trace[-1]) / total if trace else np.inf
-        trace.append(value)
-        converged = gain < tol
-        if callback is not None:
-            callback(Progress(len(trace), max_iter, value, float(gain)))
-    return Fit(levels, counts, q, evidence, trace, converged)
+        value += float((d * levels.log_xi[~single]).sum())
+        rounds.reached(value, below=tol)
+    return Fit(levels, counts, q, evidence, rounds)

@@ -25,9 +25,9 @@ could have been numbered in so many ways. The Dirichlet process leaves those tha
 
 ``cbcc`` is the same with members who scatter around their cluster, each with a matrix of their own.
 
-When it fails: annotators who differ by degrees are forced into steps; with many votes each, a matrix per
-annotator (``dawid-skene``, ``ibcc``) is better. A cluster is people who answer *alike*, not who copy:
-for dependence see ``grouped-dawid-skene``.
+When it fails: annotators who differ by degrees are forced into steps; with many votes each, a matrix per annotator
+(``dawid-skene``, ``ibcc``) is better. The members of a cluster answer *alike*, they do not copy: for dependence see
+``grouped-dawid-skene``.
 
 H. Imamura, I. Sato and M. Sugiyama, Analysis of minimax error rate for crowdsourcing and its application to worker
 clustering model, ICML 2018. P. G. Moreno, A. Artes-Rodriguez, Y. W. Teh and F. Perez-Cruz, Bayesian nonparametric
@@ -38,25 +38,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
-from crowdwise.core.checks import check_number
+from crowdwise.core.constraints import Count, Positive
 from crowdwise.core.em import EMFit, Params, Part, Stats
 from crowdwise.core.numerics import TINY, Floats, Ints, normalise, softmax
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import class_dirichlet
 from crowdwise.core.shrinkage import own_accuracy
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
-from crowdwise.methods.bayes_ibcc import class_dirichlet, divergence, expected_log
-from crowdwise.methods.groups_mixture import KindsModel, by_accuracy
+from crowdwise.methods.bayes_ibcc import divergence, expected_log
+from crowdwise.methods.groups_mixture import GroupNumber, MixtureModel, by_accuracy
 
 INNER = 3
 """Steps on clusters and memberships in each pass: they cost no look at the votes."""
-
-
-# -------------------------------------------------------------------- the maths
 
 
 def stick_parameters(member: Floats, concentration: float) -> Floats:
@@ -95,8 +92,8 @@ class Clusters(Params):
 class ClusterFamily:
     """The step and its objective.
 
-    Memberships start from where they were, so the family remembers them: each climb has one of its own, and is not
-    accelerated (a leap that is undone would leave the wrong memory).
+    Memberships move from step to step, so the family stores them: each run of EM has a family of its own, and is not
+    accelerated (an extrapolation that is undone would leave the wrong state).
     """
 
     prior: Floats
@@ -106,7 +103,7 @@ class ClusterFamily:
     hard: bool = field(default=False, init=False)
 
     def mixing(self) -> tuple[Floats, Floats]:
-        """What is believed of the shares of the clusters, and E log lam."""
+        """The distribution of the shares of the clusters, and E log lam."""
         if self.concentration is None:
             alpha = 1.0 + self.member.sum(axis=0)
             return alpha, expected_log(alpha, axis=0)
@@ -141,36 +138,27 @@ class ClusterFamily:
         return value - divergence(params.mixing, before, expected_log(params.mixing, axis=1), axis=1)
 
 
-# -------------------------------------------------------------------- the class
-
-
 @declared
-class WorkerCluster(KindsModel):
+class WorkerCluster(MixtureModel):
     """Annotators as a mixture of a few shared confusion matrices, by variational Bayes.
 
     Parameters
     ----------
-    clusters
-        How many clusters there are, or ``"evidence"``: as many, up to ``most``, as the evidence favours. With
-        ``mixing="process"``: the most there may be (``"evidence"``: ``most``).
-    most
+    n_clusters
+        How many clusters there are, or ``"evidence"``: as many, up to ``max_clusters``, as the evidence favours. With
+        ``mixing="process"``: the most there may be (``"evidence"``: ``max_clusters``).
+    max_clusters
         The most clusters tried with ``"evidence"``.
     mixing
         How large clusters are: ``"dirichlet"``, any shares, or ``"process"``, a Dirichlet process that opens as many
         clusters as it needs.
     concentration
         Of the Dirichlet process: the larger, the more clusters.
-    prior
-        Parameters of the Dirichlets of the clusters' matrices: a number for the diagonal, with 1 beside it; two,
-        (diagonal, off-diagonal); or an array, K x K (truth, label).
-    class_alpha, start, max_iter, tol, ties, random_state
-        As in :class:`KindsModel`.
 
     Notes
     -----
     The table of annotators has ``cluster`` (0 is the most accurate one) and ``cluster_probability``. The fitted model
-    has ``cluster_confusion_`` (J x K x K) and ``cluster_share_``; clusters without members are left out. In
-    the callback, ``restart`` counts the numbers of clusters tried.
+    has ``cluster_confusion_`` (J x K x K) and ``cluster_share_``; clusters without members are left out.
 
     Examples
     --------
@@ -184,44 +172,37 @@ class WorkerCluster(KindsModel):
     """
 
     key = "worker-cluster"
+    group = "cluster"
+    columns_without_interval = ("cluster", "cluster_probability")
 
-    clusters: Any = "evidence"
-    most: int = 6
-    mixing: str = "dirichlet"
-    concentration: float = 1.0
+    n_clusters: GroupNumber = "evidence"
+    max_clusters: Count = 6
+    mixing: Literal["dirichlet", "process"] = "dirichlet"
+    concentration: Positive = 1.0
     cluster_confusion_: Floats = field(init=False)
     cluster_share_: Floats = field(init=False)
 
-    def _check_together(self) -> None:
-        super()._check_together()
-        self._check_kinds("clusters")
-        if self.mixing not in ("dirichlet", "process"):
-            raise ParameterError(f"mixing={self.mixing!r}: expected 'dirichlet' or 'process' (a Dirichlet process).")
-        check_number(self, "concentration", above=0.0, what="a number above 0")
-
     def _tried(self, M: int) -> Iterable[int]:
-        wanted = int(self.most if isinstance(self.clusters, str) else self.clusters)
-        alone = self.mixing == "process" or not isinstance(self.clusters, str)
-        return [wanted] if alone else range(1, min(wanted, M) + 1)
+        if not isinstance(self.n_clusters, str):
+            return [int(self.n_clusters)]
+        return [self.max_clusters] if self.mixing == "process" else range(1, min(self.max_clusters, M) + 1)
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None, J: int = 1) -> ClusterFamily:
-        prior = self._common_prior(votes, "clusters")
+        prior = self._common_prior(votes)
         member = by_accuracy(own_accuracy(start.table()), J)
         process = float(self.concentration) if self.mixing == "process" else None
         return ClusterFamily(prior[0], class_dirichlet(self.class_alpha, votes), member, process)
 
-    def _score(self, climb: EMFit, J: int, votes: Votes) -> float:
+    def _score(self, fit: EMFit, J: int, votes: Votes) -> float:
         from scipy.special import gammaln
 
-        return climb.objective + float(gammaln(J + 1.0))
+        return fit.objective + float(gammaln(J + 1.0))
 
-    def _found(self, params: Params) -> tuple[Floats, dict[str, Any]]:
+    def _found(self, params: Params) -> tuple[Floats, Floats, Floats, Floats]:
         assert isinstance(params, Clusters)
         centre = normalise(params.centre, axis=1).transpose(0, 2, 1)
-        used = np.flatnonzero(params.member.sum(axis=0) > 0.5)
-        order = used[np.argsort(-np.einsum("jkk->j", centre[used]), kind="stable")]
-        member = params.member[:, order]
-        self.cluster_confusion_, self.cluster_share_ = centre[order], normalise(member.sum(axis=0), axis=0)
         theta = np.einsum("mj,jkl->mkl", params.member, centre)
-        columns = {"cluster": member.argmax(axis=1), "cluster_probability": member.max(axis=1)}
-        return theta / theta.sum(axis=2, keepdims=True), columns
+        used = params.member.sum(axis=0) > 0.5
+        member = params.member[:, used]
+        shares = normalise(member.sum(axis=0), axis=0)
+        return theta / theta.sum(axis=2, keepdims=True), centre[used], shares, member

@@ -21,9 +21,9 @@ log evidence       log_likelihood           sum_m log Z_m + sum_n log Z_n - sum_
 The expectations are in :mod:`crowdwise.methods.messages_integrals`: exact with one coin per annotator or with two
 classes, drawn otherwise. Posterior and evidence are exact where the graph is a tree.
 
-When it fails: the class distribution is taken for uniform unless given, so on lopsided data the confusion matrices
-bend to make up for it, and many items change to the rare class; a prior far from the crowd hurts as well. It is
-excellent where votes are sparse and cycles long, and may oscillate on small dense graphs (``damping`` helps).
+When it fails: the class distribution is uniform unless given, so on lopsided data the confusion matrices compensate for
+it, and many items change to the rare class; a prior far from the crowd hurts as well. It is excellent where votes are
+sparse and cycles long, and may oscillate on small dense graphs (``damping`` helps).
 
 Q. Liu, J. Peng and A. Ihler, Variational inference for crowdsourcing, NIPS 2012. H. Kim, S. Cho, D. Kim and J. Ok,
 Robust deep learning from crowds with belief propagation, AISTATS 2022, for the sampled messages.
@@ -33,83 +33,45 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from crowdwise.core import em, priors, shrinkage
-from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.constraints import Bounds, Check, Count, NonNegative
 from crowdwise.core.em import Params, Part
-from crowdwise.core.loop import Callback, Progress
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import ClassPrior, DirichletPrior, History
+from crowdwise.core.unseen import with_unseen
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
-from crowdwise.methods.messages_integrals import Dice, Graph, Integrator, Nodes, exact_jobs, sampled_jobs
+from crowdwise.methods.messages_integrals import Graph, Nodes
+from crowdwise.methods.messages_sweeps import Dice, Integrator, exact_jobs, sampled_jobs
 
 FOLLOW = 20
-"""For so many sweeps at most draws follow the beliefs; then they stay, so that the messages can settle."""
+"""For so many sweeps at most draws follow the beliefs; then they stay, so that the messages can converge."""
 CALM = 1e-3
 """They stay earlier where no message has moved by more than this."""
 
 
-# -------------------------------------------------------------------- priors on annotators
-
-
-def dirichlet_parameters(prior: Any, history: Any, votes: Votes) -> Floats:
-    """alpha[m, k, l] (or one for all), from the forms of a prior, plus the past."""
-    M, K = votes.n_annotators, votes.n_classes
-    try:
-        p = np.asarray(prior, dtype=np.float64)
-    except (TypeError, ValueError):
-        p = np.empty(0)
-    if p.shape in ((), (2,)):
-        p = right_wrong(p)
-        p = np.where(np.eye(K, dtype=bool), p[0], p[1])
-    if p.shape not in ((K, K), (M, K, K)) or not (np.isfinite(p).all() and (p > 0).all()):
-        raise ParameterError(
-            f"prior={prior!r}: expected positive Dirichlet parameters: a number (on the truth; "
-            f"one on each other label), a pair (on the truth, on each other label), {K} x {K} (truth, label), "
-            f"or {M} x {K} x {K} (annotator, truth, label)."
-        )
-    alpha = p.reshape(-1, K, K)
-    if history is not None:
-        alpha = alpha + priors.pseudo_counts(0.0, history, votes).transpose(0, 2, 1)
-    return alpha
-
-
-def right_wrong(p: Floats) -> Floats:
-    """A pair as it is; a number as what is on the truth, with one on the rest."""
-    return p if p.shape == (2,) else np.array([float(p), 1.0])
-
-
 def one_coin_parameters(prior: Any, history: Any, votes: Votes) -> Floats:
     """Beta (right, wrong) of one accuracy: the pair itself; of matrices, the sums on and off the diagonal."""
-    alpha = dirichlet_parameters(prior, None, votes)
-    right = np.einsum("mkk->m", alpha)
-    out = np.stack([right, alpha.sum(axis=(1, 2)) - right], axis=1)
-    if np.ndim(prior) < 2:
-        out = right_wrong(np.asarray(prior, dtype=np.float64))[None]
-    if history is not None:
-        past = priors.pseudo_counts(0.0, history, votes)
-        right = np.einsum("mkk->m", past)
-        out = out + np.stack([right, past.sum(axis=(1, 2)) - right], axis=1)
-    return out
 
+    def on_and_off(table: Floats) -> Floats:
+        right = np.einsum("mkk->m", table)
+        return np.stack([right, table.sum(axis=(1, 2)) - right], axis=1)
 
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ParameterError(f"{name}={value!r}: expected {' or '.join(map(repr, choices))}.")
-
-
-# -------------------------------------------------------------------- belief propagation
+    pair = np.ndim(prior) < 2
+    out = np.array([priors.right_and_wrong(prior)]) if pair else on_and_off(priors.dirichlet_rows(prior, None, votes))
+    return out if history is None else out + on_and_off(priors.pseudo_counts(0.0, history, votes))
 
 
 def softmax(x: Floats) -> tuple[Floats, Floats]:
-    """Rows normalised, and the log of what they summed to."""
+    """Rows normalised, and the logarithms of their normalisers."""
     top = x.max(axis=1, keepdims=True)
     q = np.exp(x - top)
     total = q.sum(axis=1, keepdims=True)
@@ -122,8 +84,8 @@ def gather(graph: Graph, log_mu: Floats, log_pi: Floats) -> Floats:
     return log_pi + np.stack([np.bincount(graph.item, weights=log_mu[:, k], minlength=N) for k in range(K)], axis=1)
 
 
-def hold(nu: Floats, graph: Graph, gold: Ints | None) -> Floats:
-    """Messages of items with known truth say just that."""
+def with_gold(nu: Floats, graph: Graph, gold: Ints | None) -> Floats:
+    """Messages of items, which are certain for items with gold labels."""
     return nu if gold is None else clamp(nu, gold[graph.item])
 
 
@@ -146,7 +108,7 @@ class BeliefPropagation(Model):
         ``"full"``: a confusion matrix with independent rows (two classes: the two-coin model). ``"one"``: one
         accuracy per annotator, wrong answers spread evenly.
     prior
-        What annotators are like, as Dirichlet parameters: a pair (on the truth, on each other label), which with one
+        The prior of annotators, as Dirichlet parameters: a pair (on the truth, on each other label), which with one
         coin is that of Beta(right, wrong); a number a, short for (a, 1); K x K (truth, label); or M x K x K. Or a
         function ``prior(rng, size)`` that draws ``size`` x K x K confusion matrices from any other prior.
     history
@@ -157,14 +119,11 @@ class BeliefPropagation(Model):
         ``"exact"`` (one coin, or two classes), ``"sampled"``, or ``"auto"``: exact where that exists.
     samples
         How many confusion matrices are drawn per annotator, where they are. The column ``effective_samples`` of the
-        annotators' table says how many of them carry the result: under ten or so, draw more.
+        annotators' table is how many of them carry the result: under ten or so, draw more.
     damping
         The part of the old message (its logarithm) that stays: 0 to less than 1.
     max_iter, tol
         Stop after so many sweeps, or when no message of an annotator, as a probability, moves by more than ``tol``.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded. The
-        seed also draws the samples; ``None`` counts as 0, so that a fit can be repeated.
 
     Items of the fit, with the votes they had there, are predicted as they were in the fit; others from the
     annotators' posterior mean confusion.
@@ -182,28 +141,22 @@ class BeliefPropagation(Model):
     single_annotator = True
     takes_item_prior = True
 
-    coins: str = "full"
-    prior: Any = 2.0
-    history: Any = None
-    class_prior: Any = "uniform"
-    integral: str = "auto"
-    samples: int = 400
-    damping: float = 0.0
+    columns_without_interval = ("effective_samples",)
+
+    coins: Literal["full", "one"] = "full"
+    prior: DirichletPrior | Annotated[Any, Check(callable, "a function that draws confusion matrices")] = 2.0
+    history: History = None
+    class_prior: ClassPrior = "uniform"
+    integral: Literal["auto", "exact", "sampled"] = "auto"
+    samples: Count = 400
+    damping: Annotated[float, Bounds(minimum=0, below=1)] = 0.0
     max_iter: Count = 100
     tol: NonNegative = 1e-5
     theta_: Floats = field(init=False)
     belief_: Floats = field(init=False)
-    """The posterior before known truths are put in."""
+    """The posterior before gold labels are put in."""
 
     def _check_together(self) -> None:
-        super()._check_together()
-        check_choice("coins", self.coins, ("one", "full"))
-        check_choice("integral", self.integral, ("auto", "exact", "sampled"))
-        check_count(self, "max_iter")
-        check_count(self, "samples")
-        if not (isinstance(self.damping, (int, float)) and 0.0 <= self.damping < 1.0):
-            raise ParameterError(f"damping={self.damping!r}: expected a number from 0 to less than 1.")
-        check_number(self, "tol", least=0.0, what="a number of at least 0, the largest change of a message")
         if callable(self.prior) and (self.coins == "one" or self.integral == "exact" or self.history is not None):
             raise ParameterError(
                 "A prior given as a function draws whole confusion matrices: "
@@ -224,17 +177,17 @@ class BeliefPropagation(Model):
 
         q = clamp(normalise(votes.shares() + 1.0 / K, axis=1), gold) if adaptive else None
         log_mu = np.zeros((len(graph.item), K))
-        # Draws near the posterior stand for the prior badly: there the first messages are the vote shares, not uniform.
-        nu = hold(softmax(prior_rows()[graph.item])[0] if q is None else q[graph.item], graph, gold)
-        passes, change, value = 0, np.inf, np.nan
-        theta, size = np.empty(0), np.empty(0)
+        # Draws near the posterior represent the prior badly: there the first messages are vote shares, not uniform.
+        nu = with_gold(softmax(prior_rows()[graph.item])[0] if q is None else q[graph.item], graph, gold)
+        change, value, theta, size = np.inf, np.nan, np.empty(0), np.empty(0)
         integrator, follows = source(q), adaptive
-        while passes < self.max_iter:
-            if follows and passes:  # draws near where the beliefs now are
+        rounds = Rounds(self.max_iter, votes.n_votes, callback)
+        for sweep in rounds:
+            if follows and sweep > 1:  # draw near the current beliefs
                 integrator = source(q, integrator)
-                follows = passes < FOLLOW and change > CALM
+                follows = sweep <= FOLLOW and change > CALM
             new, theta, log_z, size = integrator.sweep(nu)
-            new = (1.0 - self.damping) * new + self.damping * log_mu if passes else new
+            new = (1.0 - self.damping) * new + self.damping * log_mu if sweep > 1 else new
             change = float(np.abs(softmax(new)[0] - softmax(log_mu)[0]).max(initial=0.0))
             log_mu = new
             logit = gather(graph, log_mu, prior_rows())
@@ -244,12 +197,8 @@ class BeliefPropagation(Model):
             if fixed is None:
                 pi = normalise(q.sum(axis=0), axis=0)
                 logit = gather(graph, log_mu, prior_rows())
-            nu = hold(softmax(logit[graph.item] - log_mu)[0], graph, gold)
-            passes += 1
-            if callback is not None:
-                callback(Progress(passes, self.max_iter, value, change))
-            if change <= self.tol and not follows:
-                break
+            nu = with_gold(softmax(logit[graph.item] - log_mu)[0], graph, gold)
+            rounds.reached(moved=change, converged=change <= self.tol and not follows)
         self.theta_, self._log_pi, self._votes = theta, safe_log(pi), votes
         self.belief_ = softmax(logit)[0]
         return Outcome(
@@ -257,28 +206,27 @@ class BeliefPropagation(Model):
             prior=pi,
             confusion=theta,
             log_likelihood=value,
-            iterations=passes,
-            converged=change <= self.tol and not follows,
             annotator_columns={"effective_samples": size} if sampled else {},
+            **rounds.outcome,
         )
 
     def source(self, votes: Votes, graph: Graph) -> tuple[Callable[..., Integrator], bool, bool]:
-        """How integrals are taken, given the beliefs so far and how they were taken before; whether by draws; whether
-        these follow the beliefs."""
+        """A function from beliefs (and the earlier integrator) to an integrator; whether it draws; whether the draws
+        follow the beliefs."""
         K = votes.n_classes
-        rng = np.random.default_rng(0 if self.random_state is None else self.random_state)
+        rng = np.random.default_rng(self.random_state)
         if callable(self.prior):
             nodes = drawn_nodes(self.prior, int(self.samples), K, rng)
-            self._stranger = np.exp(nodes.log_theta).mean(axis=0)
+            self._unseen = np.exp(nodes.log_theta).mean(axis=0)
             shared = Integrator(graph)
             shared.add(np.arange(votes.n_annotators), nodes)
             return lambda q, earlier=None: shared, True, False
-        bare = dirichlet_parameters(self.prior, None, votes)
-        self._stranger = (bare / bare.sum(axis=2, keepdims=True)).mean(axis=0)
-        alpha = dirichlet_parameters(self.prior, self.history, votes)
+        bare = priors.dirichlet_rows(self.prior, None, votes).transpose(0, 2, 1)
+        self._unseen = (bare / bare.sum(axis=2, keepdims=True)).mean(axis=0)
+        alpha = priors.dirichlet_rows(self.prior, self.history, votes).transpose(0, 2, 1)
         if self.coins == "one":
             right, wrong = one_coin_parameters(self.prior, None, votes).mean(axis=0)
-            self._stranger = shrinkage.one_coin_table(np.array([right / (right + wrong)]), K)[0]
+            self._unseen = shrinkage.one_coin_table(np.array([right / (right + wrong)]), K)[0]
             exact = exact_jobs(graph, one_coin_parameters(self.prior, self.history, votes)[:, None, :], K)
             return lambda q, earlier=None: exact, False, False
         if self.integral == "sampled" or (K > 2 and self.integral == "auto"):
@@ -302,7 +250,7 @@ class BeliefPropagation(Model):
         return lambda q, earlier=None: two, False, False
 
     def _predict(self, votes: Votes) -> Floats:
-        theta = np.concatenate([self.theta_, np.tile(self._stranger, (votes.n_annotators - len(self.theta_), 1, 1))])
+        theta = with_unseen(self.theta_, votes.n_annotators, self._unseen)
         log_score = safe_log(theta.transpose(0, 2, 1)).reshape(-1, votes.n_classes)
         _, q = em.expect(Part.of(votes), Params(log_score, self._log_pi[None]), posterior=True)
         here, there = same_items(votes, self._votes)

@@ -1,17 +1,17 @@
-"""Mean field on the graph of annotators and items: truths and annotators taken for independent.
+"""Mean field on the graph of annotators and items: truths and annotators are independent in the posterior.
 
 The truths z have a fixed class prior pi, annotator m a confusion matrix theta_m drawn from a prior p(theta), as in
-:mod:`crowdwise.methods.messages_bp`. ``mf`` takes both for independent: q(z) prod_m Dirichlet(theta_m; alpha + c_m),
-and alternates c[m, k, l] = sum over m's votes for l of q[n, k] with q[n, k] ~ pi_k prod_votes exp E[log theta[m, k,
-l]], where E[log theta] = digamma(alpha + c) - digamma(sum_l (alpha + c)). That is variational Bayes as in independent
-BCC, with the class distribution fixed instead of learned under a prior of its own, and a weak prior on annotators: two
-on the truth and one elsewhere, so that for two classes alpha is [2 1; 1 2]. Its objective is the evidence lower bound,
+:mod:`crowdwise.methods.messages_bp`. ``mf`` approximates the posterior by independent factors, q(z) prod_m
+Dirichlet(theta_m; alpha + c_m), and alternates c[m, k, l] = sum over m's votes for l of q[n, k] with q[n, k] ~ pi_k
+prod_votes exp E[log theta[m, k, l]], where E[log theta] = digamma(alpha + c) - digamma(sum_l (alpha + c)). That is
+variational Bayes as in independent BCC, with the class distribution fixed instead of learned under a prior of its own,
+and a weak prior on annotators: two on the truth and one elsewhere, so that for two classes alpha is [2 1; 1 2]. Its
+objective is the evidence lower bound,
 
     sum_n log sum_k pi_k prod_votes exp E[log theta]  -  sum_m KL( Dirichlet(alpha + c_m) || Dirichlet(alpha) ).
 
-When it fails: the class distribution is taken for uniform unless given, so on lopsided data the confusion matrices
-bend to make up for it, and many items change to the rare class; a prior far from the crowd hurts as well. It is
-overconfident about annotators with few votes.
+When it fails: as ``bp`` on lopsided data and under a prior far from the crowd. It is overconfident about annotators
+with few votes.
 
 Q. Liu, J. Peng and A. Ihler, Variational inference for crowdsourcing, NIPS 2012.
 """
@@ -19,21 +19,22 @@ Q. Liu, J. Peng and A. Ihler, Variational inference for crowdsourcing, NIPS 2012
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
 from crowdwise.core import priors, shrinkage
-from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.em import Params, Part, Stats, log_class_prior
 from crowdwise.core.model import EMModel
-from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import ClassPrior, DirichletPrior, History
 from crowdwise.data.votes import Votes
-from crowdwise.methods.messages_bp import check_choice, dirichlet_parameters, one_coin_parameters
+from crowdwise.methods.messages_bp import one_coin_parameters
 
 
 @dataclass(frozen=True)
-class Believed(Params):
+class MeanLogs(Params):
     """Scores E[log theta], and the Dirichlet or Beta parameters (..., outcomes) that they come from."""
 
     alpha: Floats
@@ -47,7 +48,7 @@ class MeanFieldFamily:
     class_prior: Floats | None
     hard: bool = False
 
-    def maximise(self, stats: Stats) -> Believed:
+    def maximise(self, stats: Stats) -> MeanLogs:
         from scipy.special import psi
 
         K = len(stats.mass)
@@ -62,14 +63,14 @@ class MeanFieldFamily:
             table[:, np.arange(K), np.arange(K)] = mean_log[:, :1]
         else:
             table = mean_log.transpose(0, 2, 1)
-        pi = normalise(stats.mass, axis=0) if self.class_prior is None else self.class_prior
-        return Believed(np.ascontiguousarray(table.reshape(-1, K)), safe_log(pi)[None], alpha)
+        log_prior = log_class_prior(stats.mass, self.class_prior)
+        return MeanLogs(np.ascontiguousarray(table.reshape(-1, K)), log_prior, alpha)
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         """The lower bound: log-likelihood under E[log theta], less the divergence of the annotators from the prior."""
         from scipy.special import gammaln, psi
 
-        assert isinstance(params, Believed)
+        assert isinstance(params, MeanLogs)
         a, b = params.alpha, np.broadcast_to(self.alpha, params.alpha.shape)
         mean_log = psi(a) - psi(a.sum(axis=-1, keepdims=True))
         norm = gammaln(a.sum(axis=-1)) - gammaln(b.sum(axis=-1)) + (gammaln(b) - gammaln(a)).sum(axis=-1)
@@ -78,14 +79,14 @@ class MeanFieldFamily:
 
 @declared
 class MeanField(EMModel):
-    """Mean field: truths and confusion matrices taken for independent, each updated given the others' mean logarithms.
+    """Mean field: truths and confusion matrices are independent, each updated given the others' mean logarithms.
+
+    The objective is the evidence lower bound.
 
     Parameters
     ----------
     coins, prior, history, class_prior
         As in :class:`BeliefPropagation`, the prior without a function; ``class_prior="learned"`` maximises the bound.
-    start, restarts, max_iter, tol, accelerate, ties, random_state
-        As in :class:`DawidSkene`; the objective is the evidence lower bound.
 
     Examples
     --------
@@ -99,23 +100,20 @@ class MeanField(EMModel):
     key = "mf"
     single_annotator = True
 
-    coins: str = "full"
-    prior: Any = 2.0
-    history: Any = None
-    class_prior: Any = "uniform"
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_choice("coins", self.coins, ("one", "full"))
+    coins: Literal["full", "one"] = "full"
+    prior: DirichletPrior = 2.0
+    history: History = None
+    class_prior: ClassPrior = "uniform"
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> MeanFieldFamily:
-        parameters = one_coin_parameters if self.coins == "one" else dirichlet_parameters
         fixed = priors.class_prior_counts(self.class_prior, votes)
-        return MeanFieldFamily(parameters(self.prior, self.history, votes), fixed)
+        if self.coins == "one":
+            return MeanFieldFamily(one_coin_parameters(self.prior, self.history, votes), fixed)
+        return MeanFieldFamily(priors.dirichlet_rows(self.prior, self.history, votes).transpose(0, 2, 1), fixed)
 
     def _confusion(self, params: Params, K: int) -> Floats:
         """The posterior mean of theta (the scores are means of its logarithm)."""
-        assert isinstance(params, Believed)
+        assert isinstance(params, MeanLogs)
         mean = params.alpha / params.alpha.sum(axis=-1, keepdims=True)
         if mean.ndim == 3:
             return np.asarray(mean)

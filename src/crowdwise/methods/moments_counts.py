@@ -1,4 +1,4 @@
-"""What one, two and three annotators said about the same items: the moments that ``tensor`` is fitted to.
+"""The joint label shares of one, two and three annotators on the same items: the moments of ``tensor``.
 
 =================  ============  ===================================================================================
 symbol             code          equation
@@ -10,9 +10,9 @@ w T[m, a, b]       ``triples``   w times the joint label shares of three annotat
 =================  ============  ===================================================================================
 
 With ``weighting="counts"`` w is the number of common items, so that w times a share is a plain count; with ``"blocks"``
-it is 1. Only triples of cells that were seen are kept: with r_n votes on item n, at most the sum over items of
-r_n (r_n - 1) (r_n - 2) / 6, and at most K^3 for each three annotators. Nobody meets themselves, and a vote of weight w
-counts as w votes. When this is too much, with many annotators who share many items, ``check_size`` refuses it.
+it is 1. Only triples of cells that were seen are kept: with r_n votes on item n, at most the sum over items of r_n (r_n
+- 1) (r_n - 2) / 6, and at most K^3 for each three annotators. An annotator is never paired with themselves, and a vote
+of weight w counts as w votes. Too many annotators who share many items are refused by ``check_size``.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ CELLS = 5_000_000
 PIECE = 2_000_000
 """Triples of votes that are enumerated at a time."""
 
-WEIGHTINGS = ("counts", "blocks")
-
-# -------------------------------------------------------------------- what is kept
+# -------------------------------------------------------------------- tables of moments
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +53,7 @@ class Slab:
     weight_lead: Ints
     other: Ints
     leads: tuple[Ints, Ints]
-    """The different leads and where each begins, for rows are in their order."""
+    """The different leads and the first row of each, for rows are in their order."""
 
     @classmethod
     def of(cls, parts: tuple[Ints, Ints, Ints, Floats], who: tuple[Ints, Ints, Ints, Floats], C: int, J: int) -> Slab:
@@ -76,14 +74,14 @@ class Slab:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """The first three moments of J annotators (the last, the known truths) over C = J K cells, times their weights."""
+    """The first three moments of J annotators (the last, the gold labels) over C = J K cells, times their weights."""
 
     first: Floats
     first_weight: Floats
     pairs: list[csr_matrix]
     """K x C for each annotator."""
     pair_weight: list[tuple[Ints, Floats]]
-    """For each annotator whom they share items with, and w."""
+    """For each annotator the others with common items, and w."""
     own: list[Slab]
     """For each annotator all of their triples."""
     triples: Slab

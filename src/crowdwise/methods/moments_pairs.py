@@ -8,7 +8,7 @@ and every pair with common items gives one such equation. Pairs need far fewer v
 counted well.
 
 ============  ====================================================================================================
-``multispa``  Column l' of R[m, m'], normalised, is what m says where m' says l': a mixture of the columns of A_m.
+``multispa``  Column l' of R[m, m'], normalised, has the labels of m where m' says l': a mixture of the columns of A_m.
               An annotator who says l' only when the class is k shows column k itself. So the columns of A_m are
               the corners of the cloud of these distributions, and successive projection picks them: the longest
               point, then the longest of what is left orthogonal to it, K times. One pass, no optimisation.
@@ -25,13 +25,13 @@ R[ml, m'l']      ``pairs``   MK x MK      items on which m said l and m' said l'
 n[m, m']         ``total``   as R         common items of m and m', R summed over l and l'
 S[ml, m'l']      ``model``   as R         sum_k d_k A[m, l, k] A[m', l', k]
 w[m, m']                                  1 (``weighting="counts"``), or 1 / n (``"blocks"``, as in the paper)
-b[m, l, k]       ``base``    M x K x K    the matrices of the counts, towards which ``hold`` pulls
-objective        ``trace``                - sum over pairs m < m' of w R log (R / (n S)) + hold sum b log A
+b[m, l, k]       ``base``    M x K x K    the matrices of the counts, of which s pairs are added (``prior_strength``)
+objective        ``trace``                - sum over pairs m < m' of w R log (R / (n S)) + s sum b log A
 ===============  ==========  ===========  ============================================================================
 
-Which corner is which class is settled by the votes: the pairing under which m's counts against the vote shares are
+Which corner is which class is decided by the votes: the pairing under which m's counts against the vote shares are
 most probable. Annotators with fewer than two votes per class or without common items with others, and for ``multispa``
-those without more than K usable columns (of blocks of full rank), get the matrix of those counts. Known truths are one
+those without more than K usable columns (of blocks of full rank), get the matrix of those counts. Gold labels are one
 more annotator, who is never wrong.
 
 When it fails: ``multispa`` where nobody is nearly perfect on some class (no corner is seen) and where pairs have
@@ -47,21 +47,24 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from crowdwise import kernels
-from crowdwise.core.checks import check_count, check_number
+from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.limits import check_cost
+from crowdwise.core.loop import Rounds
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
 from crowdwise.methods.moments_shared import (
     MomentModel,
     Solution,
-    check_cost,
+    WeightedMomentModel,
+    Weighting,
     enough,
     marginal_prior,
     match,
     proper,
     vote_counts,
     vote_table,
+    with_gold,
 )
 
 MANY = 2_000_000
@@ -75,34 +78,22 @@ COUNTED = 8
 COUNT_STEPS = 20
 """Steps of arithmetic for each pair of votes that is counted."""
 
-TRUST = 3.0
+SMOOTHING = 3.0
 """Pseudo-counts of a column that give the least error of the corners on simulated crowds."""
-
-WEIGHTINGS = ("counts", "blocks")
-
-
-# -------------------------------------------------------------------- the maths
 
 
 def pair_counts(votes: Votes, gold: Ints | None) -> csr_matrix:
-    """R[m * K + l, m' * K + l'] for different annotators with votes enough; known truths are annotator M."""
+    """R[m * K + l, m' * K + l'] for different annotators with enough votes; gold labels are annotator M."""
     M, K = votes.n_annotators, votes.n_classes
-    used = enough(votes)[votes.annotator]
-    item, weight = votes.item[used], votes.weights[used]
-    cell = votes.annotator[used].astype(np.int64) * K + votes.label[used]
-    if gold is not None:
-        known = np.flatnonzero(gold >= 0)
-        item, weight = np.append(item, known), np.append(weight, np.ones(len(known)))
-        cell = np.append(cell, M * K + gold[known])
-    order = np.argsort(item, kind="stable")
+    item, cell, weight = with_gold(votes, gold, enough(votes), np.arange(M))
     size = np.bincount(item, minlength=len(votes)).astype(np.int64)
     indptr = np.concatenate([[0], np.cumsum(size)])
     C = (M + 1) * K
     check_pairs(size, C)
     engine = "native" if (size * size).sum() > MANY else "auto"
-    rows, columns, values = kernels.cooccurrence(indptr, cell[order], weight[order], C, engine=engine)
+    rows, columns, values = kernels.cooccurrence(indptr, cell, weight, C, engine=engine)
     row = np.repeat(np.arange(C), np.diff(rows))
-    other = row // K != columns // K  # an annotator who answered an item twice does not meet themselves
+    other = row // K != columns // K  # an annotator who answered an item twice is no pair
     return csr_matrix((values[other], (row[other], columns[other])), shape=(C, C))
 
 
@@ -126,16 +117,16 @@ def partners(pairs: csr_matrix, m: int, K: int, rank: int) -> Floats:
     return np.asarray(columns[:, columns.sum(axis=0) > 0])
 
 
-def corners(blocks: Floats, trust: float, rank: int) -> Floats:
-    """Successive projection: the columns that span the cloud of what m says given what another said.
+def corners(blocks: Floats, smoothing: float, rank: int) -> Floats:
+    """Successive projection: the columns that span the cloud of the labels of m given those of another.
 
-    Each column, counts of m's labels, becomes a distribution with ``trust`` pseudo-counts of m's own
-    marginal: a column of three votes is no corner, however pure. Equally long columns: the one with more votes, then
-    the one with the likelier labels, so that their order does not matter.
+    Each column, counts of m's labels, becomes a distribution with ``smoothing`` pseudo-counts of m's own marginal: a
+    column of three votes is no corner, however pure. Equally long columns: the one with more votes, then the one with
+    the likelier labels, so that their order does not matter.
     """
     mass = blocks.sum(axis=0)
     marginal = blocks.sum(axis=1) / mass.sum()
-    points = (blocks + trust * marginal[:, None]) / (mass + trust)
+    points = (blocks + smoothing * marginal[:, None]) / (mass + smoothing)
     rest, chosen = points.copy(), []
     for _ in range(rank):
         length = (rest * rest).sum(axis=0)
@@ -147,19 +138,15 @@ def corners(blocks: Floats, trust: float, rank: int) -> Floats:
     return np.asarray(points[:, chosen])
 
 
-def solve_corners(votes: Votes, gold: Ints | None, trust: float) -> Solution:
+def solve_corners(pairs: csr_matrix, counts: Floats, smoothing: float) -> Solution:
     """``multispa``."""
-    return _corners(pair_counts(votes, gold), vote_counts(votes, gold), trust)
-
-
-def _corners(pairs: csr_matrix, counts: Floats, trust: float) -> Solution:
     K = counts.shape[2]
     rank = int((counts.sum(axis=(0, 2)) > 0).sum())  # a class that nobody names has no column to be found
     table, solved = vote_table(counts), np.zeros(len(counts), dtype=bool)
     for m in range(len(counts)):
         blocks = partners(pairs, m, K, rank)
         if blocks.shape[1] > rank:
-            found = proper(corners(blocks, trust, rank))
+            found = proper(corners(blocks, smoothing, rank))
             classes, places = match(found, counts[m])
             table[m][:, classes] = found[:, places]
             solved[m] = True
@@ -167,147 +154,103 @@ def _corners(pairs: csr_matrix, counts: Floats, trust: float) -> Solution:
 
 
 def solve_coupled(
-    votes: Votes, gold: Ints | None, hold: float, weighting: str, max_sweeps: int, tol: float
+    votes: Votes, gold: Ints | None, strength: float, weighting: Weighting, rounds: Rounds, tol: float
 ) -> Solution:
     """``cnmf``: the KL fit of all pairs, from the corners."""
     M, K = votes.n_annotators, votes.n_classes
     counts, pairs = vote_counts(votes, gold), pair_counts(votes, gold)
     check_cost(f"cnmf fits {pairs.nnz:,} counts of pairs at once", 8.0 * (3 * K + 8) * pairs.nnz, 0.0, ADVICE)
-    first = _corners(pairs, counts, TRUST)
+    first = solve_corners(pairs, counts, SMOOTHING)
     paired = np.diff(pairs.indptr).reshape(-1, K).sum(axis=1)[:M] > 0
     if not paired.any():
         return first
-    table, d, trace, converged = fit_pairs(
-        pairs, first.table, first.d, vote_table(counts), hold, weighting, max_sweeps, tol
-    )
+    table, d = fit_pairs(pairs, first.table, first.d, vote_table(counts), strength, weighting, rounds, tol)
     table[~paired] = first.table[~paired]
-    return Solution(table, d, paired, trace, len(trace), converged)
+    return Solution(table, d, paired, **rounds.outcome)
 
 
 def fit_pairs(
-    pairs: csr_matrix, table: Floats, d: Floats, base: Floats, hold: float, weighting: str, max_sweeps: int, tol: float
-) -> tuple[Floats, Floats, Floats, bool]:
-    """Lower sum w KL(R || A d A') - hold sum base log A by multiplicative sweeps from A and d.
+    pairs: csr_matrix, table: Floats, d: Floats, base: Floats, strength: float, weighting: Weighting, rounds: Rounds,
+    tol: float,
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """Lower sum w KL(R || A d A') - strength sum base log A by multiplicative sweeps from A and d.
 
-    Returns A, d, the trace of what is lowered (negated) and whether it settled. Think of each pair of votes as drawn
-    with its own hidden class: then the fit is a mixture, whose EM step is
+    Returns A and d; the trace of ``rounds`` is the negated objective. Take each pair of votes to be drawn with its own
+    latent class: then the fit is a mixture, whose EM step is
 
-        A[m, l, k]  <-  A[m, l, k] d[k] sum over (m', l') of (w R / S)[ml, m'l'] A[m', l', k]  +  hold base[m, l, k]
+        A[m, l, k]  <-  A[m, l, k] d[k] sum over (m', l') of (w R / S)[ml, m'l'] A[m', l', k]  +  strength base[m, l, k]
         d[k]        <-  d[k] sum over both of (w R / S) A A
 
     with columns of A, and d, then set to sum one. So the objective never falls, there is no step size, and zeros of R
-    cost nothing. The annotator after the last, the known truths, keeps the identity.
+    cost nothing. The annotator after the last, the gold labels, keeps the identity.
     """
     M, K, _ = table.shape
     C = M * K
-    # A zero would stay zero for ever: the start is drawn a little into the simplex.
+    # A zero would stay zero for ever: the start is moved a little into the simplex.
     A = np.concatenate([0.99 * table + 0.01 / K, np.eye(K)[None]]).reshape(-1, K)
     row, column = np.repeat(np.arange(len(A)), np.diff(pairs.indptr)), pairs.indices
     _, block = np.unique((row // K) * (M + 1) + column // K, return_inverse=True)
     total = np.bincount(block, weights=pairs.data)[block]
     value = pairs.data / total if weighting == "blocks" else pairs.data
     mass, entropy = value.sum(), float(value @ np.log(pairs.data / total))
-    held = np.where(np.diff(pairs.indptr)[:C].reshape(M, K).sum(axis=1) > 0, hold, 0.0)[:, None, None] * base
-    trace: list[float] = []
-    for _ in range(max_sweeps):
+    paired = np.diff(pairs.indptr)[:C].reshape(M, K).sum(axis=1) > 0
+    added = np.where(paired, strength, 0.0)[:, None, None] * base
+    for _ in rounds:
         model = np.maximum(((A[row] * d) * A[column]).sum(axis=1), 1e-300)
         fit = (float(value @ np.log(model)) - entropy) / 2.0  # every pair stands in R twice
-        trace.append(fit + float((held.reshape(C, K) * safe_log(A[:C])).sum()))
-        if len(trace) > 1 and trace[-1] - trace[-2] < tol * mass / 2.0:
-            return A[:C].reshape(M, K, K), d, np.array(trace), True
+        rounds.reached(fit + float((added.reshape(C, K) * safe_log(A[:C])).sum()), below=tol * mass / 2.0)
+        if rounds.converged:
+            break
         push = d * A * (csr_matrix((value / model, column, pairs.indptr), shape=pairs.shape) @ A)
         d = normalise(push.sum(axis=0), axis=0)
-        new = push[:C].reshape(M, K, K) + held
+        new = push[:C].reshape(M, K, K) + added
         said = new.sum(axis=1, keepdims=True)
         A[:C] = np.where(said > 0, new / np.maximum(said, 1e-300), A[:C].reshape(M, K, K)).reshape(C, K)
-    return A[:C].reshape(M, K, K), d, np.array(trace), False
-
-
-# -------------------------------------------------------------------- the classes
+    return A[:C].reshape(M, K, K), d
 
 
 @declared
 class MultiSPA(MomentModel):
-    """Corners of what each annotator says given what another said, by successive projection, then EM.
+    """Corners of the labels of each annotator given those of another, by successive projection, then EM.
 
     Parameters
     ----------
-    refine
-        As in :class:`MomentModel`.
-    trust
-        Pseudo-counts of an annotator's own marginal added to each column before corners are looked for, so
-        that a column of a few votes is no corner. 0: the paper's method.
-    prior, class_prior, max_iter, tol, accelerate, ties, random_state
-        As in :class:`MomentModel`.
+    smoothing
+        Pseudo-counts of an annotator's own marginal added to each column before corners are looked for, so that a
+        column of a few votes is no corner. 0: the paper's method.
 
     Examples
     --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(500, n_annotators=20, n_classes=3, votes_per_item=6, random_state=0)
-    >>> consensus = cw.aggregate(crowd.votes, "multispa")
-    >>> bool(consensus.score(crowd.truth) > 0.9)
+    >>> bool(cw.aggregate(crowd.votes, "multispa").score(crowd.truth) > 0.9)
     True
     """
 
     key = "multispa"
 
-    trust: float = TRUST
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_number(self, "trust", least=0.0, what="a number of pseudo-counts of at least 0")
+    smoothing: NonNegative = SMOOTHING
 
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
-        return [solve_corners(votes, gold, self.trust)]
+        return [solve_corners(pair_counts(votes, gold), vote_counts(votes, gold), self.smoothing)]
 
 
 @declared
-class CNMF(MomentModel):
+class CNMF(WeightedMomentModel):
     """All pairs of annotators fitted at once in Kullback-Leibler divergence, from ``multispa``, then EM.
 
-    Without ``refine`` the objective and its trace are those of the fit, minus the divergence plus what holds.
-
-    Parameters
-    ----------
-    refine
-        As in :class:`MomentModel`.
-    weighting
-        ``"counts"``: a pair of annotators weighs as many items as they have in common (the likelihood of
-        all pairs of votes); ``"blocks"``: every pair weighs the same, as in the paper.
-    hold
-        Pairs of votes for each class that fall as the annotator's votes suggest, added to those observed (in
-        units of the weighting): who shares few items with others stays near that. 0: the paper's method.
-    max_sweeps, pair_tol
-        Stop the fit of the pairs after so many sweeps, or when one gains less than this per pair of votes.
-        (Without ``refine``, a warning about iterations is about these.)
-    prior, class_prior, max_iter, tol, accelerate, ties, random_state
-        As in :class:`MomentModel`.
-
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(500, n_annotators=20, n_classes=3, votes_per_item=6, random_state=0)
-    >>> model = cw.CNMF(refine=False).fit(crowd.votes)
-    >>> bool(abs(model.consensus_.confusion - crowd.parameters["confusion"]).mean() < 0.06)
+    >>> found = cw.CNMF(refine=False).fit(crowd.votes).consensus_.confusion
+    >>> bool(abs(found - crowd.parameters["confusion"]).mean() < 0.06)
     True
     """
 
     key = "cnmf"
 
-    weighting: str = "counts"
-    hold: float = 10.0
-    max_sweeps: int = 1000
-    pair_tol: float = 1e-7
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        if self.weighting not in WEIGHTINGS:
-            raise ParameterError(f"weighting={self.weighting!r}: expected 'counts' or 'blocks'.")
-        check_number(self, "hold", least=0.0, what="a number of pairs of votes of at least 0")
-        check_count(self, "max_sweeps")
-        check_number(
-            self, "pair_tol", least=0.0, what="a number of at least 0, the gain per pair of votes under which to stop"
-        )
+    max_sweeps: Count = 1000
+    sweep_tol: NonNegative = 1e-7
 
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
-        return [solve_coupled(votes, gold, self.hold, self.weighting, self.max_sweeps, self.pair_tol)]
+        rounds = Rounds(self.max_sweeps, 1.0)
+        return [solve_coupled(votes, gold, self.prior_strength, self.weighting, rounds, self.sweep_tol)]

@@ -1,15 +1,13 @@
-"""Confusion matrices from moments: what the agreement of annotators says about each of them.
+"""Confusion matrices from moments: the base of the methods that solve for them from pairs and triples of annotators.
 
-Annotators who answer independently, given the truth, leave traces in what pairs and triples of them say:
+Where annotators answer independently given the truth, the joint distributions of their labels are
 
     P(m says l, m' says l')                = sum_k pi_k theta[m, k, l] theta[m', k, l']                      pairs
     P(m says l, m' says l', m'' says l'')  = sum_k pi_k theta[m, k, l] theta[m', k, l'] theta[m'', k, l'']   triples
 
-and these equations can be solved for theta. The solution is consistent: it nears the truth as votes come in, for
-any crowd that is better than chance, where EM started at the votes may end in a local optimum. It is also noisy, so
-by default it is only where EM (the loop of ``dawid-skene``) begins; ``refine=False`` keeps it as it is. This file
-holds what such methods share; ``triples`` has the one that uses triples, ``pairs`` and ``factors``
-those that use pairs.
+and these equations can be solved for theta. The solution is consistent: it converges to the truth as votes come in, for
+any crowd that is better than chance, where EM started at the votes may end in a local optimum. It is also noisy, so by
+default it is only the start of EM (that of ``dawid-skene``); ``refine=False`` keeps it as it is.
 
 ============  =============  ===========  =======================================================================
 symbol        code           shape        equation
@@ -19,55 +17,54 @@ c[m, l, k]    ``counts``     M x K x K    sum over m's votes for l of the share 
 d[k]          ``d``          K            the class prior pi
 ============  =============  ===========  =======================================================================
 
-What moments leave open, the names of the latent classes, is settled by the votes and the known truths: a solution is
-matched to the counts c, in which an item with known truth counts for that. Annotators without the pairs or triples that
-a method needs (for pairs also those with fewer than two votes per class) get the matrix of their counts. Nothing
-depends on the order of rows or on names: where annotators have to be taken in some order, it is that of ``ranking``,
-by what they did.
+Moments do not determine which latent class is which: a solution is matched to the counts c, in which an item with a
+gold label counts for that. Annotators without the pairs or triples that a method needs (for pairs also those with fewer
+than two votes per class) get the matrix of their counts. Nothing depends on the order of rows or on names: where
+annotators have to be taken in some order, it is that of ``ranking``, by their votes.
 
 When they fail: with few common items the moments are noise, and the error grows quickly with K; with a rare class, or
-a crowd that cannot tell two classes apart, the matrices to be inverted are nearly singular; annotators who copy one
+a crowd that cannot distinguish two classes, the matrices to be inverted are nearly singular; annotators who copy one
 another break the equations.
 """
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from crowdwise.core import em, priors, starts
-from crowdwise.core.checks import check_flag
-from crowdwise.core.constraints import CountFromZero
-from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.constraints import Count, CountFromZero, NonNegative
+from crowdwise.core.em import EMFit, Params, Part, Stats
+from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback
-from crowdwise.core.model import EMModel, Outcome, check_memory
+from crowdwise.core.model import EMModel, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared, leading
+from crowdwise.core.priors import ClassPrior, Prior
+from crowdwise.core.starts import Start
+from crowdwise.core.vote_sums import per_annotator
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full
 
-LONGEST = 1e13
-"""Steps of arithmetic from which a fit is refused: hours, at 10^9 a second."""
-
-LEAST = 2.0
+MIN_VOTES = 2.0
 """Votes per class from which an annotator takes part in the pairs.
 
-On simulated crowds it makes no difference who does; the pairs of many annotators with few votes only cost time.
+On simulated crowds it makes no difference; the pairs of many annotators with few votes only cost time.
 """
 
 FLOOR = 1e-6
 """The least probability of a solution: a cell that a noisy moment puts at or under zero may still be possible."""
 
+Weighting = Literal["counts", "blocks"]
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A[m, l, k] and d[k], and how they were come by."""
+    """A[m, l, k] and d[k], and how the fit of the moments went."""
 
     table: Floats
     d: Floats
@@ -78,16 +75,13 @@ class Solution:
     converged: bool = True
 
 
-# -------------------------------------------------------------------- what the solutions share
-
-
 def vote_counts(votes: Votes, gold: Ints | None) -> Floats:
-    """c[m, l, k] against the vote shares, or against what the known truths make of them."""
+    """c[m, l, k] against the vote shares, weighted by accuracy on gold items where there are some."""
     return em.statistics(Part.of(votes), starts.gold_weighted(votes, gold)).table()
 
 
 def vote_table(counts: Floats) -> Floats:
-    """The counts as probabilities, with one vote per class that falls like those of the crowd."""
+    """The counts as probabilities, with one vote per class distributed like those of the crowd."""
     crowd = normalise(counts.sum(axis=0) + FLOOR, axis=0)
     return normalise(counts + crowd, axis=1)
 
@@ -121,14 +115,29 @@ def marginal_prior(counts: Floats, table: Floats, passes: int = 200) -> Floats:
     return d
 
 
-def enough(votes: Votes, least: float | None = None) -> Ints:
-    """Who has votes enough to take part: by default ``LEAST`` for each class."""
-    total = np.bincount(votes.annotator, weights=votes.weights, minlength=votes.n_annotators)
-    return np.asarray(total >= (LEAST * votes.n_classes if least is None else least))
+def enough(votes: Votes, min_votes: float | None = None) -> Ints:
+    """Which annotators have enough votes to take part: by default ``MIN_VOTES`` for each class."""
+    return np.asarray(per_annotator(votes) >= (MIN_VOTES * votes.n_classes if min_votes is None else min_votes))
 
 
-def anybody_meets(votes: Votes, gold: Ints | None) -> bool:
-    """Whether some item has votes of two annotators, or a vote and a known truth.
+def with_gold(votes: Votes, gold: Ints | None, used: Ints, code: Ints) -> tuple[Ints, Ints, Floats]:
+    """Item, cell and weight of the votes of some annotators, with ``code`` of each, and of the gold labels, by item.
+
+    Gold labels are the votes of one more annotator, who is never wrong.
+    """
+    K, mine = votes.n_classes, used[votes.annotator]
+    item, weight = votes.item[mine], votes.weights[mine]
+    cell = code[votes.annotator[mine]].astype(np.int64) * K + votes.label[mine]
+    if gold is not None:
+        known = np.flatnonzero(gold >= 0)
+        item, weight = np.append(item, known), np.append(weight, np.ones(len(known)))
+        cell = np.append(cell, (int(code.max(initial=-1)) + 1) * K + gold[known])
+    order = np.argsort(item, kind="stable")  # within an item votes are in order of annotators, and gold labels last
+    return item[order], cell[order], weight[order]
+
+
+def any_overlap(votes: Votes, gold: Ints | None) -> bool:
+    """Whether some item has votes of two annotators, or a vote and a gold label.
 
     If not, any confusion matrices explain the votes equally well, and EM would drift.
     """
@@ -145,7 +154,7 @@ def as_params(table: Floats, d: Floats) -> Params:
 
 
 def vote_solution(counts: Floats) -> Solution:
-    """What the votes suggest, where the moments say nothing."""
+    """The matrices of the counts, where there are no moments to solve."""
     table = vote_table(counts)
     return Solution(table, marginal_prior(counts, table), np.zeros(len(counts), dtype=bool))
 
@@ -159,73 +168,45 @@ def likeliest(part: Part, solutions: list[Solution]) -> Solution:
 
 
 def ranking(votes: Votes) -> Ints:
-    """Annotators by number of votes, then by what they did: an order that names, codes and rows have no part in.
+    """Annotators by number of votes, then by their votes: an order that does not depend on names, codes and rows.
 
-    Ties are broken by agreement with the vote shares and by who was met, three steps round the graph of items and
-    annotators, rounded so that the order of a sum does not show. Those still equal are interchangeable, or nearly.
+    Ties are broken by agreement with the vote shares and by the annotators of the same items, three steps round the
+    graph of items and annotators, rounded so that the order of a sum does not show. Those still equal are
+    interchangeable, or nearly.
     """
-    N, M = len(votes), votes.n_annotators
     share, weight = votes.shares()[votes.item, votes.label], votes.weights
-
-    def by_annotator(x: Floats) -> Floats:
-        return np.asarray(np.bincount(votes.annotator, weights=x * weight, minlength=M), dtype=np.float64)
-
-    keys = [by_annotator(np.ones(votes.n_votes)), by_annotator(share), by_annotator(share**2)]
+    keys = [per_annotator(votes), per_annotator(votes, share), per_annotator(votes, share**2)]
     mark = keys[1] / max(keys[1].max(), 1e-300)
     for _ in range(3):
-        met = np.bincount(votes.item, weights=(1.0 + mark[votes.annotator]) * share * weight, minlength=N)
-        mark = by_annotator(met[votes.item] * (1.0 + share))
+        met = np.bincount(votes.item, weights=(1.0 + mark[votes.annotator]) * share * weight, minlength=len(votes))
+        mark = per_annotator(votes, met[votes.item] * (1.0 + share))
         mark = mark / max(mark.max(), 1e-300)
         keys.append(mark)
     rounded = [np.round(key / max(key.max(), 1e-300), 11) for key in keys]
     return np.asarray(np.lexsort(rounded[::-1])[::-1])
 
 
-# -------------------------------------------------------------------- what is too much
-
-
-def memory() -> float:
-    """Bytes of the machine, endless where it does not tell."""
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):
-        return float("inf")
-
-
-def check_cost(what: str, need: float, steps: float, advice: str) -> None:
-    """Refuse what the machine cannot hold (``need`` bytes) or would be at for hours (``steps``), with advice."""
-    if need > memory():
-        raise InputError(
-            f"{what}: that takes {need / 2**30:,.0f} GB, and the machine has {memory() / 2**30:,.0f}. {advice}"
-        )
-    if steps > LONGEST:
-        raise InputError(f"{what}: that takes {steps:.0e} steps, hours of computing. {advice}")
-
-
-# -------------------------------------------------------------------- the class
-
-
 @declared
 class MomentModel(EMModel):
-    """What the methods of moments share: a solution, and EM from there. A subclass gives ``_solutions``.
+    """A solution of moment equations, and EM from there. A subclass gives ``_solutions``.
 
     Parameters
     ----------
     refine
-        Go on by EM from the solution (default), or keep it as it is.
-    prior, class_prior, max_iter, tol, accelerate
-        Of the EM, as in :class:`~crowdwise.DawidSkene`. A class prior that is given also replaces the one solved for.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+        Start EM from the solution (default), or keep it as it is.
+    prior, class_prior
+        Of the EM, as in :class:`DawidSkene`. A class prior that is given also replaces the one solved for.
     """
 
+    single_votes = "certain"
+
     refine: bool = leading(default=True)
-    prior: Any = 0.01
-    class_prior: Any = "learned"
-    start: Any = field(default="votes", init=False)
+    prior: Prior = 0.01
+    class_prior: ClassPrior = "learned"
+    start: Start = field(default="votes", init=False)
     restarts: CountFromZero = field(default=0, init=False)
     solution_: Solution = field(init=False)
-    """Where EM began."""
+    """The start of EM."""
 
     @abstractmethod
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
@@ -250,29 +231,50 @@ class MomentModel(EMModel):
         return self._params(self.solution_, votes)
 
     def _start(self, part: Part, votes: Votes, gold: Ints | None) -> Stats:
-        """An expectation step under the solution; where nobody was solved for, the start of ``dawid-skene``."""
+        """An expectation step under the solution; where no matrix was solved for, the start of ``dawid-skene``."""
         params = self._solve(part, votes, gold)
         return em.expect(part, params)[0] if self.solution_.solved.any() else super()._start(part, votes, gold)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        if self.refine and anybody_meets(votes, gold):
+        if self.refine and any_overlap(votes, gold):
             return super()._fit(votes, gold, item_prior, callback)
         check_memory(votes)
-        priors.pseudo_counts(self.prior, None, votes, gold)  # a wrong one is refused, used or not
         part = Part.of(votes, gold, item_prior)
-        self.params_ = self._solve(part, votes, gold)
-        found = self.solution_
-        self.stats_, q = em.expect(part, self.params_, posterior=True)
-        return Outcome(
-            posterior=q,
-            prior=np.exp(self.params_.log_prior[0]),
-            confusion=self._confusion(self.params_, votes.n_classes),
-            log_likelihood=self.stats_.log_likelihood,
-            trace=found.trace,
-            iterations=found.iterations,
-            converged=found.converged,
-        )
+        params, found = self._solve(part, votes, gold), self.solution_
+        return self._outcome(part, EMFit(params, found.trace, found.iterations, found.converged))
 
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_flag(self, "refine", "True (EM from the solution) or False")
+
+@declared
+class SweptMomentModel(MomentModel):
+    """A solution that is fitted by sweeps, from the matrices of the counts and shrunk towards them.
+
+    Without ``refine`` the objective and its trace are those of the sweeps.
+
+    Parameters
+    ----------
+    max_sweeps, sweep_tol
+        Stop the fit of the moments after so many sweeps, or when one gains less than ``sweep_tol`` per unit (a pair of
+        votes for ``cnmf``, a pair of annotators for ``symnmf``, the sum of squares of the moments for ``tensor``).
+        Without ``refine``, a warning about iterations is about these.
+    """
+
+    max_sweeps: Count = 500
+    sweep_tol: NonNegative = 1e-6
+
+
+@declared
+class WeightedMomentModel(SweptMomentModel):
+    """Sweeps over moments that may be weighted.
+
+    Parameters
+    ----------
+    weighting
+        ``"counts"``: a moment weighs as many items as its annotators have in common, the inverse of its variance up to
+        a constant; ``"blocks"``: every moment weighs the same, as in the paper.
+    prior_strength
+        How strongly matrices are shrunk towards those of the counts, in units of the weighting (``cnmf``: pairs of
+        votes for each class): annotators who share few items with others stay near those. 0: the paper's method.
+    """
+
+    weighting: Weighting = "counts"
+    prior_strength: NonNegative = 10.0

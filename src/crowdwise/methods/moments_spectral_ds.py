@@ -1,6 +1,6 @@
 """Confusion matrices from triples of annotators, by the eigenvectors of a tensor.
 
-``spectral-ds``: annotators are dealt into three groups. The vote shares Z_a, Z_b, Z_c of the groups on an item are
+``spectral-ds``: annotators are divided into three groups. The vote shares Z_a, Z_b, Z_c of the groups on an item are
 independent given its class. Two of them are turned into further views of the third, after which
 
     E[Z_a' Z_b'] = sum_k d_k c_k c_k        E[Z_a' Z_b' Z_c] = sum_k d_k c_k c_k c_k
@@ -21,12 +21,12 @@ T              ``T``        r x r x r    E[W'Z_a' W'Z_b' W'Z_c] = sum_k d_k^(-1/
 c_k                                      d_k^(-1/2) U s^(1/2) v_k
 =============  ===========  ===========  =========================================================================
 
-Which split into groups is best is not known beforehand, so several are tried, and the likelihood of the votes decides.
-Where no item has votes of all three groups, what the votes suggest takes the place of the solution.
+Several splits into groups are tried, and the one that makes the votes most probable is kept. Where no item has votes of
+all three groups, the solution is that of the counts.
 
-When it fails: as all methods of moments do (see ``moments``), and sooner than those that use pairs, for triples need
-more votes. Directions under a ten-thousandth of the largest eigenvalue are not inverted: the rarest classes are then
-left to the votes.
+When it fails: as all methods of moments do (see ``moments_shared``), and sooner than those that use pairs, for triples
+need more votes. Directions under a ten-thousandth of the largest eigenvalue are not inverted: the rarest classes are
+then left to the votes.
 
 Y. Zhang, X. Chen, D. Zhou and M. I. Jordan, Spectral methods meet EM: a provably optimal algorithm for
 crowdsourcing, JMLR 17 (2016). A. Anandkumar et al., Tensor decompositions for learning latent variable models,
@@ -38,17 +38,17 @@ from __future__ import annotations
 import numpy as np
 
 from crowdwise import kernels
-from crowdwise.core.checks import check_count, check_number
-from crowdwise.core.constraints import RandomState
+from crowdwise.core.constraints import Count, NonNegative, RandomState
 from crowdwise.core.em import Part
+from crowdwise.core.limits import check_cost
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.parameters import declared
+from crowdwise.core.vote_sums import per_annotator
 from crowdwise.data.votes import Votes
 from crowdwise.methods.moments_shared import (
     FLOOR,
     MomentModel,
     Solution,
-    check_cost,
     match,
     proper,
     ranking,
@@ -63,10 +63,8 @@ RCOND = 1e-4
 ROUNDS = 30
 """Rounds of the power method after which the strongest start goes on alone."""
 
-# -------------------------------------------------------------------- the maths
 
-
-def dealt(votes: Votes, splits: int, rng: np.random.Generator) -> list[Ints]:
+def three_groups(votes: Votes, splits: int, rng: np.random.Generator) -> list[Ints]:
     """Groups 0, 1, 2 of annotators, several times: first by rank in turn, then with each three in the ranking shuffled.
 
     Three neighbours in the ranking always go to three groups, so the groups stay alike.
@@ -92,16 +90,16 @@ def group_shares(votes: Votes, group: Ints) -> Floats:
     return np.asarray(np.divide(Z, total, out=np.zeros_like(Z), where=total > 0))
 
 
-def tensor_power(T: Floats, begin: Floats) -> tuple[Floats, Floats]:
+def tensor_power(T: Floats, starts: Floats) -> tuple[Floats, Floats]:
     """The rank-one parts l v v v of a nearly orthogonal symmetric tensor, strongest first: eigenvalues, vectors (rows).
 
     v <- T(., v, v), normalised, from every start at once; the one that is strongest after a few rounds (they converge
-    quadratically) goes on alone until it stands still, and its part is taken off.
+    quadratically) goes on alone until it converges, and its part is subtracted.
     """
     T = T.copy()
     values, vectors = [], []
     for _ in range(len(T)):
-        v = power_rounds(T, begin, ROUNDS)
+        v = power_rounds(T, starts, ROUNDS)
         strength = np.einsum("til,ti,tl->t", np.tensordot(v, T, axes=1), v, v)
         v = power_rounds(T, v[[int(strength.argmax())]], 10 * ROUNDS)[0]
         values.append(float(np.tensordot(v, T, axes=1) @ v @ v))
@@ -145,7 +143,7 @@ def solve_view(Z: Floats, view: int) -> tuple[Floats, Floats] | None:
     x, y, z = a[everywhere] @ (to_a.T @ whiten), b[everywhere] @ (to_b.T @ whiten), c[everywhere] @ whiten
     T = np.stack([(x[:, i, None] * y).T @ z for i in range(len(size))]) / n
     T = sum((T.transpose(p) for p in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))), 0.0 * T) / 6.0
-    strength, vectors = tensor_power(T, whiten)  # from where each label points
+    strength, vectors = tensor_power(T, whiten)  # from the direction of each label
     good = strength > 1e-6
     if not good.any():
         return None
@@ -154,13 +152,13 @@ def solve_view(Z: Floats, view: int) -> tuple[Floats, Floats] | None:
 
 
 def solve_groups(
-    votes: Votes, gold: Ints | None, smooth: float, splits: int, random_state: RandomState
+    votes: Votes, gold: Ints | None, smoothing: float, splits: int, random_state: RandomState
 ) -> list[Solution]:
-    """``spectral-ds``: a solution for each split into groups that has one; that of the votes where none has."""
+    """``spectral-ds``: a solution for each split into groups that has one; that of the counts where none has."""
     check_triples(len(votes), votes.n_classes, splits)
     rng = np.random.default_rng(random_state)
     counts = vote_counts(votes, gold)
-    found = [solve_split(votes, counts, group, smooth) for group in dealt(votes, splits, rng)]
+    found = [solve_split(votes, counts, group, smoothing) for group in three_groups(votes, splits, rng)]
     kept = [solution for solution in found if solution is not None]
     return kept or [vote_solution(counts)]
 
@@ -172,7 +170,7 @@ def check_triples(N: int, K: int, splits: int) -> None:
     check_cost(f"spectral-ds solves for a tensor of {K:,} x {K:,} x {K:,} over {N:,} items", need, steps, advice)
 
 
-def solve_split(votes: Votes, counts: Floats, group: Ints, smooth: float) -> Solution | None:
+def solve_split(votes: Votes, counts: Floats, group: Ints, smoothing: float) -> Solution | None:
     """The three groups' mean confusion and the prior, then every annotator by regression on the other two groups."""
     K = votes.n_classes
     Z = group_shares(votes, group)
@@ -187,18 +185,18 @@ def solve_split(votes: Votes, counts: Floats, group: Ints, smooth: float) -> Sol
         means[g][:, classes], share[classes] = view[0][:, places], view[1][places]
         d += normalise(share, axis=0) / 3.0
     d = normalise(np.maximum(d, FLOOR), axis=0)
-    table, solved = regress(votes, Z, group, means, d, smooth)
+    table, solved = regress(votes, Z, group, means, d, smoothing)
     table[~solved] = vote_table(counts)[~solved]
     return Solution(table, d, solved)
 
 
-def regress(votes: Votes, Z: Floats, group: Ints, means: Floats, d: Floats, smooth: float) -> tuple[Floats, Ints]:
+def regress(votes: Votes, Z: Floats, group: Ints, means: Floats, d: Floats, smoothing: float) -> tuple[Floats, Ints]:
     """A_m by least squares from E[z_m Z_g'] = A_m D C_g', g the groups m is not in, each weighted by common items.
 
-    Returns A and who has common items with another group at all.
+    Returns A and which annotators have common items with another group at all.
 
-    ``smooth`` votes for each class that fall like those of m's group are added: with few votes a least-squares cell
-    at zero is no evidence that it cannot happen.
+    ``smoothing`` votes for each class, distributed like those of m's group, are added: with few votes a least-squares
+    cell at zero is no evidence that it cannot happen.
     """
     M, K, part = votes.n_annotators, votes.n_classes, Part.of(votes)
     left, right = np.zeros((M, K, K)), np.zeros((M, K, K))
@@ -209,13 +207,9 @@ def regress(votes: Votes, Z: Floats, group: Ints, means: Floats, d: Floats, smoo
         left += joint @ H.T
         right += joint.sum(axis=(1, 2))[:, None, None] * (H @ H.T)
     found = proper(left @ np.linalg.pinv(right, rcond=RCOND, hermitian=True))
-    total = np.bincount(votes.annotator, weights=votes.weights, minlength=M)
-    seen = total[:, None] * d
-    table = (seen[:, None] * found + smooth * means[group]) / np.maximum(seen + smooth, FLOOR)[:, None]
+    seen = per_annotator(votes)[:, None] * d
+    table = (seen[:, None] * found + smoothing * means[group]) / np.maximum(seen + smoothing, FLOOR)[:, None]
     return table, np.asarray(right.any(axis=(1, 2)))
-
-
-# -------------------------------------------------------------------- the class
 
 
 @declared
@@ -224,18 +218,11 @@ class SpectralDS(MomentModel):
 
     Parameters
     ----------
-    refine
-        As in :class:`MomentModel`.
     splits
-        How many ways of dealing annotators into groups are tried; the one that makes the votes most probable is
-        kept. The first is by rank, the others are seeded.
-    smooth
-        Votes for each class that fall like those of an annotator's group, added to their regression.
-    prior, class_prior, max_iter, tol, accelerate
-        As in :class:`MomentModel`.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded. The
-        seed also serves the splits (None: 0).
+        How many ways of dividing annotators into groups are tried; the one that makes the votes most probable is kept.
+        The first is by rank, the others are seeded.
+    smoothing
+        Votes for each class, distributed like those of an annotator's group, added to their regression.
 
     Examples
     --------
@@ -248,13 +235,8 @@ class SpectralDS(MomentModel):
 
     key = "spectral-ds"
 
-    splits: int = 10
-    smooth: float = 10.0
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_count(self, "splits")
-        check_number(self, "smooth", least=0.0, what="a number of votes of at least 0")
+    splits: Count = 10
+    smoothing: NonNegative = 10.0
 
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
-        return solve_groups(votes, gold, self.smooth, self.splits, self.random_state)
+        return solve_groups(votes, gold, self.smoothing, self.splits, self.random_state)

@@ -8,13 +8,13 @@ Stacked over annotators, the pair probabilities are one symmetric matrix of rank
 
 1. U (MK x K) such that U_m U_m'^T is near R[m, m'] on the blocks that were seen. Own blocks (m = m') and those of pairs
    without common items are free: the factorisation fills them in. Distances, not squares, are summed, so that
-   ill-counted blocks do not pull; that is iteratively reweighted least squares, one annotator after the other,
+   outlying blocks count less; that is iteratively reweighted least squares, one annotator after the other,
 
        U_m <- ( sum over m' of w R[m, m'] U_m' + ridge B_m ) ( sum over m' of w U_m'^T U_m' + ridge I )^-1,
        w[m, m'] = n[m, m'] / ( n[m, m'] |R[m, m'] - U_m U_m'^T|^2 + eps )^(1/2)
 
    which lowers F = sum over pairs of ( n |R - U_m U_m'^T|^2 + eps )^(1/2) + ridge |U - B|^2 / 2 at every
-   step. B is the start, what the votes suggest: who shares few items with others stays near it.
+   step. B is the start, from the counts: annotators who share few items with others stay near it.
 
 2. U is H up to a rotation Q. H <- max(U Q, 0) and Q <- the rotation that takes U nearest to H, in turns (Procrustes):
    |H - U Q| never rises, and where A is scattered enough the answer is unique.
@@ -24,19 +24,19 @@ symbol       code         shape          equation
 ===========  ===========  =============  ==================================================================
 R[m, m']     ``blocks``   P x K x K      joint label shares of a pair with common items, both ways round
 n[m, m']     ``common``   P              their number of common items
-B            ``begin``    M x K x K      A_m D^(1/2) of the counts against the vote shares
+B            ``start``    M x K x K      A_m D^(1/2) of the counts against the vote shares
 U            ``U``        M x K x K      factors of step 1, from B
 Q            ``Q``        K x K          rotation, from the identity
 A[m, l, k]   ``table``    M x K x K      H_m with its columns set to sum one
 d[k]         ``d``        K              square of the median column sum of H_m, normalised
 ===========  ===========  =============  ==================================================================
 
-When it fails: as all methods of moments do (see ``moments``); also where the graph of common items falls apart, since
-each piece may then turn its own way, and where annotators with very few common items are many.
+When it fails: as all methods of moments do (see ``moments_shared``); also where the graph of common items is not
+connected, since each part may then be rotated differently, and with many annotators with very few common items.
 
 S. Ibrahim and X. Fu, Crowdsourcing via annotator co-occurrence imputation and provable symmetric nonnegative matrix
-factorization, ICML 2021: its robust stage one and its stage two. Weights by common items, the start and the pull
-towards it are ours; without the pull, sparse crowds with many or rare classes turn the wrong way.
+factorization, ICML 2021: its robust stage one and its stage two. Weights by common items, the start and the
+ridge towards it are ours; without the ridge, sparse crowds with many or rare classes are rotated wrongly.
 """
 
 from __future__ import annotations
@@ -44,16 +44,17 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from crowdwise.core.checks import check_count, check_number
+from crowdwise.core.constraints import NonNegative
+from crowdwise.core.limits import check_cost
+from crowdwise.core.loop import Rounds
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.methods.moments_pairs import ADVICE, pair_counts
 from crowdwise.methods.moments_shared import (
     FLOOR,
-    MomentModel,
     Solution,
-    check_cost,
+    SweptMomentModel,
     match,
     proper,
     ranking,
@@ -62,8 +63,6 @@ from crowdwise.methods.moments_shared import (
 )
 
 EPS = 1e-6
-
-# -------------------------------------------------------------------- the maths
 
 
 def blocks_of(pairs: csr_matrix, K: int) -> tuple[Ints, Ints, Floats, Floats]:
@@ -85,37 +84,27 @@ def residual(blocks: Floats, left: Floats, right: Floats) -> Floats:
 
 
 def column_space(
-    first: Ints,
-    second: Ints,
-    blocks: Floats,
-    common: Floats,
-    begin: Floats,
-    order: Ints,
-    ridge: float,
-    max_sweeps: int,
-    tol: float,
-) -> tuple[Floats, Floats, bool]:
-    """Step 1: lower F one annotator at a time; returns U, the trace of -F and whether it settled.
+    first: Ints, second: Ints, blocks: Floats, common: Floats, start: Floats, order: Ints, ridge: float,
+    rounds: Rounds, tol: float,
+) -> Floats:  # fmt: skip
+    """Step 1: U, which lowers F one annotator at a time; the trace of ``rounds`` is that of -F.
 
-    The annotator after the last, the known truths, is not in the order and stays as they are.
+    The annotator after the last, the gold labels, is not in the order and stays as it is.
     """
-    U = begin.copy()
-    start = np.searchsorted(first, np.arange(len(U) + 1))
-    trace: list[float] = []
-    for _ in range(max_sweeps):
-        for m in order[start[order] < start[order + 1]]:
-            rows = slice(start[m], start[m + 1])
+    U = start.copy()
+    at = np.searchsorted(first, np.arange(len(U) + 1))
+    for _ in rounds:
+        for m in order[at[order] < at[order + 1]]:
+            rows = slice(at[m], at[m + 1])
             V, R, n = U[second[rows]], blocks[rows], common[rows]
             w = n / np.sqrt(n * residual(R, U[m], V) + EPS)
-            left = np.einsum("p,pij,pjk->ik", w, R, V) + ridge * begin[m]
+            left = np.einsum("p,pij,pjk->ik", w, R, V) + ridge * start[m]
             right = np.einsum("p,pji,pjk->ik", w, V, V) + ridge * np.eye(U.shape[2])
-            # Without the pull a partner's factors may leave directions open: those of the least norm are taken.
+            # Without the ridge a partner's factors may leave directions open: those of the least norm are taken.
             U[m] = (np.linalg.solve(right, left.T) if ridge > 0 else np.linalg.lstsq(right, left.T)[0]).T
         off = np.sqrt(common * residual(blocks, U[first], U[second]) + EPS).sum() / 2.0  # every pair is there twice
-        trace.append(-float(off + ridge / 2.0 * ((U - begin) ** 2).sum()))
-        if len(trace) > 1 and trace[-1] - trace[-2] < tol * len(first) / 2.0:
-            return U, np.array(trace), True
-    return U, np.array(trace), False
+        rounds.reached(-float(off + ridge / 2.0 * ((U - start) ** 2).sum()), below=tol * len(first) / 2.0)
+    return U
 
 
 def rotate(U: Floats, max_turns: int = 500) -> Floats:
@@ -132,7 +121,7 @@ def rotate(U: Floats, max_turns: int = 500) -> Floats:
     return np.asarray(np.maximum(U @ Q, 0.0))
 
 
-def solve_symmetric(votes: Votes, gold: Ints | None, ridge: float, max_sweeps: int, tol: float) -> Solution:
+def solve_symmetric(votes: Votes, gold: Ints | None, ridge: float, rounds: Rounds, tol: float) -> Solution:
     """``symnmf``."""
     M, K = votes.n_annotators, votes.n_classes
     counts = vote_counts(votes, gold)
@@ -141,8 +130,8 @@ def solve_symmetric(votes: Votes, gold: Ints | None, ridge: float, max_sweeps: i
     if not len(first):
         return guess
     used = np.flatnonzero(counts.sum(axis=(0, 2)) > 0)  # a class that nobody names has no column to be found
-    begin = (np.concatenate([guess.table, np.eye(K)[None]]) * np.sqrt(guess.d))[:, :, used]
-    U, trace, settled = column_space(first, second, blocks, common, begin, ranking(votes), ridge, max_sweeps, tol)
+    start = (np.concatenate([guess.table, np.eye(K)[None]]) * np.sqrt(guess.d))[:, :, used]
+    U = column_space(first, second, blocks, common, start, ranking(votes), ridge, rounds, tol)
     solved = np.bincount(first, minlength=M + 1)[:M] > 0
     H = rotate(U[:M][solved].reshape(-1, len(used))).reshape(-1, K, len(used))
     sums = H.sum(axis=1)
@@ -151,30 +140,18 @@ def solve_symmetric(votes: Votes, gold: Ints | None, ridge: float, max_sweeps: i
     table, d = guess.table.copy(), np.full(K, FLOOR)
     table[np.ix_(solved, np.arange(K), classes)] = found[:, :, places]
     d[classes] = np.maximum(np.median(sums[:, places], axis=0) ** 2, FLOOR)
-    return Solution(table, normalise(d, axis=0), solved, trace, len(trace), settled)
-
-
-# -------------------------------------------------------------------- the class
+    return Solution(table, normalise(d, axis=0), solved, **rounds.outcome)
 
 
 @declared
-class SymNMF(MomentModel):
-    """A symmetric factorisation of all pairwise statistics, turned to be non-negative, then EM.
-
-    Without ``refine`` the objective and its trace are those of the first step, minus the sum of distances.
+class SymNMF(SweptMomentModel):
+    """A symmetric factorisation of all pairwise statistics, rotated to be non-negative, then EM.
 
     Parameters
     ----------
-    refine
-        As in :class:`MomentModel`.
     ridge
-        How strongly factors are pulled towards those that the votes suggest. The pull is worth a fixed number
-        of common items, so it gives way as votes come in.
-    max_sweeps, pair_tol
-        Stop the first step after so many sweeps over the annotators, or when one gains less than this per pair
-        of annotators. (Without ``refine``, a warning about iterations is about these.)
-    prior, class_prior, max_iter, tol, accelerate, ties, random_state
-        As in :class:`MomentModel`.
+        How strongly factors are shrunk towards those of the counts. The ridge is worth a fixed number of common items,
+        so it gives way as votes come in.
 
     Examples
     --------
@@ -187,15 +164,7 @@ class SymNMF(MomentModel):
 
     key = "symnmf"
 
-    ridge: float = 30.0
-    max_sweeps: int = 500
-    pair_tol: float = 1e-6
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_count(self, "max_sweeps")
-        check_number(self, "ridge", least=0.0, what="a number of at least 0")
-        check_number(self, "pair_tol", least=0.0, what="a number of at least 0, the gain per pair under which to stop")
+    ridge: NonNegative = 30.0
 
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
-        return [solve_symmetric(votes, gold, self.ridge, self.max_sweeps, self.pair_tol)]
+        return [solve_symmetric(votes, gold, self.ridge, Rounds(self.max_sweeps, 1.0), self.sweep_tol)]

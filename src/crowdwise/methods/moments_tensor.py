@@ -9,7 +9,7 @@ others, and three annotators with matrices of full rank determine them, up to th
 takes the factors, probabilities all, whose moments are nearest to the observed ones in weighted least squares,
 
     F = 1/2 sum over m of w |p - A_m d|^2  +  1/2 sum over pairs of w |R - A_m D A_a'|^2
-        + 1/2 sum over triples of w |T - [[A_m D, A_a, A_b]]|^2  +  hold / 2 sum over m of |A_m - B_m|^2,
+        + 1/2 sum over triples of w |T - [[A_m D, A_a, A_b]]|^2  +  s / 2 sum over m of |A_m - B_m|^2,
 
 and lowers F in one factor at a time: in A_m alone, or d alone, it is a convex quadratic over a product of simplices,
 which ADMM solves in a few steps of K x K arithmetic from where it stood (alternating optimisation with inner ADMM). A
@@ -23,48 +23,49 @@ d[k]          ``d``        K             the class prior pi, on the simplex
 w p, R, T     ``first``,   sparse        items on which m said l, (m, a) said (l, l'), (m, a, b) said (l, l', l''); w is
               ``pairs``,                 the number of common items (``weighting="counts"``), which is the inverse
               ``triples``                variance of a share up to a constant, or 1 (``"blocks"``, as in the paper)
-B[m, l, k]    ``base``     M x K x K     what the votes suggest; where A begins, and towards which ``hold`` pulls
+B[m, l, k]    ``base``     M x K x K     the matrices of the counts: the start of A, towards which it is shrunk
 G_a           ``G``        M x K K       A_a' A_a
-Gram                       K x K         D ( sum w G_a * G_b + sum w G_a + w 1 1' ) D + hold I
-target                     K x K         D ( sum w T [A_a * A_b] + sum w R A_a + w p 1' )' + hold B_m'
+Gram                       K x K         D ( sum w G_a * G_b + sum w G_a + w 1 1' ) D + s I, s = ``prior_strength``
+target                     K x K         D ( sum w T [A_a * A_b] + sum w R A_a + w p 1' )' + s B_m'
 X, V, U       same         K x K         X = (Gram + rho I)^-1 (target + rho (V + U)), V = simplex(X - U), U += V - X
 rho                                      trace(Gram) / K
 ============  ===========  ============  ===========================================================================
 
-A ``*`` is taken cell by cell. The moments, and the limit on their number, are in ``joint``. Known truths are one more
-annotator, who is never wrong. Where no three annotators share an item, what the votes suggest takes the place of the
-solution.
+A ``*`` is taken cell by cell. The moments, and the limit on their number, are in ``moments_counts``. Gold labels are
+one more annotator, who is never wrong. Where no three annotators share an item, the solution is that of the counts.
 
-When it fails: as all methods of moments do (see ``moments``). Triples need more common items than pairs, F has local
-minima, and squares of probabilities say little about rare classes. The number of triples grows with the third power of
-the annotators who share items; over a limit the fit is refused.
+When it fails: as all methods of moments do (see ``moments_shared``). Triples need more common items than pairs, F has
+local minima, and squares of probabilities carry little information on rare classes. The number of triples grows with
+the third power of the annotators who share items; over a limit the fit is refused.
 
 P. A. Traganitis, A. Pages-Zamora and G. B. Giannakis, Blind multiclass ensemble classification, IEEE Transactions on
 Signal Processing 66 (2018). K. Huang, N. D. Sidiropoulos and A. P. Liavas, A flexible and efficient algorithmic
 framework for constrained matrix and tensor factorization, same journal 64 (2016), for the inner ADMM and its rho.
-Weights by common items, the start at the votes (the paper's is random) and ``hold`` are ours.
+Weights by common items, the start at the votes (the paper's is random) and the shrinkage are ours.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from crowdwise.core.checks import check_count, check_number
+from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.loop import Rounds
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
-from crowdwise.methods.moments_counts import WEIGHTINGS, Moments, check_size, statistics
+from crowdwise.methods.moments_counts import Moments, check_size, statistics
 from crowdwise.methods.moments_shared import (
     FLOOR,
-    MomentModel,
     Solution,
+    WeightedMomentModel,
+    Weighting,
     enough,
     match,
     proper,
     ranking,
     vote_counts,
     vote_solution,
+    with_gold,
 )
 
 # -------------------------------------------------------------------- the decomposition
@@ -95,15 +96,15 @@ def admm(
     def height(V: Floats) -> float:
         return float((V * (0.5 * (gram @ V) - target)).sum())
 
-    new, ceiling = V, height(V) + 1e-15 * float(np.abs(V * target).sum())  # rounding is no rise
+    new, ceiling = V, height(V) + 1e-15 * float(np.abs(V * target).sum())  # up to rounding
     for step in range(100 * steps):
         before = new
         X = inverse @ (target + rho * (new + U))
         new = simplex(X - U, axis)
         U = U + new - X
         moved, apart = ((new - before) ** 2).sum(), ((new - X) ** 2).sum()
-        settled = max(moved, apart) <= tol * (new**2).sum()
-        if (settled or step + 1 >= steps) and height(new) <= ceiling:
+        converged = max(moved, apart) <= tol * (new**2).sum()
+        if (converged or step + 1 >= steps) and height(new) <= ceiling:
             return new, U
         if max(moved, apart) < 1e-30:
             break
@@ -111,13 +112,13 @@ def admm(
 
 
 def annotator_quadratic(data: Moments, m: int, A: Floats, G: Floats, d: Floats) -> tuple[Floats, Floats]:
-    """Gram and target (class x label) of F, without the pull, as a function of A_m' alone."""
+    """Gram and target (class x label) of F, without the shrinkage, as a function of A_m' alone."""
     J, K, R = A.shape
     flat, slab = A.reshape(J * K, R), data.own[m]
     cross = data.pairs[m] @ flat + data.first[m][:, None]
     if len(slab.lead):
-        labels, begin = slab.leads
-        cross[labels] += np.add.reduceat(slab.meet(flat), begin, axis=0)
+        labels, first = slab.leads
+        cross[labels] += np.add.reduceat(slab.meet(flat), first, axis=0)
     others, weight = data.pair_weight[m]
     gram = slab.squares(G).sum(axis=0) + weight @ G[others] + data.first_weight[m]
     return gram.reshape(R, R) * np.outer(d, d), (cross * d).T
@@ -138,79 +139,57 @@ def prior_quadratic(data: Moments, A: Floats, G: Floats) -> tuple[Floats, Floats
 
 
 def fit_moments(
-    data: Moments,
-    table: Floats,
-    d: Floats,
-    base: Floats,
-    hold: float,
-    order: Ints,
-    max_sweeps: int,
-    inner: int,
+    data: Moments, table: Floats, d: Floats, base: Floats, strength: float, order: Ints, inner: int, rounds: Rounds,
     tol: float,
-) -> tuple[Floats, Floats, Floats, bool]:
+) -> tuple[Floats, Floats]:  # fmt: skip
     """Lower F from A and d, one annotator of the ``order`` after the other, then d; others stay as they are.
 
-    Returns A, d, the trace of -F and whether a sweep gained less than ``tol`` of the moments' own size.
+    Returns A and d; the trace of ``rounds`` is that of -F. It ends where a sweep gains less than ``tol`` of the
+    moments' own size.
     """
     J, K, R = table.shape
     A = table.copy()
     G = np.einsum("mlk,mlr->mkr", A, A).reshape(J, R * R)
     U, u = np.zeros((J, R, K)), np.zeros((R, 1))
-    pull = hold * np.eye(R)
-    trace: list[float] = []
-    for _ in range(max_sweeps):
+    ridge = strength * np.eye(R)
+    for _ in rounds:
         for m in order:
             gram, target = annotator_quadratic(data, int(m), A, G, d)
-            V, U[m] = admm(gram + pull, target + hold * base[m].T, A[m].T, U[m], 1, inner)
+            V, U[m] = admm(gram + ridge, target + strength * base[m].T, A[m].T, U[m], 1, inner)
             A[m] = V.T
             G[m] = (A[m].T @ A[m]).ravel()
         gram, target = prior_quadratic(data, A, G)
         V, u = admm(gram, target, d[:, None], u, 0, inner)
         d = V[:, 0]
         fit = 0.5 * (data.size + d @ gram @ d) - float(target[:, 0] @ d)
-        trace.append(-float(fit + hold / 2.0 * ((A[order] - base[order]) ** 2).sum()))
-        if len(trace) > 1 and trace[-1] - trace[-2] < tol * data.size:
-            return A, d, np.array(trace), True
-    return A, d, np.array(trace), False
+        shrinkage = strength / 2.0 * ((A[order] - base[order]) ** 2).sum()
+        rounds.reached(-float(fit + shrinkage), below=tol * data.size)
+    return A, d
 
 
 def solve_tensor(
-    votes: Votes,
-    gold: Ints | None,
-    min_votes: float | None,
-    weighting: str,
-    hold: float,
-    max_sweeps: int,
-    inner: int,
-    tol: float,
-) -> Solution:
-    """``tensor``: the fit of all moments, from what the votes suggest."""
+    votes: Votes, gold: Ints | None, min_votes: float | None, weighting: Weighting, strength: float, inner: int,
+    rounds: Rounds, tol: float,
+) -> Solution:  # fmt: skip
+    """``tensor``: the fit of all moments, from the matrices of the counts."""
     K = votes.n_classes
     counts, able = vote_counts(votes, gold), enough(votes, min_votes)
     guess = vote_solution(counts)
     local = np.cumsum(able) - 1
-    J = int(able.sum()) + 1  # the last: the known truths
-    used = able[votes.annotator]
-    item, weight = votes.item[used], votes.weights[used]
-    cell = local[votes.annotator[used]].astype(np.int64) * K + votes.label[used]
-    if gold is not None:
-        known = np.flatnonzero(gold >= 0)
-        item, weight = np.append(item, known), np.append(weight, np.ones(len(known)))
-        cell = np.append(cell, (J - 1) * K + gold[known])
-    sorting = np.argsort(item, kind="stable")  # within an item votes are in order of annotators, and truths come last
+    J = int(able.sum()) + 1  # the last: the gold labels
+    item, cell, weight = with_gold(votes, gold, able, local)
     check_size(np.bincount(item, minlength=len(votes)), J - (gold is None), K)
-    data = statistics(item[sorting], cell[sorting], weight[sorting], len(votes), J, K, weighting)
+    data = statistics(item, cell, weight, len(votes), J, K, weighting)
     paired = np.array([len(others) > 0 for others, _ in data.pair_weight[:-1]], dtype=bool)
     if not data.triples.value.nnz or not paired.any():
         return guess
     # A class that nobody names has no column to be found.
     classes = np.flatnonzero(data.first.sum(axis=0) > 0)
-    begin = np.concatenate([guess.table[able], np.eye(K)[None]])[:, :, classes]
+    start = np.concatenate([guess.table[able], np.eye(K)[None]])[:, :, classes]
     rank = ranking(votes)
     order = local[rank[able[rank]]]
-    A, d, trace, settled = fit_moments(
-        data, begin, normalise(guess.d[classes], axis=0), begin, hold, order[paired[order]], max_sweeps, inner, tol
-    )
+    first = normalise(guess.d[classes], axis=0)
+    A, d = fit_moments(data, start, first, start, strength, order[paired[order]], inner, rounds, tol)
     solved = able.copy()
     solved[able] = paired
     found = A[:-1][paired]
@@ -218,71 +197,35 @@ def solve_tensor(
     table, prior = guess.table.copy(), np.full(K, FLOOR)
     table[np.ix_(solved, np.arange(K), classes[columns])] = proper(found)[:, :, places]
     prior[classes[columns]] = np.maximum(d[places], FLOOR)
-    return Solution(table, normalise(prior, axis=0), solved, trace, len(trace), settled)
-
-
-# -------------------------------------------------------------------- the class
+    return Solution(table, normalise(prior, axis=0), solved, **rounds.outcome)
 
 
 @declared
-class TensorDS(MomentModel):
+class TensorDS(WeightedMomentModel):
     """All triples of annotators fitted at once, a coupled tensor decomposition by alternating ADMM, then EM.
-
-    Without ``refine`` the objective and its trace are those of the fit, minus F.
 
     Parameters
     ----------
-    refine
-        As in :class:`MomentModel`.
-    weighting
-        ``"counts"``: a moment weighs as many items as its annotators have in common, the inverse of its variance;
-        ``"blocks"``: every moment weighs the same, as in the paper.
-    hold
-        How strongly matrices are pulled towards those that the votes suggest, in units of the weighting: who shares few
-        items with others stays near that, and the pull gives way as votes come in. 0: the paper's method.
-    max_sweeps, moment_tol
-        Stop the fit of the moments after so many sweeps over the annotators, or when one gains less than this share
-        of the sum of squares of the moments. (Without ``refine``, a warning about iterations is about these.)
-    inner
+    inner_iter
         Steps of ADMM for each annotator in a sweep.
     min_votes
-        Annotators with fewer votes get the matrix that their votes suggest; by default two for each class. A higher
-        number brings large crowds under the limit on triples.
-    prior, class_prior, max_iter, tol, accelerate, ties, random_state
-        As in :class:`MomentModel`.
+        Annotators with fewer votes get the matrix of their counts; by default two for each class. A higher number
+        brings large crowds under the limit on triples.
 
     Examples
     --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(500, n_annotators=20, n_classes=3, votes_per_item=6, random_state=0)
-    >>> model = cw.TensorDS(refine=False).fit(crowd.votes)
-    >>> bool(abs(model.consensus_.confusion - crowd.parameters["confusion"]).mean() < 0.06)
+    >>> gap = cw.TensorDS(refine=False).fit(crowd.votes).consensus_.confusion - crowd.parameters["confusion"]
+    >>> bool(abs(gap).mean() < 0.06)
     True
     """
 
     key = "tensor"
 
-    weighting: str = "counts"
-    hold: float = 10.0
-    max_sweeps: int = 500
-    moment_tol: float = 1e-6
-    inner: int = 10
-    min_votes: float | None = None
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        if self.weighting not in WEIGHTINGS:
-            raise ParameterError(f"weighting={self.weighting!r}: expected 'counts' (by common items) or 'blocks'.")
-        check_number(self, "hold", least=0.0, what="a number of at least 0")
-        if self.min_votes is not None:
-            check_number(self, "min_votes", least=0.0, what="a number of votes of at least 0, or None")
-        check_count(self, "max_sweeps")
-        check_count(self, "inner")
-        check_number(self, "moment_tol", least=0.0, what="a number of at least 0, the share gained under which to stop")
+    inner_iter: Count = 10
+    min_votes: NonNegative | None = None
 
     def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
-        return [
-            solve_tensor(
-                votes, gold, self.min_votes, self.weighting, self.hold, self.max_sweeps, self.inner, self.moment_tol
-            )
-        ]
+        how = self.min_votes, self.weighting, self.prior_strength, self.inner_iter
+        return [solve_tensor(votes, gold, *how, Rounds(self.max_sweeps, 1.0), self.sweep_tol)]

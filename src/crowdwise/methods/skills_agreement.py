@@ -24,7 +24,7 @@ s          ``skill``        M       within [-1/(K-1) + e, 1 - e], e = 1/sqrt(N):
 p          accuracy         M       (1 + (K - 1) s) / K
 =========  ===============  ======  ==================================================================================
 
-Known truths are one more annotator, whose skill is 1.
+Gold labels are one more annotator, whose skill is 1.
 
 When they fail: annotators with errors that lean to one class agree beyond their skill (all methods here drop on data
 such as bluebird, where full confusion matrices do not), and pairs with few common items are mostly noise.
@@ -35,22 +35,23 @@ References: Dalvi, Dasgupta, Kumar and Rastogi 2013 (eigenratio); Ma, Olshevsky,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
-from crowdwise.core.checks import check_count, check_number
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.loop import Callback
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.parameters import declared
 from crowdwise.core.starts import GOLD_WEIGHT, log_odds, tested_and_right
+from crowdwise.core.vote_sums import per_annotator, tally
 from crowdwise.data.votes import Votes
 from crowdwise.methods.skills_graph import (
     Pairs,
+    at_mean,
     by_group,
     contradicted,
     groups_of,
@@ -59,7 +60,6 @@ from crowdwise.methods.skills_graph import (
     pairs,
     used_classes,
     weighted,
-    with_strangers,
 )
 from crowdwise.methods.skills_precision import pair_variance
 
@@ -101,17 +101,10 @@ def pair_scale(found: Pairs, skill: Floats) -> Floats:
 class EigenRatio(Model):
     """Weights v1 / v2: the top eigenvector of agreement rates over that of the graph of common items.
 
-    Dividing by v2 takes out how busy and well connected an annotator is. Agreement is corrected for chance, so any
-    number of classes will do; with two it is the authors' product of +-1 votes. A vote weighs K times the skill,
-    the first-order log-odds, so that labels are those of the linear rule. Known truths are one more annotator.
+    Dividing by v2 takes out how busy and well connected an annotator is. Agreement is corrected for chance, so there
+    may be any number of classes; with two it is the authors' product of +-1 votes. A vote weighs K times the skill,
+    the first-order log-odds, so that labels are those of the linear rule. Gold labels are one more annotator.
 
-    Parameters
-    ----------
-    ties, random_state
-        As in :class:`MajorityVote`.
-
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(400, n_annotators=30, n_classes=4, votes_per_item=6, random_state=0)
     >>> cw.aggregate(crowd.votes, "eigenratio").score(crowd.truth) > 0.85
@@ -130,7 +123,7 @@ class EigenRatio(Model):
         sign = np.where(np.bincount(group, weights=_vote_support(votes, weight))[group] >= 0.0, 1.0, -1.0)
         self.used_, self.skill_ = used_classes(votes, gold), (sign * skill)[:M]
         if contradicted(self._predict(votes), gold):
-            sign[group == group[-1]] *= -1.0  # the group in which the truth is an annotator, the last
+            sign[group == group[-1]] *= -1.0  # the group with the gold labels, the last annotator
             self.skill_ = (sign * skill)[:M]
         q = clamp(self._predict(votes), gold)
         ends = -1.0 / (K - 1.0), 1.0
@@ -143,16 +136,13 @@ class EigenRatio(Model):
         return Outcome(posterior=q, prior=normalise(q.sum(axis=0), axis=0), annotator_columns=columns)
 
     def _predict(self, votes: Votes) -> Floats:
-        skill = with_strangers(self.skill_, votes.n_annotators)
+        skill = at_mean(self.skill_, votes.n_annotators)
         return weighted(votes, votes.n_classes * skill, self.used_)
 
 
 def _vote_support(votes: Votes, weight: Floats) -> Floats:
-    """How far the weighted votes of each item go with the plain ones, handed to one annotator per item."""
-    N, K = len(votes), votes.n_classes
-    cell = votes.item * K + votes.label
-    plain = np.bincount(cell, weights=votes.weights, minlength=N * K).reshape(N, K)
-    score = np.bincount(cell, weights=votes.weights * weight[votes.annotator], minlength=N * K).reshape(N, K)
+    """How far the weighted votes of each item agree with the plain ones, attributed to one annotator per item."""
+    plain, score = tally(votes, np.ones(votes.n_annotators)), tally(votes, weight)
     along = ((score - score.mean(axis=1, keepdims=True)) * plain).sum(axis=1)
     some = np.diff(votes.indptr) > 0
     first = votes.annotator[votes.indptr[:-1][some]]
@@ -160,16 +150,6 @@ def _vote_support(votes: Votes, weight: Floats) -> Floats:
 
 
 # -------------------------------------------------------------------- skills within bounds
-
-
-@dataclass(frozen=True)
-class Found:
-    """Skills, and how the search for them went."""
-
-    skill: Floats
-    iterations: int = 0
-    converged: bool = True
-    trace: Floats = field(default_factory=lambda: np.empty(0))
 
 
 def bounds(N: int, K: int) -> tuple[float, float]:
@@ -186,23 +166,28 @@ class PairSkills(Model, ABC):
     used_: Ints = field(init=False)
 
     @abstractmethod
-    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float) -> Found:
-        """The skills of the annotators (and of the truth, where it is one of them)."""
+    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds) -> Floats:
+        """The skills of the annotators (and of the gold labels, where they are one of them)."""
+
+    def _rounds(self, votes: Votes, callback: Callback | None) -> Rounds:
+        """None, where skills are solved for at once."""
+        rounds = Rounds(0, votes.n_votes)
+        rounds.converged = True
+        return rounds
 
     def _variance(self, found: Pairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
-        """The variance of the skills (and of the truth's, where it is one of the annotators)."""
+        """The variance of the skills (and of that of the gold labels, where they are one of the annotators)."""
         return pair_variance(votes, gold, skill)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         M, K = votes.n_annotators, votes.n_classes
         low, high = bounds(int((np.diff(votes.indptr) > 0).sum()), K)
         found = pairs(votes, gold)
-        result = self._skills(found, votes, gold, low, high)
-        size = np.bincount(votes.annotator, weights=votes.weights, minlength=M)
-        skill, alone = result.skill[:M], np.diff(found.n.indptr)[:M] == 0
-        if alone.any():  # nobody to compare them with: taken for average
-            skill = skill.copy()
-            skill[alone] = np.average(skill[~alone], weights=size[~alone]) if size[~alone].sum() > 0 else 0.5
+        rounds = self._rounds(votes, callback)
+        skill, paired = self._skills(found, votes, gold, low, high, rounds)[:M], np.diff(found.n.indptr)[:M] > 0
+        if not paired.all():  # no others to compare with: the average
+            skill, size = skill.copy(), per_annotator(votes)
+            skill[~paired] = np.average(skill[paired], weights=size[paired]) if size[paired].sum() > 0 else 0.5
         self.used_, self.skill_ = used_classes(votes, gold), np.clip(skill, low, high)
         if contradicted(self._predict(votes), gold):
             group = groups_of(found.n)
@@ -217,20 +202,32 @@ class PairSkills(Model, ABC):
         return Outcome(
             posterior=q,
             prior=normalise(q.sum(axis=0), axis=0),
-            trace=result.trace,
-            iterations=result.iterations,
-            converged=result.converged,
             annotator_columns=skills | with_interval("weight", *weights),
+            **rounds.outcome,
         )
 
     def _predict(self, votes: Votes) -> Floats:
-        K, skill = votes.n_classes, with_strangers(self.skill_, votes.n_annotators)
+        K, skill = votes.n_classes, at_mean(self.skill_, votes.n_annotators)
         return weighted(votes, log_odds((1.0 + (K - 1.0) * skill) / K, K), self.used_)
 
-    def _check_search(self) -> None:
-        """``max_iter`` and ``tol`` of those that search."""
-        check_count(self, "max_iter")
-        check_number(self, "tol", least=0.0, what="a number of at least 0, the change of a skill that is none")
+
+@declared
+class IteratedSkills(PairSkills, ABC):
+    """Skills that are found in rounds.
+
+    Parameters
+    ----------
+    max_iter
+        At most this many rounds.
+    tol
+        The largest change of a skill in a round under which the fit stops.
+    """
+
+    max_iter: Count = 2000
+    tol: NonNegative = 1e-6
+
+    def _rounds(self, votes: Votes, callback: Callback | None) -> Rounds:
+        return Rounds(self.max_iter, votes.n_votes, callback)
 
 
 # -------------------------------------------------------------------- projected gradient
@@ -242,7 +239,7 @@ def misfit(x: Floats, n: Any, nc: Any, ncc: float) -> tuple[float, Floats]:
     return float(ncc - 2.0 * (x @ across) + x**2 @ square) / 4.0, x * square - across
 
 
-def descend(found: Pairs, x: Floats, low: Floats, high: Floats, max_iter: int, tol: float) -> Found:
+def descend(found: Pairs, x: Floats, low: Floats, high: Floats, rounds: Rounds, tol: float) -> Floats:
     """Projected gradient steps, each coordinate on the scale of its annotator's common items.
 
     A step that does not lower f enough is halved, so f never rises; the next one begins twice as long.
@@ -252,9 +249,8 @@ def descend(found: Pairs, x: Floats, low: Floats, high: Floats, max_iter: int, t
     ncc = float((n.data * found.c.data**2).sum())
     degree = np.maximum(np.asarray(n.sum(axis=1)).ravel(), 1e-12)
     f, gradient = misfit(x, n, nc, ncc)
-    trace: list[float] = []
-    step, done = 1.0, False
-    for _ in range(max_iter):
+    step = 1.0
+    for _ in rounds:
         while True:
             new = np.clip(x - step * gradient / degree, low, high)
             move = new - x
@@ -262,37 +258,24 @@ def descend(found: Pairs, x: Floats, low: Floats, high: Floats, max_iter: int, t
             if f_new <= f - 0.1 * float((degree * move**2).sum()) / step or step < 1e-12:
                 break
             step /= 2.0
-        if f_new > f:  # rounding is all that is left
-            done = True
+        if f_new > f:  # within rounding there is no lower value
+            rounds.iterations, rounds.converged = max(len(rounds.trace), 1), True
+            rounds.trace = rounds.trace or [-f]
             break
         x, f, gradient = new, f_new, gradient_new
-        trace.append(-f)
-        if np.abs(move).max() <= tol * min(step, 1.0):
-            done = True
-            break
+        rounds.reached(-f, converged=bool(np.abs(move).max() <= tol * min(step, 1.0)))
         step = min(2.0 * step, 1e3)
-    return Found(x, max(len(trace), 1), done, np.array(trace or [-f]))
+    return x
 
 
 @declared
-class PGD(PairSkills):
+class PGD(IteratedSkills):
     """Skills by projected gradient descent on the agreement of pairs.
 
     Every pair counts by its common items, and only pairs that have some: the diagonal and holes are left out.
     Everybody starts with skill 0.5, so of the two mirrored solutions the one is found in which most are better
     than chance. ``trace`` is minus the weighted squared misfit.
 
-    Parameters
-    ----------
-    max_iter
-        At most this many steps.
-    tol
-        The largest change of a skill in a step under which the descent stops.
-    ties, random_state
-        As in :class:`MajorityVote`.
-
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(500, n_annotators=30, n_classes=4, votes_per_item=5, random_state=0)
     >>> cw.aggregate(crowd.votes, "pgd").score(crowd.truth) > 0.85
@@ -301,20 +284,13 @@ class PGD(PairSkills):
 
     key = "pgd"
 
-    max_iter: Count = 2000
-    tol: NonNegative = 1e-6
-
-    def _check_together(self) -> None:
-        super()._check_together()
-        self._check_search()
-
-    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float) -> Found:
+    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds) -> Floats:
         M, K = votes.n_annotators, votes.n_classes
         size = found.n.shape[0]
         x, lows, highs = np.full(size, 0.5), np.full(size, low), np.full(size, high)
-        if size > M and gold is not None:  # the truth is the last annotator; tested ones start from their tests
+        if size > M and gold is not None:  # gold labels are the last annotator
             tested, right = tested_and_right(votes, gold)
             p = (right + GOLD_WEIGHT * (1.0 + (K - 1.0) * 0.5) / K) / (tested + GOLD_WEIGHT)
             x[:M] = (K * p - 1.0) / (K - 1.0)
             x[M], lows[M], highs[M] = 1.0, 1.0, 1.0
-        return descend(found, np.clip(x, lows, highs), lows, highs, self.max_iter, self.tol)
+        return descend(found, np.clip(x, lows, highs), lows, highs, rounds, self.tol)

@@ -1,4 +1,4 @@
-"""Who shares items with whom, as sparse matrices, and what the methods built on them have in common.
+"""The graph of annotators with common items, as sparse matrices, for the methods that are built on it.
 
 =========  ===============  ==========  =============================================================================
 symbol     code             shape       equation
@@ -8,8 +8,8 @@ n[i, j]    ``Pairs.n``      M x M       sum over items of the products of both a
 c[i, j]    ``Pairs.c``      M x M       (K * share of common items on which they agree - 1) / (K - 1)
 =========  ===============  ==========  =============================================================================
 
-Annotators who share items, directly or through others, form a group. Groups that share none tell nothing about each
-other, and everything here is solved group by group: taken together, the top eigenvector is zero on all groups but
+Annotators who share items, directly or through others, form a group. Groups that share none carry no information on
+each other, and everything here is solved group by group: the top eigenvector of all would be zero on all groups but
 one. All votes on an item belong to one group. Memory grows with the votes and with the pairs of annotators who
 share an item; nothing is items x annotators.
 """
@@ -22,17 +22,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crowdwise.core.numerics import Floats, Ints, softmax
+from crowdwise.core.unseen import with_unseen
+from crowdwise.core.vote_sums import tally
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 
 DENSE = 200
 """Up to this size an eigenvector is found by a dense solver, beyond it by Lanczos iteration."""
-MOST_PAIRS = 50_000_000
+MAX_PAIRS = 50_000_000
 """More pairs of annotators are refused: this many take some gigabytes (7,000 annotators who all share items)."""
-MOST_MEETINGS = 20_000_000_000
-"""More meetings of two votes on an item are refused: counting this many takes minutes."""
+MAX_MEETINGS = 20_000_000_000
+"""More pairs of votes on the same item are refused: counting this many takes minutes."""
 CONTRADICTIONS = 3
-"""Known truths turn a sign round when they contradict it this many times more often than they confirm it."""
+"""Gold labels turn a sign round when they contradict it this many times more often than they confirm it."""
 
 
 def signed(votes: Votes, k: int) -> Any:
@@ -46,14 +48,14 @@ def signed(votes: Votes, k: int) -> Any:
 
 
 class Pairs(NamedTuple):
-    """Who shares items with whom: n, the common (weighted) items, and c, the agreement above chance (sparse, CSR)."""
+    """Pairs of annotators: n, the common (weighted) items, and c, the agreement above chance (sparse, CSR)."""
 
     n: Any
     c: Any
 
 
-def told(votes: Votes, gold: Ints | None) -> tuple[Ints, Ints, Ints, Floats, int]:
-    """Item, annotator, label and weight of every vote, and how many annotators: known truths are one more, the last."""
+def with_gold(votes: Votes, gold: Ints | None) -> tuple[Ints, Ints, Ints, Floats, int]:
+    """Item, annotator, label and weight of every vote, and how many annotators: gold labels are one more, the last."""
     item, who, label, w, M = votes.item, votes.annotator, votes.label, votes.weights, votes.n_annotators
     if gold is not None and (gold >= 0).any():
         known = np.flatnonzero(gold >= 0)
@@ -66,13 +68,13 @@ def told(votes: Votes, gold: Ints | None) -> tuple[Ints, Ints, Ints, Floats, int
 def pairs(votes: Votes, gold: Ints | None) -> Pairs:
     """c[i, j] = (K * agreement - 1) / (K - 1) over common items, without the diagonal.
 
-    In expectation it is s_i s_j for annotators of one accuracy, s = (K p - 1) / (K - 1). Where truths are known
-    they are one more annotator, the last.
+    In expectation it is s_i s_j for annotators of one accuracy, s = (K p - 1) / (K - 1). Gold labels
+    are one more annotator, the last.
     """
     from scipy.sparse import csr_matrix
 
     N, K = len(votes), votes.n_classes
-    item, who, label, w, M = told(votes, gold)
+    item, who, label, w, M = with_gold(votes, gold)
     n = common(csr_matrix((w, (item, who)), shape=(N, M)))
     cells = csr_matrix((w, (item * K + label, who)), shape=(N * K, M))
     share = on_pattern(cells.T @ cells, n) / n.data
@@ -97,12 +99,12 @@ def check_pairs(votes_on: Ints, M: int) -> None:
     d = np.asarray(votes_on, dtype=np.float64)
     meetings = float((d * (d - 1.0)).sum())
     pairs = min(meetings, M * (M - 1.0))
-    if pairs > MOST_PAIRS or meetings > MOST_MEETINGS:
+    if pairs > MAX_PAIRS or meetings > MAX_MEETINGS:
         raise InputError(
             f"{M:,} annotators, up to {d.max():,.0f} of them on an item, may be {pairs:,.0f} pairs that share an item "
-            f"(at most {MOST_PAIRS:,}) and meet {meetings:,.0f} times (at most {MOST_MEETINGS:,}): "
-            "beyond methods that look at every pair. Use anchored, dawid-skene or one-coin, whose cost grows with "
-            "the votes alone, or leave out annotators with few votes."
+            f"(at most {MAX_PAIRS:,}) and meet {meetings:,.0f} times (at most {MAX_MEETINGS:,}): "
+            "too many for methods that use every pair. Use anchored, dawid-skene or one-coin, "
+            "whose cost grows with the votes alone, or leave out annotators with few votes."
         )
 
 
@@ -128,14 +130,14 @@ def like(pattern: Any, data: Floats) -> Any:
 
 
 def groups_of(graph: Any) -> Ints:
-    """The group of each annotator: who is connected with whom through common items."""
+    """The group of each annotator: the components connected through common items."""
     from scipy.sparse.csgraph import connected_components
 
     return np.asarray(connected_components(graph, directed=False)[1])
 
 
-def in_company(A: Any) -> Ints:
-    """Which annotators share an item with anybody (A: N x M, sparse, CSR)."""
+def share_items(A: Any) -> Ints:
+    """Which annotators share an item with another (A: N x M, sparse, CSR)."""
     size = np.diff(A.indptr)
     shared = np.repeat(size > 1, size)
     return np.asarray(np.bincount(A.indices[shared], minlength=A.shape[1]) > 0)
@@ -168,7 +170,7 @@ def leading(apply: Callable[[Floats], Floats], size: int) -> tuple[float, Floats
 
 
 def by_group(group: Ints, solve: Callable[[Ints], Floats]) -> Floats:
-    """A vector over annotators, solved group by group; somebody who shares items with nobody gets 1."""
+    """A vector over annotators, solved group by group; 1 for annotators who share no items."""
     out = np.ones(len(group))
     order = np.argsort(group, kind="stable")
     for members in np.split(order, np.cumsum(np.bincount(group))[:-1]):
@@ -177,9 +179,9 @@ def by_group(group: Ints, solve: Callable[[Ints], Floats]) -> Floats:
     return out
 
 
-def with_strangers(value: Floats, M: int) -> Floats:
-    """Values for annotators not met in the fit: the mean of those who were."""
-    return np.append(value, np.full(M - len(value), value.mean()))
+def at_mean(value: Floats, M: int) -> Floats:
+    """Values of M annotators, those not seen in the fit at the mean of the others."""
+    return with_unseen(value, M, value.mean())
 
 
 def softmax_used(logits: Floats, used: Ints) -> Floats:
@@ -188,7 +190,7 @@ def softmax_used(logits: Floats, used: Ints) -> Floats:
 
 
 def used_classes(votes: Votes, gold: Ints | None) -> Ints:
-    """Which classes anybody ever named."""
+    """Which classes have a vote or a gold label."""
     used = np.bincount(votes.label, minlength=votes.n_classes) > 0
     if gold is not None:
         used[gold[gold >= 0]] = True
@@ -197,13 +199,11 @@ def used_classes(votes: Votes, gold: Ints | None) -> Ints:
 
 def weighted(votes: Votes, weight: Floats, used: Ints) -> Floats:
     """softmax_k of the summed weights of the annotators who said k, over the classes in use."""
-    N, K = len(votes), votes.n_classes
-    total = np.bincount(votes.item * K + votes.label, weights=weight[votes.annotator] * votes.weights, minlength=N * K)
-    return softmax_used(total.reshape(N, K).astype(np.float64), used)
+    return softmax_used(tally(votes, weight), used)
 
 
 def contradicted(q: Floats, gold: Ints | None) -> bool:
-    """Whether known truths speak against a posterior often enough to turn it round."""
+    """Whether gold labels contradict a posterior often enough to turn it round."""
     if gold is None:
         return False
     known = np.flatnonzero(gold >= 0)

@@ -1,14 +1,14 @@
 """Skills that a few adversaries cannot move: alternating means of ratios, the extremes left out.
 
 The agreement of annotators is c[i, j] = s_i s_j (see :mod:`crowdwise.methods.skills_agreement`), so every partner i of
-j has an opinion on the skill of j, |c_ij| / s_i. An adversary can make theirs anything. Of the opinions above the
-present value the F greatest are left out, of those below it the F smallest, and the rest is averaged.
+j gives an estimate of the skill of j, |c_ij| / s_i. An adversary can give any value. Of the estimates above the current
+value the F greatest are left out, of those below it the F smallest, and the rest is averaged.
 
 =========  ================  ======  =================================================================================
 symbol     code              shape   equation
 =========  ================  ======  =================================================================================
 u, v       ``u``, ``v``      M       v_j = trimmed mean over i of |c_ij| / u_i, and u likewise from v
-F          ``trim``          1       floor(fewest partners of anybody / 2) - 1
+F          ``trim``          1       floor(fewest partners of an annotator / 2) - 1
 abs(s)     ``skill``         M       sqrt(u v)
 sign(s)    ``graph_signs``   M       top eigenvector of D^-1/2 (n c) D^-1/2, D the degrees; + for most annotators
 =========  ================  ======  =================================================================================
@@ -25,12 +25,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.constraints import Count, CountFromZero, NonNegative
+from crowdwise.core.loop import Rounds
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
-from crowdwise.methods.skills_agreement import Found, PairSkills
+from crowdwise.methods.skills_agreement import IteratedSkills
 from crowdwise.methods.skills_graph import Pairs, by_group, groups_of, leading, like
 
 
@@ -64,27 +64,27 @@ def trimmed(value: Floats, current: Floats, sheets: list[tuple[Ints, Ints, Ints]
     return out
 
 
-def subsequence(found: Pairs, trim: int, floor: float, fixed: int, max_iter: int, tol: float) -> Found:
+def subsequence(found: Pairs, trim: int, floor: float, fixed: int, rounds: Rounds, tol: float) -> Floats:
     """|s| by alternating trimmed means (M-MSR); from ``fixed`` on, annotators have skill 1.
 
-    No skill falls under ``floor`` while others are divided by it: 1/sqrt(N), which cannot be told from 0.
+    No skill falls under ``floor`` while others are divided by it: 1/sqrt(N), which is not distinguishable from 0.
     """
     sheets = list(buckets(found.n.indptr))
     size, col = np.abs(found.c.data), found.n.indices
     u = np.full(found.n.shape[0], max(float(np.sqrt(size.mean())), floor) if len(size) else 0.5)
     u[fixed:] = 1.0
     v, skill = u, u
-    for t in range(1, max_iter + 1):
+    for _ in rounds:
         v = np.maximum(trimmed(size / u[col], v, sheets, trim), floor)
         v[fixed:] = 1.0
         u = np.maximum(trimmed(size / v[col], u, sheets, trim), floor)
         u[fixed:] = 1.0
         before, skill = skill, np.sqrt(u * v)
-        if np.abs(skill - before).max() <= tol:
-            return Found(skill, t)
+        moved = float(np.abs(skill - before).max())
+        rounds.reached(moved=moved, converged=moved <= tol)
         scale = np.sqrt(np.linalg.norm(u) / np.linalg.norm(v)) if fixed == len(u) else 1.0
         u, v = u / scale, v * scale
-    return Found(skill, max_iter, converged=False)
+    return skill
 
 
 def graph_signs(found: Pairs, fixed: int) -> Floats:
@@ -104,7 +104,7 @@ def graph_signs(found: Pairs, fixed: int) -> Floats:
 
 
 @declared
-class MMSR(PairSkills):
+class MMSR(IteratedSkills):
     """Skills by alternating trimmed means: some annotators may be adversaries.
 
     With F values trimmed on either side, an annotator's skill stands between values given by honest partners as long
@@ -115,13 +115,7 @@ class MMSR(PairSkills):
     Parameters
     ----------
     trim
-        F, the values left out on either side. None: half of the fewest partners anybody has, less one.
-    max_iter
-        At most this many rounds.
-    tol
-        The largest change of a skill in a round under which they stop.
-    ties, random_state
-        As in :class:`MajorityVote`.
+        F, the values left out on either side. None: half of the fewest partners of an annotator, less one.
 
     Examples
     --------
@@ -133,26 +127,17 @@ class MMSR(PairSkills):
 
     key = "m-msr"
 
-    trim: int | None = None
+    trim: CountFromZero | None = None
     max_iter: Count = 1000
     tol: NonNegative = 1e-10
 
-    def _check_together(self) -> None:
-        super()._check_together()
-        self._check_search()
-        if self.trim is not None and (
-            not isinstance(self.trim, (int, np.integer)) or isinstance(self.trim, bool) or self.trim < 0
-        ):
-            raise ParameterError(f"trim={self.trim!r}: expected a whole number of at least 0, or None.")
-
-    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float) -> Found:
+    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds) -> Floats:
         M = votes.n_annotators
         degree = np.diff(found.n.indptr)[:M]
-        least = int(degree[degree > 0].min()) if (degree > 0).any() else 0
-        trim = max(least // 2 - 1, 0) if self.trim is None else int(self.trim)
-        result = subsequence(found, trim, 1.0 - high, M, self.max_iter, self.tol)
-        return Found(result.skill * graph_signs(found, M), result.iterations, result.converged)
+        fewest = int(degree[degree > 0].min()) if (degree > 0).any() else 0
+        trim = max(fewest // 2 - 1, 0) if self.trim is None else int(self.trim)
+        return subsequence(found, trim, 1.0 - high, M, rounds, self.tol) * graph_signs(found, M)
 
     def _variance(self, found: Pairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
-        # What is left after trimming is near the median of the opinions, whose variance is pi / 2 of their mean's.
+        # The trimmed mean is near the median of the estimates, whose variance is pi / 2 of their mean's.
         return 0.5 * np.pi * super()._variance(found, votes, gold, skill)

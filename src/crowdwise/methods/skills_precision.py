@@ -1,4 +1,4 @@
-"""How sure skills and competences are: variances, from which methods make the intervals in the table of annotators.
+"""Variances of skills and competences, for the intervals in the table of annotators.
 
 Skills are made of agreements, and agreements of items. An estimate s_m moves with item n by an influence psi[n, m];
 items are independent of each other, so its variance is the sum of psi^2. The influences:
@@ -18,7 +18,8 @@ on items of class k, the Fisher information about logit theta when the truths ar
 
     I = sum_k n_k (theta (1 - theta))^2 ( (1 - xi_k)^2 / P_k + (1 - xi_k) / (1 - theta) )
 
-of which the strategy takes away what a change of it could mimic: the projection on the directions xi + t, sum t = 0.
+of which the part that a change of the strategy could explain is subtracted: the projection on the directions xi + t,
+sum t = 0.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ import numpy as np
 from crowdwise.core.intervals import Z
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
-from crowdwise.methods.skills_graph import Pairs, told
+from crowdwise.methods.skills_graph import Pairs, with_gold
 
 
 def pair_variance(votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
-    """The variance of skills fitted to all pairs by common items; infinite for those who share none.
+    """The variance of skills fitted to all pairs by common items; infinite for annotators who share none.
 
-    ``skill`` has one entry more than there are annotators where truths are known.
+    ``skill`` has one entry more than there are annotators where there are gold labels.
     """
     K = votes.n_classes
-    item, who, label, w, M = told(votes, gold)
+    item, who, label, w, M = with_gold(votes, gold)
     s, cell = skill[who], item * K + label
-    _, turn = np.unique(item * np.int64(M) + who, return_inverse=True)  # somebody may have answered an item twice
+    _, turn = np.unique(item * np.int64(M) + who, return_inverse=True)  # an annotator may have answered an item twice
     _, say = np.unique(cell * np.int64(M) + who, return_inverse=True)
 
     def others(value: Floats, at: Ints, own: Ints) -> Floats:
@@ -67,7 +68,7 @@ def triangle_variance(votes: Votes, gold: Ints | None, found: Pairs, size: Float
     from scipy.sparse import csr_matrix
 
     N, K = len(votes), votes.n_classes
-    item, who, label, w, M = told(votes, gold)
+    item, who, label, w, M = with_gold(votes, gold)
     there = csr_matrix((w, (who, item)), shape=(M, N))
     said = csr_matrix((w, (who, item * K + label)), shape=(M, N * K))
     own = np.flatnonzero(first >= 0)
@@ -105,14 +106,14 @@ def knowing_information(theta: Floats, xi: Floats, truths: Floats, pseudo: Float
     total = truths.sum(axis=1, keepdims=True)
     along = truths * slope * (1.0 - xi) * miss / P - (total - truths) * slope
     own = truths * miss**2 / P + (total - truths) * miss / xi + pseudo / xi**2
-    return unmimicked(about, along, own)
+    return marginal_information(about, along, own)
 
 
-def unmimicked(about: Floats, along: Floats, own: Floats) -> Floats:
-    """The information about a parameter, less what K shares that sum to one could mimic.
+def marginal_information(about: Floats, along: Floats, own: Floats) -> Floats:
+    """The information about a parameter, less the part that a change of K shares that sum to one could explain.
 
     ``about`` (M) is its information, ``own`` (M x K) that of the shares, which is diagonal, ``along`` (M x K) the
     entries between them: the least of about - 2 t along + t^2 own over directions t whose sum is zero.
     """
-    mimic = (along**2 / own).sum(axis=1) - (along / own).sum(axis=1) ** 2 / (1.0 / own).sum(axis=1)
-    return np.asarray(np.maximum(about - mimic, 0.0))
+    explained = (along**2 / own).sum(axis=1) - (along / own).sum(axis=1) ** 2 / (1.0 / own).sum(axis=1)
+    return np.asarray(np.maximum(about - explained, 0.0))

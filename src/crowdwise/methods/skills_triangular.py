@@ -6,7 +6,7 @@ s_k^2 = |c_ik c_jk / c_ij|. The estimate is as good as c_ij is far from zero, so
 =========  ===================  ======  ==============================================================================
 symbol     code                 shape   equation
 =========  ===================  ======  ==============================================================================
-abs(s)     ``triangles``        M       root of |c_ik c_jk / c_ij|, (i, j) of greatest |c_ij| sqrt(min of the n)
+abs(s)     ``best_triangles``   M       root of |c_ik c_jk / c_ij|, (i, j) of greatest |c_ij| sqrt(min of the n)
 k*         ``triangle_signs``   1       argmax over k of |s_k^2 + sum over i of c_ik|, whose sign is that of this sum
 sign(s)    ``triangle_signs``   M       that of c[k, k*] times that of k*
 =========  ===================  ======  ==============================================================================
@@ -20,21 +20,18 @@ Reference: Bonald and Combes 2017.
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Annotated
 
 import numpy as np
 
+from crowdwise.core.constraints import Bounds
+from crowdwise.core.loop import Rounds
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
-from crowdwise.methods.skills_agreement import Found, PairSkills
+from crowdwise.methods.skills_agreement import PairSkills
 from crowdwise.methods.skills_graph import Pairs, groups_of, like
 from crowdwise.methods.skills_precision import triangle_variance
-
-
-def triangles(found: Pairs, width: int) -> Floats:
-    """s_k^2 of every annotator k; see :func:`best_triangles`."""
-    return best_triangles(found, width)[0]
 
 
 def best_triangles(found: Pairs, width: int) -> tuple[Floats, Ints, Ints]:
@@ -42,7 +39,7 @@ def best_triangles(found: Pairs, width: int) -> tuple[Floats, Ints, Ints]:
 
     That is |c_ij| where all share equally many items. Pairs that are equally good are averaged. NaN: no triangle.
     Also the two partners (of the first of equals; -1 for no triangle).
-    ``width``: partners looked at, those first with whom most is shared and who agree most with others.
+    ``width``: how many partners are used, those with most common items and most agreement with others first.
     """
     M, indptr, indices = found.n.shape[0], found.n.indptr, found.n.indices
     n, c = found.n.data, np.abs(found.c.data)
@@ -72,10 +69,10 @@ def best_triangles(found: Pairs, width: int) -> tuple[Floats, Ints, Ints]:
 
 
 def triangle_signs(found: Pairs, size: Floats) -> Floats:
-    """The surest annotator k* is given the sign of s^2 + sum of c; others go with their c[k, k*].
+    """The annotator k* with most evidence gets the sign of s^2 + sum of c; others that of their c[k, k*].
 
-    Those who share nothing with k* go with the ones who have a sign already. In the end every sign is put to the
-    vote of all partners once, as c[k, k*] may rest on a single item.
+    Those who share nothing with k* get it from the ones who have a sign already. In the end every sign is decided once
+    more by all partners, as c[k, k*] may rest on a single item.
     """
     M = len(size)
     nc = like(found.n, found.n.data * found.c.data)
@@ -86,13 +83,13 @@ def triangle_signs(found: Pairs, size: Floats) -> Floats:
     star = order[np.unique(group[order], return_index=True)[1]]
     sign[star] = np.where(sure[star] >= 0.0, 1.0, -1.0)
     while True:
-        pull = nc @ (sign * np.where(np.isin(np.arange(M), star), 1.0, size))
-        new = (sign == 0.0) & (pull != 0.0)
+        support = nc @ (sign * np.where(np.isin(np.arange(M), star), 1.0, size))
+        new = (sign == 0.0) & (support != 0.0)
         if not new.any():
             break
-        sign[new] = np.sign(pull[new])
-    pull = nc @ (sign * size)
-    return np.where(pull != 0.0, np.sign(pull), np.where(sign == 0.0, 1.0, sign))
+        sign[new] = np.sign(support[new])
+    support = nc @ (sign * size)
+    return np.where(support != 0.0, np.sign(support), np.where(sign == 0.0, 1.0, sign))
 
 
 @declared
@@ -105,10 +102,8 @@ class Triangular(PairSkills):
 
     Parameters
     ----------
-    width
-        How many partners of each annotator are looked at, at most.
-    ties, random_state
-        As in :class:`MajorityVote`.
+    max_partners
+        How many partners of each annotator are used, at most.
 
     Examples
     --------
@@ -120,23 +115,18 @@ class Triangular(PairSkills):
 
     key = "triangular"
 
-    width: int = 64
+    max_partners: Annotated[int, Bounds(minimum=2)] = 64
     _partners: list[Ints] = field(init=False)
 
-    def _check_together(self) -> None:
-        super()._check_together()
-        if not isinstance(self.width, (int, np.integer)) or isinstance(self.width, bool) or self.width < 2:
-            raise ParameterError(f"width={self.width!r}: expected a whole number of at least 2 partners.")
-
-    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float) -> Found:
+    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds) -> Floats:
         M = votes.n_annotators
-        square, *self._partners = best_triangles(found, self.width)
+        square, *self._partners = best_triangles(found, self.max_partners)
         size = np.sqrt(np.minimum(square, high**2))
         size[M:] = 1.0
-        open_ = np.isnan(size)
-        if open_.any():  # part of no triangle: the strength of an average pair
-            size[open_] = np.sqrt(np.abs(np.average(found.c.data, weights=found.n.data))) if found.n.nnz else 0.5
-        return Found(size * triangle_signs(found, size))
+        unknown = np.isnan(size)
+        if unknown.any():  # part of no triangle: the strength of an average pair
+            size[unknown] = np.sqrt(np.abs(np.average(found.c.data, weights=found.n.data))) if found.n.nnz else 0.5
+        return size * triangle_signs(found, size)
 
     def _variance(self, found: Pairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
         return triangle_variance(votes, gold, found, np.abs(skill), *self._partners)

@@ -1,17 +1,16 @@
 """Message passing between items and annotators (Karger, Oh and Shah): an iterative way to a leading direction.
 
 The votes are the matrix A of :mod:`crowdwise.methods.spectral_vectors`, +1 and -1, or one such matrix per class. Every
-vote
-carries two messages, of the item to the annotator and back:
+vote carries two messages, of the item to the annotator and back:
 
     x[n>m] = sum_{m' != m} A[n, m'] y[m'>n]        y[m>n] = sum_{n' != n} A[n', m] x[n'>m]
 
-from random y around 1, and the score of an item is t[n] = sum_m A[n, m] y[m>n], whose sign is the label. Leaving out
-one's own vote keeps an annotator from agreeing with an echo of themselves; on a sparse random graph, which has few
-short cycles, that makes the messages nearly independent.
+from random y around 1, and the score of an item is t[n] = sum_m A[n, m] y[m>n], whose sign is the label. Without
+their own vote, annotators do not agree with themselves; on a sparse random graph, which has few short cycles, that
+makes the messages nearly independent.
 
-When it fails: as the singular vectors do, messages cling to the busiest annotators where votes are unevenly spread, and
-lopsided classes look like skill.
+When it fails: like singular vectors, messages concentrate on the busiest annotators where votes are unevenly
+distributed, and lopsided classes look like skill.
 
 Reference: Karger, Oh and Shah 2011.
 """
@@ -23,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.core.checks import check_count
+from crowdwise.core.constraints import Count
 from crowdwise.core.loop import Callback
 from crowdwise.core.model import Outcome
 from crowdwise.core.numerics import Floats, Ints
@@ -35,7 +34,7 @@ from crowdwise.methods.spectral_vectors import OneVsRest, Question, centred
 
 
 def first_messages(A: Any, rng: np.random.Generator) -> Floats:
-    """Normal(1, 1) draws, one per stored entry of A, handed out in an order that knows no names.
+    """Normal(1, 1) draws, one per stored entry of A, in an order that does not depend on names.
 
     Entries are ranked by a number made from the answers alone (three rounds of power iteration, even in A), so the
     same draws go to the same votes whatever annotators, items and classes are called.
@@ -76,7 +75,7 @@ def pass_messages(A: Any, y: Floats, rounds: int) -> tuple[Floats, Floats]:
 def all_but_own(value: Floats, at: Ints, size: int) -> tuple[Floats, Floats]:
     """The sums at each place without the own value, and with it.
 
-    Where nothing but rounding is left it is nothing, or scaling would make noise into messages.
+    Differences within rounding are 0, or scaling would turn them into messages.
     """
     total = np.bincount(at, weights=value, minlength=size).astype(np.float64)
     scale = np.bincount(at, weights=np.abs(value), minlength=size)
@@ -88,19 +87,15 @@ def all_but_own(value: Floats, at: Ints, size: int) -> tuple[Floats, Floats]:
 class KOS(OneVsRest):
     """Iterative message passing between items and annotators.
 
-    An annotator tells an item how far the *other* items confirm them; an item tells an annotator what the others
-    say. Made for random sparse assignments (every item seen by l annotators, every annotator seeing r items), where
-    it is order-optimal. Probabilities as in :class:`Ghosh`. Items of the fit are predicted with the messages that
-    leave them out, new ones with the annotators' whole weights.
+    The message of an annotator to an item is how far the *other* items confirm their votes; that of an item to an
+    annotator is the votes of the others. Made for random sparse assignments (l annotators per item, r items per
+    annotator), where it is order-optimal. Probabilities as in :class:`Ghosh`. Items of the fit are predicted with the
+    messages that leave them out, new ones with the annotators' whole weights.
 
     Parameters
     ----------
     rounds
-        How many times messages go back and forth.
-    ties
-        As in :class:`MajorityVote`.
-    random_state
-        Seeds the first messages, drawn from Normal(1, 1) (None: 0), and ties.
+        How many times messages go back and forth; the first are drawn from Normal(1, 1), seeded.
 
     Examples
     --------
@@ -113,12 +108,10 @@ class KOS(OneVsRest):
 
     key = "kos"
 
-    rounds: int = 10
-    edges_: tuple[Any, Ints] = field(init=False)
+    single_votes = "open"
 
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_count(self, "rounds")
+    rounds: Count = 10
+    edges_: tuple[Any, Ints] = field(init=False)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         A = signed(votes, 0)
@@ -130,7 +123,7 @@ class KOS(OneVsRest):
         return int(self.rounds)
 
     def _learn(self, A: Any, k: int) -> Question:
-        rng = np.random.default_rng(0 if self.random_state is None else self.random_state)
+        rng = np.random.default_rng(self.random_state)
         edge, total = pass_messages(A, first_messages(A, rng), self.rounds)
         return Question(k, total, np.zeros(A.shape[1]), centred(A, total[A.indices] - edge), edge=edge)
 

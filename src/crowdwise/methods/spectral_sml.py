@@ -14,11 +14,11 @@ eta[m]     ``specificity``     M       P(says no, given no) = (1 - mu + v sqrt((
 q          posterior           N x 2   Bayes' rule with psi, eta and b
 =========  ==================  ======  ===============================================================================
 
-More than two classes: one question per class, "k or not k?", and q[n, k] proportional to the odds of k. Known truths
+More than two classes: one question per class, "k or not k?", and q[n, k] proportional to the odds of k. Gold labels
 are one more annotator in the covariances, and count in the likelihood of b.
 
-When it fails: covariances need common items; with a few per pair v is noise. Annotators who copy from each other
-look skilled. With many classes each question has few yes votes.
+When it fails: covariances need common items; with a few per pair v is noise. Annotators who copy from each other look
+skilled. With many classes each question has few yes votes.
 
 References: Parisi, Strino, Nadler and Kluger 2014 (v, and the rule sign(sum of v x)); Jaffe, Nadler and Kluger 2015
 (psi, eta and b).
@@ -27,7 +27,7 @@ References: Parisi, Strino, Nadler and Kluger 2014 (v, and the rule sign(sum of 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,22 +39,20 @@ from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, clamp, maximise_1d
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
 from crowdwise.methods.skills_graph import (
     CONTRADICTIONS,
     Pairs,
+    at_mean,
     by_group,
     common,
     groups_of,
-    in_company,
     leading,
     like,
     on_pattern,
     signed,
     used_classes,
-    with_strangers,
 )
-from crowdwise.methods.spectral_vectors import evidence, mean_log_odds, posterior
+from crowdwise.methods.spectral_vectors import evidence, influence_variance, mean_log_odds, posterior
 
 
 def covariances(A: Any) -> tuple[Floats, Pairs]:
@@ -113,8 +111,8 @@ def sensitivities(mu: Floats, v: Floats, b: float, size: Floats) -> tuple[Floats
     return np.clip(psi, edge, 1.0 - edge), np.clip(eta, edge, 1.0 - edge)
 
 
-def coin_pulls(A: Any, mu: Floats, v: Floats, b: float) -> tuple[Floats, Floats]:
-    """How far each stored entry of A moves psi and eta of its annotator, the other annotators and b held.
+def coin_influences(A: Any, mu: Floats, v: Floats, b: float) -> tuple[Floats, Floats]:
+    """How far each stored entry of A moves psi and eta of its annotator, the other annotators and b fixed.
 
     Through the mean vote, and through v, a sum over items of the own centred vote times those of the others.
     """
@@ -138,14 +136,16 @@ def scores(psi: Floats, eta: Floats, b: float) -> Params:
 
 
 @dataclass(frozen=True)
-class _Coins:
+class Coins:
+    """The question "class k or not?": v, b, psi and eta."""
+
     k: int
     v: Floats
     b: float
     psi: Floats
     eta: Floats
     log_likelihood: float
-    pull: tuple[Floats, Floats]
+    influence: tuple[Floats, Floats]
     """How far each vote moves psi and eta."""
 
 
@@ -162,8 +162,6 @@ class SML(Model):
     rule
         ``"likelihood"``: labels by Bayes' rule from psi, eta and b (Jaffe et al.). ``"linear"``: the sign of the
         votes weighted with v (Parisi et al.), with probabilities as in :class:`Ghosh`.
-    ties, random_state
-        As in :class:`MajorityVote`.
 
     Examples
     --------
@@ -175,14 +173,11 @@ class SML(Model):
 
     key = "sml"
 
-    rule: str = "likelihood"
-    coins_: list[_Coins] = field(init=False)
-    worth_: list[float] = field(init=False)
+    single_votes = "open"
 
-    def _check_together(self) -> None:
-        super()._check_together()
-        if self.rule not in ("likelihood", "linear"):
-            raise ParameterError(f"rule={self.rule!r}: expected 'likelihood' (Bayes' rule) or 'linear' (v as weights).")
+    rule: Literal["likelihood", "linear"] = "likelihood"
+    coins_: list[Coins] = field(init=False)
+    worth_: list[float] = field(init=False)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         K = votes.n_classes
@@ -194,12 +189,10 @@ class SML(Model):
         psi, eta = (np.column_stack([getattr(c, name) for c in self.coins_]) for name in ("psi", "eta"))
         A = signed(votes, 0)
 
-        def interval(name: str, value: Floats, pull: Floats) -> dict[str, Any]:
-            variance = np.bincount(A.indices, weights=pull**2, minlength=votes.n_annotators).astype(np.float64)
-            variance[~in_company(A)] = np.inf
-            return with_interval(name, value, *around(value, variance, 0.0, 1.0))
+        def interval(name: str, value: Floats, influence: Floats) -> dict[str, Any]:
+            return with_interval(name, value, *around(value, influence_variance(A, influence), 0.0, 1.0))
 
-        both = np.mean([(c.pull[0] + c.pull[1]) / 2.0 for c in self.coins_], axis=0)
+        both = np.mean([(c.influence[0] + c.influence[1]) / 2.0 for c in self.coins_], axis=0)
         columns = interval("balanced_accuracy", ((psi + eta) / 2.0).mean(axis=1), both)
         if K > 2:
             skew = np.array([[c.b for c in self.coins_]])
@@ -207,7 +200,8 @@ class SML(Model):
             return Outcome(posterior=q, prior=prior, annotator_columns=columns)
         theta = np.stack([np.column_stack([eta, 1.0 - eta]), np.column_stack([1.0 - psi, psi])], axis=1)
         coins = self.coins_[0]
-        columns |= interval("sensitivity", coins.psi, coins.pull[0]) | interval("specificity", coins.eta, coins.pull[1])
+        columns |= interval("sensitivity", coins.psi, coins.influence[0])
+        columns |= interval("specificity", coins.eta, coins.influence[1])
         return Outcome(
             posterior=q,
             prior=np.array([(1.0 - coins.b) / 2.0, (1.0 + coins.b) / 2.0]),
@@ -216,7 +210,7 @@ class SML(Model):
             annotator_columns=columns,
         )
 
-    def _learn(self, votes: Votes, k: int, gold: Ints | None) -> _Coins:
+    def _learn(self, votes: Votes, k: int, gold: Ints | None) -> Coins:
         from scipy.sparse import csc_matrix, hstack
 
         A, M = signed(votes, k), votes.n_annotators
@@ -232,8 +226,8 @@ class SML(Model):
         v, group = rank_one(found, bound), groups_of(found.n)
         support = np.bincount(group, weights=v * size)
         v *= np.where(support[group] >= 0.0, 1.0, -1.0)
-        alone = np.diff(found.n.indptr) == 0
-        v[alone] = np.average(v[~alone], weights=size[~alone]) if (~alone).any() else 0.0
+        paired = np.diff(found.n.indptr) > 0
+        v[~paired] = np.average(v[paired], weights=size[paired]) if paired.any() else 0.0
         v = np.clip(v, -bound, bound)
         if len(known) and gold is not None:
             said = np.sign((A[:, :M] @ v[:M])[known])
@@ -253,11 +247,11 @@ class SML(Model):
         else:
             b = maximise_1d(fit, max(float(grid[best]) - 0.05, -0.99), min(float(grid[best]) + 0.05, 0.99))
         psi, eta = sensitivities(mu, v, b, size)
-        return _Coins(k, v, b, psi, eta, fit(b), coin_pulls(signed(votes, k), mu, v, b))
+        return Coins(k, v, b, psi, eta, fit(b), coin_influences(signed(votes, k), mu, v, b))
 
-    def _linear(self, votes: Votes, coins: _Coins) -> tuple[Any, Floats, Floats]:
+    def _linear(self, votes: Votes, coins: Coins) -> tuple[Any, Floats, Floats]:
         A = signed(votes, coins.k)
-        return A, with_strangers(coins.v, votes.n_annotators)[A.indices], np.zeros(len(votes))
+        return A, at_mean(coins.v, votes.n_annotators)[A.indices], np.zeros(len(votes))
 
     def _predict(self, votes: Votes) -> Floats:
         logits = []
@@ -266,7 +260,7 @@ class SML(Model):
                 z, g = evidence(*self._linear(votes, coins))
                 logits.append(self.worth_[i] * z * g)
                 continue
-            psi, eta = (with_strangers(x, votes.n_annotators) for x in (coins.psi, coins.eta))
+            psi, eta = (at_mean(x, votes.n_annotators) for x in (coins.psi, coins.eta))
             params = scores(psi, eta, coins.b)
             logit = _yes_no(_question_part(votes, coins.k, None), params)
             logits.append(logit)

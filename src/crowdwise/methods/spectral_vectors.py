@@ -20,18 +20,17 @@ s          ``mean_log_odds``   1       root of sum(z^2 - 1) / sum(g^2 - 1): the 
 log-odds   posterior           N       2 artanh(s) z g: g^2 effective votes, each worth as much
 =========  ==================  ======  ===============================================================================
 
-The methods give signs, not probabilities; the last three lines squash their scores, item by item, so that an item
-whose annotators all have tiny weights is not unsure for that reason. Labels are the methods' own.
+The methods give signs, not probabilities; the last three lines turn their scores into probabilities, item by item, so
+that an item whose annotators all have tiny weights is not uncertain for that reason. Labels are the methods' own.
 
 More than two classes: one question per class, "k or not k?", and q[n, k] proportional to the odds of k, which is the
-posterior given that exactly one answer is yes. Nothing is assumed about the order of classes. Known truths decide
-the sign of the vector where they contradict the method's rule clearly.
+posterior given that exactly one answer is yes. Nothing is assumed about the order of classes. Gold labels
+decide the sign of the vector where they contradict the method's rule clearly.
 
-``kos`` (:mod:`crowdwise.methods.spectral_kos`) comes to such a direction by messages, and to its posterior in the same
-way.
+``kos`` (:mod:`crowdwise.methods.spectral_kos`) finds such a direction by messages, and its posterior in the same way.
 
-When they fail: singular vectors of sparse matrices cling to the busiest annotators, so that all three fall to chance
-on data where a plain vote is right on 90 % (rte), and lopsided classes look like skill to ``ghosh`` and ``kos``.
+When they fail: singular vectors of sparse matrices concentrate on the busiest annotators, so that all three fall to
+chance on data where a plain vote is right on 90 % (rte), and lopsided classes look like skill to ``ghosh`` and ``kos``.
 
 References: Zhang, Chen, Zhou and Jordan 2016 (kos-svd, as they ran it under the name of kos); Ghosh, Kale and McAfee
 2011 (ghosh).
@@ -52,14 +51,14 @@ from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.data.votes import Votes
 from crowdwise.methods.skills_graph import (
     CONTRADICTIONS,
+    at_mean,
     by_group,
     groups_through,
-    in_company,
     leading,
+    share_items,
     signed,
     softmax_used,
     used_classes,
-    with_strangers,
 )
 
 
@@ -88,27 +87,27 @@ def evidence(A: Any, y: Floats, offset: Floats) -> tuple[Floats, Floats]:
 
 
 def mean_log_odds(z: Floats, g: Floats) -> float:
-    """2 artanh(s): what one effective vote is worth. With skill s for all, E z^2 = 1 + s^2 (g^2 - 1)."""
+    """2 artanh(s): the log-odds of one effective vote. With skill s for all, E z^2 = 1 + s^2 (g^2 - 1)."""
     excess, room = float((z**2 - (g > 0)).sum()), float(np.maximum(g**2 - 1.0, 0.0).sum())
     return float(2.0 * np.arctanh(np.sqrt(np.clip(excess / room if room > 0 else 0.0, 0.01, 0.9))))
 
 
 @dataclass(frozen=True)
 class Question:
-    """What was learned from "class k or not?": weights and offsets of annotators, the worth of an effective vote."""
+    """The question "class k or not?": weights and offsets of annotators, and the log-odds of an effective vote."""
 
     k: int
     weight: Floats
     offset: Floats
-    pull: Floats
-    """How far each vote moves the weight of its annotator, the other annotators held, less the mean of that."""
+    influence: Floats
+    """How far each vote moves the weight of its annotator, the other annotators fixed, less the mean of that."""
     worth: float = 1.0
     edge: Floats | None = None
     sign: float = 1.0
 
 
 class OneVsRest(Model, ABC):
-    """Yes-or-no methods: one question for two classes, else one per class. A subclass gives ``_learn``."""
+    """Methods for yes-or-no questions: one for two classes, else one per class. A subclass gives ``_learn``."""
 
     questions_: list[Question]
     used_: Ints
@@ -139,10 +138,10 @@ class OneVsRest(Model, ABC):
             logits.append(question.worth * z * g)
         q = posterior(np.column_stack(logits), self.used_)
         weight = np.mean([question.sign * question.weight for question in self.questions_], axis=0)
-        # A vote answers all questions at once: its pulls are summed before they are squared.
-        pull = np.mean([question.sign * question.pull for question in self.questions_], axis=0)
-        variance = np.bincount(A.indices, weights=pull**2, minlength=votes.n_annotators).astype(np.float64)
-        variance[~in_company(A) | (weight == 0.0)] = np.inf
+        # A vote answers all questions at once: its influences are summed before they are squared.
+        influence = np.mean([question.sign * question.influence for question in self.questions_], axis=0)
+        variance = influence_variance(A, influence)
+        variance[weight == 0.0] = np.inf
         return Outcome(
             posterior=clamp(q, gold),
             prior=normalise(clamp(q, gold).sum(axis=0), axis=0),
@@ -157,14 +156,18 @@ class OneVsRest(Model, ABC):
         logits = []
         for question in self.questions_:
             A = signed(votes, question.k)
-            whole = replace(
-                question,
-                weight=with_strangers(question.weight, votes.n_annotators),
-                offset=with_strangers(question.offset, votes.n_annotators),
-            )
+            weight, offset = (at_mean(x, votes.n_annotators) for x in (question.weight, question.offset))
+            whole = replace(question, weight=weight, offset=offset)
             z, g = evidence(A, self._edge_weight(A, votes, whole), _item_offset(A, whole.offset))
             logits.append(question.sign * question.worth * z * g)
         return posterior(np.column_stack(logits), self.used_)
+
+
+def influence_variance(A: Any, influence: Floats) -> Floats:
+    """M: the variance of estimates, from the influence of each stored entry of A; infinite without common items."""
+    variance = np.bincount(A.indices, weights=influence**2, minlength=A.shape[1]).astype(np.float64)
+    variance[~share_items(A)] = np.inf
+    return variance
 
 
 def _item_offset(A: Any, offset: Floats) -> Floats:
@@ -189,7 +192,7 @@ def posterior(logits: Floats, used: Ints) -> Floats:
 def top_right(A: Any, centre: bool) -> tuple[Floats, Floats, Ints]:
     """Top right singular vector of A (of A minus its column means over the group's items), group by group.
 
-    Also the column means times the vector, summed over the group: what t is short of A v.
+    Also the column means times the vector, summed over the group: the difference between A v and t.
     """
     M = A.shape[1]
     by_annotator = A.tocsc()
@@ -220,18 +223,17 @@ def centred(A: Any, value: Floats) -> Floats:
     return np.asarray(value - (np.bincount(A.indices, weights=value, minlength=A.shape[1]) / n)[A.indices])
 
 
-def pulls(A: Any, v: Floats, offset: Floats, group: Ints) -> Floats:
-    """How far each vote moves v[m], less the mean of that: v[m] is a sum over m's items of A times what others say.
+def influences(A: Any, v: Floats, offset: Floats, group: Ints) -> Floats:
+    """How far each vote moves v[m], less the mean of that: v[m] is a sum over m's items of A times the others' votes.
 
-    With t = A v and l the eigenvalue, l v[m] = sum_n A[n, m] t[n], of which sum_n A[n, m]^2 v[m] is m's own doing and
-    cannot vary; so v[m] = sum_n A[n, m] (t[n] - A[n, m] v[m]) / (l - sum_n A[n, m]^2).
+    With t = A v and l the eigenvalue, l v[m] = sum_n A[n, m] t[n], of which sum_n A[n, m]^2 v[m] is m's own part and
+    does not vary; so v[m] = sum_n A[n, m] (t[n] - A[n, m] v[m]) / (l - sum_n A[n, m]^2).
     """
     row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
     t = A @ v - _item_offset(A, offset)
     some = np.diff(A.indptr) > 0
-    top = np.bincount(group[A.indices[A.indptr[:-1][some]]], weights=t[some] ** 2, minlength=int(group.max()) + 1)[
-        group
-    ]
+    owner = group[A.indices[A.indptr[:-1][some]]]
+    top = np.bincount(owner, weights=t[some] ** 2, minlength=int(group.max()) + 1)[group]
     own = np.bincount(A.indices, weights=A.data**2, minlength=A.shape[1])
     term = A.data * (t[row] - A.data * v[A.indices])
     return centred(A, term / np.maximum(top - own, 1e-12)[A.indices])
@@ -241,16 +243,9 @@ class Ghosh(OneVsRest):
     """Weights from the top singular vector of the +-1 matrix of votes.
 
     Labels are the signs of the left singular vector, turned so that they agree with the vote totals. Probabilities
-    are the effective number of votes on each item times the mean log-odds of a vote, squashed: see
-    :func:`evidence`. Three or more classes: one question per class.
+    come from the effective number of votes on each item times the mean log-odds of a vote: see :func:`evidence`. Three
+    or more classes: one question per class.
 
-    Parameters
-    ----------
-    ties, random_state
-        As in :class:`MajorityVote`.
-
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(300, n_annotators=12, votes_per_item=8, random_state=0)
     >>> weighted, plain = (cw.aggregate(crowd.votes, key).score(crowd.truth) for key in ("ghosh", "majority"))
@@ -264,23 +259,16 @@ class Ghosh(OneVsRest):
         v, offset, group = top_right(A, centre=False)
         support = np.sign(A @ v) * np.asarray(A.sum(axis=1)).ravel()
         v, offset = orient(v, offset, group, _per_annotator(A, support))
-        return Question(k, v, offset, pulls(A, v, np.zeros(A.shape[1]), group))
+        return Question(k, v, offset, influences(A, v, np.zeros(A.shape[1]), group))
 
 
 class KOSSVD(OneVsRest):
     """Weights from the top singular vector of the column-centred +-1 matrix of votes.
 
-    What Zhang et al. ran under the name of Karger, Oh and Shah. Taking out each annotator's mean makes it blind to
-    how lopsided classes are; the vector is turned so that most of its mass is on annotators with v >= 0.
-    Probabilities as in :class:`Ghosh`.
+    The method that Zhang et al. ran under the name of Karger, Oh and Shah. Without each annotator's mean it does not
+    depend on how lopsided classes are; the sign of the vector is that with most of its mass on v >= 0. Probabilities as
+    in :class:`Ghosh`.
 
-    Parameters
-    ----------
-    ties, random_state
-        As in :class:`MajorityVote`.
-
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.two_coin(300, n_annotators=12, random_state=1)
     >>> cw.aggregate(crowd.votes, "kos-svd").score(crowd.truth) > 0.9
@@ -292,11 +280,11 @@ class KOSSVD(OneVsRest):
     def _learn(self, A: Any, k: int) -> Question:
         v, offset, group = top_right(A, centre=True)
         v, offset = orient(v, offset, group, np.where(v >= 0.0, v**2, -(v**2)))
-        return Question(k, v, offset, pulls(A, v, offset, group))
+        return Question(k, v, offset, influences(A, v, offset, group))
 
 
 def _per_annotator(A: Any, value: Floats) -> Floats:
-    """Values of items, each handed to one of its annotators: to be summed over groups."""
+    """Values of items, each attributed to one of its annotators: to be summed over groups."""
     some = np.diff(A.indptr) > 0
     first = A.indices[A.indptr[:-1][some]]
     return np.bincount(first, weights=value[some], minlength=A.shape[1]).astype(np.float64)

@@ -1,13 +1,13 @@
-"""Counting votes: plain, weighted, or weighted by what annotators got right on known items.
+"""Counting votes: plain, weighted, or weighted by the accuracy of annotators on gold items.
 
-``majority``: q[n, k] is the (weighted) share of class k among the votes on item n. Every annotator counts
-alike. It needs nothing, cannot drift, and is hard to beat on one or two votes per item; it is misled
-wherever the reliable are outnumbered.
+``majority``: q[n, k] is the (weighted) share of class k among the votes on item n. Every annotator counts alike. It
+cannot drift, and is hard to beat with one or two votes per item; it is wrong wherever reliable annotators are
+outnumbered.
 
-``gold-weighted``: annotator m was right on r_m of g_m items with known truth. With the accuracy
-w_m = (r_m + s * w) / (g_m + s), shrunk by s pseudo-votes towards the crowd's pooled accuracy w, a vote
-weighs what it is worth in log-odds, log( w_m (K - 1) / (1 - w_m) ): votes of annotators at chance
-count nothing, votes of those below it count against. q is the softmax over classes.
+``gold-weighted``: annotator m was right on r_m of g_m items with gold labels. With the accuracy
+w_m = (r_m + s * w) / (g_m + s), shrunk by s pseudo-votes towards the crowd's pooled accuracy w, a vote weighs its
+log-odds, log( w_m (K - 1) / (1 - w_m) ): votes of annotators at chance count nothing, votes of those below it count
+against their label. q is the softmax over classes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.core.checks import check_number
+from crowdwise.core.constraints import Positive
 from crowdwise.core.intervals import beta_interval, with_interval
 from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, winners
 from crowdwise.core.parameters import declared
 from crowdwise.core.starts import log_odds, shares, tested_and_right, weighted_posterior
+from crowdwise.core.unseen import with_unseen
 from crowdwise.data.votes import Votes
 
 
@@ -34,8 +35,8 @@ class MajorityVote(Model):
     Parameters
     ----------
     soft
-        ``True``: the posterior is the vote shares. ``False``: all of it on the winning class, split
-        evenly between tied ones.
+        ``True``: the posterior is the vote shares. ``False``: all of it on the winning class, split evenly between tied
+        ones.
     ties, random_state
         Tied items: the class chosen more often overall (``"prior"``), then the first; or ``"random"``, seeded.
 
@@ -49,14 +50,14 @@ class MajorityVote(Model):
 
     key = "majority"
     single_annotator = True
+    reads_backwards = False
+    single_votes = "certain"
 
     soft: bool = True
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        prior = normalise(
-            np.bincount(votes.label, weights=votes.weight, minlength=votes.n_classes).astype(np.float64), axis=0
-        )
-        return Outcome(posterior=clamp(self._predict(votes), gold), prior=prior)
+        counts = np.bincount(votes.label, weights=votes.weight, minlength=votes.n_classes).astype(np.float64)
+        return Outcome(posterior=clamp(self._predict(votes), gold), prior=normalise(counts, axis=0))
 
     def _predict(self, votes: Votes) -> Floats:
         q = votes.shares()
@@ -65,15 +66,13 @@ class MajorityVote(Model):
 
 @declared
 class GoldWeighted(Model):
-    """Votes weighted by the log-odds of each annotator's accuracy on items with known truth.
+    """Votes weighted by the log-odds of each annotator's accuracy on items with gold labels.
 
     Parameters
     ----------
-    shrink
-        Pseudo-votes that pull an annotator's accuracy towards the crowd's: one who was never tested
-        has the crowd's.
-    ties, random_state
-        As in :class:`MajorityVote`.
+    prior_strength
+        Pseudo-votes by which an annotator's accuracy is shrunk towards the crowd's: without votes on gold items it is
+        the crowd's.
 
     Examples
     --------
@@ -89,27 +88,25 @@ class GoldWeighted(Model):
     single_annotator = True
     needs_gold = True
 
-    shrink: float = 2.0
-    weight_: Floats = field(init=False)
+    columns_without_interval = ("gold_votes", "gold_right")
 
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_number(self, "shrink", above=0.0, what="a positive number of pseudo-votes")
+    prior_strength: Positive = 2.0
+    weight_: Floats = field(init=False)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         assert gold is not None
         K = votes.n_classes
         tested, right = tested_and_right(votes, gold)
         crowd = (right.sum() + 1.0) / (tested.sum() + 2.0)
-        a, b = right + self.shrink * crowd, np.maximum(tested - right, 0.0) + self.shrink * (1.0 - crowd)
+        s = self.prior_strength
+        a, b = right + s * crowd, np.maximum(tested - right, 0.0) + s * (1.0 - crowd)
         self.weight_ = log_odds(a / (a + b), K)
         low, high = (log_odds(np.clip(p, 1e-12, 1.0 - 1e-12), K) for p in beta_interval(a, b))
-        self._stranger = float(log_odds(np.array(crowd), K))
+        self._unseen = float(log_odds(np.array(crowd), K))
         q = clamp(self._predict(votes), gold)
         columns: dict[str, Any] = with_interval("weight", self.weight_, low, high)
         columns |= {"gold_votes": tested, "gold_right": right}
         return Outcome(posterior=q, prior=normalise(shares(votes, gold).sum(axis=0), axis=0), annotator_columns=columns)
 
     def _predict(self, votes: Votes) -> Floats:
-        strangers = votes.n_annotators - len(self.weight_)
-        return weighted_posterior(votes, np.append(self.weight_, np.full(strangers, self._stranger)))
+        return weighted_posterior(votes, with_unseen(self.weight_, votes.n_annotators, self._unseen))

@@ -16,8 +16,8 @@ symbol     code             shape   equation
 =========  ===============  ======  ==========================================================================
 t[n, k]    ``tally``        N x K   sum over the votes for k on n of v[m]
 q[n, k]    ``shares_of``    N x K   t[n, k] / sum_k t[n, k]; of ``iwmv``: softmax_k( K / (K - 1) t[n, k] )
-h[n, k]    ``winners``      N x K   1 where q[n, k] is the largest, tied classes evenly; the truth where known
-n[m]       ``total``        M       the votes of m
+h[n, k]    ``winners``      N x K   1 where q[n, k] is the largest, tied classes evenly; gold label if any
+n[m]       ``total``        M       the weight of the votes of m
 r[m]       ``agreement``    M       sum over the votes of m of h[n, label]
 =========  ===============  ======  ==========================================================================
 
@@ -25,8 +25,8 @@ Tied items count in part for each of the tied classes, so the order of classes d
 ``iwmv`` are the log-odds log( w (K - 1) / (1 - w) ) to first order around chance, w = 1 / K, up to the factor
 K / (K - 1); its posterior uses just that.
 
-When they fail: agreement is with the crowd's own labels. Where most of the crowd shares a mistake, the mistaken earn
-the weight (``iwmv`` falls under the majority on bluebirds); an annotator who errs on one class alone looks mediocre;
+When they fail: agreement is with the crowd's own labels. Where most of the crowd shares a mistake, those who make it
+get the weight (``iwmv`` is below the majority on bluebirds); an annotator who errs on one class alone looks mediocre;
 copies look competent.
 
 ``wawa`` and ``zero-based-skill`` are those of the Crowd-Kit library. H. Li and B. Yu, Error rate bounds and iterative
@@ -38,45 +38,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import field
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from crowdwise.core.constraints import Bounds, Count, NonNegative
 from crowdwise.core.intervals import rate_interval, with_interval
 from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.model import Model, Outcome
+from crowdwise.core.model import Model, Outcome, SingleVotes
 from crowdwise.core.numerics import TIE, Floats, Ints, clamp, normalise, softmax, winners
 from crowdwise.core.parameters import declared
 from crowdwise.core.unseen import with_unseen
+from crowdwise.core.vote_sums import per_annotator, tally
 from crowdwise.data.votes import Votes
-
-# -------------------------------------------------------------------- the maths
-
-
-def tally(votes: Votes, weight: Floats) -> Floats:
-    """t[n, k]: the summed weights of the annotators who said k of item n."""
-    N, K = len(votes), votes.n_classes
-    counted = np.bincount(
-        votes.item * K + votes.label, weights=weight[votes.annotator] * votes.weights, minlength=N * K
-    )
-    return np.asarray(counted.reshape(N, K))
-
-
-def shares_of(t: Floats) -> Floats:
-    """t divided by its row sums (weights are not negative); uniform where an item has no weight at all."""
-    return normalise(t, axis=1)
-
-
-def total_votes(votes: Votes) -> Floats:
-    """n[m]: the weight of the votes of each annotator."""
-    return np.asarray(np.bincount(votes.annotator, weights=votes.weights, minlength=votes.n_annotators))
 
 
 def agreement(votes: Votes, h: Floats) -> Floats:
-    """r[m]: the weight of an annotator's votes that say what h says."""
-    hit = h[votes.item, votes.label] * votes.weights
-    return np.asarray(np.bincount(votes.annotator, weights=hit, minlength=votes.n_annotators))
+    """r[m]: the weight of an annotator's votes that agree with h."""
+    return per_annotator(votes, h[votes.item, votes.label])
 
 
 def rate_of(right: Floats, total: Floats) -> Floats:
@@ -97,9 +76,9 @@ def alternate(
     """Weights from labels, labels from weights, from the majority until the labels stay.
 
     ``weigh(right, total)`` makes the weights, ``count(votes, weight)`` the posterior; ``value(weight, right, total)``
-    is what a round has reached, where the method climbs something.
+    is the objective after a round, where the method has one.
     """
-    total = total_votes(votes)
+    total = per_annotator(votes)
     h = clamp(winners(votes.shares()), gold)
     right = agreement(votes, h)
     rounds = Rounds(max_iter, float(total.sum()), callback)
@@ -113,20 +92,15 @@ def alternate(
     return weight, rounds
 
 
-# -------------------------------------------------------------------- the classes
-
-
 @declared
 class WeightedVote(Model, ABC):
     """The base of methods that count votes with one weight per annotator. A subclass gives ``_weights``.
 
-    A stranger's vote weighs what the average vote of the fit did.
-
-    Parameters
-    ----------
-    ties, random_state
-        Equally weighted classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+    The vote of an unseen annotator weighs as much as the average vote of the fit.
     """
+
+    reads_backwards = False
+    single_votes: ClassVar[SingleVotes] = "certain"
 
     weight_: Floats = field(init=False)
 
@@ -134,7 +108,7 @@ class WeightedVote(Model, ABC):
     def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]: ...
 
     def _count(self, votes: Votes, weight: Floats) -> Floats:
-        return shares_of(tally(votes, weight))
+        return normalise(tally(votes, weight), axis=1)
 
     @abstractmethod
     def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
@@ -142,7 +116,7 @@ class WeightedVote(Model, ABC):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         weight, rounds = self._weights(votes, gold, callback)
-        total = total_votes(votes)
+        total = per_annotator(votes)
         self.weight_ = weight
         self._unseen = float(weight @ total / max(total.sum(), 1e-300))
         q = clamp(self._count(votes, weight), gold)
@@ -159,12 +133,12 @@ class WeightedVote(Model, ABC):
 
 @declared
 class Alternating(WeightedVote):
-    """The base of those that go round between labels and weights, with :func:`alternate`.
+    """The base of methods that alternate between labels and weights, with :func:`alternate`.
 
     Parameters
     ----------
     max_iter
-        The most rounds; it stops when no label changes.
+        The most rounds; the fit stops when no label changes.
     """
 
     max_iter: Count = 100
@@ -173,13 +147,7 @@ class Alternating(WeightedVote):
 class Wawa(WeightedVote):
     """Worker agreement with the aggregate: a vote weighs how often its annotator agrees with the majority.
 
-    One round: the majority, the agreement with it, the weighted votes. Where some truths are given, they stand in the
-    majority's place.
-
-    Parameters
-    ----------
-    ties, random_state
-        As in :class:`WeightedVote`.
+    One round: the majority, the agreement with it, the weighted votes. Gold labels replace the majority's.
 
     Examples
     --------
@@ -197,7 +165,7 @@ class Wawa(WeightedVote):
         rounds = Rounds(1, votes.n_votes)
         for _ in rounds:
             rounds.reached(converged=True)
-        return rate_of(right, total_votes(votes)), rounds
+        return rate_of(right, per_annotator(votes)), rounds
 
     def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
         return with_interval("skill", weight, *rate_interval(weight * total, total))
@@ -209,8 +177,8 @@ class ZeroBasedSkill(WeightedVote):
 
     All skills start just above chance, 1/K. In each step the votes are counted with the skills as weights, and every
     skill moves by ``rate`` of the way to its annotator's agreement with the outcome: a gradient step on half the
-    squared difference of the two. The rate is multiplied by ``rate_factor`` at every ``rate_steps``-th step, which
-    calms labels that would flicker. The fit stops when no skill is further than ``tol`` from its agreement, or after
+    squared difference of the two. The rate is multiplied by ``rate_factor`` at every ``rate_steps``-th step, so that
+    labels stop oscillating. The fit stops when no skill is further than ``tol`` from its agreement, or after
     ``max_iter`` steps.
 
     Parameters
@@ -219,15 +187,13 @@ class ZeroBasedSkill(WeightedVote):
         The learning rate, over 0 and at most 1, and its schedule.
     max_iter, tol
         See above.
-    ties, random_state
-        As in :class:`Wawa`.
 
     Examples
     --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0)
-    >>> consensus = cw.aggregate(crowd.votes, "zero-based-skill")
-    >>> bool(abs(consensus.annotator_columns["skill"] - crowd.parameters["accuracy"]).max() < 0.15)
+    >>> skill = cw.aggregate(crowd.votes, "zero-based-skill").annotator_columns["skill"]
+    >>> bool(abs(skill - crowd.parameters["accuracy"]).max() < 0.15)
     True
     """
 
@@ -240,7 +206,7 @@ class ZeroBasedSkill(WeightedVote):
     tol: NonNegative = 1e-5
 
     def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]:
-        total = total_votes(votes)
+        total = per_annotator(votes)
         skill = np.full(votes.n_annotators, 1.0 / votes.n_classes + 1e-5)
         rate, rounds = self.rate, Rounds(self.max_iter, votes.n_votes, callback)
         for iteration in rounds:
@@ -260,25 +226,16 @@ class ZeroBasedSkill(WeightedVote):
 class IWMV(Alternating):
     """Iterative weighted majority voting: a vote weighs K w - 1, with w the rate of agreement with the outcome.
 
-    Annotators at chance count nothing, those below it count against what they say. It settles in a handful of rounds.
+    Votes of annotators at chance count nothing, votes of those below it count against their label.
 
-    Parameters
-    ----------
-    max_iter
-        As in :class:`Alternating`.
-    ties, random_state
-        As in :class:`Wawa`.
-
-    Examples
-    --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0)
-    >>> consensus = cw.aggregate(crowd.votes, "iwmv")
-    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
+    >>> votes = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0).votes
+    >>> cw.aggregate(votes, "iwmv").score(votes.truth) > cw.aggregate(votes, "majority").score(votes.truth)
     True
     """
 
     key = "iwmv"
+    single_votes = "doubted"
 
     def _count(self, votes: Votes, weight: Floats) -> Floats:
         K = votes.n_classes

@@ -1,8 +1,8 @@
 """Truth discovery: labels and the weights of annotators from one balance of losses: PM, CATD and BWA.
 
 The loss of annotator m under the labels h is the number of votes that h contradicts, d[m] (plus a small pseudo-loss,
-so that one who was never contradicted does not decide everything alone). ``pm`` and ``catd`` alternate between labels,
-by weighted votes, and weights, from losses:
+so that an annotator who was never contradicted does not decide every item). ``pm`` and ``catd`` alternate between
+labels, by weighted votes, and weights, from losses:
 
 =========  =============================  ======================================================
 method     weight v[m] of a vote          why
@@ -22,7 +22,7 @@ the rest). A vote is the item's number plus Gaussian noise of the annotator's pr
 symbol     code             shape   equation
 =========  ===============  ======  ==================================================================================
 y          ``label == k``   S x K   1 if the vote says k, else 0
-z[n, k]    ``z``            N x K   (lambda mu[k] + sum_votes v[m, k] y) / (lambda + sum_votes v[m, k]); truth if known
+z[n, k]    ``z``            N x K   (lambda mu[k] + sum_votes v[m, k] y) / (lambda + sum_votes v[m, k]); gold if any
 mu[k]      ``mu``           K       mean_n z[n, k]
 v[m, k]    ``precision``    M x K   (a + n[m]) / (b[k] + sum over m's votes of (z - y)^2)
 b[k]       ``b``            K       a * 4 (1 - 1 / K) * mean over votes of s (1 - s), s the vote share of k on the item
@@ -34,9 +34,9 @@ The three updates each maximise the log-posterior, up to a constant
 
 so it never falls. The posterior is z with its rows normalised.
 
-When they fail: ``pm`` counts losses, not rates of loss, so those who voted little seem good (on the web search data it
-falls far under the majority; ``per_vote`` counts rates). ``catd`` and ``bwa`` follow a majority that errs together.
-None of them learns which classes an annotator confuses; no weight is negative, so votes are never read backwards. The
+When they fail: ``pm`` counts losses, not rates of loss, so annotators with few votes seem good (on the web search data
+it is far below the majority; ``per_vote`` counts rates). ``catd`` and ``bwa`` follow a majority that errs together.
+None of them learns which classes an annotator confuses; no weight is negative, so no vote counts against its label. The
 posteriors are shares of weight, not calibrated.
 
 Q. Li, Y. Li, J. Gao, B. Zhao, W. Fan and J. Han, Resolving conflicts in heterogeneous data by truth discovery and
@@ -59,14 +59,12 @@ from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.parameters import declared
 from crowdwise.core.unseen import with_unseen
+from crowdwise.core.vote_sums import per_annotator
 from crowdwise.data.votes import Votes
-from crowdwise.methods.weights_agreement import Alternating, alternate, total_votes
+from crowdwise.methods.weights_agreement import Alternating, alternate
 
 FLOOR = 1e-6
 """The least scale b / a of ``bwa``: where everybody agrees, votes would have infinite precision."""
-
-
-# -------------------------------------------------------------------- the maths
 
 
 def loss_weights(loss: Floats, norm: str) -> Floats:
@@ -114,9 +112,6 @@ def log_posterior(
     return float(votes - lam / 2.0 * ((z - mu) ** 2).sum())
 
 
-# -------------------------------------------------------------------- the classes
-
-
 @declared
 class PM(Alternating):
     """Labels and weights that together minimise the weighted number of contradicted votes (also called CRH).
@@ -125,24 +120,17 @@ class PM(Alternating):
     ----------
     norm
         ``"sum"``: weights are -log of an annotator's share of all losses, and the weighted loss never rises.
-        ``"max"``: of the loss as a share of the largest, which leaves the worst annotator without a voice; this is
-        the variant of published comparisons, and it has no objective.
+        ``"max"``: of the loss as a share of the largest, which gives the worst annotator the weight 0; this is the
+        variant of published comparisons, and it has no objective.
     per_vote
         Divide each loss by the annotator's votes. To be preferred where some vote much more than others; the
         weighted loss then is not an objective either.
     smoothing
         A pseudo-loss for everybody, in votes.
-    max_iter
-        As in :class:`Alternating`.
-    ties, random_state
-        As in :class:`Wawa`.
 
-    Examples
-    --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0)
-    >>> consensus = cw.aggregate(crowd.votes, "pm")
-    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
+    >>> votes = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0).votes
+    >>> cw.aggregate(votes, "pm").score(votes.truth) > cw.aggregate(votes, "majority").score(votes.truth)
     True
     """
 
@@ -159,15 +147,15 @@ class PM(Alternating):
         def value(weight: Floats, right: Floats, total: Floats) -> float:
             return -float(weight @ self._loss(right, total))
 
-        climbs = self.norm == "sum" and not self.per_vote
-        return alternate(votes, gold, weigh, self._count, self.max_iter, callback, value if climbs else None)
+        has_objective = self.norm == "sum" and not self.per_vote
+        return alternate(votes, gold, weigh, self._count, self.max_iter, callback, value if has_objective else None)
 
     def _loss(self, right: Floats, total: Floats) -> Floats:
         d = np.maximum(total - right, 0.0) + self.smoothing
         return d / (total + 2.0 * self.smoothing) if self.per_vote else d
 
     def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
-        """The weight at either end of the interval of one's own rate of loss, the losses of the others held."""
+        """The weight at either end of the interval of the annotator's rate of loss, the losses of the others fixed."""
         all_losses = self._loss(right, total)
         rest = all_losses.sum() - all_losses
         top = np.sort(all_losses)[::-1]
@@ -191,17 +179,10 @@ class CATD(Alternating):
         The bound is the upper end of the interval of level 1 - alpha.
     smoothing
         A pseudo-loss for everybody, in votes.
-    max_iter
-        As in :class:`Alternating`.
-    ties, random_state
-        As in :class:`Wawa`.
 
-    Examples
-    --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0)
-    >>> consensus = cw.aggregate(crowd.votes, "catd")
-    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
+    >>> votes = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0).votes
+    >>> cw.aggregate(votes, "catd").score(votes.truth) > cw.aggregate(votes, "majority").score(votes.truth)
     True
     """
 
@@ -211,7 +192,7 @@ class CATD(Alternating):
     smoothing: Positive = 0.5
 
     def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]:
-        quantile = chi_squared_quantile(self.alpha / 2.0, total_votes(votes))
+        quantile = chi_squared_quantile(self.alpha / 2.0, per_annotator(votes))
 
         def weigh(right: Floats, total: Floats) -> Floats:
             return np.asarray(quantile / (np.maximum(total - right, 0.0) + self.smoothing))
@@ -237,19 +218,16 @@ class BWA(Model):
         lambda: the precision of the prior that draws items towards their class's mean.
     max_iter, tol
         Stop after so many rounds, or when no z moves by more than ``tol``.
-    ties, random_state
-        As in :class:`Wawa`.
 
-    Examples
-    --------
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0)
-    >>> consensus = cw.aggregate(crowd.votes, "bwa")
-    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
+    >>> votes = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0).votes
+    >>> cw.aggregate(votes, "bwa").score(votes.truth) > cw.aggregate(votes, "majority").score(votes.truth)
     True
     """
 
     key = "bwa"
+    reads_backwards = False
+    single_votes = "certain"
 
     shape: Positive = 15.0
     prior_strength: Positive = 1.0
@@ -260,7 +238,7 @@ class BWA(Model):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         K, a = votes.n_classes, float(self.shape)
-        sums, total, share = Squares(votes), total_votes(votes), votes.shares()
+        sums, total, share = Squares(votes), per_annotator(votes), votes.shares()
         per_item = np.bincount(votes.item, weights=votes.weights, minlength=len(votes))
         doubt = per_item @ (share * (1.0 - share)) / max(per_item.sum(), 1e-300)
         b = a * np.maximum(doubt * 4.0 * (1.0 - 1.0 / K), FLOOR)
@@ -276,7 +254,7 @@ class BWA(Model):
             objective = log_posterior(precision, z, mu, total, squares, a, b, self.prior_strength)
             rounds.reached(objective, converged=moved <= self.tol)
         self.precision_, self.mean_, self._unseen = precision, mu, a / b
-        # Gamma posteriors. The K questions are put to the same votes: their errors go together, and do not average out.
+        # Gamma posteriors. The K questions use the same votes: their errors are correlated and do not average out.
         value, (low, high) = precision.mean(axis=1), chi_squared_interval(a + total)
         return Outcome(
             posterior=normalise(z, axis=1),

@@ -12,10 +12,10 @@ maximisation step is the root in [0, 1] of a quadratic,
     (R + W + a + b) w^2 - (R + a (1 - c) - (W + b) c) w - a c = 0.
 
 It is not ``one-coin``: there 1 - w is the probability of a *wrong* answer, which may exceed chance, and then votes
-count against what they say. Here an unreliable answer says nothing, so nobody is read backwards; the reliability has a
-prior that pulls those with few votes towards it; and the classes' prior is fixed.
+count against their label. Here an unreliable answer carries no information, so no vote counts against its label; the
+reliability has a prior, which matters most for annotators with few votes; and the classes' prior is fixed.
 
-When it fails: where most of the crowd shares a mistake, the mistaken pass for reliable; an annotator who errs on one
+When it fails: where most of the crowd shares a mistake, those who make it look reliable; an annotator who errs on one
 class alone looks mediocre; copies look competent.
 
 G. Demartini, D. E. Difallah and P. Cudre-Mauroux, ZenCrowd: leveraging probabilistic reasoning and crowdsourcing
@@ -25,18 +25,18 @@ techniques for large-scale entity linking, WWW (2012).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from crowdwise.core import priors
-from crowdwise.core.checks import check_number
-from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.constraints import NonNegative, Share
+from crowdwise.core.em import Params, Part, Stats, log_class_prior
 from crowdwise.core.intervals import accuracy_interval, with_interval
 from crowdwise.core.loop import Callback
 from crowdwise.core.model import EMModel, Outcome
-from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import ClassPrior
 from crowdwise.data.votes import Votes
 
 
@@ -73,8 +73,8 @@ class ReliableFamily:
         w = reliability(right, wrong, self.a, self.b, K)
         theta = np.repeat((1.0 - w) / K, K * K).reshape(-1, K, K)
         theta[:, np.arange(K), np.arange(K)] += w[:, None]
-        pi = normalise(stats.mass, axis=0) if self.class_prior is None else self.class_prior
-        return Params(safe_log(theta).reshape(stats.counts.shape), safe_log(pi)[None])
+        log_score = safe_log(theta).reshape(stats.counts.shape)
+        return Params(log_score, log_class_prior(stats.mass, self.class_prior))
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         """log-likelihood + sum_m ( a log w + b log(1 - w) )."""
@@ -95,13 +95,11 @@ class ZenCrowd(EMModel):
 
     Parameters
     ----------
-    reliability, strength
-        The Beta prior on the share of reliable answers: ``strength`` pseudo-answers, of which a share ``reliability``
-        is reliable. It stays in force through the fit. Strength 0: no prior.
+    reliability, prior_strength
+        The Beta prior on the share of reliable answers: ``prior_strength`` pseudo-answers, of which a share
+        ``reliability`` is reliable. It stays in force through the fit. Strength 0: no prior.
     class_prior
         ``"uniform"``, ``"learned"``, or the probability of each class.
-    start, restarts, max_iter, tol, accelerate, ties, random_state
-        As in :class:`~crowdwise.DawidSkene`.
 
     Examples
     --------
@@ -115,17 +113,14 @@ class ZenCrowd(EMModel):
 
     key = "zencrowd"
 
-    reliability: float = 0.8
-    strength: float = 1.0
-    class_prior: Any = "uniform"
+    reads_backwards = False
 
-    def _check_together(self) -> None:
-        super()._check_together()
-        check_number(self, "reliability", least=0.0, most=1.0, what="a share from 0 to 1")
-        check_number(self, "strength", least=0.0, what="a number of pseudo-answers of at least 0")
+    reliability: Share = 0.8
+    prior_strength: NonNegative = 1.0
+    class_prior: ClassPrior = "uniform"
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> ReliableFamily:
-        a, b = self.strength * self.reliability, self.strength * (1.0 - self.reliability)
+        a, b = self.prior_strength * self.reliability, self.prior_strength * (1.0 - self.reliability)
         return ReliableFamily(a, b, priors.class_prior_counts(self.class_prior, votes))
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:

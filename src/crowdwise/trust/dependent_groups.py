@@ -28,7 +28,7 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.annotator_groups import LEAST, Dependence, dependence, spectral_groups
+from crowdwise.core.annotator_groups import MIN_COMMON, Dependence, dependence, spectral_groups
 from crowdwise.core.constraints import Bounds, Count, Fraction, checked
 from crowdwise.core.intervals import Z
 from crowdwise.core.numerics import Floats, Ints
@@ -95,7 +95,7 @@ class DependentGroups(AnnotatorGroups):
 
 @checked
 def find_groups(
-    votes: Votes, *, n_groups: Count | None = None, level: Fraction = 0.05, min_common: AtLeastTwo = LEAST
+    votes: Votes, *, n_groups: Count | None = None, level: Fraction = 0.05, min_common: AtLeastTwo = MIN_COMMON
 ) -> DependentGroups:
     """Groups of dependent annotators, from second-order statistics of their votes.
 
@@ -121,8 +121,8 @@ def find_groups(
     """
     from scipy.special import ndtr
 
-    found = dependence(votes, level=level, least=min_common)
-    group = _confirmed(found, dependence(votes, level=level, least=min_common, beyond=1))
+    found = dependence(votes, level=level, min_common=min_common)
+    group = _confirmed(found, dependence(votes, level=level, min_common=min_common, extra=1))
     if n_groups is not None:
         group = spectral_groups(found, int(n_groups))
     pairs, M, K = found.pairs, votes.n_annotators, votes.n_classes

@@ -1,0 +1,53 @@
+"""Sums over votes: by annotator, and by item and class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.votes import Votes
+
+__all__ = ["Edges", "per_annotator", "right_votes", "tally"]
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Votes as edges between N items and M annotators: raw arrays, one entry per vote."""
+
+    item: Ints
+    annotator: Ints
+    label: Ints
+    weight: Floats
+    N: int
+    M: int
+
+    def per_item(self, x: Floats) -> Floats:
+        """Sums over the votes of each item."""
+        return np.bincount(self.item, weights=x, minlength=self.N).astype(np.float64, copy=False)
+
+    def per_annotator(self, x: Floats) -> Floats:
+        """Sums over the votes of each annotator."""
+        return np.bincount(self.annotator, weights=x, minlength=self.M).astype(np.float64, copy=False)
+
+
+def per_annotator(votes: Votes, value: Floats | Ints | None = None) -> Floats:
+    """M: the weighted sum of a value of each vote over an annotator's votes; by default their total weight."""
+    weights = votes.weights if value is None else votes.weights * value
+    return np.bincount(votes.annotator, weights=weights, minlength=votes.n_annotators).astype(np.float64)
+
+
+def right_votes(votes: Votes, q: Floats) -> tuple[Floats, Floats, Floats]:
+    """Each annotator's expected right votes under a posterior, all their votes, and the variance of the former."""
+    p = q[votes.item, votes.label]
+    return per_annotator(votes, p), per_annotator(votes), per_annotator(votes, p * (1.0 - p))
+
+
+def tally(votes: Votes, weight: Floats) -> Floats:
+    """N x K: the summed weights of the annotators who said k of item n."""
+    N, K = len(votes), votes.n_classes
+    counted = np.bincount(
+        votes.item * K + votes.label, weights=weight[votes.annotator] * votes.weights, minlength=N * K
+    )
+    return np.asarray(counted.reshape(N, K), dtype=np.float64)
