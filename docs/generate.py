@@ -141,18 +141,19 @@ def parameter_list(key: str) -> str:
 
 
 def descriptions(model: Any) -> list[tuple[tuple[str, ...], str]]:
-    """The entries of a class's ``Parameters`` section, those that say "As in" another class looked up there."""
+    """The parameters as the docstrings of a class and its bases describe them, "As in" another class looked up there."""
     found: list[tuple[tuple[str, ...], str]] = []
-    for names, text in section(model):
-        elsewhere = re.match(r"As in :class:`(\w+)`", text)
-        if elsewhere:
-            bases = {c.__name__: c for c in model.__mro__}
-            other = descriptions(bases.get(elsewhere[1]) or getattr(crowdwise, elsewhere[1]))
-            found += [(n, t) for n, t in other if set(n) & set(names)]
-        else:
-            found.append((names, markdown(text)))
-    if not found:
-        return next((descriptions(c) for c in model.__mro__[1:] if c.__dict__.get("key") in registry.METHODS), [])
+    for owner in model.__mro__:
+        described = {name for names, _ in found for name in names}
+        for names, text in section(owner):
+            mine = tuple(name for name in names if name not in described)
+            elsewhere = re.match(r"As in :class:`(\w+)`", text)
+            if mine and elsewhere:
+                bases = {c.__name__: c for c in model.__mro__}
+                other = descriptions(bases.get(elsewhere[1]) or getattr(crowdwise, elsewhere[1]))
+                found += [(n, t) for n, t in other if set(n) & set(mine)]
+            elif mine:
+                found.append((mine, markdown(text)))
     return found
 
 

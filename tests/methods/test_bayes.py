@@ -217,17 +217,11 @@ def test_history_stays_in_force_through_the_fit():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"prior": 0.0}, r"prior=0.0: expected finite numbers above 0"),
-        ({"prior": "strong"}, r"prior='strong': expected finite numbers above 0"),
         ({"prior": np.ones((2, 3))}, r"prior has shape \(2, 3\): expected a number"),
         ({"class_alpha": [1.0, 2.0]}, r"class_alpha=\[1.0, 2.0\]: expected a number above 0, or 3"),
-        ({"class_alpha": "votes"}, r"class_alpha='votes': expected a number above 0"),
-        ({"inference": "magic"}, r"inference='magic': expected 'variational' or 'gibbs'"),
-        ({"burn_in": -1}, r"burn_in=-1: expected a whole number of at least 0"),
-        ({"samples": 1}, r"samples=1: expected a whole number of at least 2"),
     ],
 )
-def test_error_texts(params, message):
+def test_shapes_that_do_not_fit_are_refused(params, message):
     sim = cw.simulate.dirichlet(30, n_annotators=5, n_classes=3, votes_per_item=3, random_state=0)
     with pytest.raises(ParameterError, match=message):
         cw.IBCC(**params).fit(sim.votes)

@@ -9,7 +9,7 @@ import brute
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.methods import ds_group_conditional
-from crowdwise.methods.ds_group_conditional import between, kinds_of
+from crowdwise.methods.ds_group_conditional import between, item_groups
 
 
 def crowd(seed=0, N=1000, M=25, r=5, bias=0.3, shared=False):
@@ -29,7 +29,7 @@ def crowd(seed=0, N=1000, M=25, r=5, bias=0.3, shared=False):
     return votes, z, y, truth  # truth[m, z, k]: the probability of being right
 
 
-def test_without_kinds_or_with_one_it_is_dawid_skene():
+def test_without_groups_or_with_one_it_is_dawid_skene():
     votes, z, _, _ = crowd()
     plain = cw.DawidSkene().fit(votes).consensus_
     for groups in (None, np.zeros(len(votes)), {n: "one" for n in range(len(votes))}):
@@ -73,7 +73,7 @@ def test_posterior_and_objective_against_enumeration():
     assert (np.diff(c.trace) >= -1e-9).all()
 
 
-def test_pooling_is_learned_from_how_much_kinds_differ():
+def test_pooling_is_learned_from_how_much_groups_differ():
     rng = np.random.default_rng(0)
     M, G, K, n = 400, 2, 3, 40
     base = rng.dirichlet(np.ones(K), size=(M, K))
@@ -88,7 +88,7 @@ def test_pooling_is_learned_from_how_much_kinds_differ():
     assert between(same.transpose(0, 1, 3, 2).astype(float)) < 0.005
 
 
-def test_it_beats_dawid_skene_where_kinds_differ_and_does_no_harm_where_not():
+def test_it_beats_dawid_skene_where_groups_differ_and_does_no_harm_where_not():
     gains, losses = [], []
     for seed in range(6):
         votes, z, y, _ = crowd(seed)
@@ -145,21 +145,21 @@ def test_columns_for_every_kind_have_intervals_that_cover():
         for g, share in (("a", (0.5, 0.5)), ("b", (0.7, 0.3))):
             true = truth[:, "ab".index(g)] @ share
             covered.append(((columns[f"accuracy({g})_low"] <= true) & (true <= columns[f"accuracy({g})_high"])).mean())
-        assert set(c.item_columns["kind"].tolist()) == {"a", "b"}
+        assert set(c.item_columns["group"].tolist()) == {"a", "b"}
     assert np.mean(covered) > 0.88
 
 
-def test_kinds_in_any_form_and_order_give_the_same():
+def test_groups_in_any_form_and_order_give_the_same():
     votes, z, _, _ = crowd(N=200)
     base = cw.aggregate(votes, "group-conditional", groups=z).posterior
     names = np.array(["x", "a"])[z]
     for groups in (names, names.tolist(), dict(zip(range(200), names.tolist(), strict=True))):
         assert np.allclose(cw.aggregate(votes, "group-conditional", groups=groups).posterior, base, atol=1e-9)
-    code, found = kinds_of({0: "b", 1: "a"}, np.arange(3))
+    code, found = item_groups({0: "b", 1: "a"}, np.arange(3))
     assert code.tolist() == [1, 0, -1] and found.tolist() == ["a", "b"]
 
 
-def test_predicts_items_of_known_and_unknown_kinds_and_strangers():
+def test_predicts_items_of_known_and_unknown_groups_and_unseen_annotators():
     votes, z, y, _ = crowd(N=900, r=7)
     old, new = votes[:600], votes[600:]
     model = cw.GroupConditional(groups=dict(enumerate(z.tolist()))).fit(old)
@@ -167,14 +167,14 @@ def test_predicts_items_of_known_and_unknown_kinds_and_strangers():
     assert (model.predict(new) == y[600:]).mean() > 0.85
     by_place = cw.GroupConditional(groups=z[:600]).fit(old)
     assert np.allclose(by_place.predict_proba(old), by_place.consensus_.posterior, atol=1e-9)
-    assert (by_place.predict(new) == y[600:]).mean() > 0.75  # of no known kind: matrices over all kinds
-    stranger = cw.Votes.from_records([(601, 99, 1), (601, 3, 1), (5000, 3, 0)])  # new people, an unheard-of item
-    q = model.predict_proba(stranger)
+    assert (by_place.predict(new) == y[600:]).mean() > 0.75  # of no known group: matrices over all groups
+    unseen = cw.Votes.from_records([(601, 99, 1), (601, 3, 1), (5000, 3, 0)])  # an unseen annotator, a new item
+    q = model.predict_proba(unseen)
     assert np.allclose(q.sum(axis=1), 1.0)
     assert q.argmax(axis=1).tolist() == [1, 0]
 
 
-def test_class_prior_uniform_or_given_holds_for_every_kind():
+def test_class_prior_uniform_or_given_holds_for_every_group():
     votes, z, _, _ = crowd(N=200)
     model = cw.GroupConditional(groups=z, class_prior="uniform").fit(votes)
     assert np.allclose(model.group_prior_, 0.5)
@@ -186,20 +186,16 @@ def test_class_prior_uniform_or_given_holds_for_every_kind():
 
 def test_what_does_not_fit_is_refused(monkeypatch):
     votes, z, _, _ = crowd(N=60)
-    for wrong, words in (("age", "mapping from item to kind"), (z[:9], "expected one kind for each of the 60 items")):
-        with pytest.raises(ParameterError, match=words):
-            cw.GroupConditional(groups=wrong).fit(votes)
-    with pytest.raises(ParameterError, match="gives no kind for 58 of the 60 items"):
+    with pytest.raises(ParameterError, match="expected one group for each of the 60 items"):
+        cw.GroupConditional(groups=z[:9]).fit(votes)
+    with pytest.raises(ParameterError, match="gives no group for 58 of the 60 items"):
         cw.GroupConditional(groups={0: "a", 1: "b"}).fit(votes)
-    for wrong in (-1, "some", True):
-        with pytest.raises(ParameterError, match="pooling="):
-            cw.GroupConditional(groups=z, pooling=wrong).fit(votes)
-    monkeypatch.setattr(ds_group_conditional, "MOST_CELLS", 10)
-    with pytest.raises(InputError, match="Merge kinds or rare classes"):
+    monkeypatch.setattr(ds_group_conditional, "MAX_CELLS", 10)
+    with pytest.raises(InputError, match="Merge groups or rare classes"):
         cw.GroupConditional(groups=z).fit(votes)
 
 
-def test_three_kinds_three_classes_and_weights():
+def test_three_groups_three_classes_and_weights():
     sim = cw.simulate.dirichlet(300, n_annotators=12, n_classes=3, votes_per_item=5, random_state=0)
     v = sim.votes
     weighted = cw.Votes.from_codes(

@@ -486,21 +486,15 @@ def test_items_of_the_fit_are_recognised_by_name_and_votes():
     assert {(str(b.items[i]), str(a.items[j])) for i, j in zip(here, there, strict=True)} == {("x", "x"), ("z", "z")}
 
 
-def test_parameters_out_of_range():
+def test_parameters_that_do_not_go_together_are_refused():
     votes = cw.simulate.dirichlet(30, n_annotators=5, n_classes=3, random_state=0).votes
-    for name, value in (
-        ("coins", "three"), ("integral", "guess"), ("samples", 0), ("damping", 1.0), ("prior", (2.0, 0.0)),
-        ("prior", np.ones((4, 4))), ("prior", "strong"), ("integral", "exact"),
-    ):  # fmt: skip
+    for name, value in (("prior", np.ones((4, 4))), ("integral", "exact")):
         with pytest.raises(ParameterError, match=name):
             cw.aggregate(votes, "bp", **{name: value})
     with pytest.raises(ParameterError, match="function"):
         cw.aggregate(votes, "bp", prior=lambda rng, size: None, coins="one")
     with pytest.raises(ParameterError, match="sampled"):
         cw.aggregate(votes, "bp", coins="one", integral="sampled")
-    for name, value in (("coins", "two"), ("prior", 0.0)):
-        with pytest.raises(ParameterError, match=name):
-            cw.aggregate(votes, "mf", **{name: value})
 
 
 def test_a_callback_hears_of_every_sweep():

@@ -65,7 +65,7 @@ def test_two_thousand_labels_per_item_leave_no_nan_and_no_uniform_posterior(key)
         with pytest.raises(InputError, match="cnmf"):
             fit(key, cw.Votes.from_dense(label), truth)
         return
-    c = fit(key, cw.Votes.from_dense(label), truth, **quick(key, max_iter=5, communities=1))
+    c = fit(key, cw.Votes.from_dense(label), truth, **quick(key, max_iter=5, n_communities=1))
     assert c.label_codes.tolist() == truth.tolist()
     assert np.allclose(c.posterior.sum(axis=1), 1.0)
     assert (c.posterior.max(axis=1) > 0.55).all()
@@ -129,7 +129,7 @@ def test_a_loop_goes_on_after_its_second_iteration(key):
         assert whole.trace[-1] > short.trace[-1]
 
 
-SHORT = {"max_iter": 5, "restarts": 0, "communities": 1, "samples": 20}
+SHORT = {"max_iter": 5, "restarts": 0, "n_communities": 1, "samples": 20}
 
 
 @pytest.mark.parametrize("key", [k for k in registry.METHODS if k not in ("bp", "minimax")])

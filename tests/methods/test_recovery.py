@@ -174,7 +174,7 @@ def share_of_losses(model, sim):
 def rate_of_losses(model, sim):
     """``catd``: the weight is a quantile over the number of errors."""
     n = model.consensus_.total
-    lost = chi_squared_quantile(model.alpha / 2.0, n) / model.consensus_.annotator_columns["weight"] - model.smooth
+    lost = chi_squared_quantile(model.alpha / 2.0, n) / model.consensus_.annotator_columns["weight"] - model.smoothing
     return lost / n, 1.0 - accuracies(sim)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.errors import InputError
-from crowdwise.methods.skills_graph import MOST_MEETINGS, MOST_PAIRS, check_pairs, groups_of, groups_through, signed
+from crowdwise.methods.skills_graph import MAX_MEETINGS, MAX_PAIRS, check_pairs, groups_of, groups_through, signed
 
 PAIRWISE = ("eigenratio", "sml", "pgd", "m-msr", "triangular")
 """Methods that look at every pair of annotators who share an item."""
@@ -44,12 +44,12 @@ def test_as_many_annotators_who_rarely_meet_are_not_refused(key):
 
 
 def test_the_bounds_are_those_they_say():
-    side = int((1 + np.sqrt(1 + 4 * MOST_PAIRS)) / 2)
+    side = int((1 + np.sqrt(1 + 4 * MAX_PAIRS)) / 2)
     check_pairs(np.array([side]), 10**9)
     with pytest.raises(InputError):
         check_pairs(np.array([side + 1]), 10**9)
     check_pairs(np.array([10**5]), 1000)  # no more pairs than 1000 annotators have, however often they meet
-    items = int(MOST_MEETINGS / (1000 * 999)) + 1
+    items = int(MAX_MEETINGS / (1000 * 999)) + 1
     with pytest.raises(InputError, match="meet"):
         check_pairs(np.full(items, 1000), 1000)
 

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 import crowdwise as cw
-from crowdwise.errors import ParameterError
 from crowdwise.methods import skills_graph
 from crowdwise.methods.skills_graph import Pairs, by_group, groups_of, leading, signed
 from crowdwise.methods.spectral_kos import first_messages, pass_messages
@@ -186,13 +185,6 @@ def test_messages_beat_the_majority_where_the_theory_says_so_and_more_votes_help
         assert found[-1] > cw.aggregate(sim.votes, "majority").score(sim.truth)
     assert found[0] < found[1] < found[2]
     assert found[2] > 0.98
-
-
-def test_parameters_are_checked():
-    votes = binary().votes
-    for key, name, value in (("kos", "rounds", 0), ("kos", "rounds", 2.5), ("sml", "rule", "best")):
-        with pytest.raises(ParameterError, match=name):
-            cw.aggregate(votes, key, **{name: value})
 
 
 # -------------------------------------------------------------------- covariances

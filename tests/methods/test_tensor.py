@@ -9,7 +9,8 @@ import pytest
 from scipy.optimize import minimize
 
 import crowdwise as cw
-from crowdwise.errors import InputError, ParameterError
+from crowdwise.core.loop import Rounds
+from crowdwise.errors import InputError
 from crowdwise.methods import moments_counts, moments_shared, moments_tensor
 from crowdwise.methods.moments_tensor import TensorDS
 
@@ -98,7 +99,7 @@ def gram_of(A):
 # -------------------------------------------------------------------- the pieces
 
 
-@pytest.mark.parametrize("weighting", moments_counts.WEIGHTINGS)
+@pytest.mark.parametrize("weighting", ["counts", "blocks"])
 def test_moments_are_those_of_a_plain_loop(weighting):
     data, blocks, J, K = small(weighting=weighting)
     triples = np.zeros((J * K,) * 3)
@@ -122,7 +123,7 @@ def test_moments_are_those_of_a_plain_loop(weighting):
     assert data.triples.weight.nnz == sum(len(chosen) == 3 for chosen in blocks)
 
 
-@pytest.mark.parametrize("weighting", moments_counts.WEIGHTINGS)
+@pytest.mark.parametrize("weighting", ["counts", "blocks"])
 def test_quadratics_are_the_objective_and_its_gradient(weighting):
     data, blocks, J, K = small(weighting=weighting)
     A, d = some_point(J, K)
@@ -211,9 +212,11 @@ def test_exact_moments_give_the_exact_parameters(weighting, keep):
     data = population(A, d, keep, weighting=weighting)
     assert (data.triples.weight.nnz < 10) == (keep < 1)
     begin = np.tile(0.6 * np.eye(3) + 0.4 / 3, (5, 1, 1))
-    found, prior, trace, _ = moments_tensor.fit_moments(
-        data, begin, np.full(3, 1 / 3), begin, 0.0, np.arange(5), 800, 10, 1e-12
+    rounds = Rounds(800, 1.0)
+    found, prior = moments_tensor.fit_moments(
+        data, begin, np.full(3, 1 / 3), begin, 0.0, np.arange(5), 10, rounds, 1e-12
     )
+    trace = rounds.trace
     assert (np.diff(trace) >= -1e-12 * data.size).all()
     assert -trace[-1] < 1e-7 * data.size
     assert np.abs(found - A).max() < 2e-3
@@ -226,8 +229,8 @@ def test_random_starts_find_the_same_up_to_the_names_of_the_classes():
     data, rng = population(A, d), np.random.default_rng(0)
     for _ in range(2):
         begin = rng.dirichlet(np.ones(3), (5, 3)).transpose(0, 2, 1)
-        found, prior, trace, _ = moments_tensor.fit_moments(
-            data, begin, np.full(3, 1 / 3), begin, 0.0, np.arange(5), 300, 10, 1e-12
+        found, prior = moments_tensor.fit_moments(
+            data, begin, np.full(3, 1 / 3), begin, 0.0, np.arange(5), 10, Rounds(300, 1.0), 1e-12
         )
         classes, places = moments_shared.match(found.reshape(-1, 3), (100.0 * A * d).reshape(-1, 3))
         assert classes.tolist() == [0, 1, 2]
@@ -248,7 +251,7 @@ def test_triples_tell_apart_what_pairs_cannot():
     assert np.allclose(H[0] @ H[1].T, (other[0] * e) @ other[1].T)
     data = population(A, d)
     order = np.arange(3)
-    found, prior, trace, _ = moments_tensor.fit_moments(data, other, e, other, 0.0, order, 500, 10, 1e-14)
+    found, prior = moments_tensor.fit_moments(data, other, e, other, 0.0, order, 10, Rounds(500, 1.0), 1e-14)
     start, end = np.abs(other - A).max(), np.abs(found - A).max()
     assert start > 0.04
     assert end < start / 4
@@ -262,7 +265,9 @@ def test_triples_tell_apart_what_pairs_cannot():
 def test_the_objective_is_that_of_enumeration_and_never_rises(weighting, hold):
     data, blocks, J, K = small(weighting=weighting)
     begin, d = some_point(J, K)
-    A, prior, trace, _ = moments_tensor.fit_moments(data, begin, d, begin, hold, np.arange(J), 40, 2, 0.0)
+    rounds = Rounds(40, 1.0)
+    A, prior = moments_tensor.fit_moments(data, begin, d, begin, hold, np.arange(J), 2, rounds, 0.0)
+    trace = rounds.trace
     assert np.isclose(-trace[-1], plain(A, prior, blocks) + hold / 2 * ((A - begin) ** 2).sum())
     assert (np.diff(trace) >= -1e-10).all()
     assert -trace[0] <= plain(begin, d, blocks)
@@ -276,7 +281,7 @@ def test_the_error_of_the_solution_falls_like_one_over_root_n():
     for seed in range(2):
         theta, pi = confusions(12, 3, seed, diagonal=6.0)
         for i, N in enumerate(sizes):
-            c = TensorDS(refine=False, moment_tol=1e-8).fit(draw(theta, pi, N, 6, seed)[0]).consensus_
+            c = TensorDS(refine=False, sweep_tol=1e-8).fit(draw(theta, pi, N, 6, seed)[0]).consensus_
             errors[i] += np.abs(c.confusion - theta).mean() / 2
     assert np.polyfit(np.log(sizes), np.log(errors), 1)[0] < -0.4
     assert errors[-1] < 0.015
@@ -304,10 +309,10 @@ def test_hold_gives_way_to_votes_and_keeps_those_who_have_few():
     for N, near in ((60, True), (6000, False)):
         votes, _ = draw(theta, pi, N, 6, 0)
         base = moments_shared.vote_table(moments_shared.vote_counts(votes, None))
-        free, held = (TensorDS(refine=False, hold=h).fit(votes).solution_.table for h in (0.0, 10.0))
+        free, held = (TensorDS(refine=False, prior_strength=h).fit(votes).solution_.table for h in (0.0, 10.0))
         assert np.abs(held - base).sum() < np.abs(free - base).sum()
         assert (np.abs(held - free).mean() > 0.03) == near
-    firm = TensorDS(refine=False, hold=1e9).fit(votes).solution_.table
+    firm = TensorDS(refine=False, prior_strength=1e9).fit(votes).solution_.table
     assert np.allclose(firm, moments_shared.proper(base), atol=1e-4)
 
 
@@ -432,29 +437,10 @@ def test_a_given_class_prior_replaces_the_one_solved_for():
 @pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 def test_sweeps_and_inner_steps_are_counted():
     sim = cw.simulate.dirichlet(200, n_annotators=12, n_classes=3, votes_per_item=5, random_state=1)
-    short = TensorDS(refine=False, max_sweeps=3, moment_tol=0.0).fit(sim.votes).consensus_
+    short = TensorDS(refine=False, max_sweeps=3, sweep_tol=0.0).fit(sim.votes).consensus_
     assert (short.iterations, len(short.trace), short.converged) == (3, 3, False)
-    one, many = (TensorDS(refine=False, max_sweeps=1, inner=i).fit(sim.votes).consensus_.trace[0] for i in (1, 50))
+    one, many = (TensorDS(refine=False, max_sweeps=1, inner_iter=i).fit(sim.votes).consensus_.trace[0] for i in (1, 50))
     assert many > one
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("weighting", "equal"),
-        ("hold", -1.0),
-        ("max_sweeps", 0),
-        ("inner", 0),
-        ("moment_tol", float("nan")),
-        ("min_votes", -1),
-        ("refine", "yes"),
-        ("prior", -1.0),
-    ],
-)
-def test_wrong_parameters_are_named(name, value):
-    sim = cw.simulate.dirichlet(30, n_annotators=6, n_classes=3, votes_per_item=4, random_state=1)
-    with pytest.raises(ParameterError, match=name):
-        TensorDS(**{name: value}).fit(sim.votes)
 
 
 # Error in %, at most: (before EM, after it). Published, without EM: 12.03 on bluebird, and none on rte for want of

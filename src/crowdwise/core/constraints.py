@@ -123,7 +123,8 @@ def constraint_of(annotation: Any) -> Constraint | None:
         kind, *notes = arguments
         for note in notes:
             if isinstance(note, Check):
-                return Constraint(note.allows, note.expected, note.accepts, (*note.refuses, object()))
+                words = tuple(value for value in note.accepts if isinstance(value, str))
+                return Constraint(note.allows, note.expected, note.accepts, (*note.refuses, object()), words)
             if isinstance(note, Bounds):
                 return _number(kind, note)
         return constraint_of(kind)

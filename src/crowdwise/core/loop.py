@@ -73,18 +73,21 @@ class Rounds:
 
     def reached(
         self, objective: float | None = None, *, moved: float = float("nan"), below: float | None = None,
-        converged: bool = False,
+        converged: bool = False, traced: bool = True,
     ) -> None:  # fmt: skip
-        """Report a round: what it reached, how much ``moved`` where nothing is maximised, and whether it is the last.
+        """Report a round: its objective, how much ``moved`` where nothing is maximised, and whether it is the last.
 
-        It is the last where ``converged`` says so, or where it gained less than ``below`` per vote.
+        It is the last where ``converged`` says so, or where it gained less than ``below`` per vote. ``traced=False``:
+        the objective is only reported, since the fit does not maximise it.
         """
-        if objective is not None:
+        maximised = objective is not None and traced
+        if objective is not None and traced:
             self.trace.append(float(objective))
         self.converged = bool(converged) or (below is not None and self.gain < below)
         if self._callback is not None:
-            reached, change = (float("nan"), moved) if objective is None else (float(objective), self.gain)
-            self._callback(Progress(self.iterations, self.max_iter, reached, change, self._restart))
+            value = float("nan") if objective is None else float(objective)
+            change = self.gain if maximised else moved
+            self._callback(Progress(self.iterations, self.max_iter, value, change, self._restart))
 
     @property
     def outcome(self) -> dict[str, Any]:

@@ -43,7 +43,8 @@ class Model(Parameterised, ABC):
     Parameters
     ----------
     ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``. Whatever is
+        random draws from ``random_state``: a seed, a generator, or ``None`` for other draws every time.
     """
 
     key: ClassVar[str]

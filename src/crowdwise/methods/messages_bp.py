@@ -198,7 +198,7 @@ class BeliefPropagation(Model):
                 pi = normalise(q.sum(axis=0), axis=0)
                 logit = gather(graph, log_mu, prior_rows())
             nu = with_gold(softmax(logit[graph.item] - log_mu)[0], graph, gold)
-            rounds.reached(moved=change, converged=change <= self.tol and not follows)
+            rounds.reached(value, moved=change, converged=change <= self.tol and not follows, traced=False)
         self.theta_, self._log_pi, self._votes = theta, safe_log(pi), votes
         self.belief_ = softmax(logit)[0]
         return Outcome(
