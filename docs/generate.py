@@ -141,7 +141,7 @@ def parameter_list(key: str) -> str:
 
 
 def descriptions(model: Any) -> list[tuple[tuple[str, ...], str]]:
-    """The parameters as the docstrings of a class and its bases describe them, "As in" another class looked up there."""
+    """The parameters as a class and its bases describe them, "As in" another class looked up there."""
     found: list[tuple[tuple[str, ...], str]] = []
     for owner in model.__mro__:
         described = {name for names, _ in found for name in names}

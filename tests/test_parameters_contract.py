@@ -23,11 +23,13 @@ ENTRIES = {
 }
 
 
-UNDECLARED = {
+PENDING = {"prior", "network", "checkpoint", "class_alpha", "method", "aggregator"}
+"""Parameters of learners and of methods of other answers whose annotations still allow anything."""
+UNCONVERTED = {
     "ordinal-dawid-skene", "ordinal-raykar", "hmm-crowd", "token-dawid-skene", "graph-crowd", "crowd-clustering",
     "binary-relevance",
 }  # fmt: skip
-"""Methods with parameters that still allow anything: their annotations are on the way."""
+"""Methods of other answers that still check some parameters by hand."""
 
 
 class Nothing:
@@ -40,8 +42,6 @@ class Nothing:
 @pytest.fixture(params=ENTRIES)
 def model(request: pytest.FixtureRequest) -> Any:
     found = ENTRIES[request.param].load()
-    if not hasattr(found, "constraints") or found.key in UNDECLARED:
-        pytest.xfail("its parameters do not all declare yet what they may be")
     return found
 
 
@@ -50,6 +50,11 @@ def examples(model: Any, kind: str) -> Iterator[tuple[str, Any]]:
     for name, constraint in model.constraints().items():
         for value in getattr(constraint, kind):
             yield name, value
+
+
+def declared(model: Any, name: str) -> bool:
+    """Whether the annotation of a parameter says what it may be."""
+    return model.key in registry.METHODS or (name not in PENDING and model.key not in UNCONVERTED)
 
 
 def complaint(model: Any, name: str, value: Any) -> str:
@@ -66,7 +71,8 @@ def test_what_a_constraint_refuses_is_refused_by_name(model: Any) -> None:
 
 def test_what_a_constraint_accepts_is_accepted(model: Any) -> None:
     for name, value in examples(model, "accepts"):
-        model(**{name: value}).check_parameters()
+        if declared(model, name):
+            model(**{name: value}).check_parameters()
 
 
 def test_every_constraint_has_an_example_that_is_refused_and_every_default_is_allowed(model: Any) -> None:
@@ -77,7 +83,7 @@ def test_every_constraint_has_an_example_that_is_refused_and_every_default_is_al
 
 
 def test_an_object_that_is_nothing_of_the_kind_is_refused_by_name(model: Any) -> None:
-    for name in model.parameters():
+    for name in filter(lambda name: declared(model, name), model.parameters()):
         assert name in complaint(model, name, Nothing()), name
 
 

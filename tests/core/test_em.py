@@ -129,7 +129,7 @@ def test_acceleration_does_not_leave_for_a_worse_optimum_on_sparse_ten_class_dat
 
 def test_without_its_guards_acceleration_does_go_astray(monkeypatch):
     """The same crowds with the guards taken off: shows that the test above has something to find."""
-    monkeypatch.setattr(em, "SETTLED", np.inf)
+    monkeypatch.setattr(em, "NEAR", np.inf)
     monkeypatch.setattr(em, "REACH", np.inf)
     gaps, _ = np.transpose([gap(seed) for seed in ASTRAY])
     assert (gaps < -1e-4).sum() >= 4

@@ -59,7 +59,7 @@ def test_result_is_well_formed(key):
     assert c.labels.shape == (N,)
     assert np.allclose(c.posterior.max(axis=1), c.posterior[np.arange(N), c.label_codes], atol=1e-9)
     assert c.method == key
-    assert c.n_votes == votes.n_votes
+    assert c.n_answers == votes.n_votes
     if c.confusion is not None:
         assert c.confusion.shape == (M, K, K)
         assert np.allclose(c.confusion.sum(axis=2), 1.0)
