@@ -23,15 +23,6 @@ ENTRIES = {
 }
 
 
-PENDING = {"prior", "network", "checkpoint", "class_alpha", "method", "aggregator"}
-"""Parameters of learners and of methods of other answers whose annotations still allow anything."""
-UNCONVERTED = {
-    "ordinal-dawid-skene", "ordinal-raykar", "hmm-crowd", "token-dawid-skene", "graph-crowd", "crowd-clustering",
-    "binary-relevance",
-}  # fmt: skip
-"""Methods of other answers that still check some parameters by hand."""
-
-
 class Nothing:
     """What no parameter may be."""
 
@@ -52,11 +43,6 @@ def examples(model: Any, kind: str) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def declared(model: Any, name: str) -> bool:
-    """Whether the annotation of a parameter says what it may be."""
-    return model.key in registry.METHODS or (name not in PENDING and model.key not in UNCONVERTED)
-
-
 def complaint(model: Any, name: str, value: Any) -> str:
     """What is said about one wrong parameter."""
     with pytest.raises(ParameterError) as caught:
@@ -71,8 +57,7 @@ def test_what_a_constraint_refuses_is_refused_by_name(model: Any) -> None:
 
 def test_what_a_constraint_accepts_is_accepted(model: Any) -> None:
     for name, value in examples(model, "accepts"):
-        if declared(model, name):
-            model(**{name: value}).check_parameters()
+        model(**{name: value}).check_parameters()
 
 
 def test_every_constraint_has_an_example_that_is_refused_and_every_default_is_allowed(model: Any) -> None:
@@ -83,7 +68,7 @@ def test_every_constraint_has_an_example_that_is_refused_and_every_default_is_al
 
 
 def test_an_object_that_is_nothing_of_the_kind_is_refused_by_name(model: Any) -> None:
-    for name in filter(lambda name: declared(model, name), model.parameters()):
+    for name in model.parameters():
         assert name in complaint(model, name, Nothing()), name
 
 

@@ -50,6 +50,7 @@ from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.model import Model, Outcome, recode
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import ClassPrior, History, Prior
 from crowdwise.core.starts import Start
 from crowdwise.core.unseen import scores_with_unseen
 from crowdwise.data.graph import as_graph
@@ -119,9 +120,9 @@ class GraphCrowd(Model):
     strength: float | Literal["learned"] = "learned"
     inference: Literal["belief-propagation", "mean-field"] = "belief-propagation"
     sweeps: Count = 200
-    prior: Any = 0.01
-    history: Any = None
-    class_prior: Any = "learned"
+    prior: Prior = 0.01
+    history: History = None
+    class_prior: ClassPrior = "learned"
     start: Start = "votes"
     max_iter: Count = 500
     tol: NonNegative = 1e-7

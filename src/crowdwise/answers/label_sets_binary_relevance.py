@@ -40,7 +40,7 @@ import numpy.typing as npt
 from crowdwise import registry
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.answers.label_sets_result import LabelSetConsensus
-from crowdwise.core.constraints import Check, Count, NonNegative, fixed_seed
+from crowdwise.core.constraints import Check, Count, MethodKey, NonNegative, fixed_seed
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, dirichlet_multinomial, maximise_1d
 from crowdwise.core.parameters import declared
@@ -138,7 +138,7 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
     table: ClassVar[type] = LabelSets
     result: ClassVar[type] = LabelSetConsensus
 
-    base: str = registry.DEFAULT
+    base: MethodKey = registry.DEFAULT
     base_params: Annotated[Any, Check(lambda v: isinstance(v, dict), "a dict of parameters of the base")] | None = None
     share: bool | None = None
     max_iter: Count = 20

@@ -35,14 +35,13 @@ ordinal data, JRSS B 42 (1980), for the intervals on a line; T. A. Louis, JRSS B
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from crowdwise.answers.ordinal_confusions import Crowd, ordered, scoring
-from crowdwise.answers.ordinal_order import ranks
+from crowdwise.answers.ordinal_order import Order, ranks
 from crowdwise.core import em, priors
 from crowdwise.core.constraints import Check, Fraction, is_number
 from crowdwise.core.em import Params, Part, Stats
@@ -51,6 +50,7 @@ from crowdwise.core.loop import Callback
 from crowdwise.core.model import EMModel, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import ClassPrior
 from crowdwise.data.votes import Votes
 
 FIRST = 15
@@ -226,14 +226,14 @@ class OrdinalDawidSkene(EMModel):
     answer_type: ClassVar[str] = "ordinal"
     table: ClassVar[type] = Votes
 
-    order: Sequence[Any] | None = None
+    order: Order = None
     cuts: Literal["even", "learned"] = "even"
     link: Literal["logistic", "normal"] = "logistic"
     lapse: Fraction = 0.02
     prior: Literal["crowd"] | Annotated[
         Any, Check(_are_deviations, "the standard deviations of location and of log spread, both above 0")
     ] = "crowd"  # fmt: skip
-    class_prior: Any = "learned"
+    class_prior: ClassPrior = "learned"
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> OrderedFamily:
         K = votes.n_classes

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from crowdwise.core.constraints import Check
 from crowdwise.core.numerics import Ints
 from crowdwise.data import encoding
 from crowdwise.data.encoding import Vocabulary
 from crowdwise.errors import ParameterError, listing
 
-__all__ = ["ranks"]
+__all__ = ["Order", "ranks"]
+
+
+def _is_order(value: Any) -> bool:
+    return value is None or (hasattr(value, "__len__") and not isinstance(value, str))
+
+
+Order = Annotated[Any, Check(_is_order, "the classes, the lowest first, or None", (None,), ("low", 3))]
 
 
 def ranks(classes: Vocabulary, order: Sequence[Any] | None, key: str) -> Ints:

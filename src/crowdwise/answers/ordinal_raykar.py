@@ -25,13 +25,12 @@ ordinal classification, ECML (2001).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise.answers.ordinal_order import ranks
+from crowdwise.answers.ordinal_order import Order, ranks
 from crowdwise.core import em
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.em import Params, Part, Stats
@@ -112,7 +111,7 @@ class OrdinalRaykar(Model):
     answer_type: ClassVar[str] = "ordinal"
     table: ClassVar[type] = Votes
 
-    order: Sequence[Any] | None = None
+    order: Order = None
     prior: NonNegative = 2.0
     max_iter: Count = 500
     tol: NonNegative = 1e-7

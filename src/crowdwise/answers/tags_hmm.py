@@ -39,7 +39,7 @@ data, IEEE TKDE 2022.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -47,13 +47,14 @@ import numpy.typing as npt
 from crowdwise.answers import tags_memory as memory
 from crowdwise.answers.tags_result import TagModel, decode, token_decode
 from crowdwise.core import em, priors, starts
-from crowdwise.core.constraints import Count, CountFromZero, NonNegative
+from crowdwise.core.constraints import Bounds, Check, Count, CountFromZero, NonNegative, are_numbers
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback
 from crowdwise.core.model import Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import ClassPrior, History, Prior
 from crowdwise.core.starts import Start
 from crowdwise.core.unseen import with_unseen
 from crowdwise.data.tags import Tags
@@ -117,6 +118,12 @@ def log_chain(counts: Floats, allowed: npt.NDArray[np.bool_]) -> Floats:
 # -------------------------------------------------------------------- the classes
 
 
+Transitions = Annotated[
+    Any,
+    Check(lambda value: are_numbers(value, Bounds(minimum=0)), "the probabilities of first tags and of transitions"),
+]
+
+
 @declared
 class HMMCrowd(TagModel):
     """A Markov chain of true tags and a confusion matrix for each annotator, by EM.
@@ -163,9 +170,9 @@ class HMMCrowd(TagModel):
     key = "hmm-crowd"
 
     memory: bool | Literal["auto"] = "auto"
-    prior: Any = "crowd"
-    history: Any = None
-    transition: Any = "learned"
+    prior: Prior = "crowd"
+    history: History = None
+    transition: Literal["learned"] | Transitions = "learned"
     transition_prior: NonNegative = 1.0
     decode: Literal["sequence", "tokens"] = "sequence"
     start: Start = "votes"
@@ -277,9 +284,9 @@ class TokenDawidSkene(TagModel):
     key = "token-dawid-skene"
 
     decode: Literal["valid", "tokens"] = "valid"
-    prior: Any = 0.01
-    history: Any = None
-    class_prior: Any = "learned"
+    prior: Prior = 0.01
+    history: History = None
+    class_prior: ClassPrior = "learned"
     start: Start = "votes"
     restarts: CountFromZero = 0
     max_iter: Count = 500

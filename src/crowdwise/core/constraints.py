@@ -31,8 +31,9 @@ import numpy as np
 from crowdwise.errors import ParameterError, suggestion
 
 __all__ = [
-    "Bounds", "Check", "Constraint", "Count", "CountFromZero", "Fraction", "NonNegative", "Positive", "RandomState",
-    "Share", "are_numbers", "checked", "constraint_of", "fixed_seed", "is_count", "is_number", "seed_of",
+    "Bounds", "Check", "Constraint", "Count", "CountFromZero", "Fraction", "MethodKey", "NonNegative", "Positive",
+    "RandomState", "Share", "are_numbers", "checked", "constraint_of", "fixed_seed", "is_count", "is_number",
+    "seed_of",
 ]  # fmt: skip
 
 
@@ -230,6 +231,10 @@ Share = Annotated[float, Bounds(minimum=0, maximum=1)]
 """From 0 to 1, both included."""
 Fraction = Annotated[float, Bounds(above=0, below=1)]
 """Between 0 and 1."""
+
+
+MethodKey = Annotated[str, Check(lambda value: isinstance(value, str), "the key of a method", ("majority",), (1, None))]
+"""A method, by its key in the registry."""
 
 
 def _is_seed(value: Any) -> bool:

@@ -17,7 +17,7 @@ Past performance, where given, counts as evidence there too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -41,9 +41,7 @@ def _is_prior(value: Any) -> bool:
     return value in NAMED if isinstance(value, str) else are_numbers(value, Bounds(minimum=0))
 
 
-def _is_class_prior(value: Any) -> bool:
-    if isinstance(value, str):
-        return value in ("learned", "uniform")
+def _are_probabilities(value: Any) -> bool:
     return isinstance(value, Mapping) or (hasattr(value, "__len__") and are_numbers(value, Bounds(minimum=0)))
 
 
@@ -74,12 +72,8 @@ DirichletPrior = Annotated[
 ]
 """Parameters of the Dirichlet distributions of the rows of confusion matrices."""
 
-ClassPrior = Annotated[
-    Any,
-    Check(
-        _is_class_prior, "'learned', 'uniform', or the probability of each class", ("learned", "uniform"), ("x", 0.5)
-    ),
-]
+Probabilities = Annotated[Any, Check(_are_probabilities, "the probability of each class", (), ("x", 0.5, (0.5, -0.5)))]
+ClassPrior = Literal["learned", "uniform"] | Probabilities
 """The distribution of the classes."""
 
 ClassAlpha = Annotated[

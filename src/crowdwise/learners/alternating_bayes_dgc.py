@@ -43,7 +43,7 @@ Information Sciences 64 (2021).
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -55,7 +55,7 @@ from crowdwise.core.em import Part
 from crowdwise.core.limits import check_memory
 from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import declared
-from crowdwise.core.priors import class_dirichlet, dirichlet_rows
+from crowdwise.core.priors import ClassAlpha, DirichletPrior, class_dirichlet, dirichlet_rows
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
 from crowdwise.learners.head import Head, Predict
@@ -227,8 +227,8 @@ class BayesDGC(Learner):
     """
 
     key: ClassVar[str] = "bayes-dgc"
-    prior: Any = None
-    class_alpha: Any = 1.1
+    prior: DirichletPrior | None = None
+    class_alpha: ClassAlpha = 1.1
     updates: Literal["stochastic", "closed"] = "stochastic"
     rate: Annotated[float, Bounds(above=0, maximum=1)] | None = None
     balance: bool = True

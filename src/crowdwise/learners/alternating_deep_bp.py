@@ -38,6 +38,7 @@ from crowdwise.core.limits import check_memory
 from crowdwise.core.model import recode
 from crowdwise.core.numerics import Floats, clamp, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import DirichletPrior
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.alternating_em import Alternating, DeepMF, check_max_probability, clipped
@@ -178,6 +179,7 @@ class DeepBP(DeepMF):
 
     key: ClassVar[str] = "deep-bp"
     coins: Literal["full", "one"] = "full"
+    prior: DirichletPrior | messages_bp.DrawnPrior = 2.0
     max_sweeps: Count = 10
     tol: NonNegative = 1e-3
     samples: Count = 400

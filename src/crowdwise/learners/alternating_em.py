@@ -49,6 +49,7 @@ from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.limits import check_memory
 from crowdwise.core.numerics import Floats, clamp, normalise, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import DirichletPrior, Prior
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.head import FLOOR, Head, Predict, cross_entropy
@@ -183,7 +184,7 @@ class AggNet(Learner):
     """
 
     key: ClassVar[str] = "aggnet"
-    prior: Any = 1.0
+    prior: Prior = 1.0
 
     def _head(self, votes: Votes, hidden: int) -> Head:
         check_memory(votes)
@@ -243,7 +244,7 @@ class MBEM(Learner):
     key: ClassVar[str] = "mbem"
     epochs: Count = 100
     n_rounds: Count = 2
-    prior: Any = 1.0
+    prior: Prior = 1.0
 
     def _head(self, votes: Votes, hidden: int) -> Head:
         check_memory(votes)
@@ -288,7 +289,7 @@ class DeepMF(Learner):
     """
 
     key: ClassVar[str] = "deep-mf"
-    prior: Any = 2.0
+    prior: DirichletPrior = 2.0
     max_probability: Annotated[float, Bounds(above=0, maximum=1)] = 0.9
 
     def _head(self, votes: Votes, hidden: int) -> Head:

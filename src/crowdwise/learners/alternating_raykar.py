@@ -41,6 +41,7 @@ from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.limits import check_memory
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.priors import Prior
 from crowdwise.data.votes import Votes
 from crowdwise.learners.tabular import Tabular
 from crowdwise.learners.tabular_models import Softmax
@@ -84,7 +85,7 @@ class Raykar(Tabular):
 
     key: ClassVar[str] = "raykar"
 
-    prior: Any = 1.0
+    prior: Prior = 1.0
     max_iter: Count = 100
     tol: NonNegative = 1e-4
 

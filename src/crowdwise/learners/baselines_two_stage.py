@@ -38,7 +38,7 @@ from torch.nn import functional
 
 from crowdwise import registry
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.constraints import Bounds, Check, NonNegative
+from crowdwise.core.constraints import Bounds, Check, MethodKey, NonNegative
 from crowdwise.core.numerics import Floats, decide
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
@@ -117,7 +117,7 @@ class TwoStage(Learner):
     """
 
     key: ClassVar[str] = "two-stage"
-    aggregator: str = "majority"
+    aggregator: MethodKey = "majority"
     labels: Literal["hard", "soft"] = "hard"
     settings: Annotated[Any, Check(lambda value: isinstance(value, Mapping), "parameters by name")] | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import field
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdwise.core.constraints import Bounds
+from crowdwise.core.constraints import Bounds, Check
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
@@ -32,6 +33,17 @@ HOLDOUT = 0.1
 """The share of answers held out where something is chosen by them and no share is given."""
 
 OneHead = TypeVar("OneHead", bound=Head)
+
+NetworkChoice = Annotated[
+    Any,
+    Check(
+        lambda value: isinstance(value, str) or callable(value),
+        "the name of a network, a torch module, or a function of (shape, n_classes) that makes one",
+        ("mlp",),
+        (3, None),
+    ),
+]
+FilePath = Annotated[Any, Check(lambda value: isinstance(value, (str, os.PathLike)), "a file", ("a.pt",), (3,))]
 
 
 @declared
@@ -62,10 +74,10 @@ class NetworkEstimator(TrainingSettings, Estimator):
         A file to write after every epoch, and to continue from where it exists.
     """
 
-    network: Any = "mlp"
+    network: NetworkChoice = "mlp"
     holdout: Annotated[float, Bounds(minimum=0, below=1)] | None = None
     device: str = "auto"
-    checkpoint: Any = None
+    checkpoint: FilePath | None = None
     _trainer: Inference = field(init=False)
 
     def _check_together(self) -> None:

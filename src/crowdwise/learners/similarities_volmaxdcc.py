@@ -46,7 +46,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.head import FLOOR, Head
 from crowdwise.learners.inputs import Inputs, PairInputs, Scale, chunks
-from crowdwise.learners.network_estimator import NetworkEstimator
+from crowdwise.learners.network_estimator import NetworkChoice, NetworkEstimator
 from crowdwise.learners.tensors import as_array, log_softmax, probabilities
 from crowdwise.learners.trainer import Trainer, TrainingData
 from crowdwise.learners.vote_edges import Batch
@@ -165,7 +165,7 @@ class VolMaxDCC(NetworkEstimator):
     confusion: Literal["shared", "own", "none"] = "shared"
     weight: NonNegative = 0.01
     volume_sample: TwoOrMore = 512
-    network: Any = "nguyen"
+    network: NetworkChoice = "nguyen"
     batch_size: Count = 128
     epochs: Count = 100
     select: Literal["last", "votes"] = "last"

@@ -58,6 +58,9 @@ CALM = 1e-3
 """They stay earlier where no message has moved by more than this."""
 
 
+DrawnPrior = Annotated[Any, Check(callable, "a function that draws confusion matrices")]
+
+
 def one_coin_parameters(prior: Any, history: Any, votes: Votes) -> Floats:
     """Beta (right, wrong) of one accuracy: the pair itself; of matrices, the sums on and off the diagonal."""
 
@@ -144,7 +147,7 @@ class BeliefPropagation(Model):
     columns_without_interval = ("effective_samples",)
 
     coins: Literal["full", "one"] = "full"
-    prior: DirichletPrior | Annotated[Any, Check(callable, "a function that draws confusion matrices")] = 2.0
+    prior: DirichletPrior | DrawnPrior = 2.0
     history: History = None
     class_prior: ClassPrior = "uniform"
     integral: Literal["auto", "exact", "sampled"] = "auto"
