@@ -50,7 +50,6 @@ from torch import Tensor, nn
 from crowdwise.core.constraints import Check, Positive, is_number
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
-from crowdwise.core.priors import Probabilities
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.learners import losses, networks
