@@ -320,13 +320,13 @@ def draw_demo() -> None:
     from rich.console import Console
     from rich.terminal_theme import MONOKAI
 
-    from crowdwise.cli import demo
+    from crowdwise.cli.cmd_demo import run
 
     looks = {"highlight": False, "force_terminal": True, "color_system": "truecolor", "no_color": False}
     screen = Console(record=True, width=PICTURE, height=60, file=io.StringIO(), **looks)  # type: ignore[arg-type]
     screen.print("[bold]$ crowdwise demo[/bold]")
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # where the report goes
-        demo.run(screen=screen)
+        run(screen=screen)
         draw_report(next(Path(folder).glob("*.html")))
     screen.print()
     svg = screen.export_svg(title="crowdwise demo", theme=MONOKAI, unique_id="demo")

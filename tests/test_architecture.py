@@ -25,7 +25,7 @@ HEAVY = ["jinja2", "narwhals", "numba", "pandas", "polars", "pyspark", "scipy", 
 BASE = {"errors", "kernels", "data"}
 MODEL = BASE | {"core"}
 FITS = MODEL | {"online", "methods", "answers", "learners", "registry"}
-BELOW = FITS | {"simulate", "metrics", "trust", "active", "report", "api"}
+BELOW = FITS | {"simulate", "metrics", "trust", "active", "report", "api", "saved"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "kernels": set(),
@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "active": MODEL | {"online", "metrics"},
     "report": MODEL | {"metrics", "trust", "registry"},
     "api": BELOW - {"api"},
+    "saved": FITS | {"active"},
     "bench": BELOW,
     "cli": BELOW | {"bench", "__init__"},
     "__main__": {"cli"},

@@ -30,10 +30,10 @@ import yaml
 from typer.testing import CliRunner
 
 import crowdwise
-from crowdwise import registry
-from crowdwise.cli import show
-from crowdwise.cli.demo import SHOWN
+from crowdwise import api, registry
+from crowdwise.bench.digits import SHOWN
 from crowdwise.cli.main import app
+from crowdwise.cli.show_aggregate import facts
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -212,9 +212,7 @@ def test_every_command_and_option_is_in_the_command_line_page() -> None:
 
 
 def test_every_field_of_the_json_is_described() -> None:
-    votes = crowdwise.simulate.one_coin(50, n_annotators=5, random_state=0).votes
-    consensus = crowdwise.aggregate(votes)
-    fields = show.facts(consensus, show.measure(consensus, votes.truth, None))
+    fields = facts(api.fit(crowdwise.simulate.one_coin(50, n_annotators=5, random_state=0).votes))
     page = (DOCS / "cli.md").read_text(encoding="utf-8").partition("\n## JSON\n")[2].partition("\n## ")[0]
     assert [name for name in fields if f"`{name}`" not in page] == []
 

@@ -1,45 +1,67 @@
-"""Answers in, consensus out, in one line; and several methods side by side."""
+"""The one way in: answers are read, a method is fitted to them, what it found is measured.
+
+Python (:func:`aggregate`), every command and every report go through :func:`fit`; so the same data gives the same
+answer type, the same method and the same numbers whichever door was taken. In steps, for whoever has something to say
+in between: :func:`read` gives :class:`Answers`, :func:`prepare` a :class:`Task`, and :meth:`Task.fit` what :func:`fit`
+gives at once, a :class:`Fitted`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from crowdwise import registry
-from crowdwise.core.consensus import Consensus
-from crowdwise.core.loop import Callback
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError
-from crowdwise.trust.method_comparison import Comparison
-from crowdwise.trust.method_comparison import compare as compare_models
+from crowdwise.errors import InputError, Option, ParameterError, ReadError, Remedy
+
+if TYPE_CHECKING:
+    from crowdwise.core.loop import Callback
+    from crowdwise.data.dataset import Dataset
+    from crowdwise.data.guess import Guess
+    from crowdwise.metrics import Estimate
+    from crowdwise.trust.method_comparison import Comparison
+
+__all__ = ["Answers", "Fitted", "Task", "aggregate", "compare", "fit", "prepare", "read"]
 
 
 def aggregate(
-    votes: Any,
+    answers: Any,
     method: str | None = None,
     *,
+    answer_type: str | None = None,
     gold: Any = None,
     graph: Any = None,
     callback: Callback | None = None,
     **params: Any,
 ) -> Any:
-    """The consensus of some answers: a :class:`~crowdwise.Consensus` of votes, and its like of other answers.
+    """The consensus of some answers: a :class:`~crowdwise.Consensus` of votes, and its like for other answer types.
 
     Parameters
     ----------
-    votes
-        :class:`~crowdwise.Votes`, or a table that :meth:`~crowdwise.Votes.from_frame` takes; or a table of other
-        answers.
+    answers
+        A table of answers (:class:`~crowdwise.Votes`, :class:`~crowdwise.Ratings`, ...); a file or a dataset folder; or
+        a dataframe that :meth:`~crowdwise.Votes.from_frame` takes.
     method
-        A key of ``crowdwise methods``; by default that of the kind of answers.
+        A key of ``crowdwise methods``; by default that of the answer type.
+    answer_type
+        A key of ``crowdwise.ANSWER_TYPES``. By default that of the table or of the method; of a file it is guessed
+        from its columns.
     gold
-        The class of the items where it is known, for the method to use: a mapping from item to class,
-        or N class codes with -1 for unknown. The votes' own ``truth`` is not looked at.
+        The truth of the items where it is known, for the method to use: a mapping from item to class, or N class codes
+        with -1 for unknown. The truth that lies with the answers is not looked at.
     graph
         Which items are linked, for methods that look at it (``graph-crowd``, by default): pairs of items, a sparse
         matrix, or a :class:`~crowdwise.Graph`.
     callback
-        Called after every pass over the votes with a :class:`crowdwise.core.loop.Progress`.
+        Called after every pass over the answers with a :class:`crowdwise.core.loop.Progress`.
     **params
         Parameters of the method.
 
@@ -50,25 +72,285 @@ def aggregate(
     >>> cw.aggregate(votes, "dawid-skene").labels.tolist()
     [0, 1, 1, 0]
     """
-    answers = getattr(votes, "answer_type", None)
-    if not isinstance(answers, str):  # a table; pandas gives out a column of this name
-        votes, answers = Votes.from_frame(votes), Votes.answer_type
-    answers = "graph" if graph is not None and answers == Votes.answer_type and method is None else answers
-    method = registry.default_method(answers, len(votes.annotators)) if method is None else method
-    if graph is not None and (
-        method not in registry.ANSWER_METHODS or registry.ANSWER_METHODS[method].answer_type != "graph"
-    ):
-        raise ParameterError(f"{method} does not look at a graph: leave graph out, or use graph-crowd.")
-    if answers == Votes.answer_type and method not in registry.ANSWER_METHODS:
-        consensus: Consensus = registry.create(method, **params).fit(votes, gold, callback=callback).consensus_
-        return consensus
-    known = {name: value for name, value in (("gold", gold), ("graph", graph)) if value is not None}
-    if method in registry.ANSWER_METHODS and registry.ANSWER_METHODS[method].load().table is type(votes):
-        answers = registry.ANSWER_METHODS[method].answer_type  # votes may be graded or linked
-    entry = registry.find(method, answers)
-    if entry.inputs:
-        raise ParameterError(f"{method} looks at inputs as well: use {entry.class_name}(...).fit(X, answers).")
-    return registry.create(method, answers, **params).fit(votes, callback=callback, **known).consensus_
+    return fit(answers, method, params, answers=answer_type, gold=gold, graph=graph, callback=callback).result
+
+
+def fit(
+    source: Any,
+    method: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    *,
+    answers: str | None = None,
+    gold: Any = None,
+    truth: Any = None,
+    graph: Any = None,
+    inputs: Any = None,
+    reading: Mapping[str, Any] | None = None,
+    callback: Any = None,
+) -> Fitted:
+    """Read answers, fit a method to them, and measure it where the truth is known.
+
+    Parameters
+    ----------
+    source, method, answers, graph
+        As in :func:`aggregate`, where ``answers`` is called ``answer_type``.
+    params
+        Parameters of the method.
+    gold
+        Truth that the method may use: as in :func:`aggregate`, or a file.
+    truth
+        Truth that only measures; by default what lies with the answers.
+    inputs
+        For learners: an input for each item, a file of features, or ``True`` for those of the dataset folder.
+    reading
+        Options of the table's reader, such as ``{"item": "photo", "on_duplicate": "last"}``.
+    callback
+        Called after every pass over the answers, or every epoch.
+    """
+    task = prepare(source, method, params, answers=answers, graph=graph, inputs=inputs, reading=reading)
+    return task.fit(gold=gold, truth=truth, callback=callback)
+
+
+# -------------------------------------------------------------------- in
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Answers as they were read.
+
+    ``dataset`` holds what lies beside votes in their folder; ``truth`` is a file of truth beside other answers.
+    """
+
+    answer_type: str
+    table: Any
+    dataset: Dataset | None = None
+    truth: Path | None = None
+
+
+def read(source: Any, answers: str | None = None, *, reading: Mapping[str, Any] | None = None) -> Answers:
+    """Answers from a table, a dataframe, a file or a dataset folder; the type as in :func:`aggregate`."""
+    return _read(source, answer_type_of(source, answers)[0], dict(reading or {}))
+
+
+def answer_type_of(source: Any, asked: str | None = None, method: str | None = None) -> tuple[str, Guess | None]:
+    """The type that was asked for, else that of the table or the method, else a guess.
+
+    A dataset folder is taken for votes; what its answers look like is in the guess.
+    """
+    if asked is not None:
+        return registry.answer_type(asked), None
+    named = registry.ANSWER_METHODS.get(method or "")
+    own = getattr(source, "answer_type", None)
+    if isinstance(own, str):  # pandas has a column of any name
+        is_ours = named is not None and registry.ANSWER_TYPES[named.answer_type].load() is type(source)
+        return named.answer_type if named is not None and is_ours else own, None
+    if method is not None:
+        return named.answer_type if named is not None else registry.VOTES, None
+    guess = _guess(Path(source)) if isinstance(source, (str, os.PathLike)) else None
+    if guess is None or guess.kind == registry.VOTES:
+        return registry.VOTES, guess
+    if Path(source).is_dir():
+        return registry.VOTES, replace(guess, kind=registry.VOTES, doubt=guess.kind)
+    return guess.kind, guess
+
+
+def _guess(path: Path) -> Guess | None:
+    """The type of answers in a file (or a dataset folder), by its first rows; ``None`` where these cannot be read."""
+    from crowdwise.data.dataset import find_table
+    from crowdwise.data.guess import glance, guess
+
+    file = find_table(path, "votes") if path.is_dir() else path
+    head = glance(file) if file is not None and file.is_file() else None
+    return None if head is None else guess(head.columns, {name: head[name].to_list() for name in head.columns})
+
+
+def _read(source: Any, answer_type: str, options: dict[str, Any]) -> Answers:
+    """The table behind a source."""
+    from crowdwise.data.dataset import Dataset, find_table, read_dataset
+
+    kind = registry.ANSWER_TYPES[answer_type]
+    table = kind.load()
+    if isinstance(source, Dataset):
+        return Answers(answer_type, source.votes, source)
+    if isinstance(getattr(source, "answer_type", None), str):
+        if not isinstance(source, table):
+            raise InputError(f"Expected {table.__name__} and found {type(source).__name__}.")
+        return Answers(answer_type, source)
+    if "label" in options and kind.column != "label":
+        options[kind.column] = options.pop("label")
+    if not isinstance(source, (str, os.PathLike)):
+        return Answers(answer_type, table.from_frame(source, **options))
+    path = Path(source)
+    if answer_type == registry.VOTES:
+        if not path.is_dir():
+            data = Dataset(path.name, table.read(path, **options))
+        elif find_table(path, "votes") is None and (path / "consensus.json").is_file():
+            raise InputError(
+                f"{path} holds a saved consensus, not votes.",
+                remedy=Remedy("Open it with crowdwise.load.", command="Open it in Python: crowdwise.load."),
+            )
+        else:
+            data = read_dataset(path, **options)
+        return Answers(answer_type, data.votes, data)
+    truth = None
+    if path.is_dir():
+        file = find_table(path, "votes")
+        if file is None:
+            raise ReadError(f"{path} has no table of answers: expected labels.csv (or .parquet, .jsonl, ...) in it.")
+        if not kind.scores:  # true scores of items: a folder's table of truth does not say that it holds them
+            truth = find_table(path, "truth")
+        path = file
+    return Answers(answer_type, table.read(path, **options), truth=truth)
+
+
+# -------------------------------------------------------------------- the fit
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Answers, and a model that is ready to be fitted to them."""
+
+    answers: Answers
+    method: str
+    model: Any
+    graph: Any = None
+    inputs: Any = None
+    test: tuple[Any, Any] | None = None
+
+    def fit(self, *, gold: Any = None, truth: Any = None, callback: Any = None) -> Fitted:
+        """Fit the model. ``gold`` may be used by it; ``truth`` measures, later."""
+        table = self.answers.table
+        gold, truth = (table.read_truth(t) if isinstance(t, (str, os.PathLike)) else t for t in (gold, truth))
+        if truth is None and self.answers.truth is not None:
+            truth = table.read_truth(self.answers.truth)
+        if gold is not None and "gold" not in inspect.signature(self.model.fit).parameters:
+            raise ParameterError(
+                f"{self.method} has no use for gold (known truth).",
+                remedy=Remedy("Leave it out, or measure with it: {}.", Option("truth", command="FILE")),
+            )
+        answers = self.answers
+        if isinstance(table, Votes):
+            gold = None if gold is None else table.encode_truth(gold)
+            table = table if truth is None else table.with_truth(truth)
+            data = None if answers.dataset is None else replace(answers.dataset, votes=table)
+            answers, truth = replace(answers, table=table, dataset=data), table.truth
+        known = {name: value for name, value in (("gold", gold), ("graph", self.graph)) if value is not None}
+        given = (table,) if self.inputs is None else (self.inputs, table)
+        self.model.fit(*given, callback=callback, **known)
+        return Fitted(answers, self.method, self.model, gold, truth, self.test)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What a fit gave: the answers, the fitted model, and the truth that was used (``gold``) and that measures."""
+
+    answers: Answers
+    method: str
+    model: Any
+    gold: Any = None
+    truth: Any = None
+    test: tuple[Any, Any] | None = None
+
+    @property
+    def answer_type(self) -> str:
+        return self.answers.answer_type
+
+    @property
+    def table(self) -> Any:
+        """The answers; votes with the truth that measures."""
+        return self.answers.table
+
+    @property
+    def result(self) -> Any:
+        """The consensus, or its like for other answer types."""
+        return self.model.consensus_
+
+    @cached_property
+    def measured(self) -> dict[str, Estimate]:
+        """Figures against the truth by name, with confidence intervals, gold left out; none where nothing is known."""
+        from crowdwise import metrics
+        from crowdwise.report.other_answers import measures
+
+        if self.answer_type == "ordinal" or not isinstance(self.table, Votes):
+            return measures(self.answer_type, self.table, self.result, self.truth, self.gold)
+        if self.truth is None:
+            return {}
+        hidden = self.truth if self.gold is None else np.where(self.gold >= 0, -1, self.truth)
+        return {"accuracy": metrics.accuracy(self.result, hidden)} if (hidden >= 0).any() else {}
+
+    @cached_property
+    def tested(self) -> tuple[float, int] | None:
+        """The accuracy of a learner on inputs that nobody voted on, and their number; ``None`` without any."""
+        if self.test is None:
+            return None
+        return float(self.model.score(self.test[0], self.table.classes[self.test[1]])), len(self.test[1])
+
+    def report(self, **options: Any) -> dict[str, Any]:
+        """The report on it, see :func:`crowdwise.build_report`."""
+        from crowdwise.report.build import build_report
+        from crowdwise.report.other_answers import answers_report
+
+        if isinstance(self.table, Votes):
+            return build_report(self.answers.dataset or self.table, self.result, gold=self.gold, **options)
+        plain = {name: value for name, value in options.items() if name in ("title", "texts", "all_items")}
+        return answers_report(self.table, self.result, truth=self.truth, **plain)
+
+
+def prepare(
+    source: Any,
+    method: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    *,
+    answers: str | None = None,
+    graph: Any = None,
+    inputs: Any = None,
+    reading: Mapping[str, Any] | None = None,
+) -> Task:
+    """The first half of :func:`fit`: all that can be wrong with a method or a file is said here, before the work."""
+    answer_type, _ = answer_type_of(source, answers, method)
+    if graph is not None and method is None and answer_type == registry.VOTES:
+        answer_type = "graph"
+    learner = inputs is not None
+    key = registry.DEFAULT_LEARNER if learner and method is None else method
+    entry = None if key is None else registry.find(key, answer_type, inputs=learner)
+    model = None if entry is None else entry.create(**(params or {}))
+    found = _read(source, answer_type, dict(reading or {}))
+    if entry is None:
+        entry = registry.find(registry.default_method(answer_type, len(found.table.annotators)), answer_type)
+        model = entry.create(**(params or {}))
+    if graph is not None and entry.answer_type != "graph":
+        raise ParameterError(f"{entry.key} does not look at a graph: leave it out, or use graph-crowd.")
+    if isinstance(graph, (str, os.PathLike)):
+        from crowdwise.data.graph import read_graph
+
+        graph = read_graph(graph)
+    X, test = inputs_of(found, inputs) if learner else (None, None)
+    return Task(found, entry.key, model, graph, X, test)
+
+
+def inputs_of(answers: Answers, inputs: Any) -> tuple[Any, tuple[Any, Any] | None]:
+    """Inputs in the order of the items, and those to test on (with the codes of their classes) where there are any."""
+    from crowdwise.data.features import class_codes, read_features
+
+    data = answers.dataset
+    if inputs is True:
+        if data is None or not data.features:
+            name = "These answers" if data is None else data.name
+            raise ParameterError(
+                f"{name}: there are no inputs to learn from.",
+                remedy=Remedy("Hand them over: {}.", Option("inputs", python="X", command="FILE")),
+            )
+        return data.inputs, data.test
+    if not isinstance(inputs, (str, os.PathLike)):
+        return inputs, None
+    found = read_features(inputs)
+    X = found.rows_of(answers.table.items)
+    if found.x_test is None or found.y_test is None:
+        return X, None
+    return X, (found.x_test, class_codes(found.y_test, answers.table.classes, None if data is None else data.legend))
+
+
+# -------------------------------------------------------------------- several methods
 
 
 def compare(
@@ -87,7 +369,7 @@ def compare(
     Parameters
     ----------
     votes
-        :class:`~crowdwise.Votes`, or a table that :meth:`~crowdwise.Votes.from_frame` takes.
+        As in :func:`aggregate`; they must be votes.
     methods
         Keys of ``crowdwise methods``, or ``"all"`` for every method that needs no known truth. With their defaults.
     truth, repeats, share, replicates, random_state, progress
@@ -102,30 +384,24 @@ def compare(
     >>> found.methods
     ('dawid-skene', 'majority')
     """
-    if not isinstance(votes, Votes):
-        other = getattr(votes, "answer_type", None)
-        if isinstance(other, str):
-            raise InputError(f"Expected Votes and found {type(votes).__name__}: methods for {other} are not compared.")
-        votes = Votes.from_frame(votes)
-    models = {key: _model(key, random_state) for key in chosen(methods)}
-    return compare_models(
-        votes, models, truth=truth, repeats=repeats, share=share, replicates=replicates, random_state=random_state,
+    from crowdwise.trust import method_comparison
+
+    table = read(votes).table
+    if not isinstance(table, Votes):
+        raise InputError(f"Expected votes: methods for {table.answer_type} are not compared.")
+    models = {key: registry.create(key, random_state=random_state) for key in compared(methods)}
+    return method_comparison.compare(
+        table, models, truth=truth, repeats=repeats, share=share, replicates=replicates, random_state=random_state,
         progress=progress,
     )  # fmt: skip
 
 
-def chosen(methods: str | Iterable[str]) -> list[str]:
+def compared(methods: str | Iterable[str]) -> list[str]:
     """The keys asked for, each once; ``"all"`` are those that need no known truth."""
     if methods == "all":
         return [key for key, entry in registry.METHODS.items() if not entry.load().needs_gold]
     keys = [methods] if isinstance(methods, str) else list(methods)
     for key in keys:
         if registry.find(key).load().needs_gold:
-            raise ParameterError(
-                f"{key} needs known truth to be fitted, and comparisons are made without: leave it out."
-            )
+            raise ParameterError(f"{key} needs gold (known truth), and comparisons are made without: leave it out.")
     return list(dict.fromkeys(keys))
-
-
-def _model(key: str, random_state: int | None) -> Any:
-    return registry.create(key, random_state=random_state)

@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
@@ -59,7 +58,6 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, init=False)
 class Option:
     """An argument that a remedy names, with the values to choose from.
 
@@ -71,14 +69,8 @@ class Option:
     item='...'; classes=[...]
     """
 
-    name: str
-    values: tuple[Any, ...]
-    python: str
-    command: str
-
     def __init__(self, name: str, *values: Any, python: str = "'...'", command: str = "NAME") -> None:
-        for field, value in (("name", name), ("values", values), ("python", python), ("command", command)):
-            object.__setattr__(self, field, value)
+        self.name, self.values, self.python, self.command = name, values, python, command
 
     def __str__(self) -> str:
         return f"{self.name}={either([repr(value) for value in self.values]) or self.python}"
@@ -92,7 +84,6 @@ class Setting(Option):
     """A parameter of a method: ``--set name=value`` on the command line, where it has no option of its own."""
 
 
-@dataclass(frozen=True, init=False)
 class Remedy:
     """What to do about an error: a constant sentence with ``{}`` for each option. (Names found in data may hold braces:
     they belong in the message.)
@@ -101,13 +92,8 @@ class Remedy:
     options, always. By default it then says nothing, or the same.
     """
 
-    text: str
-    options: tuple[Option, ...]
-    command: str | None
-
     def __init__(self, text: str, *options: Option, command: str | None = None) -> None:
-        for field, value in (("text", text), ("options", options), ("command", command)):
-            object.__setattr__(self, field, value)
+        self.text, self.options, self.command = text, options, command
 
     def __str__(self) -> str:
         return self.text.format(*self.options)
@@ -123,17 +109,26 @@ class Remedy:
 class CrowdwiseError(Exception):
     """The root: catch this to catch everything crowdwise raises on purpose.
 
-    ``message`` says what is wrong, ``remedies`` what to do about it; ``str(error)`` says both for Python.
+    ``message`` says what is wrong (``about`` which argument, where it is about one), ``remedies`` what to do about it;
+    ``str(error)`` says all of it for Python.
+
+    >>> print(ParameterError("expected a number above 0.", about=Setting("tol", -1)))
+    tol=-1: expected a number above 0.
     """
 
-    def __init__(self, message: str = "", *, remedy: Remedy | Sequence[Remedy] = ()) -> None:
-        self.message = message
+    def __init__(
+        self, message: str = "", *, about: Option | None = None, remedy: Remedy | Sequence[Remedy] = ()
+    ) -> None:
+        self.message, self.about = message, about
         self.remedies = (remedy,) if isinstance(remedy, Remedy) else tuple(remedy)
-        super().__init__(" ".join(filter(None, (message, *map(str, self.remedies)))))
+        subject = "" if about is None else f"{about}: "
+        super().__init__(" ".join(filter(None, (f"{subject}{message}", *map(str, self.remedies)))))
 
     def worded(self, spell: Callable[[Option], str | None]) -> str:
         """The error for the command line, see :meth:`Remedy.worded`."""
-        return " ".join(filter(None, (self.message, *(remedy.worded(spell) for remedy in self.remedies))))
+        subject = "" if self.about is None else f"{spell(self.about) or self.about}: "
+        remedies = (remedy.worded(spell) for remedy in self.remedies)
+        return " ".join(filter(None, (f"{subject}{self.message}", *remedies)))
 
 
 class InputError(CrowdwiseError, ValueError):

@@ -7,9 +7,8 @@ votes, ``crowdwise/learners`` where it looks at inputs as well) and add its line
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from crowdwise.errors import ParameterError, Remedy, suggestion
 
@@ -29,11 +28,11 @@ def load(target: str) -> Any:
 # -------------------------------------------------------------------- answer types
 
 
-@dataclass(frozen=True)
-class AnswerType:
+class AnswerType(NamedTuple):
     """One type of answers: its name, what an annotator says, its table, the default method, and other words for it.
 
-    ``single`` is the default method where there is one annotator: reliability cannot be estimated from one.
+    ``single`` is the default method where there is one annotator: reliability cannot be estimated from one. ``column``
+    is what the table calls the answer. ``scores``: the truth is a score for each item, not an answer.
     """
 
     name: str
@@ -42,6 +41,8 @@ class AnswerType:
     default: str
     aliases: tuple[str, ...] = ()
     single: str = ""
+    column: str = "label"
+    scores: bool = False
 
     @property
     def prefix(self) -> str:
@@ -55,19 +56,20 @@ class AnswerType:
 
 _TYPES = (
     AnswerType("votes", "one class of a few", "data.votes:Votes", DEFAULT, ("classes",)),
-    AnswerType("ratings", "a number on a scale", "data.ratings:Ratings", "gaussian", ("numbers",)),
+    AnswerType("ratings", "a number on a scale", "data.ratings:Ratings", "gaussian", ("numbers",), column="value"),
     AnswerType("ordinal", "one class of an ordered few", "data.votes:Votes", "ordinal-dawid-skene", ("grades",)),
     AnswerType(
-        "comparisons", "which of two is better", "data.comparisons:Comparisons", "crowd-bt", ("pairs",), "bradley-terry"
+        "comparisons", "which of two is better", "data.comparisons:Comparisons", "crowd-bt", ("pairs",),
+        single="bradley-terry", column="outcome", scores=True,
     ),
-    AnswerType("rankings", "several items in order", "data.rankings:Rankings", "plackett-luce"),
+    AnswerType("rankings", "several items in order", "data.rankings:Rankings", "plackett-luce", scores=True),
     AnswerType(
         "similarities", "whether two are alike", "data.similarities:Similarities", "crowd-clustering", ("similar",)
     ),
     AnswerType("label-sets", "any number of classes", "data.label_sets:LabelSets", "binary-relevance", ("sets",)),
-    AnswerType("tags", "a tag for every token of a sequence", "data.tags:Tags", "hmm-crowd"),
+    AnswerType("tags", "a tag for every token of a sequence", "data.tags:Tags", "hmm-crowd", column="tag"),
     AnswerType("graph", "one class of a few, for linked items", "data.votes:Votes", "graph-crowd", ("linked",)),
-)
+)  # fmt: skip
 ANSWER_TYPES: dict[str, AnswerType] = {kind.name: kind for kind in _TYPES}
 """Every answer type by its name."""
 ALIASES = {alias: kind.name for kind in _TYPES for alias in kind.aliases}
@@ -93,11 +95,21 @@ def default_method(answer_type: str, n_annotators: int | None = None) -> str:
     return kind.single if n_annotators == 1 and kind.single else kind.default
 
 
+RESULTS = {
+    target.partition(":")[2]: target
+    for target in (
+        "core.consensus:Consensus", "core.estimates:Estimates", "answers.comparisons_leaderboard:Ranking",
+        "answers.similarities_clusters:Clustering", "answers.label_sets_result:LabelSetConsensus",
+        "answers.tags_result:TagConsensus", "answers.graph_crowd:GraphConsensus",
+    )
+}  # fmt: skip
+"""Results by the name that a saved one bears."""
+
+
 # -------------------------------------------------------------------- methods
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One method: its key, where its class is (``module:Class``, below ``crowdwise``), and a line for people.
 
     The name of its file says the rest. It begins with the family, which is the answer type where that is not votes;

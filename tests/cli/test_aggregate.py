@@ -15,8 +15,9 @@ import polars as pl
 import pytest
 
 import crowdwise as cw
-from crowdwise.cli import demo
-from crowdwise.cli.main import app, assignments
+from crowdwise.bench.digits import SHOWN
+from crowdwise.cli.main import app
+from crowdwise.cli.options import assignments
 
 CSV = "task,worker,label\n" + "".join(
     f"t{n},w{m},{'cat' if (n + (m == 2 and n % 3 == 0)) % 2 else 'dog'}\n" for n in range(12) for m in range(4)
@@ -58,8 +59,8 @@ def test_json_is_one_object_alone_on_standard_output(labels, truth):
     assert done.stderr == ""
     facts = json.loads(done.stdout)
     assert list(facts) == [
-        "method", "items", "annotators", "classes", "votes", "iterations", "converged", "objective", "seconds", "note",
-        "accuracy", "accuracy_low", "accuracy_high",
+        "method", "answer_type", "items", "annotators", "classes", "votes", "iterations", "converged", "objective",
+        "seconds", "notes", "accuracy", "accuracy_low", "accuracy_high",
     ]  # fmt: skip
     assert (facts["method"], facts["items"], facts["annotators"], facts["classes"], facts["votes"]) == (
         "auto",
@@ -251,7 +252,7 @@ def test_a_true_class_nobody_used(labels, tmp_path):
         (["--method", "dawid-skeen"], "Did you mean 'dawid-skene'"),
         (["--set", "toll=1"], "Did you mean 'tol'"),
         (["--set", "tol"], "expected name=value"),
-        (["--set", "tol=small"], "tol='small'"),
+        (["--set", "tol=small"], "--set tol=small"),
         (["--out", "labels.xlsx"], "expected a name ending in .csv"),
         (["--on-duplicate", "maybe"], "maybe"),
         (["--nonsense"], "nonsense"),
@@ -277,7 +278,7 @@ def test_an_unwritable_output_is_known_before_the_work_and_leaves_nothing(labels
 
 
 def test_a_write_that_fails_half_way_keeps_the_old_file(labels, tmp_path, monkeypatch):
-    from crowdwise.cli import options
+    from crowdwise.cli import outputs
     from crowdwise.errors import OutputError
 
     out = tmp_path / "out.csv"
@@ -290,7 +291,7 @@ def test_a_write_that_fails_half_way_keeps_the_old_file(labels, tmp_path, monkey
             raise OSError(28, "No space left on device")
 
     with pytest.raises(OutputError, match="No space left on device"):
-        options.write_table(Broken(), out)
+        outputs.write_table(Broken(), out)
     assert out.read_text() == "old"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["labels.csv", "out.csv"]
 
@@ -408,7 +409,7 @@ def test_scenarios_are_listed():
 def test_demo_compares_methods_and_keeps_what_it_made(tmp_path):
     done = run("demo", "--out", tmp_path / "kept")
     assert done.returncode == 0, done.stderr
-    for key in demo.SHOWN:
+    for key in SHOWN:
         assert key in done.stdout
     assert "intervals hold the annotator's real accuracy" in done.stdout
     assert (tmp_path / "kept" / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import crowdwise as cw
 from crowdwise import registry
+from crowdwise.api import answer_type_of
 from crowdwise.cli.main import app
 
 FAST = ["--set", "n_clusters=2", "--set", "restarts=0"]
@@ -23,7 +24,7 @@ def run(*words):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("answers")
-    crowd = cw.simulate.similarities(30, n_clusters=2, n_annotators=5, random_state=0)
+    crowd = cw.simulate.similarities(30, n_clusters=2, n_annotators=5, answers_per_pair=2, random_state=0)
     crowd.answers.to_frame("polars").write_csv(path / "same.csv")
     pl.DataFrame({"item": crowd.answers.items, "label": crowd.truth}).write_csv(path / "kinds.csv")
     sets = cw.simulate.label_sets(30, n_labels=3, n_annotators=8, random_state=0)
@@ -104,7 +105,6 @@ def test_a_report_on_its_own(folder, tmp_path):
     graded = run("report", folder / "votes.csv", "--answers", "ordinal", "--json")
     assert json.loads(graded.stdout)["method"]["key"] == "ordinal-dawid-skene"
     assert run("report", folder / "ratings.csv", "--attribute", "x").exit_code == 2
-    assert run("report", folder / "votes.csv", "--column", "item=x").exit_code == 2
 
 
 def test_a_folder_is_classes_unless_told_and_has_its_own_truth(folder, tmp_path):
@@ -129,9 +129,8 @@ def test_many_whole_numbers_are_classes_with_a_word_of_doubt(tmp_path):
     assert "may be" not in done.stderr  # a method says what they are
     done = run("report", tmp_path / "whole.csv", "--json", "--answers", "ratings", "--method", "mean")
     assert json.loads(done.stdout)["answer_type"] == "ratings" and "may be" not in done.stderr
-    from crowdwise.cli.answer_types import kind_of
-
-    assert kind_of(tmp_path / "whole.csv", None, None) == "votes"
+    found, guess = answer_type_of(tmp_path / "whole.csv")
+    assert found == "votes" and guess.doubt == "ratings"
 
 
 def test_label_names_the_column_of_the_answer(folder, tmp_path):
@@ -214,11 +213,11 @@ LOAD = registry.Entry.load
         (["same.csv", "--method", "volmaxdcc"], 2, "inputs as well"),
         (["same.csv", "--answers", "similarities", "--method", "binary-relevance"], 2, "is for label-sets"),
         (["same.csv", "--answers", "similarities", "--label", "x"], 2, "label does not apply to similarities"),
-        (["same.csv", "--column", "item_a"], 2, "expected part=name"),
-        (["same.csv", "--gold", "kinds.csv"], 2, "no use for known truth"),
+        (["same.csv", "--column", "item_a"], 2, "expected name=value"),
+        (["same.csv", "--gold", "kinds.csv"], 2, "no use for gold"),
         (["same.csv", "--probabilities", *FAST], 2, "--probabilities"),
         (["same.csv", "--set", "clusters=2"], 2, "Did you mean 'n_clusters'"),
-        (["votes.csv", "--column", "item=x"], 2, "other answer types than votes"),
+        (["votes.csv", "--column", "item=x"], 1, "There is no column 'x' for the item"),
         (["votes.csv", "--answers", "label-sets"], 0, ""),
         (["votes.csv", "--answers", "similarities"], 1, "item_a"),
         (["votes.csv", "--answers", "comparisons"], 1, "left"),
@@ -270,20 +269,44 @@ def test_real_files(real, tmp_path):
     assert json.loads(graded.stdout)["items"] == 1500
 
 
-@pytest.mark.parametrize("command", ["describe", "diagnose", "compare"])
+@pytest.mark.parametrize("command", ["diagnose", "compare", "learn"])
 @pytest.mark.parametrize("name", ["ratings", "battles", "rankings", "same", "sets", "tags"])
 def test_commands_for_votes_say_what_other_answers_are(folder, command, name):
     kind = KINDS[f"{name}.csv"][0]
     done = run(command, folder / f"{name}.csv")
     assert done.exit_code == 1 and done.stdout == ""
     said = " ".join(done.stderr.split())
-    assert f"{name}.csv holds {kind}, since" in said and f"`crowdwise {command}` is about votes" in said
-    assert "crowdwise aggregate" in said and "--label NAME" in said
+    assert f"{name}.csv holds {kind}, since" in said and "this command is for votes alone" in said
+    assert "crowdwise aggregate" in said and "--answers votes" in said
 
 
-def test_who_names_the_label_column_has_votes(folder, tmp_path):
-    done = run("describe", folder / "ratings.csv", "--label", "value", "--json")
-    assert done.exit_code == 0 and json.loads(done.stdout)["annotators"] == 6
+@pytest.mark.parametrize("name", ["votes", "ratings", "battles", "rankings", "same", "sets", "tags"])
+def test_every_answer_type_is_described_and_has_agreement(folder, name):
+    kind = KINDS[f"{name}.csv"][0] if name != "votes" else "votes"
+    facts = json.loads(run("describe", folder / f"{name}.csv", "--json").stdout)
+    assert facts["answer_type"] == kind and facts["annotators"] > 0
+    assert "annotators" in run("describe", folder / f"{name}.csv").stdout
+    found = json.loads(run("agreement", folder / f"{name}.csv", "--json", "--level", "0.9").stdout)
+    assert (found["answer_type"], found["level"]) == (kind, 0.9)
+    assert all(row["low"] <= row["value"] <= row["high"] for row in found["coefficients"])
+    assert "90% CI" in run("agreement", folder / f"{name}.csv", "--level", "0.9").stdout
+
+
+def test_ordinal_votes_have_ordinal_agreement(folder, tmp_path):
+    out = tmp_path / "agreement.csv"
+    one = run("agreement", folder / "votes.csv", "--answers", "grades", "--json", "--out", out)
+    other = run("agreement", folder / "votes.csv", "--scale", "ordinal", "--json")
+    assert json.loads(one.stdout)["coefficients"] == json.loads(other.stdout)["coefficients"]
+    assert json.loads(one.stdout)["answer_type"] == "ordinal"  # the one name, whatever word was used
+    assert pl.read_csv(out)["coefficient"].to_list() == [
+        r["coefficient"] for r in json.loads(one.stdout)["coefficients"]
+    ]
+    assert run("agreement", folder / "votes.csv", "--scale", "cubic").exit_code == 2
+
+
+def test_answers_votes_says_that_they_are_votes(folder, tmp_path):
+    done = run("describe", folder / "ratings.csv", "--answers", "votes", "--label", "value", "--json")
+    assert done.exit_code == 0 and json.loads(done.stdout)["answer_type"] == "votes"
     rng = np.random.default_rng(0)
     rows = [f"{n},{m},{5 * rng.integers(0, 21)}" for n in range(30) for m in "abcd"]
     (tmp_path / "labels.csv").write_text("item,annotator,rating\n" + "\n".join(rows) + "\n")

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.cli import show_compare
 from crowdwise.cli.main import app
+from crowdwise.cli.show import whisker
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_the_terminal_shows_the_table_the_agreement_and_the_checks(folder, tmp_p
 def test_mistakes_are_said(folder, tmp_path):
     assert run("compare", folder / "labels.csv", "-m", "majorit").exit_code == 2
     done = run("compare", folder / "labels.csv", "-m", "gold-weighted")
-    assert done.exit_code == 2 and "needs known truth" in done.output
+    assert done.exit_code == 2 and "needs gold" in done.output
     assert run("compare", folder / "labels.csv", "--share", "1.5").exit_code == 2
     assert run("compare", folder / "nothing.csv").exit_code == 1
     single = tmp_path / "single.csv"
@@ -88,12 +88,12 @@ def test_piped_it_draws_no_progress(folder):
 def test_aggregate_says_what_auto_did(folder):
     done = run("aggregate", folder / "labels.csv", "--json")
     facts = json.loads(done.stdout)
-    assert facts["method"] == "auto" and "left-out votes" in facts["note"]
+    assert facts["method"] == "auto" and "left-out votes" in facts["notes"][0]
     shown = run("aggregate", folder / "labels.csv")
-    assert facts["note"] in shown.output
+    assert facts["notes"][0] in shown.output
 
 
 def test_whiskers():
-    assert show_compare.whisker(0.0, 0.5, 1.0, 1.0).count("●") == 1
-    assert len(show_compare.whisker(0.0, 1.0, 1.0, 1.0)) == show_compare.WIDTH
-    assert show_compare.whisker(float("nan"), 0.0, 0.0, 1.0) == "" == show_compare.whisker(0.0, 0.0, 0.0, 0.0)
+    assert whisker(0.0, 0.5, 1.0, 22).count("●") == 1
+    assert len(whisker(0.0, 1.0, 1.0, 22)) == 22
+    assert whisker(float("nan"), 0.0, 0.0, 22) == ""

@@ -15,7 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 import crowdwise as cw
-from crowdwise.cli import demo, show
+from crowdwise.bench import digits
+from crowdwise.cli import show
 from crowdwise.cli.main import app
 
 FAST = ("--method", "ccem", "--epochs", "8", "--seed", "0")
@@ -97,7 +98,7 @@ def test_held_out_votes_are_told(folder):
 def test_a_summary_goes_to_standard_error(folder, model):
     done = run("learn", folder, *FAST)
     assert done.stdout == ""
-    for part in ("ccem: 300 items, 6 annotators", "8 epochs, loss", "359 items nobody voted on", "nothing was kept"):
+    for part in ("ccem: 300 items, 6 annotators", "8 epochs, loss", "359 items nobody voted on", "nothing was saved"):
         assert part in done.stderr
     assert (model / "learner.json").is_file()
 
@@ -305,11 +306,11 @@ def test_without_torch_the_demonstration_goes_on(tmp_path):
 
 
 def test_the_demonstration_compares_learners_on_digits_nobody_labelled(monkeypatch):
-    monkeypatch.setattr(demo, "LEARNERS", demo.LEARNERS[:2])
-    crowd = demo.digits_crowd(0)
+    monkeypatch.setattr(digits, "LEARNERS", digits.LEARNERS[:2])
+    crowd = digits.digits_crowd(0)
     assert len(crowd.features["x_test"]) == 359
     seen = {row.tobytes() for row in crowd.features["x_train"]}
     assert not any(row.tobytes() in seen for row in crowd.features["x_test"])
-    rows = demo.compare_learners(crowd)
+    rows = digits.compare_learners(crowd)
     assert [row[0] for row in rows] == ["two-stage, majority", "two-stage, auto"]
     assert all(row[1] > 0.9 and row[2] > 0.9 for row in rows)

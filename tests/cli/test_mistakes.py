@@ -101,7 +101,9 @@ def test_what_to_do_is_said_in_options(tmp_path, command, content, words):
 
 
 def test_truth_and_seeds_have_options(crowd):
-    assert "none is given: pass --gold FILE." in told(run("aggregate", crowd / "labels.csv", "-m", "gold-weighted"))
+    assert "none is given. Give them: --gold FILE." in told(
+        run("aggregate", crowd / "labels.csv", "-m", "gold-weighted")
+    )
     assert "Error: --seed -1: expected" in told(run("aggregate", crowd / "labels.csv", "--seed", "-1"))
     assert "Error: --share 2.0: expected" in told(run("compare", crowd / "labels.csv", "--share", "2"))
 

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 import crowdwise as cw
-from crowdwise.cli import show_rank
 from crowdwise.cli.main import app
+from crowdwise.cli.show import whisker
 
 
 @pytest.fixture
@@ -99,6 +99,6 @@ def test_a_file_of_something_else(tmp_path: Path) -> None:
 
 
 def test_bars() -> None:
-    assert show_rank.strip(-1.0, 0.0, 1.0, -1.0, 1.0).count("●") == 1
-    line = show_rank.strip(0.4, 0.5, 0.6, -1.0, 1.0)
+    assert whisker(-1.0, 0.0, 1.0, 36, -1.0, 1.0).count("●") == 1
+    line = whisker(0.4, 0.5, 0.6, 36, -1.0, 1.0)
     assert "┊" in line and line.index("┊") < line.index("━") < line.index("●")

@@ -33,8 +33,8 @@ from typing import Any
 import numpy as np
 
 from crowdwise import metrics, registry
+from crowdwise.bench.digits import digits_crowd
 from crowdwise.bench.label_methods import data_folder
-from crowdwise.cli.demo import digits_crowd
 from crowdwise.core.numerics import Floats
 from crowdwise.data import columns
 from crowdwise.data.dataset import Dataset, read_dataset

@@ -11,7 +11,6 @@ import typer
 
 from crowdwise import registry
 from crowdwise.cli.cmd_campaign import read_annotators
-from crowdwise.cli.cmd_learn import inputs_of
 from crowdwise.cli.options import (
     AS_USUAL,
     EpochsOption,
@@ -22,12 +21,11 @@ from crowdwise.cli.options import (
     SetOption,
     StreamMethodOption,
     assignments,
-    emit,
-    load,
+    load_votes,
     reads,
-    say,
 )
-from crowdwise.errors import ExtraError, InputError, OutputError, ParameterError
+from crowdwise.cli.outputs import check_folder, emit, say
+from crowdwise.errors import ExtraError, InputError, ParameterError
 
 if TYPE_CHECKING:
     from crowdwise.active.budget_plan import Inputs, Measure, Plan
@@ -88,8 +86,8 @@ def replay(
     for name in names:
         find_strategy(name)
     model = partial(registry.create, method, **assignments(set_))
-    check_out(out)
-    votes = load(path, reading).votes
+    check_folder(out, "facts.json", "results")
+    votes = load_votes(path, reading).votes
     votes = votes if truth is None else votes.with_truth(read_truth(truth))
     if votes.truth is None:
         raise InputError(f"{path} has no truth to measure with: give it, --truth FILE.")
@@ -154,7 +152,7 @@ def plan(
     from crowdwise.data.folders import replacing
     from crowdwise.simulate import FittedCrowd
 
-    check_out(out)
+    check_folder(out, "facts.json", "results")
     try:
         choices = [int(text) for text in votes_per_item.split(",")]
     except ValueError:
@@ -162,7 +160,7 @@ def plan(
     if learner is None and (features is not None or epochs is not None):
         raise ParameterError("--features and --epochs are for a learner: name one, --learner KEY.")
     params = assignments(set_)
-    data = load(path, reading)
+    data = load_votes(path, reading)
     fit = registry.create(method, **params).fit(data.votes).consensus_
     crowd = FittedCrowd.of(data.votes, fit.confusion, fit.prior)
     inputs = None if learner is None else known_inputs(data, features, path, fit.posterior.argmax(axis=1))
@@ -214,9 +212,10 @@ def known_inputs(data: Dataset, features: Path | None, path: Path, labels: Any) 
     """Inputs with classes (the truth where it is known, else what the fit says); a fifth to test on, if need be."""
     import numpy as np
 
+    from crowdwise import api
     from crowdwise.active.budget_plan import Inputs
 
-    X, test = inputs_of(data, features, path)
+    X, test = api.inputs_of(api.Answers(registry.VOTES, data.votes, data), features or True)
     X, truth = np.asarray(X), data.votes.truth
     codes = labels if truth is None else np.where(truth >= 0, truth, labels)
     if test is not None:
@@ -229,13 +228,6 @@ def new_learner(key: str, epochs: int | None, seed: int) -> Any:
 
 
 # -------------------------------------------------------------------- out
-
-
-def check_out(out: Path) -> None:
-    """Before the work is done: can the results be written there?"""
-    fine = not out.exists() or (out.is_dir() and (not any(out.iterdir()) or (out / "facts.json").is_file()))
-    if not fine:
-        raise OutputError(f"{out} exists and holds something else than results. Choose another folder.")
 
 
 def write_replay(

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise import registry
-from crowdwise.cli.options import TABLES, JsonOption, check_outputs, emit, write_table
+from crowdwise.cli.options import JsonOption, words_in
+from crowdwise.cli.outputs import TABLES, check_outputs, emit, write_table
 from crowdwise.data.folders import write_text
 from crowdwise.errors import ParameterError
 
@@ -98,8 +99,8 @@ def measured(data: Path | None, sets: str | None, methods_: str | None, seeds: i
     from crowdwise.cli import show
 
     folder = data or runner.data_folder()
-    keys = [registry.find(key).key for key in names_in(methods_) or registry.METHODS]
-    names = runner.find_sets(folder, names_in(sets))
+    keys = [registry.find(key).key for key in words_in(methods_) or registry.METHODS]
+    names = runner.find_sets(folder, words_in(sets))
     with show.steps(len(names) * len(keys)) as told:
         return runner.measure_all(folder, names, keys, seeds=seeds, told=told)
 
@@ -164,7 +165,7 @@ def bench_learners(
             )
         facts = runner.read_facts(earlier)
     else:
-        plan = runner.plan(data, names_in(sets), names_in(methods_), seeds=seeds, epochs=epochs)
+        plan = runner.plan(data, words_in(sets), words_in(methods_), seeds=seeds, epochs=epochs)
         with show.steps(len(plan.runs)) as told:
             facts = runner.measure_all(plan, jobs=jobs, told=told)
     if out is not None:
@@ -182,8 +183,3 @@ def check_page(page: Path | None, published: Path | None) -> None:
     check_outputs(page, endings=(".md",))
     if published is not None and page is None:
         raise ParameterError("--published has figures for the page: say where it goes, --page results.md.")
-
-
-def names_in(text: str | None) -> list[str] | None:
-    """Names that were given with commas between them; None where there are none."""
-    return [name.strip() for name in text.split(",")] if text else None

@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from crowdwise import registry
-from crowdwise.cli.options import (
-    FixedSeedOption,
-    JsonOption,
-    SetOption,
-    StreamMethodOption,
-    assignments,
-    check_outputs,
-    emit,
-    say,
-    write_table,
-)
+from crowdwise.cli.options import FixedSeedOption, JsonOption, SetOption, StreamMethodOption, assignments
+from crowdwise.cli.outputs import check_outputs, emit, say, write_table
 from crowdwise.errors import ColumnError, InputError, LabelError, ReadError, listing
 
 if TYPE_CHECKING:

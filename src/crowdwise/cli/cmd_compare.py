@@ -1,4 +1,4 @@
-"""The commands about whom and what to believe: ``compare``. Parse, call, show; no maths."""
+"""``crowdwise compare``: methods side by side, without any truth."""
 
 from __future__ import annotations
 
@@ -9,19 +9,8 @@ from typing import Annotated
 import typer
 
 from crowdwise import registry
-from crowdwise.cli import answer_types
-from crowdwise.cli.options import (
-    AS_USUAL,
-    JsonOption,
-    PathArgument,
-    Reading,
-    check_apart,
-    check_outputs,
-    emit,
-    load,
-    reads,
-    write_table,
-)
+from crowdwise.cli.options import AS_USUAL, JsonOption, PathArgument, Reading, load_votes, option, reads, words_in
+from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_table
 
 
 @reads
@@ -29,20 +18,14 @@ def compare(
     path: PathArgument,
     methods: Annotated[
         str | None,
-        typer.Option(
-            "--methods",
-            "-m",
+        option(
+            "--methods", "-m",
             help=f"Which methods, comma-separated, or all. [default: {','.join(registry.COMPARED)}]",
-            show_default=False,
         ),
     ] = None,
     truth: Annotated[
         Path | None,
-        typer.Option(
-            "--truth",
-            help="True classes (item and label columns), for a column of accuracies and nothing else.",
-            show_default=False,
-        ),
+        option("--truth", help="True classes (item and label columns), for a column of accuracies and nothing else."),
     ] = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="How many times votes are held out.")] = 5,
     share: Annotated[float, typer.Option("--share", help="The share of the (item, annotator) pairs held out.")] = 0.2,
@@ -52,11 +35,10 @@ def compare(
     reading: Reading = AS_USUAL,
     seed: Annotated[int, typer.Option("--seed", help="Seed of splits, draws and methods.")] = 0,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Write the table here: .csv, .jsonl or .parquet.", show_default=False),
+        Path | None, option("--out", "-o", help="Write the table here: .csv, .jsonl or .parquet.")
     ] = None,
     as_json: JsonOption = False,
-) -> None:
+) -> None:  # fmt: skip
     """Compare methods without any truth: how well each predicts held-out votes.
 
     The score is the mean log probability of a held-out vote, so nearer to 0 is better; the interval of how far a method
@@ -70,17 +52,13 @@ def compare(
     """
     from crowdwise import api
     from crowdwise.cli import show, show_compare
-    from crowdwise.data.votes import read_truth
 
     check_outputs(out)
     check_apart([path, truth], [out])
-    asked = methods.strip() if methods else ""
-    keys = api.chosen(
-        "all" if asked == "all" else [k.strip() for k in asked.split(",")] if asked else registry.COMPARED
-    )
-    answer_types.check_classes(path, "compare", reading)
-    votes = load(path, reading).votes
-    known = None if truth is None else votes.encode_truth(read_truth(truth))
+    asked = words_in(methods) or registry.COMPARED
+    keys = api.compared("all" if list(asked) == ["all"] else asked)
+    votes = load_votes(path, reading).votes
+    known = None if truth is None else votes.encode_truth(votes.read_truth(truth))
     with show.steps(len(keys) * (repeats + 1)) as progress:
         found = api.compare(
             votes,

@@ -1,14 +1,12 @@
-"""What the commands share: options, the reading of votes, the writing of results."""
+"""What the commands share on the way in: options, how a file is to be read, and the fit."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import json
-import os
 import re
-import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -17,18 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from crowdwise import registry
-from crowdwise.data.folders import write_whole
-from crowdwise.errors import InputError, Option, OutputError, ParameterError, Setting, suggestion
+from crowdwise.cli.outputs import say
+from crowdwise.errors import InputError, Option, ParameterError, Setting
 
 if TYPE_CHECKING:
+    from crowdwise.api import Answers, Fitted
     from crowdwise.data.dataset import Dataset
+    from crowdwise.data.guess import Guess
 
 FEATURES = (
     "The inputs: .npz (x_train, named by id_train; or a single array), .npy, a table with an item column and "
     "numbers, or a folder of images named like the items."
 )
-
-# -------------------------------------------------------------------- options
 
 
 class OnDuplicate(StrEnum):
@@ -49,36 +47,47 @@ class Form(StrEnum):
     wide = "wide"
 
 
+def option(*names: str, help: str, **more: Any) -> Any:
+    """An option whose default is not shown, since there is none, or its help says it."""
+    return typer.Option(*names, help=help, show_default=False, **more)
+
+
+# -------------------------------------------------------------------- options
+
 PathArgument = Annotated[
     Path,
     typer.Argument(
         help=(
-            "A file of votes (.csv, .tsv, .jsonl, .parquet, .arrow; text also .gz) or a dataset folder with labels.csv."
+            "A file of answers (.csv, .tsv, .jsonl, .parquet, .arrow; text also .gz) or a dataset folder with "
+            "labels.csv."
         ),
         show_default=False,
     ),
 ]
-ItemOption = Annotated[
+AnswersOption = Annotated[
     str | None,
-    typer.Option("--item", help="The item column, if it is not called item, task, unit, ...", show_default=False),
-]
-AnnotatorOption = Annotated[
-    str | None,
-    typer.Option(
-        "--annotator",
-        help="The annotator column, if it is not called annotator, worker, rater, ...",
-        show_default=False,
+    option(
+        "--answers",
+        metavar="TYPE",
+        help=f"The type of answers: {', '.join(registry.ANSWER_TYPES)}. [default: by the method, or the columns]",
     ),
 ]
+ItemOption = Annotated[str | None, option("--item", help="The item column, if it is not called item, task, unit, ...")]
+AnnotatorOption = Annotated[
+    str | None, option("--annotator", help="The annotator column, if it is not called annotator, worker, rater, ...")
+]
 LabelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--label", help="The label column, if it is not called label, answer, response, ...", show_default=False
+    str | None, option("--label", help="The answer's column, if it is not called label, answer, response, ...")
+]
+ColumnOption = Annotated[
+    list[str] | None,
+    option(
+        "--column",
+        help="Any other column, or setting of the reader, as name=value, such as item_a=left; repeat for more.",
     ),
 ]
 ClassesOption = Annotated[
-    str | None,
-    typer.Option("--classes", help="All classes, comma-separated, where nobody used some of them.", show_default=False),
+    str | None, option("--classes", help="All classes, comma-separated, where nobody used some of them.")
 ]
 FormOption = Annotated[Form, typer.Option("--form", help="long: a row per vote. wide: a column per annotator.")]
 DuplicateOption = Annotated[
@@ -90,83 +99,66 @@ MissingOption = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", help="A parameter, as name=value; repeat for more. See `crowdwise methods --json`.", show_default=False
-    ),
+    option("--set", help="A parameter, as name=value; repeat for more. See `crowdwise methods --json`."),
 ]
-SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of everything random.", show_default=False)]
+SeedOption = Annotated[int | None, option("--seed", help="Seed of everything random.")]
 FixedSeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 MethodOption = Annotated[
     str | None,
-    typer.Option(
-        "--method",
-        "-m",
-        help=f"The method; `crowdwise methods` lists them. [default: {registry.DEFAULT}, for classes]",
-        show_default=False,
+    option(
+        "--method", "-m",
+        help=f"The method; `crowdwise methods` lists them. [default: {registry.DEFAULT}, for votes]",
     ),
-]
+]  # fmt: skip
 StreamMethodOption = Annotated[
     str, typer.Option("--method", "-m", help="dawid-skene, one-coin, confusion-vector or ibcc.")
 ]
-GoldOption = Annotated[
+TruthOption = Annotated[
     Path | None,
-    typer.Option(
-        "--gold", help="True classes the method may use. They are left out of the accuracy.", show_default=False
-    ),
+    option("--truth", help="The truth to measure against (item and label columns). The method does not see it."),
+]
+GoldOption = Annotated[
+    Path | None, option("--gold", help="Known truth that the method may use. It is left out of the accuracy.")
 ]
 FeaturesOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--features", help=f"{FEATURES} Not needed for a folder with a features.npz of its own.", show_default=False
-    ),
+    Path | None, option("--features", help=f"{FEATURES} Not needed for a folder with a features.npz of its own.")
 ]
-EpochsOption = Annotated[
-    int | None, typer.Option("--epochs", help="How often training passes over the items.", show_default=False)
-]
-LabelsOption = Annotated[
-    Path | None,
-    typer.Option("--out", "-o", help="Write the labels here: .csv, .jsonl or .parquet.", show_default=False),
-]
+EpochsOption = Annotated[int | None, option("--epochs", help="How often training passes over the items.")]
+LabelsOption = Annotated[Path | None, option("--out", "-o", help="Write the labels here: .csv, .jsonl or .parquet.")]
 ProbabilitiesOption = Annotated[
     bool, typer.Option("--probabilities", help="Add the probability of every class to the labels.")
 ]
-AnnotatorsOption = Annotated[
-    Path | None, typer.Option("--annotators", help="Write the table of annotators here.", show_default=False)
-]
+AnnotatorsOption = Annotated[Path | None, option("--annotators", help="Write the table of annotators here.")]
+SaveOption = Annotated[Path | None, option("--save", help="Save the whole result in this folder.")]
+LevelOption = Annotated[float, typer.Option("--level", help="The false positive rate of each detector.")]
 
 
-# -------------------------------------------------------------------- in
+# -------------------------------------------------------------------- how a file is read
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a file of votes is to be read: options of every command that reads one."""
+    """How a file of answers is to be read: options of every command that reads one."""
 
-    on_duplicate: DuplicateOption = OnDuplicate.error
-    on_missing: MissingOption = OnMissing.error
+    answers: AnswersOption = None
     item: ItemOption = None
     annotator: AnnotatorOption = None
     label: LabelOption = None
+    column: ColumnOption = None
     classes: ClassesOption = None
     form: FormOption = Form.auto
+    on_duplicate: DuplicateOption = OnDuplicate.error
+    on_missing: MissingOption = OnMissing.error
 
     def options(self) -> dict[str, Any]:
-        """The same as options of a reader."""
-        return {
-            "item": self.item,
-            "annotator": self.annotator,
-            "label": self.label,
-            "classes": None if self.classes is None else [c.strip() for c in self.classes.split(",")],
-            "form": self.form.value,
-            "on_duplicate": self.on_duplicate.value,
-            "on_missing": self.on_missing.value,
-        }
-
-    def given(self) -> dict[str, Any]:
-        """Those alone that are not what every reader does by default."""
-        usual = Reading().options()
-        return {name: value for name, value in self.options().items() if value != usual[name]}
+        """What was given, as options of a table's reader."""
+        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        given = {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
+        given.pop("answers", None)
+        if "classes" in given:
+            given["classes"] = [name.strip() for name in given["classes"].split(",")]
+        return given | pairs(given.pop("column", None), "--column", "item_a=left")
 
 
 AS_USUAL = Reading()
@@ -194,45 +186,33 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def load(path: Path, reading: Reading = AS_USUAL) -> Dataset:
-    """Votes from a file, or a dataset folder with all that lies beside them."""
-    from crowdwise.data.dataset import Dataset, find_table, read_dataset
-    from crowdwise.data.votes import read_votes
-
-    options = reading.options()
-    if not path.is_dir():
-        return Dataset(path.name, read_votes(path, **options))
-    if find_table(path, "votes") is None and (path / "consensus.json").is_file():
-        raise InputError(f"{path} holds a saved consensus, not votes: load it with crowdwise.Consensus.load.")
-    return read_dataset(path, **options)
-
-
-def assignments(given: list[str] | None) -> dict[str, Any]:
-    """``["tol=1e-6", "prior=crowd"]`` as a dict; values are read as JSON where they are JSON, else as text."""
-    out: dict[str, Any] = {}
+def pairs(given: list[str] | None, option: str, example: str) -> dict[str, str]:
+    """``["item_a=left", ...]`` as a dict."""
+    out = {}
     for text in given or []:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise ParameterError(f"--set {text}: expected name=value, such as --set tol=1e-6.")
-        try:
-            out[name.strip()] = json.loads(value)
-        except ValueError:
-            out[name.strip()] = {"None": None, "True": True, "False": False}.get(value, value)
+            raise ParameterError(f"{option} {text}: expected name=value, such as {option} {example}.")
+        out[name.strip()] = value.strip()
     return out
 
 
-def check_arguments(name: str, function: Callable[..., Any], given: dict[str, Any]) -> None:
-    """Unknown or lacking arguments of a scenario, said before it runs."""
-    parameters = {p: v for p, v in inspect.signature(function).parameters.items() if p != "random_state"}
-    for argument in given:
-        if argument not in parameters:
-            raise ParameterError(
-                f"{name} has no parameter {argument!r}: it has "
-                f"{', '.join(parameters)}.{suggestion(argument, list(parameters))}"
-            )
-    lacking = [p for p, v in parameters.items() if v.default is inspect.Parameter.empty and p not in given]
-    if lacking:
-        raise ParameterError(f"{name} needs {', '.join(lacking)}: give --set {lacking[0]}=...")
+def assignments(given: list[str] | None, seed: int | None = None, **more: Any) -> dict[str, Any]:
+    """``["tol=1e-6", "prior=crowd"]`` as a dict; values are read as JSON where they are JSON, else as text.
+
+    A seed, and whatever else has an option of its own, is added where it was given.
+    """
+    out: dict[str, Any] = {}
+    for name, value in pairs(given, "--set", "tol=1e-6").items():
+        try:
+            out[name] = json.loads(value)
+        except ValueError:
+            out[name] = {"None": None, "True": True, "False": False}.get(value, value)
+    return out | {name: value for name, value in (more | {"random_state": seed}).items() if value is not None}
+
+
+FLAGS = {"random_state": "--seed", "inputs": "--features"}
+"""Options that the command line calls otherwise than Python."""
 
 
 def flag(option: Option, options: Collection[str]) -> str | None:
@@ -243,7 +223,7 @@ def flag(option: Option, options: Collection[str]) -> str | None:
     >>> flag(Setting("coins", "one"), ["--set"])
     '--set coins=one'
     """
-    name = {"random_state": "--seed"}.get(option.name, f"--{option.name.replace('_', '-')}")
+    name = FLAGS.get(option.name, f"--{option.name.replace('_', '-')}")
     if name in options:
         return f"{name} {option.choice()}"
     collects = "--set" if isinstance(option, Setting) else "--column"
@@ -279,74 +259,65 @@ def spelled(text: str, options: Collection[str]) -> str:
     return re.sub(rf"\b(?P<name>[a-z][a-z_]*)=(?P<values>{values})", option, text)
 
 
-# -------------------------------------------------------------------- out
-
-TABLES = (".csv", ".jsonl", ".parquet")
-
-
-def check_outputs(*paths: Path | None, endings: Sequence[str] = TABLES) -> None:
-    """Before the work is done: can the results be written where they should go?"""
-    for path in paths:
-        if path is None:
-            continue
-        if path.suffix.lower().replace(".ndjson", ".jsonl") not in endings:
-            known = " or ".join(filter(None, (", ".join(endings[:-1]), endings[-1])))
-            raise ParameterError(f"Cannot tell how to write {path.name}: expected a name ending in {known}.")
-        if path.is_dir():
-            raise OutputError(f"{path} is a folder: name a file in it.")
-        if not path.parent.is_dir():
-            raise OutputError(f"There is no folder {path.parent} to write {path.name} to.")
-        if not os.access(path.parent, os.W_OK):
-            raise OutputError(f"The folder {path.parent} cannot be written to.")
+def words_in(text: str | None) -> list[str] | None:
+    """Words that were given with commas between them; ``None`` where there are none."""
+    return [word.strip() for word in text.split(",")] if text and text.strip() else None
 
 
-def check_apart(inputs: Sequence[Path | None], outputs: Sequence[Path | None]) -> None:
-    """Before the work is done: does every result have a place of its own, and none the place of what is read?"""
-    from crowdwise.data.dataset import find_table
-
-    taken: dict[Path, str] = {}
-    for path in inputs:
-        parts = (path,) if path is None or not path.is_dir() else (find_table(path, "votes"), find_table(path, "truth"))
-        taken |= {
-            part.resolve(): "is what the answers or the truth are read from" for part in parts if part is not None
-        }
-    for path in outputs:
-        if path is not None and path.resolve() in taken:
-            raise ParameterError(f"{path} {taken[path.resolve()]}: choose another name for this result.")
-        if path is not None:
-            taken[path.resolve()] = "is named for two results, and can hold one"
+# -------------------------------------------------------------------- the fit
 
 
-def check_save(folder: Path | None) -> None:
-    """Before the work is done: can a consensus be kept there?"""
-    if folder is not None and folder.exists():
-        kept = folder.is_dir() and (not any(folder.iterdir()) or (folder / "consensus.json").is_file())
-        if not kept:
-            raise OutputError(
-                f"{folder} exists and holds something else than a saved consensus. Choose another folder."
-            )
-
-
-def writer(path: Path) -> str | None:
-    """The polars method that writes a file of this name."""
-    return {".csv": "write_csv", ".jsonl": "write_ndjson", ".ndjson": "write_ndjson", ".parquet": "write_parquet"}.get(
-        path.suffix.lower()
-    )
-
-
-def write_table(table: Any, path: Path) -> None:
-    """Write a table, whole or not at all."""
-    write_whole(getattr(table, str(writer(path))), path)
-
-
-def say(text: str) -> None:
-    """A line for people, to standard error."""
+def fitted(
+    path: Path, method: str | None, params: dict[str, Any], reading: Reading, *, gold: Any = None, truth: Any = None,
+    graph: Any = None, answers: str | None = None,
+) -> Fitted:  # fmt: skip
+    """What :func:`crowdwise.api.fit` gives for a file, with a note on what it was taken for, and a progress bar."""
+    from crowdwise import api
     from crowdwise.cli import show
 
-    show.note(text)
+    answers, guess = api.answer_type_of(path, answers or reading.answers, method)
+    note_guess(guess)
+    task = api.prepare(path, method, params, answers=answers, graph=graph, reading=reading.options())
+    with show.progress(task.method) as callback:
+        return task.fit(gold=gold, truth=truth, callback=callback)
 
 
-def emit(text: str, end: str = "\n") -> None:
-    """Results, to standard output."""
-    sys.stdout.write(text + end)
-    sys.stdout.flush()
+def load(path: Path, reading: Reading = AS_USUAL) -> Answers:
+    """The answers of a file or a dataset folder, with a note on what they were taken for."""
+    from crowdwise import api
+
+    answers, guess = api.answer_type_of(path, reading.answers)
+    note_guess(guess)
+    return api.read(path, answers, reading=reading.options())
+
+
+def load_votes(path: Path, reading: Reading = AS_USUAL) -> Dataset:
+    """Votes, and what lies beside them, for a command that knows votes alone."""
+    from crowdwise import api
+
+    check_votes(path, reading)
+    found = api.read(path, registry.VOTES, reading=reading.options()).dataset
+    assert found is not None  # a path of votes is read as a dataset
+    return found
+
+
+def check_votes(path: Path, reading: Reading) -> None:
+    """Before a command that knows votes alone reads a file: are these other answers?"""
+    from crowdwise import api
+
+    found, guess = api.answer_type_of(path, reading.answers)
+    if found != registry.VOTES:
+        why = "" if guess is None else f", since {guess.reason}"
+        raise InputError(
+            f"{path} holds {found}{why}, and this command is for votes alone. For {found} there are crowdwise "
+            "aggregate, report, describe and agreement; if these are votes, say --answers votes."
+        )
+    note_guess(guess)
+
+
+def note_guess(guess: Guess | None) -> None:
+    """Say what a file was taken for, where that is not plain."""
+    if guess is not None and guess.doubt:
+        say(f"Note: read as votes. They may be {guess.doubt}, since {guess.reason}: --answers {guess.doubt}, then.")
+    elif guess is not None and guess.kind != registry.VOTES:
+        say(f"Note: read as {guess.kind}, since {guess.reason}. If that is wrong, say --answers votes.")

@@ -7,19 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.cli.show import console
+from crowdwise.cli.show import console, new_table
 
 
 def show_bench(sets: list[str], methods: list[str], cells: Iterable[Any]) -> None:
     """Accuracy in percent, a row for each method and a column for each data set, the best of a column in bold."""
-    from rich.table import Table
-
     found = {(cell.data, cell.method): cell.accuracy for cell in cells}
     best = {s: max((found[s, m] for m in methods if found[s, m] is not None), default=None) for s in sets}
-    table = Table(box=None, pad_edge=False)
-    table.add_column("accuracy %")
-    for name in [*sets, "mean"]:
-        table.add_column(name, justify="right", no_wrap=True)
+    table = new_table("accuracy %", *(f">{name}" for name in (*sets, "mean")))
     for method in methods:
         row = [found[s, method] for s in sets]
         there = [x for x in row if x is not None]
@@ -36,12 +31,7 @@ def show_learner_bench(
     sets: list[str], methods: list[str], cells: dict[tuple[str, str], dict[str, tuple[float, float]]]
 ) -> None:
     """Test accuracy in percent, last epoch and (after the slash) the epoch that held-out votes chose."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("last / selected")
-    for name in sets:
-        table.add_column(name, justify="right", no_wrap=True)
+    table = new_table("last / selected", *(f">{name}" for name in sets))
     for method in methods:
         row = []
         for s in sets:

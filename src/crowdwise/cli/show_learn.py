@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdwise.cli.show import annotator_table, class_table, console
-from crowdwise.core.consensus import Consensus
+from crowdwise.cli.show import console, measures
+from crowdwise.cli.show_aggregate import annotator_table, class_table, figures
 from crowdwise.data.votes import Votes
-from crowdwise.metrics import Estimate
+
+if TYPE_CHECKING:
+    from crowdwise.api import Fitted
 
 
-def learned(learner: Any, measured: Estimate | None, tested: tuple[float, int] | None) -> dict[str, Any]:
+def learned(found: Fitted) -> dict[str, Any]:
     """The JSON object of ``crowdwise learn --json``."""
-    found: Consensus = learner.consensus_
-    history = learner.history_
+    result, history = found.result, found.model.history_
     held = [step.held_out for step in history if step.held_out is not None]
     out: dict[str, Any] = {
-        "method": found.method,
-        "items": len(found.item_names),
-        "annotators": len(found.annotator_names),
-        "classes": len(found.classes),
-        "votes": found.n_answers,
-        "seed": learner.seed_,
-        "seconds": round(found.seconds, 4),
+        "method": result.method,
+        "items": len(result.item_names),
+        "annotators": len(result.annotator_names),
+        "classes": len(result.classes),
+        "votes": result.n_answers,
+        "seed": found.model.seed_,
+        "seconds": round(result.seconds, 4),
         "history": {
             "epochs": len(history),
             "loss_first": history[0].loss,
@@ -34,11 +35,11 @@ def learned(learner: Any, measured: Estimate | None, tested: tuple[float, int] |
             "held_out_best_epoch": history[int(np.argmax(held))].epoch if held else None,
         },
     }
-    if measured is not None:
-        out |= {"accuracy": measured.value, "accuracy_low": measured.low, "accuracy_high": measured.high}
-    if tested is not None:
-        out |= {"accuracy_test": tested[0], "items_test": tested[1]}
-    return out
+    return out | figures(found.measured) | _test(found.tested)
+
+
+def _test(tested: tuple[float, int] | None) -> dict[str, Any]:
+    return {} if tested is None else {"accuracy_test": tested[0], "items_test": tested[1]}
 
 
 def predictions(names: Any, classes: Any, q: Any, probabilities: bool) -> dict[str, Any]:
@@ -55,32 +56,27 @@ def predicted(learner: Any, votes: Votes | None, items: int, tested: tuple[float
         "classes": len(learner.classes_),
         "votes": 0 if votes is None else votes.n_votes,
     }
-    return out if tested is None else out | {"accuracy_test": tested[0], "items_test": tested[1]}
+    return out | _test(tested)
 
 
-def show_learned(learner: Any, measured: Estimate | None, tested: tuple[float, int] | None, out: Any) -> None:
+def show_learned(found: Fitted, out: Any) -> None:
     screen = console()
-    found: Consensus = learner.consensus_
-    facts_ = learned(learner, measured, tested)["history"]
+    result, history = found.result, learned(found)["history"]
     screen.print()
     screen.print(
-        f"[bold]{found.method}[/bold]: {len(found.item_names):,} items, {len(found.annotator_names):,} annotators, "
-        f"{len(found.classes)} classes, {found.n_answers:,} votes"
+        f"[bold]{result.method}[/bold]: {len(result.item_names):,} items, {len(result.annotator_names):,} annotators, "
+        f"{len(result.classes)} classes, {result.n_answers:,} votes"
     )
-    held = "" if facts_["held_out_last"] is None else f", held-out votes {facts_['held_out_last']:.4f}"
-    screen.print(f"{facts_['epochs']} epochs, loss {facts_['loss_last']:.4f}{held}, {found.seconds:.2f} s")
-    if measured is not None:
-        screen.print(
-            f"accuracy of the consensus on {measured.n:,} items with truth: [bold]{measured.value:.4f}[/bold] "
-            f"(95% from {measured.low:.4f} to {measured.high:.4f})"
-        )
-    if tested is not None:
-        screen.print(f"accuracy on {tested[1]:,} items nobody voted on: [bold]{tested[0]:.4f}[/bold]")
+    held = "" if history["held_out_last"] is None else f", held-out votes {history['held_out_last']:.4f}"
+    screen.print(f"{history['epochs']} epochs, loss {history['loss_last']:.4f}{held}, {result.seconds:.2f} s")
+    measures(screen, found.measured, of=" of the consensus")
+    if found.tested is not None:
+        screen.print(f"accuracy on {found.tested[1]:,} items nobody voted on: [bold]{found.tested[0]:.4f}[/bold]")
     screen.print()
-    screen.print(class_table(found))
-    screen.print(annotator_table(found))
+    screen.print(class_table(result))
+    screen.print(annotator_table(result))
     screen.print(
-        "nothing was kept: --out DIR keeps the classifier" if out is None else f"written: {out}",
+        "nothing was saved: --out DIR saves the classifier" if out is None else f"written: {out}",
         markup=False,
         soft_wrap=True,
     )

@@ -6,14 +6,12 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from crowdwise.cli.show import console
+from crowdwise.cli.show import console, new_table
 from crowdwise.registry import ANSWER_TYPES, DEFAULT_LEARNER, Entry
 
 
 def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = (), beyond: Iterable[Entry] = ()) -> None:
     """The methods; family, then reference are left out where the terminal is too narrow for them."""
-    from rich.table import Table
-
     screen = console(stderr=False)
     endless = screen.options.update(max_width=1000)
     header = ("method", "what it does", "reference", "family")
@@ -34,12 +32,7 @@ def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = (), beyon
     for columns in (4, 3, 2):
         tables = []
         for title, rows in parts:
-            table = Table(
-                box=None, pad_edge=False, title=title if len(parts) > 1 else None, title_justify="left",
-                title_style="bold",
-            )  # fmt: skip
-            for name in header[:columns]:
-                table.add_column(name)
+            table = new_table(*header[:columns], title=title if len(parts) > 1 else None)
             for row in rows:
                 table.add_row(*row[:columns], style="bold" if row[0] in defaults else None)
             tables.append(table)
@@ -52,11 +45,7 @@ def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = (), beyon
 
 
 def show_scenarios(scenarios: dict[str, Callable[..., Any]]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("scenario")
-    table.add_column("what it makes, and its parameters (--set)")
+    table = new_table("scenario", "what it makes, and its parameters (--set)")
     for name, function in scenarios.items():
         parameters = [p for p in inspect.signature(function).parameters if p != "random_state"]
         first = (inspect.getdoc(function) or "").partition("\n")[0].replace("``", "")

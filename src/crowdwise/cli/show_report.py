@@ -1,12 +1,11 @@
-"""What people see in a terminal of a diagnosis, and of a report being made."""
+"""What people see of a diagnosis in a terminal, and its JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crowdwise.cli.show import console
+from crowdwise.cli.show_aggregate import figures
 from crowdwise.report.findings import VERDICT_OF, Diagnosis, FindingKind
 from crowdwise.report.json_values import number
 from crowdwise.report.section_summary import headline, how_sure
@@ -16,23 +15,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 FIRST = 6
-"""Findings of one kind that are told one by one."""
+"""Findings of one kind that are shown one by one."""
 COLOURS = {"drop": "red", "look": "yellow", "unclear": "dim"}
 
 
-@contextmanager
-def stages(total: int) -> Iterator[Callable[[str], None]]:
-    """A callback that is told the name of each stage, with a bar that disappears; nothing when piped."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    screen = console()
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda stage: bar.update(task, advance=1, description=stage)
-
-
-def show_diagnosis(found: Diagnosis, measured: Any = None, screen: Console | None = None) -> None:
+def show_diagnosis(found: Diagnosis, measured: dict[str, Any] | None = None, screen: Console | None = None) -> None:
     """The findings in sentences, by kind, with what to do about each; to standard output, plain when piped."""
     from rich.text import Text
 
@@ -45,9 +32,9 @@ def show_diagnosis(found: Diagnosis, measured: Any = None, screen: Console | Non
             f"{len(consensus.item_names):,} items, {len(consensus.classes)} classes; labels by {consensus.method}"
         )
     )
-    accuracy = None if measured is None else {name: getattr(measured, name) for name in ("value", "low", "high", "n")}
+    accuracy = vars(measured["accuracy"]) if measured else None
     for words in how_sure(found, accuracy):
-        _tell(screen, words, indent=0)
+        _print(screen, words, indent=0)
     for kind in FindingKind:
         some = found.of_kind(kind)
         if not some:
@@ -56,22 +43,22 @@ def show_diagnosis(found: Diagnosis, measured: Any = None, screen: Console | Non
         colour = COLOURS.get(VERDICT_OF.get(kind, ""), "cyan")
         screen.print(Text(TITLES[kind], style=f"bold {colour}" if colour != "dim" else "bold"))
         for finding in some[:FIRST]:
-            _tell(screen, sentence(finding))
+            _print(screen, sentence(finding))
         rest = [str(name) for finding in some[FIRST:] for name in finding.names]
         if rest:
-            _tell(screen, also(rest, 40))
+            _print(screen, also(rest, 40))
         if kind in ADVICE:
-            _tell(screen, ADVICE[kind], "dim")
+            _print(screen, ADVICE[kind], "dim")
     if not found.findings:
         screen.print()
         screen.print(Text("Nothing was found: no annotator stands out, and no label is in doubt."))
     if found.inspection.notes:
         screen.print()
         for step, words in found.inspection.notes.items():
-            _tell(screen, f"{step.capitalize()}: {words}", "dim", indent=0)
+            _print(screen, f"{step.capitalize()}: {words}", "dim", indent=0)
 
 
-def _tell(screen: Console, sentence: str, style: str = "", indent: int = 2) -> None:
+def _print(screen: Console, sentence: str, style: str = "", indent: int = 2) -> None:
     """A sentence, wrapped under its beginning on a terminal and on one line (to be searched) when piped."""
     from rich.padding import Padding
     from rich.text import Text
@@ -82,7 +69,7 @@ def _tell(screen: Console, sentence: str, style: str = "", indent: int = 2) -> N
         screen.print(Text(" " * indent + sentence), soft_wrap=True)
 
 
-def diagnosed(found: Diagnosis, measured: Any = None) -> dict[str, Any]:
+def diagnosed(found: Diagnosis, measured: dict[str, Any] | None = None) -> dict[str, Any]:
     """The JSON object of ``crowdwise diagnose --json``."""
     out: dict[str, Any] = {
         "headline": headline(found),
@@ -93,6 +80,4 @@ def diagnosed(found: Diagnosis, measured: Any = None) -> dict[str, Any]:
         "level": found.inspection.level,
         "notes": dict(found.inspection.notes),
     }
-    if measured is not None:
-        out |= {"accuracy": measured.value, "accuracy_low": measured.low, "accuracy_high": measured.high}
-    return out
+    return out | figures(measured or {})

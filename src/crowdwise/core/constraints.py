@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from crowdwise.errors import ParameterError, suggestion
+from crowdwise.errors import ParameterError, Setting, suggestion
 
 __all__ = [
     "Bounds", "Check", "Constraint", "Count", "CountFromZero", "Fraction", "MethodKey", "NonNegative", "Positive",
@@ -110,7 +110,7 @@ class Constraint:
         """Raise :class:`~crowdwise.errors.ParameterError` where the value is not allowed."""
         if not self.allows(value):
             near = suggestion(value, self.words) if isinstance(value, str) else ""
-            raise ParameterError(f"{name}={value!r}: expected {self.expected}.{near}")
+            raise ParameterError(f"expected {self.expected}.{near}", about=Setting(name, value))
 
 
 # -------------------------------------------------------------------- from annotations

@@ -28,7 +28,7 @@ from crowdwise.core.starts import Start
 from crowdwise.core.unseen import scores_with_unseen
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, ParameterError
+from crowdwise.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, Option, ParameterError, Remedy
 
 __all__ = ["EMModel", "Model", "Outcome"]
 
@@ -151,13 +151,16 @@ class Model(Parameterised, ABC):
     def _check_votes(self, votes: Votes, gold: Ints | None) -> None:
         if votes.n_classes < 2:
             raise LabelError(
-                f"All votes say {votes.classes[0]!r}: with a single class there is nothing to decide. "
-                "If there are other classes that nobody chose, declare them: classes=[...]."
+                f"All votes say {votes.classes[0]!r}: with a single class there is nothing to decide.",
+                remedy=Remedy(
+                    "If there are other classes that nobody chose, declare them: {}.",
+                    Option("classes", python="[...]", command="A,B,..."),
+                ),
             )
         if self.needs_gold and (gold is None or not (gold >= 0).any()):
             raise InputError(
-                f"{self.key} weighs annotators by their answers on items with gold labels, and none is given: "
-                "pass gold={item: class}."
+                f"{self.key} weighs annotators by their answers on items with gold labels, and none is given.",
+                remedy=Remedy("Give them: {}.", Option("gold", python="{item: class}", command="FILE")),
             )
         if votes.n_annotators < 2 and not self.single_annotator and (gold is None or not (gold >= 0).any()):
             raise InputError(

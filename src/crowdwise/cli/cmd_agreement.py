@@ -1,0 +1,59 @@
+"""``crowdwise agreement``: how much annotators agree beyond chance."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crowdwise.cli.options import AS_USUAL, JsonOption, PathArgument, Reading, load, option, reads
+from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_table
+
+
+@reads
+def agreement(
+    path: PathArgument,
+    scale: Annotated[
+        str | None, option("--scale", help="Of votes: nominal (default), ordinal, interval or ratio.")
+    ] = None,
+    level: Annotated[float, typer.Option("--level", help="The level of the confidence intervals.")] = 0.95,
+    reading: Reading = AS_USUAL,
+    out: Annotated[
+        Path | None, option("--out", "-o", help="Write the coefficients here: .csv, .jsonl or .parquet.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how much annotators agree beyond chance: all coefficients that suit the answers, with intervals.
+
+    Votes have Krippendorff's alpha, Fleiss' kappa, Gwet's AC1 and more, ratings intraclass correlations, rankings
+    Kendall's tau. Agreement is not accuracy: annotators can agree on a mistake.
+
+    Examples:
+
+    `crowdwise agreement labels.csv`
+
+    `crowdwise agreement ratings.csv --answers ratings --level 0.9 --json`
+    """
+    from crowdwise.cli.show import console
+    from crowdwise.trust.agreement import agreement as measure
+
+    check_outputs(out)
+    check_apart([path], [out])
+    found = load(path, reading)
+    if scale is None and found.answer_type == "ordinal":
+        scale = "ordinal"
+    given: dict[str, Any] = {} if scale is None else {"scale": scale}
+    measured = measure(found.table, level=level, **given)
+    if out is not None:
+        write_table(measured.to_frame(kind="polars"), out)
+    if as_json:
+        rows = measured.to_frame(kind="polars").to_dicts()
+        emit(
+            json.dumps({"answer_type": found.answer_type, "level": level, "unit": measured.unit, "coefficients": rows})
+        )
+        return
+    screen = console(stderr=False)
+    screen.print(str(measured), markup=False)
+    screen.print(measured.summary, markup=False, soft_wrap=True)

@@ -1,0 +1,89 @@
+"""What the commands share on the way out: checks before the work is done, files, and lines for people."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from crowdwise.data.folders import write_whole
+from crowdwise.errors import OutputError, ParameterError, either
+
+TABLES = (".csv", ".jsonl", ".parquet")
+WRITERS = {".csv": "write_csv", ".jsonl": "write_ndjson", ".ndjson": "write_ndjson", ".parquet": "write_parquet"}
+"""Ending -> the polars method that writes such a file."""
+
+
+def check_outputs(*paths: Path | None, endings: Sequence[str] = TABLES) -> None:
+    """Before the work is done: can the results be written where they should go?"""
+    for path in paths:
+        if path is None:
+            continue
+        if path.suffix.lower().replace(".ndjson", ".jsonl") not in endings:
+            raise ParameterError(f"Cannot tell how to write {path.name}: expected a name ending in {either(endings)}.")
+        if path.is_dir():
+            raise OutputError(f"{path} is a folder: name a file in it.")
+        if not path.parent.is_dir():
+            raise OutputError(f"There is no folder {path.parent} to write {path.name} to.")
+        if not os.access(path.parent, os.W_OK):
+            raise OutputError(f"The folder {path.parent} cannot be written to.")
+
+
+def check_apart(inputs: Sequence[Path | None], outputs: Sequence[Path | None]) -> None:
+    """Before the work is done: does every result have a place of its own, and none the place of what is read?"""
+    from crowdwise.data.dataset import find_table
+
+    taken: dict[Path, str] = {}
+    for path in inputs:
+        parts = (path,) if path is None or not path.is_dir() else (find_table(path, "votes"), find_table(path, "truth"))
+        taken |= {
+            part.resolve(): "is what the answers or the truth are read from" for part in parts if part is not None
+        }
+    for path in outputs:
+        if path is not None and path.resolve() in taken:
+            raise ParameterError(f"{path} {taken[path.resolve()]}: choose another name for this result.")
+        if path is not None:
+            taken[path.resolve()] = "is named for two results, and can hold one"
+
+
+def check_folder(folder: Path | None, marker: str, what: str) -> None:
+    """Before the work is done: can something be saved there? An earlier one, which holds ``marker``, is replaced."""
+    if folder is None or not folder.exists():
+        return
+    if not (folder.is_dir() and (not any(folder.iterdir()) or (folder / marker).is_file())):
+        raise OutputError(f"{folder} exists and holds something else than {what}. Choose another folder.")
+
+
+def write_table(table: Any, path: Path) -> None:
+    """Write a table, whole or not at all."""
+    write_whole(getattr(table, WRITERS[path.suffix.lower()]), path)
+
+
+def write_results(
+    table: Any, result: Any, out: Path | None, annotators: Path | None, save: Path | None, as_json: bool
+) -> list[Path]:
+    """Write what was asked for, and say where it is. Without ``out`` the table goes down the pipe, if there is one."""
+    if out is not None:
+        write_table(table, out)
+    elif not as_json and not sys.stdout.isatty():
+        emit(table.write_csv(), end="")
+    if annotators is not None:
+        write_table(result.to_frame("annotators", kind="polars"), annotators)
+    if save is not None:
+        result.save(save)
+    return [path for path in (out, annotators, save) if path is not None]
+
+
+def say(text: str) -> None:
+    """A line for people, to standard error."""
+    from crowdwise.cli import show
+
+    show.note(text)
+
+
+def emit(text: str, end: str = "\n") -> None:
+    """Results, to standard output."""
+    sys.stdout.write(text + end)
+    sys.stdout.flush()

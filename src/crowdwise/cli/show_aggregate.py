@@ -1,0 +1,235 @@
+"""What ``aggregate``, ``rank`` and ``describe`` show: labels, annotators, leaderboards, the shape of a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdwise.cli.show import bar, console, frame_table, histogram, measures, new_table, whisker, written
+from crowdwise.data.votes import Votes
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from crowdwise.api import Fitted
+    from crowdwise.core.consensus import Consensus
+
+WIDTH = 36
+"""Characters of a drawn interval."""
+
+
+def facts(found: Fitted) -> dict[str, Any]:
+    """The JSON object of ``--json``: what was fitted to what, and the figures against the truth."""
+    result, votes = found.result, isinstance(found.table, Votes)
+    out: dict[str, Any] = {
+        "method": result.method,
+        "answer_type": found.answer_type,
+        "items": len(result.item_names),
+        "annotators": len(result.annotator_names),
+        **({"classes": len(result.classes)} if votes else {}),
+        "votes" if votes else "answers": result.n_answers,
+        "iterations": result.iterations,
+        "converged": result.converged,
+        "objective": result.objective,
+        "seconds": round(result.seconds, 4),
+        "notes": result.notes,
+    }
+    return out | figures(found.measured)
+
+
+def figures(measured: dict[str, Any]) -> dict[str, Any]:
+    """Figures against the truth with the ends of their intervals, as JSON holds them."""
+    out: dict[str, Any] = {}
+    for name, estimate in measured.items():
+        out |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    return out
+
+
+def show_fitted(found: Fitted, paths: list[Any]) -> None:
+    """A summary for people, to standard error."""
+    result = found.result
+    screen = console()
+    screen.print()
+    votes = isinstance(found.table, Votes)
+    classes = f"{len(result.classes)} classes, " if votes else ""
+    screen.print(
+        f"[bold]{result.method}[/bold]: {len(result.item_names):,} items, {len(result.annotator_names):,} "
+        f"annotators, {classes}{result.n_answers:,} {'votes' if votes else 'answers'}"
+    )
+    screen.print(f"{result.iterations} passes, {result.seconds:.2f} s")
+    for words in result.notes:
+        screen.print(words, markup=False, soft_wrap=True)
+    measures(screen, found.measured)
+    screen.print()
+    if votes:
+        tables = [class_table(result), annotator_table(result)]
+    elif "leaderboard" in result.TABLES:
+        tables = [leaderboard(result), *([ranking_annotators(result)] if len(result.annotator_names) > 1 else [])]
+    else:
+        parts = (("Items", "items"), ("Annotators", "annotators"))
+        tables = [frame_table(title, result.to_frame(name, kind="polars")) for title, name in parts]
+    for table in tables:
+        screen.print(table)
+        screen.print()
+    if votes:
+        screen.print("[bold]Least certain items[/bold]")
+        for line in least_certain(result):
+            screen.print(f"  {line}", markup=False)
+    written(screen, paths)
+
+
+def least_certain(consensus: Consensus, limit: int = 5) -> list[str]:
+    """The items whose label is the least probable, with their two most probable classes."""
+    out = []
+    for n in np.argsort(consensus.posterior.max(axis=1), kind="stable")[:limit].tolist():
+        q = consensus.posterior[n]
+        two = [f"{consensus.classes[k]} {q[k]:.2f}" for k in np.argsort(-q, kind="stable")[:2]]
+        out.append(f"{consensus.item_names[n]}: {', '.join(two)}")
+    return out
+
+
+def class_table(consensus: Consensus, limit: int = 12) -> Table:
+    table = new_table("class", ">items", "share", title="Labels")
+    count = np.bincount(consensus.label_codes, minlength=len(consensus.classes))
+    for k in np.argsort(-count, kind="stable")[:limit].tolist():
+        table.add_row(str(consensus.classes[k]), f"{count[k]:,}", bar(count[k] / max(count.max(), 1), 30))
+    if len(count) > limit:
+        table.add_row(f"... {len(count) - limit} more", "", "")
+    return table
+
+
+def annotator_table(consensus: Consensus, limit: int = 6) -> Table:
+    """The best and the worst annotators, by the end of their interval that would have to be wrong."""
+    accuracy, low, high = consensus.accuracy()
+    order = np.argsort(-np.nan_to_num(low, nan=-1.0), kind="stable")
+    if len(order) > 2 * limit:
+        worst = np.argsort(np.nan_to_num(high, nan=2.0), kind="stable")[:limit][::-1]
+        order = np.concatenate([order[:limit], [-1], worst])
+    scale = "0%" + " " * 34 + "100%"
+    table = new_table("annotator", ">votes", ">accuracy", scale, title="Annotators: accuracy, with a 95% interval")
+    for m in order.tolist():
+        if m < 0:
+            table.add_row("...", "", "", "")
+        else:
+            table.add_row(
+                str(consensus.annotator_names[m]),
+                f"{consensus.votes_per_annotator[m]:,}",
+                f"{accuracy[m]:.3f}",
+                whisker(low[m], accuracy[m], high[m], 40, blank="·"),
+            )
+    return table
+
+
+# -------------------------------------------------------------------- rankings
+
+
+def board(ranking: Any) -> list[dict[str, Any]]:
+    """The leaderboard as rows, for ``rank --json``."""
+    columns = ranking.to_frame("leaderboard", kind="dict")
+    return [dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
+
+
+def leaderboard(ranking: Any, limit: int = 20) -> Table:
+    """The best items (all, or the ends of a long list): rank and its interval, score and its interval as a bar."""
+    rows = ranking.to_frame("leaderboard", kind="dict")
+    N = len(rows["item"])
+    shown = list(range(N)) if N <= limit else [*range(limit - 5), -1, *range(N - 4, N)]
+    low, high = float(rows["low"].min()), float(rows["high"].max())
+    scale = f"{low:.1f}".ljust(WIDTH - 5) + f"{high:.1f}".rjust(5)
+    title = "Leaderboard: scores with a 95% interval"
+    table = new_table(">rank", "ranks", "item", ">score", f"|{scale}", title=title)
+    for n in shown:
+        if n < 0:
+            table.add_row("...", "", "", "", "")
+            continue
+        table.add_row(
+            f"{rows['rank'][n]}",
+            f"{rows['rank_low'][n]}–{rows['rank_high'][n]}",
+            str(rows["item"][n])[:40],
+            f"{rows['score'][n]:+.2f}",
+            whisker(rows["low"][n], rows["score"][n], rows["high"][n], WIDTH, low, high),
+        )
+    return table
+
+
+MEANINGS = {
+    "reliability": "how often they answer by the scores, not at random",
+    "position": "log odds in favour of the item shown first",
+    "agreement": "how often they agree with the scores",
+}
+
+
+def ranking_annotators(ranking: Any, limit: int = 6) -> Table:
+    """Annotators by what the method knows of them: reliability, position, or agreement with the scores."""
+    people = ranking.to_frame("annotators", kind="dict")
+    name = next(k for k in MEANINGS if k in people)
+    value, low, high = (
+        np.nan_to_num(np.asarray(people[k], dtype=float)) for k in (name, f"{name}_low", f"{name}_high")
+    )
+    order = np.argsort(-value, kind="stable").tolist()
+    if len(order) > 2 * limit:
+        order = [*order[:limit], -1, *order[-limit:]]
+    ties = [">ties"] if "tie_rate" in people else []
+    title = f"Annotators: {MEANINGS[name]}, with a 95% interval"
+    table = new_table("annotator", ">answers", f">{name}", "95% interval", *ties, title=title)
+    for m in order:
+        if m < 0:
+            table.add_row("...")
+            continue
+        table.add_row(
+            str(people["annotator"][m]),
+            f"{people['comparisons'][m]:g}",
+            f"{value[m]:.2f}",
+            f"{low[m]:.2f} to {high[m]:.2f}",
+            *([f"{people['tie_rate'][m]:.0%}"] if ties else []),
+        )
+    return table
+
+
+# -------------------------------------------------------------------- describe
+
+
+def show_description(table: Any) -> None:
+    """The shape of some answers: counts, spreads, and (of votes) histograms."""
+    d = table.describe()
+    screen = console(stderr=False)
+    if not isinstance(table, Votes):
+        screen.print(f"[bold]{table.answer_type}[/bold]: {len(table):,} items, {len(table.annotators):,} annotators")
+        plain = {k: v for k, v in d.items() if not isinstance(v, (dict, list)) and k not in ("items", "annotators")}
+        for name, value in plain.items():
+            screen.print(f"{name.replace('_', ' ')}: {value:,}" if isinstance(value, int) else f"{name}: {value}")
+        screen.print()
+        screen.print(spread_table(d))
+        return
+    screen.print(
+        f"[bold]{d['votes']:,} votes[/bold] by {d['annotators']:,} annotators on {d['items']:,} items, "
+        f"{len(d['classes'])} classes"
+    )
+    screen.print(f"{d['density']:.2%} of all (item, annotator) pairs")
+    if d["unanimous"] is not None:
+        screen.print(f"{d['unanimous']:.1%} of the items with two votes or more are unanimous")
+    screen.print(f"truth known for {d['items_with_truth']:,} items" if d["items_with_truth"] else "no truth")
+    for word, there in (("weighted", d["weighted"]), ("with timestamps", d["timestamps"])):
+        if there:
+            screen.print(word)
+    screen.print()
+    screen.print(spread_table(d))
+    screen.print()
+    screen.print(histogram("Votes per item", np.diff(table.indptr)))
+    screen.print(histogram("Votes per annotator", np.bincount(table.annotator, minlength=len(table.annotators))))
+    shares = new_table(title="Votes per class", header=False)
+    top = max(d["votes_per_class"].values())
+    for name, count in list(d["votes_per_class"].items())[:20]:
+        shares.add_row(str(name), f"{count:,}", bar(count / max(top, 1), 30), "" if count else "nobody used it")
+    screen.print(shares)
+
+
+def spread_table(described: dict[str, Any]) -> Table:
+    """Smallest, middle and largest of every count that spreads."""
+    table = new_table("", ">min", ">median", ">mean", ">max")
+    for name, s in described.items():
+        if isinstance(s, dict) and {"min", "median", "mean", "max"} <= set(s):
+            middle = f"{s['median']:g}", f"{s['mean']:.1f}"
+            table.add_row(name.replace("_", " "), f"{s['min']:,}", *middle, f"{s['max']:,}")
+    return table
