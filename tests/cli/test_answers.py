@@ -212,7 +212,7 @@ LOAD = registry.Entry.load
     [
         (["same.csv", "--method", "volmaxdcc"], 2, "inputs as well"),
         (["same.csv", "--answers", "similarities", "--method", "binary-relevance"], 2, "is for label-sets"),
-        (["same.csv", "--answers", "similarities", "--label", "x"], 2, "label does not apply to similarities"),
+        (["same.csv", "--answers", "similarities", "--label", "x"], 2, "has no option 'label'"),
         (["same.csv", "--column", "item_a"], 2, "expected name=value"),
         (["same.csv", "--gold", "kinds.csv"], 2, "no use for gold"),
         (["same.csv", "--probabilities", *FAST], 2, "--probabilities"),
@@ -229,7 +229,7 @@ LOAD = registry.Entry.load
         (["tags.csv", "--truth", "kinds.csv"], 1, "A truth table needs a sequence column"),
         (["ratings.csv", "--truth", "true.csv"], 1, "A truth table needs an item column and a value column"),
         (["ratings.csv", "--method", "crowd-regression"], 2, "inputs as well"),
-        (["battles.csv", "--form", "wide"], 2, "form does not apply to comparisons"),
+        (["battles.csv", "--form", "wide"], 2, "has no option 'form'"),
         (["votes.csv", "--answers", "opinions"], 2, ""),
     ],
 )

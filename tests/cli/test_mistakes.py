@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import crowdwise as cw
 from crowdwise.cli.main import app
-from crowdwise.cli.options import flag, spelled
+from crowdwise.cli.options import flag
 from crowdwise.errors import ExtraError, InputError, NotFittedError, Option, OutputError, Remedy, Setting
 
 DUPLICATE = Option("on_duplicate", "first", "last")
@@ -106,13 +106,6 @@ def test_truth_and_seeds_have_options(crowd):
     )
     assert "Error: --seed -1: expected" in told(run("aggregate", crowd / "labels.csv", "--seed", "-1"))
     assert "Error: --share 2.0: expected" in told(run("compare", crowd / "labels.csv", "--share", "2"))
-
-
-def test_words_that_are_no_options_stay():
-    assert spelled("tol=-1: expected a number.", {"--seed"}) == "tol=-1: expected a number."
-    assert spelled("item='...' and form='wide'", set()) == "item='...' and form='wide'"
-    assert spelled("levels=3, level=0.5, my_level='x'.", {"--level"}) == "levels=3, --level 0.5, my_level='x'."
-    assert spelled("a classes=['x']: two.", {"--classes"}) == "a classes=['x']: two."
 
 
 def test_a_campaign_has_no_options_for_columns(tmp_path):

@@ -27,7 +27,7 @@ from crowdwise.cli.cmd_learn import learn, predict
 from crowdwise.cli.cmd_methods import methods
 from crowdwise.cli.cmd_report import diagnose, report
 from crowdwise.cli.cmd_simulate import simulate
-from crowdwise.cli.options import flag, spelled
+from crowdwise.cli.options import flag
 from crowdwise.cli.outputs import emit, say
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError, ParameterError
 
@@ -41,7 +41,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except CrowdwiseError as error:
             options = self.options(words)
-            say(f"Error: {spelled(error.worded(lambda option: flag(option, options)), options)}")
+            say(f"Error: {error.worded(lambda option: flag(option, options))}")
             ctx.exit(2 if isinstance(error, ParameterError) else 1)
         except KeyboardInterrupt:
             say("Interrupted. Nothing was written.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -228,35 +227,6 @@ def flag(option: Option, options: Collection[str]) -> str | None:
         return f"{name} {option.choice()}"
     collects = "--set" if isinstance(option, Setting) else "--column"
     return f"{collects} {option.name}={option.choice()}" if collects in options else None
-
-
-def spelled(text: str, options: Collection[str]) -> str:
-    """A message with ``on_missing='drop'`` as ``--on-missing drop``, for the options that a command has.
-
-    Readers and methods are also called from Python, and word what to do for it.
-
-    >>> spelled("Keep one with on_duplicate='first' or 'last'; declare the classes: classes=[...].",
-    ...         ["--on-duplicate", "--classes"])
-    'Keep one with --on-duplicate first or last; declare the classes: --classes A,B,...'
-    """
-
-    def option(match: re.Match[str]) -> str:
-        name, values = match["name"], match["values"]
-        flag = "--seed" if name == "random_state" else f"--{name.replace('_', '-')}"
-        if flag not in options:
-            if not name.startswith("on_") or "--column" not in options:
-                return match[0]
-            return f"--column {name}={values.strip(chr(39))}"  # what a reader of other answers takes
-        if values.startswith("["):
-            return f"{flag} A,B,..."
-        return f"{flag} {values.replace(chr(39) + '...' + chr(39), 'NAME').replace(chr(39), '')}"
-
-    if "--gold" in options:
-        text = text.replace("truth={item: class}", "--gold FILE")
-    if "--item" not in options:  # columns cannot be named
-        text = re.sub(r"Name the columns, e\.g\. (item|annotator|label)='[^,]*, or pass [^.]*\.", "Rename them.", text)
-    values = r"'[^']*'(?: or '[^']*')*|\[\.\.\.\]\.?|-?\d[\w.]*(?<!\.)"
-    return re.sub(rf"\b(?P<name>[a-z][a-z_]*)=(?P<values>{values})", option, text)
 
 
 def words_in(text: str | None) -> list[str] | None:

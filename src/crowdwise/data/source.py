@@ -247,7 +247,8 @@ def _unpivoted(
     if {"annotator", "label"} <= {columns.normal(name) for name in table.columns}:
         raise ColumnError(
             f"The table has the columns {listing(table.columns, 12)}: with an annotator and a label in each row it is "
-            "in the long form. Leave out form='wide'."
+            "in the long form.",
+            remedy=Remedy("Leave out {}.", Option("form", "wide")),
         )
     cells = columns.left_over(table.columns, {**parts, "annotator": None, answer: None})
     if len(cells) == 0:
