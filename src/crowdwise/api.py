@@ -16,8 +16,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from crowdwise import registry
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, Option, ParameterError, ReadError, Remedy
@@ -268,15 +266,9 @@ class Fitted:
     @cached_property
     def measured(self) -> dict[str, Estimate]:
         """Figures against the truth by name, with confidence intervals, gold left out; none where nothing is known."""
-        from crowdwise import metrics
-        from crowdwise.report.other_answers import measures
+        from crowdwise.metrics import measure
 
-        if self.answer_type == "ordinal" or not isinstance(self.table, Votes):
-            return measures(self.answer_type, self.table, self.result, self.truth, self.gold)
-        if self.truth is None:
-            return {}
-        hidden = self.truth if self.gold is None else np.where(self.gold >= 0, -1, self.truth)
-        return {"accuracy": metrics.accuracy(self.result, hidden)} if (hidden >= 0).any() else {}
+        return measure(self.answer_type, self.table, self.result, self.truth, gold=self.gold)
 
     @cached_property
     def tested(self) -> tuple[float, int] | None:
@@ -288,12 +280,11 @@ class Fitted:
     def report(self, **options: Any) -> dict[str, Any]:
         """The report on it, see :func:`crowdwise.build_report`."""
         from crowdwise.report.build import build_report
-        from crowdwise.report.other_answers import answers_report
 
-        if isinstance(self.table, Votes):
-            return build_report(self.answers.dataset or self.table, self.result, gold=self.gold, **options)
-        plain = {name: value for name, value in options.items() if name in ("title", "texts", "all_items")}
-        return answers_report(self.table, self.result, truth=self.truth, **plain)
+        gold = self.gold if isinstance(self.table, Votes) else None
+        answers = self.answers.dataset or self.table
+        found: dict[str, Any] = build_report(answers, self.result, truth=self.truth, gold=gold, **options)
+        return found
 
 
 def prepare(

@@ -60,7 +60,8 @@ def test_json_is_one_object_alone_on_standard_output(labels, truth):
     facts = json.loads(done.stdout)
     assert list(facts) == [
         "method", "answer_type", "items", "annotators", "classes", "votes", "iterations", "converged", "objective",
-        "seconds", "notes", "accuracy", "accuracy_low", "accuracy_high",
+        "seconds", "notes", "accuracy", "accuracy_low", "accuracy_high", "calibration_error", "calibration_error_low",
+        "calibration_error_high",
     ]  # fmt: skip
     assert (facts["method"], facts["items"], facts["annotators"], facts["classes"], facts["votes"]) == (
         "auto",

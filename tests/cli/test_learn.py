@@ -77,7 +77,8 @@ def test_json_has_both_accuracies(folder, crowd):
     facts = json.loads(done.stdout)
     assert list(facts) == [
         "method", "items", "annotators", "classes", "votes", "seed", "seconds", "history", "accuracy", "accuracy_low",
-        "accuracy_high", "accuracy_test", "items_test",
+        "accuracy_high", "calibration_error", "calibration_error_low", "calibration_error_high", "accuracy_test",
+        "items_test",
     ]  # fmt: skip
     assert (facts["method"], facts["items"], facts["annotators"], facts["votes"]) == ("ccem", 300, 6, 900)
     learner = cw.CrowdClassifier("ccem", epochs=8, random_state=0).fit(crowd.features["x_train"], crowd.votes)

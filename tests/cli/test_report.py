@@ -111,7 +111,7 @@ def test_diagnose_as_json(folder):
     found = json.loads(run("diagnose", folder, "--json", "--method", "dawid-skene").stdout)
     assert list(found) == [
         "headline", "method", "findings", "verdicts", "expected", "level", "notes", "accuracy", "accuracy_low",
-        "accuracy_high",
+        "accuracy_high", "calibration_error", "calibration_error_low", "calibration_error_high",
     ]  # fmt: skip
     assert found["verdicts"]["a8"] == "drop"
     assert [f["names"] for f in found["findings"] if f["kind"] == "spammer"] == [["a8"]]
