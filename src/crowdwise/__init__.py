@@ -17,11 +17,9 @@ from typing import Any
 __version__ = "0.1.0"
 
 
-def _public() -> dict[str, str]:
-    """Name -> module, below ``crowdwise``: those of the stub beside this file, and the classes of all methods."""
-    from crowdwise.registry import ANSWER_METHODS, LEARNERS, METHODS
-
-    names = {e.class_name: e.module for part in (METHODS, LEARNERS, ANSWER_METHODS) for e in part.values()}
+def _listed() -> dict[str, str]:
+    """Name -> module, below ``crowdwise``, as the stub beside this file lists them."""
+    names = {}
     with open(f"{__file__.rpartition('.')[0]}.pyi", encoding="utf-8") as stub:
         for words in map(str.split, stub):  # from crowdwise.module import name as name
             if words[:1] == ["from"] and words[1].startswith("crowdwise"):
@@ -29,12 +27,19 @@ def _public() -> dict[str, str]:
     return names
 
 
-_WHERE = _public()
-__all__ = sorted(_WHERE)
+def _methods() -> dict[str, str]:
+    """Class -> module of every method and learner, from the registry."""
+    from crowdwise.registry import ANSWER_METHODS, LEARNERS, METHODS
+
+    return {entry.class_name: entry.module for part in (METHODS, LEARNERS, ANSWER_METHODS) for entry in part.values()}
+
+
+_LISTED = _listed()
+__all__ = sorted({**_LISTED, **_methods()})
 
 
 def __getattr__(name: str) -> Any:
-    where = _WHERE.get(name)
+    where = _LISTED[name] if name in _LISTED else _methods().get(name)
     if where is None:
         raise AttributeError(f"module 'crowdwise' has no attribute {name!r}")
     value = getattr(import_module(f"crowdwise.{where}"), name) if where else import_module(f"crowdwise.{name}")

@@ -266,7 +266,7 @@ class Fitted:
     @cached_property
     def measured(self) -> dict[str, Estimate]:
         """Figures against the truth by name, with confidence intervals, gold left out; none where nothing is known."""
-        from crowdwise.metrics import measure
+        from crowdwise.metrics.measures import measure
 
         return measure(self.answer_type, self.table, self.result, self.truth, gold=self.gold)
 
