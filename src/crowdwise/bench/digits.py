@@ -48,7 +48,12 @@ class LearnerRow(NamedTuple):
 def digits_crowd(seed: int = 0) -> Simulated:
     """Digits with four votes each by weak classifiers, spammers and copiers; a fifth of all digits is held out."""
     return SCENARIOS["machine"](
-        n_annotators=MACHINES, spammers=SPAMMERS, copiers=COPIERS, test_share=0.2, votes_per_item=4, random_state=seed
+        n_annotators=MACHINES,
+        n_spammers=SPAMMERS,
+        n_copiers=COPIERS,
+        test_share=0.2,
+        votes_per_item=4,
+        random_state=seed,
     )
 
 
