@@ -398,7 +398,7 @@ def test_any_bytes_give_votes_or_an_error_of_ours(
 
 
 def test_a_file_that_makes_polars_panic_is_a_read_error(write: Write, monkeypatch: pytest.MonkeyPatch):
-    def panic(*_: Any) -> None:
+    def panic(*_: Any, **__: Any) -> None:
         raise pl.exceptions.PanicException("assertion failed: offset + length <= self.length")
 
     monkeypatch.setattr(pl, "read_parquet", panic)

@@ -13,8 +13,6 @@ from crowdwise.data import encoding
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.errors import DuplicateError, InputError, LabelError, Option, ParameterError, Remedy, either, listing
 
-CLASSES = Option("classes", python="[...]", command="A,B,...")
-
 
 def checked_codes(values: npt.ArrayLike, names: Vocabulary, what: str) -> Codes:
     """Codes as int32, checked against the names they stand for."""
@@ -41,7 +39,7 @@ def declare(label: Codes, names: Vocabulary, classes: Any) -> tuple[Codes, Vocab
         raise LabelError(
             f"Annotators used {listing(names[place < 0])}, which the declared classes do not have: "
             f"{listing(declared, 10)}.",
-            remedy=Remedy("Add the name to {}, or leave those rows out.", CLASSES),
+            remedy=Remedy("Add the name to {}, or leave those rows out.", encoding.CLASSES),
         )
     return encoding.recode(label, place), declared
 

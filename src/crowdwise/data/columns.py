@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from crowdwise.errors import ColumnError, listing, suggestion
+from crowdwise.errors import ColumnError, Option, Remedy, listing, suggestion
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "item": (
@@ -83,7 +83,8 @@ def find(columns: Sequence[str], part: str) -> str | None:
     for alias in ALIASES[part]:
         matches = by_name.get(alias, [])
         if len(matches) > 1:
-            raise ColumnError(f"Columns {listing(matches)} could both be the {part}. Say which: {part}={matches[0]!r}.")
+            which = Remedy("Say which: {}.", Option(part, matches[0]))
+            raise ColumnError(f"Columns {listing(matches)} could both be the {part}.", remedy=which)
         if matches:
             return matches[0]
     return None

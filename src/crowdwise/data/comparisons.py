@@ -92,6 +92,7 @@ class Comparisons(Table):
     _rows: ClassVar[str] = "comparisons"
     _act: ClassVar[str] = "compares"
     _record: ClassVar[tuple[str, ...]] = ("left", "right", "annotator", "outcome")
+    _by_item: ClassVar[tuple[str, ...]] = ()
     _distinct: ClassVar[bool] = True
     _reading: ClassVar[tuple[Opt, ...]] = ()
     _truths: ClassVar[tuple[str, ...]] = ("truth", "value")
@@ -194,7 +195,7 @@ class Comparisons(Table):
         code |= {} if self.question is None else {"question": self.question[rows]}
         order = _order(code, len(items), self.n_annotators, 1 if self.questions is None else len(self.questions))
         ends = {"left": code["left"][order], "right": code["right"][order]}
-        return replace(self, **(self._at(rows[order]) | ends), items=self.items[items])
+        return replace(self, **(self._at(rows[order]) | ends), **self._about(items))
 
     def _per_item(self) -> npt.NDArray[Any]:
         return np.bincount(np.concatenate([self.left, self.right]), minlength=self.n_items)

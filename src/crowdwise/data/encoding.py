@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.errors import InputError, LabelError, listing
+from crowdwise.errors import InputError, LabelError, Option, Remedy, listing
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Codes = npt.NDArray[np.int32]
 Vocabulary = npt.NDArray[Any]
 
+CLASSES = Option("classes", python="[...]", command="A,B,...")
+"""The list of all classes, in remedies."""
 NATIVE_ROWS = 1_000_000
 """From this many rows on, text is coded by the compiled hash table: below it, loading it costs more."""
 
@@ -113,8 +115,8 @@ def sort_vocabulary(codes: Codes, vocabulary: Vocabulary) -> tuple[Codes, Vocabu
         order = np.array(sorted(range(len(vocabulary)), key=vocabulary.tolist().__getitem__), dtype=np.int64)
     except TypeError:
         raise LabelError(
-            f"The labels {listing(vocabulary)} are of different kinds and have no order. Convert them "
-            "to text, or declare classes=[...]."
+            f"The labels {listing(vocabulary)} are of different kinds and have no order.",
+            remedy=Remedy("Convert them to text, or declare {}.", CLASSES),
         ) from None
     return recode(codes, invert(order)), vocabulary[order]
 

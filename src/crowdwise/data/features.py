@@ -29,6 +29,7 @@ import numpy.typing as npt
 from crowdwise.data import columns, encoding
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.files import FORMATS, PathLike, read_table
+from crowdwise.data.truth import DECLARE
 from crowdwise.errors import InputError, LabelError, ReadError, listing
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -118,7 +119,8 @@ def class_codes(labels: npt.ArrayLike, classes: Vocabulary, legend: Sequence[Any
     if (codes < 0).any():
         raise LabelError(
             f"The true classes to test on name {listing(dict.fromkeys(given[codes < 0].tolist()))}, and the classes "
-            f"are {listing(classes, 10)}. If the name is right, declare every class: classes=[...]."
+            f"are {listing(classes, 10)}.",
+            remedy=DECLARE,
         )
     return codes
 

@@ -50,8 +50,9 @@ def read_table(
     separator: str | None = None,
     null_values: Sequence[str] = NULLS,
     wide: bool = False,
+    n_rows: int | None = None,
 ) -> tuple[pl.DataFrame, bool]:
-    """The file as a polars table, and whether it was read as text.
+    """The file (or its first rows) as a polars table, and whether it was read as text.
 
     ``choose`` picks the columns of a text file that are read. A ``wide`` one may have a single column, and keeps its
     blank rows.
@@ -69,13 +70,14 @@ def read_table(
     kind = format_of(path)
     try:
         if kind == "parquet":
-            return pl.read_parquet(path), False
+            return pl.read_parquet(path, n_rows=n_rows), False
         if kind == "arrow":
-            return pl.read_ipc(path) if starts_with(path, b"ARROW1") else pl.read_ipc_stream(path), False
+            read = pl.read_ipc if _starts(path, b"ARROW1") else pl.read_ipc_stream
+            return read(path, n_rows=n_rows), False
         if kind == "jsonl":
-            source = io.BytesIO(path.read_bytes()[3:]) if starts_with(path, BOM) else path
-            return pl.read_ndjson(source, infer_schema_length=None), False
-        return _read_text(path, choose, separator, null_values, wide)
+            source = io.BytesIO(path.read_bytes()[3:]) if _starts(path, BOM) else path
+            return pl.read_ndjson(source, infer_schema_length=None, n_rows=n_rows), False
+        return _read_text(path, choose, separator, null_values, wide, n_rows)
     except (
         pl.exceptions.PolarsError,
         pl.exceptions.PanicException,
@@ -116,19 +118,24 @@ def format_of(path: Path) -> str:
 
 
 def _read_text(
-    path: Path, choose: Choose | None, separator: str | None, null_values: Sequence[str], wide: bool
+    path: Path,
+    choose: Choose | None,
+    separator: str | None,
+    null_values: Sequence[str],
+    wide: bool,
+    n_rows: int | None,
 ) -> tuple[pl.DataFrame, bool]:
     import polars as pl
 
     if separator is not None and len(separator.encode()) != 1:
         raise ParameterError(f"separator={separator!r}: expected a single character such as ',' or '\\t'.")
-    line = first_line(path)
+    line = _first_line(path)
     if b"\0" in line or line.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ReadError(
             f"{path} holds binary data or another encoding: expected {EXPECTED['csv']}. Save it as "
             "UTF-8, or give it the ending of what it is."
         )
-    separator = separator or separator_of(path, line)
+    separator = separator or _separator(path, line)
     options: dict[str, Any] = {"separator": separator, "null_values": list(null_values)}
     head = _head(path, options)
     if head.width == 1 and choose is not None and not wide:
@@ -139,7 +146,9 @@ def _read_text(
     needed = None if choose is None else choose(head.columns)
     if choose is not None:
         _check_header(head.columns, needed)
-    if path.stat().st_size < LARGE or path.suffix.lower() in COMPRESSED:
+    if n_rows is not None:
+        table = head.head(n_rows)
+    elif path.stat().st_size < LARGE or path.suffix.lower() in COMPRESSED:
         table = pl.read_csv(path, infer_schema=False, columns=needed, **options)
     else:
         table = _read_large(path, head, needed, options)
@@ -199,12 +208,12 @@ def _plain_integers(column: pl.Series) -> bool:
     )
 
 
-def starts_with(path: Path, magic: bytes) -> bool:
+def _starts(path: Path, magic: bytes) -> bool:
     with path.open("rb") as file:
         return file.read(len(magic)) == magic
 
 
-def first_line(path: Path) -> bytes:
+def _first_line(path: Path) -> bytes:
     """The first line that is not blank, unpacked."""
     import polars as pl
 
@@ -232,7 +241,7 @@ def _ragged(path: Path, separator: str | None) -> str:
         io.TextIOWrapper(_open(path), encoding="utf-8-sig", errors="replace", newline="") as file,
         contextlib.suppress(csv.Error),
     ):
-        rows = (row for row in csv.reader(file, delimiter=separator or separator_of(path, first_line(path))) if row)
+        rows = (row for row in csv.reader(file, delimiter=separator or _separator(path, _first_line(path))) if row)
         header = next(rows)
         for n, row in enumerate(rows):
             if len(row) > len(header):
@@ -255,7 +264,7 @@ def _not_utf8(path: Path) -> str:
     return "it is not in UTF-8"
 
 
-def separator_of(path: Path, line: bytes) -> str:
+def _separator(path: Path, line: bytes) -> str:
     """The separator that splits the first line into most columns, quoted text left out (a tab for ``.tsv``)."""
     bare = re.sub(rb'"[^"]*"', b"", line)
     if ".tsv" in [s.lower() for s in path.suffixes] and b"\t" in bare:

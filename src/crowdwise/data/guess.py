@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING, Any
 
 from crowdwise.data.columns import ALIASES, normal
 from crowdwise.data.comparisons import Comparisons
-from crowdwise.data.files import first_line, format_of, separator_of, starts_with
+from crowdwise.data.files import read_table
 from crowdwise.data.label_sets import LabelSets
 from crowdwise.data.rankings import Rankings
 from crowdwise.data.ratings import Ratings
-from crowdwise.data.schema import NULLS
 from crowdwise.data.similarities import DIFFERENT, SAME, Similarities
 from crowdwise.data.table import Table
 from crowdwise.data.tags import Tags
 from crowdwise.data.votes import Votes
+from crowdwise.errors import ReadError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -116,36 +116,21 @@ def guess(columns: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> Guess:
         if label and any(isinstance(value, (list, tuple)) for value in rows.get(label, ())):
             return Guess("label-sets", f"{label!r} holds lists of labels")
         value = _any(names, NUMBERS)
-        if value and _has_fractions(rows.get(value, ())):
+        numbers = set(_numbers(rows.get(value or "", ())))
+        if any(not number.is_integer() for number in numbers):
             return Guess("ratings", f"{value!r} holds numbers with fractions")
-        different = _whole_numbers(rows.get(value or "", ()))
-        if len(different) > MANY and max(different) - min(different) >= len(different):
-            reason = (
-                f"{value!r} holds {len(different)} different whole numbers from {min(different)} to {max(different)}"
-            )
+        low, high = min(numbers, default=0), max(numbers, default=0)
+        if len(numbers) > MANY and high - low >= len(numbers):
+            reason = f"{value!r} holds {len(numbers)} different whole numbers from {low:.0f} to {high:.0f}"
             return Guess("votes", reason, "ratings")
     return Guess("votes", "nothing speaks for another kind")
 
 
 def glance(path: Path) -> pl.DataFrame | None:
     """The first rows of a file as they are; ``None`` where it cannot be read (whoever reads all of it will say why)."""
-    import polars as pl
-
     try:
-        kind = format_of(path)
-        if kind == "parquet":
-            return pl.scan_parquet(path).head(ROWS).collect()
-        if kind == "arrow":
-            return (pl.read_ipc(path, n_rows=ROWS) if starts_with(path, b"ARROW1") else pl.read_ipc_stream(path)).head(
-                ROWS
-            )
-        if kind == "jsonl":
-            return pl.read_ndjson(path, n_rows=ROWS)
-        if path.suffix.lower() == ".zst":
-            return pl.read_csv(path, infer_schema=False, null_values=NULLS).head(ROWS)
-        separator = separator_of(path, first_line(path))
-        return pl.read_csv(path, n_rows=ROWS, infer_schema=False, separator=separator, null_values=NULLS)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, EOFError, ValueError):
+        return read_table(path, n_rows=ROWS)[0]
+    except ReadError:
         return None
 
 
@@ -166,23 +151,10 @@ def _is_bio(rows: Mapping[str, Sequence[Any]], column: str) -> bool:
     return "O" in said and len(said) > 1 and all(BIO.match(word) for word in said)
 
 
-def _whole_numbers(values: Sequence[Any]) -> set[int]:
-    """The different values, if all are whole numbers; else none."""
+def _numbers(values: Sequence[Any]) -> list[float]:
+    """The values, if all are numbers; else none."""
     try:
-        numbers = {float(value) for value in values if value is not None}
+        numbers = [float(value) for value in values if value is not None]
     except (TypeError, ValueError):
-        return set()
-    return {int(number) for number in numbers} if all(number.is_integer() for number in numbers) else set()
-
-
-def _has_fractions(values: Sequence[Any]) -> bool:
-    """Whether all values are numbers, and some not whole."""
-    numbers = []
-    for value in values:
-        if value is None:
-            continue
-        try:
-            numbers.append(float(value))
-        except (TypeError, ValueError):
-            return False
-    return any(number != round(number) for number in numbers if number == number and abs(number) < 1e300)
+        return []
+    return [number for number in numbers if number == number and abs(number) < 1e300]

@@ -7,8 +7,7 @@ field               shape                   meaning
 ``annotator``       R                       code of the annotator, sorted within an item
 ``set_indptr``      R + 1                   labels chosen in answer r: ``chosen[set_indptr[r]:set_indptr[r + 1]]``
 ``chosen``          C                       codes of labels, sorted within an answer
-``offered_indptr``  N + 1 or ``None``       labels on offer for item n, in the same manner; ``None``: all of them
-``offered``         O or ``None``
+``offered``         N x L or ``None``       whether label l was on offer for item n; ``None``: all of them
 ``weight``          R or ``None``           how much an answer counts (1 where absent)
 ``truth``           N x L or ``None``       whether label l is truly in the set of item n; all False where unknown
 ``known``           N or ``None``           for which items the truth is known
@@ -102,6 +101,7 @@ class LabelSets(ByItem):
         "per chosen label (``label``), with an empty cell where somebody chose none. ``offered`` is a column with the "
         "labels that were on offer for the item, written like the sets; without it all labels were."
     )
+    _by_item: ClassVar[tuple[str, ...]] = ("truth", "known", "offered")
     _truths: ClassVar[tuple[str, ...]] = ("labels", "truth", "label")
     _truth_in: ClassVar[Any] = staticmethod(_sets_in)
 
@@ -112,8 +112,7 @@ class LabelSets(ByItem):
     items: Vocabulary
     annotators: Vocabulary
     labels: Vocabulary
-    offered_indptr: Counts | None = None
-    offered: Codes | None = None
+    offered: npt.NDArray[np.bool_] | None = None
     weight: npt.NDArray[np.float64] | None = None
     timestamp: npt.NDArray[Any] | None = None
     truth: npt.NDArray[np.bool_] | None = None
@@ -186,7 +185,7 @@ class LabelSets(ByItem):
         asked = [] if offered is None else [label for some in offered.values() for label in some]
         names = encoding.to_vocabulary(list(dict.fromkeys(encoding.to_vocabulary([*flat, *asked]).tolist())))
         if len(names) == 0 and classes is None:
-            declare = Remedy("Declare those that were on offer: {}.", assemble.CLASSES)
+            declare = Remedy("Declare those that were on offer: {}.", encoding.CLASSES)
             raise LabelError("Nobody chose any label.", remedy=declare)
         code = encoding.locate(encoding.to_vocabulary(flat), names)
         code, labels = assemble.declare(code, names, classes)
@@ -224,17 +223,16 @@ class LabelSets(ByItem):
 
     def _offering(self, lists: Mapping[Any, Iterable[Any]]) -> Self:
         """With the labels on offer; an item that is not named was offered all."""
-        L, place = len(self.labels), {name: k for k, name in enumerate(self.labels.tolist())}
-        table = np.ones((len(self), L), dtype=bool) if len(self) * L <= 2**26 else None
-        if table is None:
+        if len(self) * self.n_labels > 2**26:
             raise InputError(
                 "Labels on offer can be given for at most 67 million (item, label) pairs: offer all labels."
             )
+        table = np.ones((len(self), self.n_labels), dtype=bool)
         where = {name: n for n, name in enumerate(self.items.tolist())}
         for name, some in lists.items():
             if name in where:
-                table[where[name]] = False
-                table[where[name], [place[label] for label in some]] = True
+                codes = encoding.locate(encoding.to_vocabulary(list(some)), self.labels)
+                table[where[name]] = np.isin(np.arange(self.n_labels), codes)
         bad = np.flatnonzero(~table[self.item[self.answer], self.chosen])
         if len(bad):
             item, label = self.items[self.item[self.answer[bad[:1]]]], self.labels[self.chosen[bad[:1]]]
@@ -242,9 +240,7 @@ class LabelSets(ByItem):
                 f"Label {listing(label)} was chosen for item {listing(item)} and was not on offer for it. "
                 "Add it to the labels on offer, or leave the answer out."
             )
-        count = table.sum(axis=1)
-        indptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-        return replace(self, offered_indptr=indptr, offered=np.nonzero(table)[1].astype(np.int32))
+        return replace(self, offered=table)
 
     # ---------------------------------------------------------------- what is in it
 
@@ -284,9 +280,7 @@ class LabelSets(ByItem):
 
     def offering(self, label: int) -> npt.NDArray[np.int64]:
         """The items for which a label, by its code, was on offer."""
-        if self.offered is None or self.offered_indptr is None:
-            return np.arange(len(self))
-        return np.asarray(np.repeat(np.arange(len(self)), np.diff(self.offered_indptr))[self.offered == label])
+        return np.arange(len(self)) if self.offered is None else np.flatnonzero(self.offered[:, label])
 
     def with_truth(self, truth: Any) -> Self:
         """The same answers with the true sets: a mapping from item to labels, an N x L array of booleans, or None."""
@@ -298,15 +292,6 @@ class LabelSets(ByItem):
         return encode_sets(truth, self.items, self.labels)
 
     # ---------------------------------------------------------------- selecting and counting
-
-    def _of_items(self, items: Counts) -> Self:
-        made = super()._of_items(items)
-        if self.offered is not None and self.offered_indptr is not None:
-            start, at = blocks(self.offered_indptr, items)
-            made = replace(made, offered_indptr=start, offered=self.offered[at])
-        if self.truth is not None and self.known is not None:
-            made = replace(made, truth=self.truth[items], known=self.known[items])
-        return made
 
     def _taken(self, rows: npt.NDArray[Any]) -> Self:
         start, at = blocks(self.set_indptr, np.arange(self.n_answers)[rows])
@@ -330,15 +315,16 @@ class LabelSets(ByItem):
     def to_frame(self, kind: str | None = None, *, delimiter: str = "|") -> Any:
         """One row per answer, the labels of a set written with a delimiter between them (nothing: the empty set)."""
 
-        def written(codes: Codes, ends: Counts) -> npt.NDArray[Any]:
+        def written(codes: npt.NDArray[Any], ends: Counts) -> npt.NDArray[Any]:
             words = self.labels[codes].astype(str).tolist()
             return np.array([delimiter.join(words[a:b]) for a, b in pairwise(ends.tolist())], object)
 
         table = self._columns()
         out = {"item": table.pop("item"), "annotator": table.pop("annotator")}
         out["labels"] = written(self.chosen, self.set_indptr)
-        if self.offered is not None and self.offered_indptr is not None:
-            out["offered"] = written(self.offered, self.offered_indptr)[self.item]
+        if self.offered is not None:
+            ends = np.append(0, np.cumsum(self.offered.sum(axis=1)))
+            out["offered"] = written(np.nonzero(self.offered)[1], ends)[self.item]
         return frames.make_frame({**out, **table}, kind or self.kind)
 
 

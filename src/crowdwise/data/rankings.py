@@ -201,8 +201,8 @@ class Rankings(Table):
         of = np.repeat(np.arange(self.n_answers), np.diff(self.indptr))
         size = np.bincount(of[code >= 0], minlength=self.n_answers)
         indptr = np.concatenate([[0], np.cumsum(size[size >= 2])]).astype(np.int64)
-        kept = replace(self, item=code[(code >= 0) & (size >= 2)[of]], indptr=indptr, **self._at(size >= 2))
-        return replace(kept, items=self.items[items], truth=None if self.truth is None else self.truth[items])
+        item = code[(code >= 0) & (size >= 2)[of]]
+        return replace(self, item=item, indptr=indptr, **self._at(size >= 2), **self._about(items))
 
     def _kept(self, mask: npt.NDArray[np.bool_]) -> Self:
         indptr, take = blocks(self.indptr, np.flatnonzero(mask))

@@ -206,10 +206,8 @@ class Similarities(Table):
         pairs = place[kept.pairs]
         order = np.lexsort((pairs.max(axis=1), pairs.min(axis=1))) if len(pairs) else np.zeros(0, dtype=np.int64)
         indptr, take = blocks(kept.indptr, order)
-        return replace(
-            kept, pairs=np.sort(pairs[order], axis=1), indptr=indptr, items=self.items[items],
-            truth=None if self.truth is None else self.truth[items], **kept._at(take),
-        )  # fmt: skip
+        pairs = np.sort(pairs[order], axis=1)
+        return replace(kept, pairs=pairs, indptr=indptr, **kept._at(take), **self._about(items))
 
     def _kept(self, mask: npt.NDArray[np.bool_]) -> Self:
         count = np.bincount(self.pair[mask], minlength=self.n_pairs)

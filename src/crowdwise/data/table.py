@@ -43,6 +43,8 @@ class Table(Readable, ABC):
     """The columns of a file of truths: what its rows are about, and where the truth may be, the first found."""
     _truth_in: ClassVar[Callable[[Source, str, Codes, Vocabulary], dict[Any, Any]]] = staticmethod(truth.classes_in)
     """What reads such a column, item by item."""
+    _by_item: ClassVar[tuple[str, ...]] = ("truth",)
+    """The arrays with an entry for each item, besides their names."""
     _distinct: ClassVar[bool] = False
     """Whether an index may name an item only once."""
     kind: str
@@ -194,6 +196,11 @@ class Table(Readable, ABC):
         arrays = {c.name: getattr(self, c.name) for c in self.columns if c.per == "row" and c.name in fields}
         return {name: None if array is None else array[rows] for name, array in arrays.items()}
 
+    def _about(self, items: Counts) -> dict[str, Any]:
+        """Some items of every array that has one entry for each."""
+        arrays = {name: getattr(self, name) for name in ("items", *self._by_item)}
+        return {name: None if array is None else array[items] for name, array in arrays.items()}
+
     # ---------------------------------------------------------------- truth
 
     @classmethod
@@ -286,9 +293,7 @@ class ByItem(Table):
 
     def _of_items(self, items: Counts) -> Self:
         indptr, take = blocks(self.indptr, items)
-        arrays = {c.name: getattr(self, c.name) for c in self.columns if c.per == "item" and c.name != "item"}
-        per_item = {name: None if array is None else array[items] for name, array in arrays.items()}
-        return replace(self._taken(take), indptr=indptr, items=self.items[items], **per_item)
+        return replace(self._taken(take), indptr=indptr, **self._about(items))
 
     def _kept(self, mask: Mask) -> Self:
         return replace(self._taken(mask), indptr=assemble.boundaries(self.item[mask], len(self)))

@@ -16,14 +16,14 @@ from crowdwise.data import encoding
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.frames import is_missing
 from crowdwise.data.source import Source
-from crowdwise.errors import InputError, LabelError, Option, Remedy, listing
+from crowdwise.errors import InputError, LabelError, Remedy, listing
 
 __all__ = ["encode_classes", "encode_numbers", "encode_partition", "encode_sets"]
 
 Numbers = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-DECLARE = Remedy("If the name is right, declare every class: {}.", Option("classes", python="[...]", command="A,B,..."))
+DECLARE = Remedy("If the name is right, declare every class: {}.", encoding.CLASSES)
 
 
 def encode_classes(truth: Any, items: Vocabulary, classes: Vocabulary, what: str = "votes") -> Codes:
