@@ -11,10 +11,10 @@ from scipy.stats import binomtest, linregress
 
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
+from crowdwise.trust.annotator_measures import seconds, speed
 from crowdwise.trust.annotators import assess_annotators
 from crowdwise.trust.evidence import adjusted, binomial_tail, read_evidence
 from crowdwise.trust.flags import Flag, FlagKind
-from crowdwise.trust.vote_times import seconds, speed
 from trust.planted import HONEST, planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")

@@ -9,16 +9,24 @@ from scipy.stats import binomtest
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.simulate.crowds import dirichlet_confusion, one_coin_confusion
-from crowdwise.trust.annotator_covariance import covariances, principal_factors, rank_one
-from crowdwise.trust.capacity import effective_counts, one_coin_capacity
-from crowdwise.trust.covariance_clusters import identified_rank, nearer_zero, parallel_factors, shuffled, top
-from crowdwise.trust.spammers import (
+from crowdwise.trust import (
     capacity_spammers,
     channel_capacity,
     covariance_spammers,
     raykar_yu_score,
     raykar_yu_spammers,
 )
+from crowdwise.trust.annotator_covariance import (
+    covariances,
+    identified_rank,
+    nearer_zero,
+    parallel_factors,
+    principal_factors,
+    rank_one,
+    shuffled,
+    top,
+)
+from crowdwise.trust.capacity import effective_counts, one_coin_capacity
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 
@@ -164,7 +172,7 @@ def test_shuffled_votes_keep_habits_and_common_items():
 
 
 def test_the_largest_eigenvalue_is_the_same_from_a_sparse_matrix(monkeypatch):
-    from crowdwise.trust import covariance_clusters
+    from crowdwise.trust import annotator_covariance as covariance_clusters
 
     found = covariances(
         crowd_of(dirichlet_confusion(30, 3, 4.0, 1.0, np.random.default_rng(0)), 200, np.random.default_rng(1), r=4)

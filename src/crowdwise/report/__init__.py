@@ -6,7 +6,6 @@
 ``build``            answers and a result -> one plain dict that JSON can hold: ``build_report``
 ``votes``            the parts of that dict for votes, made by ``section_annotators``, ``section_groups``...
 ``other_answers``    those for other answer types (``answer_words``: what their columns mean)
-``section_method``   the part about the method, for all
 ``thumbnails``       small images of items, inside the page
 ``page``             the dict -> one HTML page that needs nothing else: ``write_report``
 ===================  ===========================================================================================

@@ -28,20 +28,21 @@ import numpy as np
 from crowdwise import __version__, registry
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Fraction, checked
-from crowdwise.core.result import Result
+from crowdwise.core.result import Result, plain
 from crowdwise.data.dataset import Dataset
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
 from crowdwise.report.inspection import Progress
-from crowdwise.report.json_values import estimate
+from crowdwise.report.json_values import estimate, number, plain_list
 from crowdwise.report.other_answers import answer_sections
-from crowdwise.report.section_method import method_facts
 from crowdwise.report.votes import vote_sections
 from crowdwise.trust.agreement import TITLES, agreement, strength
 
 __all__ = ["build_report"]
 
 FORMAT = 2
+MOST_POINTS = 400
+"""Points of the objective that are drawn."""
 
 
 @checked
@@ -136,7 +137,7 @@ def build_report(
         "version": __version__,
         **sections,
         "agreement": _agreement(answers, notes),
-        "method": method_facts(result),
+        "method": _method(result),
         "notes": notes,
     }
 
@@ -162,3 +163,25 @@ def _agreement(answers: Any, notes: list[str]) -> list[dict[str, Any]]:
         {"coefficient": name, "title": TITLES[name], **estimate(e), "words": strength(name, e.value)}
         for name, e in found.items()
     ]
+
+
+def _method(result: Any) -> dict[str, Any]:
+    """What was fitted, with which parameters, and how the fit went."""
+    entries = (registry.METHODS, registry.LEARNERS, registry.ANSWER_METHODS)
+    entry = next((found[result.method] for found in entries if result.method in found), None)
+    trace = result.trace
+    if len(trace) > MOST_POINTS:
+        trace = trace[np.unique(np.linspace(0, len(trace) - 1, MOST_POINTS).astype(int))]
+    return {
+        "key": result.method,
+        "summary": getattr(entry, "summary", ""),
+        "reference": getattr(entry, "reference", ""),
+        "notes": list(result.notes),
+        "parameters": {name: plain(value) for name, value in result.params.items()},
+        "seed": result.seed,
+        "iterations": int(result.iterations),
+        "converged": bool(result.converged),
+        "seconds": round(float(result.seconds), 3),
+        "objective": number(trace[-1]) if len(trace) else None,
+        "trace": plain_list(trace),
+    }

@@ -111,10 +111,8 @@ def diagnose(
 
     Parameters
     ----------
-    votes
-        The votes.
-    consensus
-        A consensus of them, by whatever method; by default that of the default method.
+    votes, consensus
+        The votes, and a consensus of them by whatever method; by default that of the default method.
     gold
         True classes to judge by where they are known: a mapping from item to class, or N codes with -1 for unknown.
     level

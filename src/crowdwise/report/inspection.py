@@ -36,13 +36,14 @@ from crowdwise.core.numerics import Floats
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.trust.annotators import AnnotatorReport, assess_annotators
+from crowdwise.trust.capacity import channel_capacity
 from crowdwise.trust.colluders import SharedMistakes, shared_mistakes
 from crowdwise.trust.collusion_rings import Colluders, find_colluders
 from crowdwise.trust.dependent_groups import DependentGroups, find_groups
 from crowdwise.trust.evidence import check_match, read_evidence
 from crowdwise.trust.flags import FlagKind
 from crowdwise.trust.item_review import ItemReport, assess_items
-from crowdwise.trust.spammers import Spammers, capacity_spammers, channel_capacity
+from crowdwise.trust.spammers import Spammers, capacity_spammers
 
 __all__ = ["Inspection", "inspect"]
 
@@ -123,19 +124,7 @@ def inspect(
     level: Fraction = 0.05,
     progress: Progress | None = None,
 ) -> Inspection:
-    """Run every detector that the votes allow.
-
-    Parameters
-    ----------
-    votes, consensus
-        The votes and a consensus of them.
-    gold
-        True classes to judge by where they are known: a mapping from item to class, or N codes with -1 for unknown.
-    level
-        The error rate of each detector, as its own module states it.
-    progress
-        Called with the name of each step (``STEPS``) before it begins.
-    """
+    """Run every detector that the votes allow; parameters as in :func:`crowdwise.diagnose`, steps are ``STEPS``."""
     notes: dict[str, str] = {}
     M, K = votes.n_annotators, votes.n_classes
     if K >= 2:
@@ -186,25 +175,20 @@ def _sample(votes: Votes) -> Any:
     return np.sort(order[: max(int(np.searchsorted(np.cumsum(size), most)), 1)])
 
 
-def _needs(votes: Votes, annotators: int) -> None:
-    if votes.n_classes < 2:
+def _needs(votes: Votes, annotators: int, few_classes: bool = False) -> None:
+    M, K = votes.n_annotators, votes.n_classes
+    if K < 2:
         raise InputError("There is a single class: annotators cannot be compared.")
-    if votes.n_annotators < annotators:
-        raise InputError(f"There are {votes.n_annotators} annotators: pairs are compared from {annotators} on.")
+    if M < annotators:
+        raise InputError(f"There are {M} annotators: pairs are compared from {annotators} on.")
     if not (np.diff(votes.indptr) > 1).any():
         raise InputError("No item has two votes: pairs of annotators cannot be compared.")
-
-
-def _few_classes(votes: Votes) -> None:
-    if votes.n_classes > MANY:
-        raise InputError(
-            f"There are {votes.n_classes} classes: with more than {MANY}, pairs are not compared this way."
-        )
+    if few_classes and K > MANY:
+        raise InputError(f"There are {K} classes: with more than {MANY}, pairs are not compared this way.")
 
 
 def _shared(votes: Votes, posterior: Floats, level: float) -> SharedMistakes:
-    _needs(votes, 3)
-    _few_classes(votes)
+    _needs(votes, 3, few_classes=True)
     most = int(MOST_FLOPS / (6 * votes.n_classes**2))
     return shared_mistakes(votes, posterior, level=level, max_pairs=min(max(most, 200_000), 2_000_000))
 
@@ -215,6 +199,5 @@ def _rings(votes: Votes, level: float) -> Colluders:
 
 
 def _dependent(votes: Votes, level: float) -> DependentGroups:
-    _needs(votes, 3)
-    _few_classes(votes)
+    _needs(votes, 3, few_classes=True)
     return find_groups(votes, level=level)

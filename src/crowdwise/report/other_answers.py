@@ -24,16 +24,7 @@ import numpy.typing as npt
 
 from crowdwise.core.intervals import interval_text
 from crowdwise.metrics.measures import MEASURES, measure
-from crowdwise.report.answer_words import (
-    ANNOTATORS_BY,
-    ITEMS_BY,
-    NAMES,
-    SHARES,
-    SIGNED,
-    TABLES,
-    TITLES,
-    WORDS,
-)
+from crowdwise.report import answer_words as words
 from crowdwise.report.inspection import Progress
 from crowdwise.report.json_values import estimate, number, plain_list, shortened
 from crowdwise.trust.wording import begun, counted, named, percent
@@ -88,9 +79,9 @@ def headline(kind: str, result: Any) -> str:
         name = named("item", first)
         if not others:
             return begun(f"{name} is the only item.")
-        sure = result.better(first, others[0])
-        words = "leads" if sure >= DOUBT else "is ahead, but not surely"
-        return begun(f"{name} {words}: better than {named('item', others[0])} with a probability of {percent(sure)}.")
+        sure = min(result.better(first, others[0]), 1.0 - 1e-9)
+        how = "leads" if sure >= DOUBT else "is ahead, but not surely"
+        return begun(f"{name} {how}: better than {named('item', others[0])} with a probability of {percent(sure)}.")
     doubt = int((np.asarray(result.to_frame("items", kind="dict")["probability"]) < DOUBT).sum())
     unsure = f"{doubt:,} in doubt" if doubt else "none in doubt"
     if kind == "similarities":
@@ -107,7 +98,7 @@ def headline(kind: str, result: Any) -> str:
 
 def _shown(result: Any) -> list[str]:
     """The tables of a page, in order; a leaderboard stands for the items."""
-    there = [name for name in TABLES if name in result.TABLES]
+    there = [name for name in words.TABLES if name in result.TABLES]
     return [name for name in there if name != "items" or "leaderboard" not in there]
 
 
@@ -118,21 +109,21 @@ def shown_table(result: Any, name: str, texts: Mapping[Any, str] | None = None) 
     order = _order(name, frame, size)[: SHOWN.get(name, MOST)]
     ends = {end for column in frame for end in _ends(column, frame)}
     heads = [_column(column, values, frame) for column, values in frame.items() if column not in ends]
-    named = next((head for head in heads if head["name"] in NAMES), heads[0])
+    named = next((head for head in heads if head["name"] in words.NAMES), heads[0])
     named["header"] = True
+    names = [head["name"] for head in heads]
     rows = []
     for n in order.tolist():
         row = [_cell(head, frame, n) for head in heads]
         if texts and name in ("items", "leaderboard"):
-            place = next(i for i, head in enumerate(heads) if head["name"] == "item")
-            row[place]["text"] = shortened(texts.get(_item(frame["item"], n), ""), LONG)
+            row[names.index("item")]["text"] = shortened(texts.get(_item(frame["item"], n), ""), LONG)
         rows.append(row)
-    title, words = TITLES[name], TABLES[name]
-    shown = [head["name"] for head in heads]
-    explained = [{"name": c, "words": WORDS[c]} for c in shown if c in WORDS]
+    explained = [
+        {"name": head["name"], "words": words.WORDS[head["name"]]} for head in heads if head["name"] in words.WORDS
+    ]
     return {
-        "key": name, "title": title, "words": words, "columns": heads, "rows": rows, "total": size,
-        "explained": explained,
+        "key": name, "title": words.TITLES[name], "words": words.TABLES[name], "columns": heads, "rows": rows,
+        "total": size, "explained": explained,
     }  # fmt: skip
 
 
@@ -140,7 +131,7 @@ def _order(name: str, frame: Mapping[str, npt.NDArray[Any]], size: int) -> npt.N
     """What to look at first: the least sure items, the weakest annotators; else as they come."""
     if name == "leaderboard":
         return np.arange(size)
-    for column, way in ANNOTATORS_BY if name == "annotators" else ITEMS_BY:
+    for column, way in words.ANNOTATORS_BY if name == "annotators" else words.ITEMS_BY:
         if column in frame and frame[column].dtype.kind == "f":
             return np.argsort(np.where(np.isnan(frame[column]), np.inf, way * frame[column]), kind="stable")
     return np.arange(size)
@@ -156,7 +147,7 @@ def _ends(column: str, frame: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _column(name: str, values: npt.NDArray[Any], frame: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
     """Name, what the cells are, decimals, and the scale on which intervals are drawn."""
-    numeric = values.dtype.kind in "fiu" and name not in NAMES
+    numeric = values.dtype.kind in "fiu" and name not in words.NAMES
     head: dict[str, Any] = {"name": name, "title": name.replace("_", " ").capitalize(), "numeric": numeric}
     if not numeric:
         return head
@@ -165,7 +156,7 @@ def _column(name: str, values: npt.NDArray[Any], frame: Mapping[str, npt.NDArray
         top = float(np.abs(finite).max()) if len(finite) else 1.0
         whole = bool((finite == np.rint(finite)).all())
         head["digits"] = 0 if whole and top >= 2 else int(np.clip(3 - np.ceil(np.log10(max(top, 1e-9))), 0, 4))
-        head["digits"] = 2 if name in SHARES or name.startswith("p(") else head["digits"]
+        head["digits"] = 2 if name in words.SHARES or name.startswith("p(") else head["digits"]
     ends = _ends(name, frame)
     if ends and values.dtype.kind == "f":
         head["ends"] = list(ends)
@@ -177,7 +168,7 @@ def _column(name: str, values: npt.NDArray[Any], frame: Mapping[str, npt.NDArray
 
 def _scale(name: str, values: npt.NDArray[Any], ends: list[npt.NDArray[Any]]) -> tuple[list[float], bool]:
     """From where to where intervals are drawn, and whether 0 is the middle."""
-    if name in SHARES:
+    if name in words.SHARES:
         return [0.0, 1.0], False
     every = np.concatenate([values, *ends]).astype(np.float64)
     every = every[np.isfinite(every)]
@@ -187,7 +178,7 @@ def _scale(name: str, values: npt.NDArray[Any], ends: list[npt.NDArray[Any]]) ->
     usual = np.quantile(every, [0.01, 0.99])
     if high - low > FAR * (usual[1] - usual[0]) > 0.0:  # a few who are hardly known must not squeeze all others
         low, high = (float(x) for x in usual)
-    if name in SIGNED:
+    if name in words.SIGNED:
         reach = max(abs(low), abs(high), 1e-9)
         return [-reach, reach], True
     room = max(high - low, 1e-9)
@@ -218,16 +209,15 @@ def _item(names: npt.NDArray[Any], n: int) -> Any:
 
 def _figures(answers: Any, result: Any, measured: Mapping[str, Any]) -> list[dict[str, str]]:
     """What the tiles show."""
-    out = []
-    for name, found in list(measured.items())[:2]:
-        note = f"measured on {found.n:,}, {interval_text(found.low, found.high, form='{:.3g}'.format)}"
-        out.append({"name": MEASURES[name], "value": f"{found.value:.3g}", "note": note})
-    items = "Tokens" if "tokens" in answers.describe() else "Items"
-    out.append({"name": items, "value": f"{len(result.item_names):,}", "note": ""})
-    out.append({"name": "Annotators", "value": f"{len(result.annotator_names):,}", "note": ""})
-    each = result.n_answers / max(len(result.annotator_names), 1)
-    out.append({"name": "Answers", "value": f"{result.n_answers:,}", "note": f"{each:.3g} of each annotator"})
-    return out
+    M = len(result.annotator_names)
+    out = [
+        (MEASURES[name], f"{e.value:.3g}", f"measured on {e.n:,}, {interval_text(e.low, e.high, form='{:.3g}'.format)}")
+        for name, e in list(measured.items())[:2]
+    ]
+    out.append(("Tokens" if "tokens" in answers.describe() else "Items", f"{len(result.item_names):,}", ""))
+    out.append(("Annotators", f"{M:,}", ""))
+    out.append(("Answers", f"{result.n_answers:,}", f"{result.n_answers / max(M, 1):.3g} of each annotator"))
+    return [dict(zip(("name", "value", "note"), figure, strict=True)) for figure in out]
 
 
 def _facts(described: Mapping[str, Any]) -> list[dict[str, str]]:

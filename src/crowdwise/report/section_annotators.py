@@ -20,7 +20,7 @@ from crowdwise.trust.wording import flag_words
 MOST_ROWS = 300
 MOST_CELLS = 40_000
 """Cells of confusion matrices in a page, all annotators together."""
-MOST_PICTURE = 30
+MOST_DRAWN = 30
 """Classes up to which the crowd's matrix is drawn."""
 MEASURES = (
     "votes", "accuracy", "skill", "agreement", "weight", "information", "capacity", "bias", "speed", "drift",
@@ -104,21 +104,14 @@ def confusions(found: Diagnosis, rows: list[dict[str, Any]]) -> dict[str, Any]:
     shown = min(len(rows), MOST_ROWS, MOST_CELLS // (K * K))
     return {
         "classes": classes,
-        "crowd": {"share": _percent(crowd), "votes": [number(x, 1) for x in crowd.sum(axis=1)]}
-        if K <= MOST_PICTURE
-        else None,
-        "annotators": {
-            row["annotator"]: {
-                "share": _percent(counts[place[row["annotator"]]]),
-                "votes": [number(x, 1) for x in counts[place[row["annotator"]]].sum(axis=1)],
-            }
-            for row in rows[:shown]
-        },
+        "crowd": _matrix(crowd) if K <= MOST_DRAWN else None,
+        "annotators": {row["annotator"]: _matrix(counts[place[row["annotator"]]]) for row in rows[:shown]},
         "shown": shown,
     }
 
 
-def _percent(counts: Floats) -> list[list[int | None]]:
-    """Rows of shares in whole percent; ``None`` in rows with less than half an item."""
-    share = np.rint(100.0 * normalise(counts + 1e-12, axis=1)).astype(int).tolist()
-    return [row if total >= 0.5 else [None] * len(row) for row, total in zip(share, counts.sum(axis=1), strict=True)]
+def _matrix(counts: Floats) -> dict[str, Any]:
+    """Rows of shares in whole percent, ``None`` in rows with less than half an item; and their expected votes."""
+    share, total = np.rint(100.0 * normalise(counts + 1e-12, axis=1)).astype(int).tolist(), counts.sum(axis=1)
+    rows = [row if n >= 0.5 else [None] * len(row) for row, n in zip(share, total, strict=True)]
+    return {"share": rows, "votes": [number(n, 1) for n in total]}

@@ -62,15 +62,8 @@ def _by_attribute(found: Diagnosis, truth: Any, name: str, groups: Mapping[Any, 
             for g, n in zip(report.groups.tolist(), report.items.tolist(), strict=True)
         ]
         gaps = [{"criterion": c, **estimate(e), "differs": report.differs[c]} for c, e in report.gaps.items()]
-        results.append(
-            {
-                "positive": str(positive),
-                "basis": report.basis,
-                "groups": rows[:MOST_GROUPS],
-                "gaps": gaps,
-                "sentences": report.sentences(),
-            }
-        )
+        facts = {"positive": str(positive), "basis": report.basis, "groups": rows[:MOST_GROUPS], "gaps": gaps}
+        results.append(facts | {"sentences": report.sentences()})
     return {"attribute": name, "classes": results}
 
 
@@ -82,15 +75,10 @@ def _by_demographics(found: Diagnosis, demographics: Any) -> dict[str, Any]:
     c = report.columns
     order = np.lexsort((-np.abs(np.nan_to_num(c["difference"].astype(float))), ~c["differs"]))
     rows = [
-        {
-            "attribute": str(c["attribute"][i]),
-            "group": str(c["group"][i]),
-            "outcome": str(c["outcome"][i]),
-            "annotators": int(c["annotators"][i]),
-            "votes": int(c["votes"][i]),
-            **{name: number(c[name][i]) for name in ("rate", "difference", "low", "high", "adjusted")},
-            "differs": bool(c["differs"][i]),
-        }
+        {name: str(c[name][i]) for name in ("attribute", "group", "outcome")}
+        | {name: int(c[name][i]) for name in ("annotators", "votes")}
+        | {name: number(c[name][i]) for name in ("rate", "difference", "low", "high", "adjusted")}
+        | {"differs": bool(c["differs"][i])}
         for i in order.tolist()
     ]
     overall = {str(name): number(p) for name, p in report.attributes.items()}

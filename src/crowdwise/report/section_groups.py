@@ -1,4 +1,4 @@
-"""The part of the report about annotators who go together, and where the picture of them puts each.
+"""The part of the report about annotators who go together, and their layout in the drawing.
 
 Two kinds of groups: those that repeat each other (copiers and colluders, see ``findings``), and those that depend on
 one another without a mistake in common to show for it (``trust.groups``): the same training, the same team, models of
@@ -26,7 +26,7 @@ GAP, CLOSE, LABEL = 40.0, 14.0, 84.0
 
 
 def group_section(found: Diagnosis) -> dict[str, Any]:
-    """Groups with their members, links and sentences, and the layout of the picture."""
+    """Groups with their members, links and sentences, and the layout of the drawing."""
     seen = found.inspection
     said = [sentence(finding) for finding in found.of_kind(FindingKind.COPIERS)]
     groups: list[dict[str, Any]] = []
@@ -71,7 +71,7 @@ def _links(seen: Any, members: list[Any]) -> list[dict[str, Any]]:
 
 
 def layout(members: list[str], links: list[dict[str, Any]]) -> dict[str, Any]:
-    """Width, height, nodes (name, x, y, side of the name) and links (two ends, strength) of one group's picture."""
+    """Width, height, nodes (name, x, y, side of the name) and links (two ends, strength) of one group's drawing."""
     shown = members[:MOST_MEMBERS]
     named = len(shown) <= MOST_NAMED
     radius = max(30.0, (GAP if named else CLOSE) * len(shown) / (2.0 * np.pi))
@@ -86,14 +86,8 @@ def layout(members: list[str], links: list[dict[str, Any]]) -> dict[str, Any]:
         nodes.append({"name": name, **at, "side": side, "below": down > 0, "named": named})
     place = {node["name"]: node for node in nodes}
     lines = [
-        {
-            "x1": place[link["from"]]["x"],
-            "y1": place[link["from"]]["y"],
-            "x2": place[link["to"]]["x"],
-            "y2": place[link["to"]]["y"],
-            "strength": link["strength"],
-        }
+        {"x1": a["x"], "y1": a["y"], "x2": b["x"], "y2": b["y"], "strength": link["strength"]}
         for link in links
-        if link["from"] in place and link["to"] in place
+        if (a := place.get(link["from"])) and (b := place.get(link["to"]))
     ]
     return {"width": round(wide, 1), "height": round(high, 1), "nodes": nodes, "links": lines}

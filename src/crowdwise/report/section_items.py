@@ -1,4 +1,4 @@
-"""The part of the report about items: those to look at first, with votes, probabilities, reasons, text and picture.
+"""The part of the report about items: those to look at first, with votes, probabilities, reasons, text and image.
 
 A page shows ``SHOWN`` items in the order of review; the table of all items goes into the download.
 """
@@ -53,9 +53,8 @@ def review(
         if texts and name in texts:
             row["text"] = shortened(texts[name], LONG)
         if images and name in images:
-            picture = thumbnail(images[name])
-            if picture is not None:
-                row["image"] = picture
+            image = thumbnail(images[name])
+            row |= {} if image is None else {"image": image}
         out.append(row)
     return out
 

@@ -1,4 +1,4 @@
-"""Small pictures of items, as data that stands in the page itself.
+"""Small images of items, as data that stands in the page itself.
 
 An array (H x W grey, or H x W x 3) becomes a PNG here, without any library. A file is made smaller with Pillow where
 that is installed; without, it is taken as it is if it is small enough for a page.
@@ -19,7 +19,7 @@ import numpy as np
 from crowdwise.errors import InputError
 
 SIDE = 96
-"""The longest side of a picture, in pixels."""
+"""The longest side of an image, in pixels."""
 MOST_BYTES = 30_000
 """The largest file that is taken as it is."""
 TYPES = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp": "webp"}
@@ -27,13 +27,13 @@ TYPES = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp":
 
 
 def thumbnail(image: Any) -> str | None:
-    """A ``data:`` address for a picture: a file or an array; ``None`` for a file that cannot be shown."""
+    """A ``data:`` address for an image: a file or an array; ``None`` for a file that cannot be shown."""
     if isinstance(image, (str, os.PathLike)):
         return _of_file(Path(image))
     array = np.asarray(image)
     if array.ndim not in (2, 3) or 0 in array.shape or (array.ndim == 3 and array.shape[2] not in (1, 3)):
         raise InputError(
-            f"A picture is an array of shape {array.shape}: expected height x width, with 3 colours or none, or a file."
+            f"An image is an array of shape {array.shape}: expected height x width, with 3 colours or none, or a file."
         )
     return _address(png(_bytes(array)), "png")
 
@@ -72,8 +72,8 @@ def _of_file(path: Path) -> str | None:
         small = path.is_file() and path.suffix.lower() in TYPES and path.stat().st_size <= MOST_BYTES
         return _address(path.read_bytes(), TYPES[path.suffix.lower()]) if small else None
     try:
-        with Image.open(path) as picture:
-            shown = picture.convert("RGB")
+        with Image.open(path) as image:
+            shown = image.convert("RGB")
             shown.thumbnail((2 * SIDE, 2 * SIDE))
             out = io.BytesIO()
             shown.save(out, "JPEG", quality=72)

@@ -133,29 +133,27 @@ def scott_pi(
 def _of_two(
     votes: Votes, first: Any, second: Any, weights: Weights, values: Any, pooled: bool, by: Bootstrap
 ) -> Estimate:
-    d = 1.0 - weights_of(votes, weights, values)
-    K = votes.n_classes
+    d, K = 1.0 - weights_of(votes, weights, values), votes.n_classes
     a, b = _two_codes(votes, first, second)
-    item = votes.item
-    left, right = votes.annotator == a, votes.annotator == b
-    start = np.searchsorted(item[right], item[left], side="left")
-    length = np.searchsorted(item[right], item[left], side="right") - start
-    if length.sum() == 0:
+    some = votes.select((votes.annotator == a) | (votes.annotator == b))
+    one, two = _annotator_pairs(some)
+    if not len(one):
         raise InputError(
             f"{votes.annotators[a]!r} and {votes.annotators[b]!r} have no item in common: there is nothing to compare."
         )
-    ends = np.cumsum(length)
-    partner = np.arange(ends[-1]) + np.repeat(start - (ends - length), length)
-    cell = np.repeat(votes.label[left], length) * K + votes.label[right][partner]
-    times = np.bincount(cell, minlength=K * K)
-
-    def statistic(s: Floats) -> Floats:
-        return kappa_of(s.reshape(-1, K, K), d, pooled)
-
+    one, two = (one, two) if a < b else (two, one)
+    times = np.bincount(some.label[one] * K + some.label[two], minlength=K * K)
     used = np.flatnonzero(times)
-    table = np.zeros((len(used), K * K))
-    table[np.arange(len(used)), used] = 1.0
-    return by.of_sums(table, times[used], statistic, int(times.sum()))
+    table = np.eye(K * K)[used]
+    return by.of_sums(table, times[used], lambda s: kappa_of(s.reshape(-1, K, K), d, pooled), int(times.sum()))
+
+
+def _annotator_pairs(votes: Votes) -> tuple[Ints, Ints]:
+    """All pairs of votes on an item by two annotators, as rows: that of the annotator with the smaller code first."""
+    one, two = paired_votes(votes.indptr, np.arange(len(votes)))
+    apart = votes.annotator[one] != votes.annotator[two]
+    turn = votes.annotator[one] > votes.annotator[two]
+    return np.where(turn, two, one)[apart], np.where(turn, one, two)[apart]
 
 
 def _two_codes(votes: Votes, first: Any, second: Any) -> tuple[int, int]:
@@ -190,11 +188,7 @@ def light_kappa(votes: Votes, *, weights: Weights = None, values: Any = None, **
 
     check_unweighted(votes)
     d, K, M = 1.0 - weights_of(votes, weights, values), votes.n_classes, votes.n_annotators
-    one, two = paired_votes(votes.indptr, np.arange(len(votes)))
-    turn = votes.annotator[one] > votes.annotator[two]
-    one, two = np.where(turn, two, one), np.where(turn, one, two)
-    apart = votes.annotator[one] != votes.annotator[two]
-    one, two = one[apart], two[apart]
+    one, two = _annotator_pairs(votes)
     if not len(one):
         raise InputError("No two annotators have an item in common: there is nothing to compare.")
     key = votes.annotator[one].astype(np.int64) * M + votes.annotator[two]
@@ -204,11 +198,8 @@ def light_kappa(votes: Votes, *, weights: Weights = None, values: Any = None, **
     table = csr_matrix((np.ones(len(cell)), (row, cell)), shape=(len(items), len(pairs) * K * K))
 
     def statistic(s: Floats) -> Floats:
-        tables = s.reshape(-1, K, K)
-        kappa = np.full(len(tables), np.nan)
-        some = tables.sum(axis=(1, 2)) > 0
-        kappa[some] = kappa_of(tables[some], d)
-        by_pair = kappa.reshape(len(s), -1)
+        with np.errstate(invalid="ignore"):  # pairs without a common item in a resample
+            by_pair = kappa_of(s.reshape(-1, K, K), d).reshape(len(s), -1)
         there = np.isfinite(by_pair)
         return ratio(np.where(there, by_pair, 0.0).sum(axis=1), there.sum(axis=1).astype(np.float64))
 

@@ -1,29 +1,39 @@
-"""Covariances of the votes of annotators: who goes with the others.
+"""Covariances of the votes of annotators: who goes with the others, and two clusters of them.
 
 x[m] is the one-hot vote less its mean over m's votes. For independent annotators E <x[m], x[j]> = <G_m, G_j> with
 G_m = theta[m] less its mean row, weighted with the root of the class shares: 0 for a spammer, and s times one and the
 same matrix for one-coin annotators. So the covariances have low rank beside the diagonal.
 
-===========  ======================  =====  =========================================================================
+===========  ======================  =====  ==========================================================================
 symbol       code                    shape  equation
-===========  ======================  =====  =========================================================================
+===========  ======================  =====  ==========================================================================
 n, c         ``Covariances``         M x M  common items, and the mean of <x[m], x[j]> over them; sparse
 v            ``rank_one``            M      v v' nearest to c off the diagonal, weighted with n
 s            ``skill_of``            M      v / sqrt(1 - sum pi^2), with its standard error
 V            ``principal_factors``   M x r  c = V V' + D, 0 <= D <= the variances
-===========  ======================  =====  =========================================================================
+e(R)         ``top``                 1      largest eigenvalue of a symmetric matrix, its diagonal set to 0
+r            ``parallel_factors``    1      the first r with e(C - V_r V_r') <= the largest e(C) of 19 shuffled votes
+===========  ======================  =====  ==========================================================================
 
-When it fails: without common items there are no covariances; copies go together, whatever they know.
+The published clusters: two-means of the rows of V, and the cluster whose centre is nearer 0 goes (``nearer_zero``). It
+has two traps, and both are about the number of factors r. One too many ends at a single annotator, whose own D would
+have to be negative (a Heywood case): then all others look like spammers. One too few leaves out what some annotators
+know and others do not. The rank is chosen by parallel analysis (Horn 1965): shuffled votes have the same habits, the
+same common items and no truth; chance is above 19 of them one time in 20.
 
-Reference: Traganitis and Giannakis 2021 (ICASSP).
+When it fails: without common items there are no covariances, and pairs without them count as 0 in the clusters; copies
+go together, whatever they know. Two-means splits every crowd, an honest one too: the verdict needs a test beside it.
+
+References: Traganitis and Giannakis 2021 (ICASSP); J. L. Horn, Psychometrika 30 (1965).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from crowdwise import kernels
 from crowdwise.core.em import Part
@@ -35,6 +45,9 @@ MOST_PAIRS = 3e8
 """The most pairs of votes on common items that covariances are made from."""
 MOST_DENSE = 1500
 """The most annotators whose covariances are decomposed as a dense matrix."""
+
+SHUFFLES = 19
+"""Shuffled crowds: to be above all of them by chance has a probability of 1 / (SHUFFLES + 1) = 0.05."""
 
 
 @dataclass(frozen=True)
@@ -193,3 +206,85 @@ def principal_factors(found: Covariances, rank: int, max_iter: int = 500, tol: f
     return np.asarray(
         V * np.sqrt(np.divide(common, size, out=np.zeros_like(size), where=size > 1e-300))[:, None], dtype=np.float64
     )
+
+
+# -------------------------------------------------------------------- clusters
+
+
+def identified_rank(M: int, K: int) -> int:
+    """K, or the most factors that the covariances of M annotators identify: (M - r)^2 >= M + r (Ledermann)."""
+    r = 1
+    while r < K and (M - r - 1) ** 2 >= M + r + 1 and r + 1 < M:
+        r += 1
+    return r
+
+
+def shuffled(votes: Votes, rng: np.random.Generator) -> Votes:
+    """The votes with every annotator's labels in a random order over their own items."""
+    own = np.argsort(votes.annotator, kind="stable")
+    mixed = np.lexsort((rng.random(votes.n_votes), votes.annotator))
+    label = votes.label.copy()
+    label[own] = votes.label[mixed]
+    return replace(votes, label=label)
+
+
+def top(found: Covariances, V: Floats | None = None) -> float:
+    """The largest eigenvalue of C - V V', with nothing on the diagonal: there a factor of one annotator could hide."""
+    M = len(found.variance)
+    if M <= MOST_DENSE:
+        left = found.c.toarray()
+        if V is not None:
+            left -= V @ V.T
+        np.fill_diagonal(left, 0.0)
+        return float(np.linalg.eigvalsh(left)[-1])
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    size = np.zeros(M) if V is None else (V**2).sum(axis=1)
+
+    def apply(x: Floats) -> Floats:
+        y = found.c @ x
+        return np.asarray(y if V is None else y - V @ (V.T @ x) + size * x)
+
+    whole = LinearOperator((M, M), matvec=apply, dtype=np.float64)
+    return float(eigsh(whole, k=1, which="LA", v0=np.ones(M), return_eigenvectors=False)[0])
+
+
+def parallel_factors(votes: Votes, found: Covariances, most: int, random_state: int = 0) -> Floats:
+    """V with as many factors, from 1 to ``most``, as stand out from shuffled votes."""
+    V = principal_factors(found, 1)
+    if most == 1:
+        return V
+    rng = np.random.default_rng(random_state)
+    noise = max(top(covariances(shuffled(votes, rng))) for _ in range(SHUFFLES))
+    for rank in range(2, most + 1):
+        if top(found, V) <= noise:
+            break
+        V = principal_factors(found, rank)
+    return V
+
+
+def nearer_zero(V: Floats, starts: int = 20, seed: int = 0) -> npt.NDArray[np.bool_]:
+    """Two-means of the rows: who is in the cluster whose centre is nearer 0. Best of several starts.
+
+    The first start is 0 and the longest row, the others pairs of rows.
+    """
+    M = len(V)
+    rng = np.random.default_rng(seed)
+    begin: list[Any] = [np.stack([np.zeros(V.shape[1]), V[(V**2).sum(axis=1).argmax()]])]
+    begin += [V[rng.choice(M, 2, replace=False)] for _ in range(starts)]
+    best, kept = np.inf, np.zeros(M, dtype=bool)
+    for centre in begin:
+        for _ in range(200):
+            far = ((V[:, None] - centre[None]) ** 2).sum(axis=2)
+            side = far[:, 1] < far[:, 0]
+            if side.all() or not side.any():
+                break
+            new = np.stack([V[~side].mean(axis=0), V[side].mean(axis=0)])
+            if np.array_equal(new, centre):
+                break
+            centre = new
+        loss = float(far.min(axis=1).sum())
+        if loss < best - 1e-12:
+            near = int((centre**2).sum(axis=1).argmin())
+            best, kept = loss, side == bool(near)
+    return kept

@@ -59,19 +59,10 @@ from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import Floats, share_with_interval
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
-from crowdwise.trust.annotator_measures import (
-    agreement,
-    class_bias,
-    confusion_p,
-    constant_p,
-    information,
-    skills,
-    weights,
-)
+from crowdwise.trust import annotator_measures as measures
 from crowdwise.trust.evidence import adjusted, read_evidence
 from crowdwise.trust.flags import Flag, FlagKind
 from crowdwise.trust.result_tables import Tables
-from crowdwise.trust.vote_times import drift, seconds, speed
 from crowdwise.trust.wording import flag_words, flags_sentence
 
 __all__ = ["AnnotatorReport", "assess_annotators"]
@@ -166,20 +157,20 @@ def assess_annotators(
     M = votes.n_annotators
     n = np.bincount(votes.annotator, minlength=M)
     right, unsure = evidence.expected_right()
-    skill = skills(evidence, useful)
+    skill = measures.skills(evidence, useful)
     p: dict[FlagKind, Floats] = {FlagKind.WORSE_THAN_CHANCE: skill.p_worse, FlagKind.RANDOM: skill.p_random}
-    p[FlagKind.CONSTANT] = constant_p(evidence)
-    bias, bias_error, p[FlagKind.BIAS] = class_bias(evidence)
-    p[FlagKind.CONFUSION] = confusion_p(evidence, confusion)
-    times = None if votes.timestamp is None else seconds(votes.timestamp)
+    p[FlagKind.CONSTANT] = measures.constant_p(evidence)
+    bias, bias_error, p[FlagKind.BIAS] = measures.class_bias(evidence)
+    p[FlagKind.CONFUSION] = measures.confusion_p(evidence, confusion)
+    times = None if votes.timestamp is None else measures.seconds(votes.timestamp)
     reach = float(ndtri(0.5 + interval / 2.0))
     columns: dict[str, npt.NDArray[Any]] = {
         "votes": n,
         **with_interval("accuracy", *share_with_interval(right, consensus.total, unsure, interval)),
         **with_interval("skill", skill.value, skill.value - reach * skill.error, skill.value + reach * skill.error),
-        **agreement(votes, interval),
-        **weights(evidence, reach),
-        **information(evidence, reach),
+        **measures.agreement(votes, interval),
+        **measures.weights(evidence, reach),
+        **measures.information(evidence, reach),
     }
     if capacity is not None:
         found = np.asarray(capacity(evidence.theta), dtype=np.float64)
@@ -193,8 +184,8 @@ def assess_annotators(
     columns |= with_interval("bias", top, np.maximum(top - reach * error, -1.0), np.minimum(top + reach * error, 1.0))
     columns["bias_class"] = votes.classes[worst]
     if times is not None:
-        columns["speed"] = speed(votes, times)
-        found_drift, p[FlagKind.DRIFT] = drift(evidence, times, interval)
+        columns["speed"] = measures.speed(votes, times)
+        found_drift, p[FlagKind.DRIFT] = measures.drift(evidence, times, interval)
         columns |= found_drift
     p = {kind: adjusted(value) for kind, value in p.items()}
     flags = _flags(evidence, p, columns, level)

@@ -7,7 +7,7 @@ verdict.
 ==============  ============  =====  ================================================================================
 symbol          code          shape  equation
 ==============  ============  =====  ================================================================================
-rho[i, j]       ``excess``    P      tr E_ij / (K - 1): correlation of the answers beyond the truth, with interval
+rho[i, j]       ``excess``    P      tr E_ij / (K - 1): correlation that the truth does not explain, with interval
 z[i, j]         ``surprise``  P      sqrt(n (K - 1)) rho, relative to the middle of all pairs
 score[m]        ``score``     M      max(rho, 0) (1 - min(P p, 1)) of the pair that stands out most
 ==============  ============  =====  ================================================================================

@@ -88,10 +88,8 @@ class FairnessReport(Tables):
 
     def __repr__(self) -> str:
         gap = self.gaps["demographic parity"]
-        ends = interval_text(gap.low, gap.high, level=gap.level)
-        return (
-            f"FairnessReport({len(self.groups)} groups by {self.basis}; demographic parity gap {gap.value:.3f}, {ends})"
-        )
+        found = f"demographic parity gap {gap.value:.3f}, {interval_text(gap.low, gap.high, level=gap.level)}"
+        return f"FairnessReport({len(self.groups)} groups by {self.basis}; {found})"
 
     @cached_property
     def annotators(self) -> dict[str, npt.NDArray[Any]]:
@@ -194,14 +192,8 @@ def assess_fairness(
     low, high = np.nanquantile(draws, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
     for j, rate in enumerate(RATES):
         rates[rate] = {
-            name: Estimate(
-                float(value[g, j]),
-                float(min(low[g, j], value[g, j])),
-                float(max(high[g, j], value[g, j])),
-                int(counts[g]),
-                level,
-            )
-            for g, name in enumerate(by.names.tolist())
+            name: Estimate(x, min(float(low[g, j]), x), max(float(high[g, j]), x), int(counts[g]), level)
+            for g, (name, x) in enumerate(zip(by.names.tolist(), value[:, j].tolist(), strict=True))
         }
     for criterion, columns in zip(GAPS, ((0,), (1,), (1, 2), (3,)), strict=True):
         e = gap_estimate(value[:, columns], draws[:, :, columns], level, len(rows))
@@ -254,13 +246,8 @@ def gap_estimate(value: Floats, draws: Floats, level: float, n: int) -> Estimate
     error = np.maximum(np.nanstd(drawn_apart, axis=0), 1e-12)
     c = float(np.nanquantile(np.nanmax(np.abs(drawn_apart - d) / error, axis=1), level))
     size = np.abs(d)
-    return Estimate(
-        float(size.max()),
-        float(np.maximum(size - c * error, 0.0).max()),
-        float(min((size + c * error).max(), 1.0)),
-        n,
-        level,
-    )
+    low, high = np.maximum(size - c * error, 0.0).max(), min((size + c * error).max(), 1.0)
+    return Estimate(float(size.max()), float(low), float(high), n, level)
 
 
 def annotator_gaps(
@@ -301,10 +288,7 @@ def annotator_gaps(
     n = np.bincount(cell, minlength=M * G).reshape(M, G).astype(np.float64)
     least = 1.0 / (n + 2.0) / np.sqrt(n + 3.0)
     spread = np.maximum(spread, np.sqrt(least[:, i] ** 2 + least[:, j] ** 2)[:, :, None])
-    columns: dict[str, npt.NDArray[Any]] = {
-        "annotator": votes.annotators,
-        "votes": np.bincount(votes.annotator, minlength=M),
-    }
+    columns = {"annotator": votes.annotators, "votes": np.bincount(votes.annotator, minlength=M)}
     for criterion, used in zip(GAPS, ((0,), (1,), (1, 2), (3,)), strict=True):
         c = _simultaneous(level, len(i) * len(used), np.minimum(n[:, i], n[:, j]))[:, :, None]
         size = np.abs(base[:, :, used]).reshape(M, -1)

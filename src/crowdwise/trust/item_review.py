@@ -36,7 +36,7 @@ much as its annotator has skill, so that those who always say the same, or the o
 error is over items, since the votes of one item go together.
 
 When it fails: a posterior that is too sure (annotators who copy each other) makes ``flip`` and ``gain`` too small. A
-class pair that most annotators cannot tell apart at all may be merged in the consensus itself.
+class pair that most annotators cannot distinguish may be merged in the consensus itself.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ towards the crowd's (:func:`crowdwise.core.predictive.read_out`), whether or not
 symbol          code            shape        equation
 ==============  ==============  ===========  ========================================================================
 score[j]        ``score``       J            mean log probability of a held-out vote (per unit of weight)
-behind[j]       ``behind``      J            score of the best - score[j], and the ends of its 95 % interval
+behind[j]       ``behind``      J            score of the best - score[j], and the ends of its 95% CI
 error           ``calibration`` J            sum over bins of (votes / all) |mean probability - share that was right|
 agree[i, j]     ``agreement``   J x J        share of the items that two methods label alike
 ==============  ==============  ===========  ========================================================================
@@ -61,7 +61,7 @@ class Comparison(Tables):
     methods, score, seconds
         Names, mean log probability of a held-out vote, and how long a fit to all votes took.
     behind, low, high
-        How far each is behind the best, per vote, with the 95 % interval of the paired difference (0 for the best).
+        How far each is behind the best, per vote, with the 95% CI of the paired difference (0 for the best).
     agreement
         J x J: the share of items labelled alike.
     reliability
@@ -110,56 +110,28 @@ class Comparison(Tables):
         return tuple(name for name, low in zip(self.methods, self.low, strict=True) if low <= 0.0)
 
     def _columns(self, table: str) -> dict[str, Any]:
-        columns: dict[str, Any] = getattr(self, f"_{table}")()
-        return columns
+        names = np.array(self.methods)
+        if table == "agreement":
+            return {"method": names} | dict(zip(self.methods, self.agreement.T, strict=True))
+        if table == "reliability":
+            edge = np.tile(np.arange(BINS) / BINS, len(names))
+            columns = {"method": np.repeat(names, BINS), "low": edge, "high": edge + 1.0 / BINS}
+            figures = ("votes", "probability", "right")
+            return columns | {name: self.reliability[:, :, c].ravel() for c, name in enumerate(figures)}
+        if table == "checks":
+            flat = [(name, check) for name, some in zip(self.methods, self.checks, strict=True) for check in some]
+            columns = {"method": np.array([name for name, _ in flat]), "check": np.array([c.name for _, c in flat])}
+            figures = ("observed", "expected", "p_value")
+            return columns | {name: np.array([getattr(check, name) for _, check in flat]) for name in figures}
+        columns = {"method": names, "score": self.score, "behind": self.behind, "behind_low": self.low}
+        columns |= {"behind_high": self.high, "calibration_error": self.calibration, "seconds": self.seconds}
+        return columns if self.accuracy is None else columns | {"accuracy": self.accuracy}
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON can hold it."""
-        facts: dict[str, Any] = {
-            "votes": self.n_votes,
-            "held_out": self.n_held_out,
-            "repeats": self.repeats,
-            "share": self.share,
-        }
-        facts |= {"seed": self.seed, "best": self.methods[0], "close": list(self.close)}
+        facts: dict[str, Any] = {"votes": self.n_votes, "held_out": self.n_held_out, "repeats": self.repeats}
+        facts |= {"share": self.share, "seed": self.seed, "best": self.methods[0], "close": list(self.close)}
         return facts | {table: _rows(self._columns(table)) for table in self.TABLES} | {"problems": self.problems}
-
-    def _methods(self) -> dict[str, Any]:
-        columns: dict[str, Any] = {
-            "method": np.array(self.methods),
-            "score": self.score,
-            "behind": self.behind,
-            "behind_low": self.low,
-            "behind_high": self.high,
-            "calibration_error": self.calibration,
-            "seconds": self.seconds,
-        }
-        return columns if self.accuracy is None else columns | {"accuracy": self.accuracy}
-
-    def _agreement(self) -> dict[str, Any]:
-        return {"method": np.array(self.methods)} | dict(zip(self.methods, self.agreement.T, strict=True))
-
-    def _reliability(self) -> dict[str, Any]:
-        J = len(self.methods)
-        edge = np.arange(BINS) / BINS
-        return {
-            "method": np.repeat(np.array(self.methods), BINS),
-            "low": np.tile(edge, J),
-            "high": np.tile(edge + 1.0 / BINS, J),
-            "votes": self.reliability[:, :, 0].ravel(),
-            "probability": self.reliability[:, :, 1].ravel(),
-            "right": self.reliability[:, :, 2].ravel(),
-        }
-
-    def _checks(self) -> dict[str, Any]:
-        flat = [(name, check) for name, some in zip(self.methods, self.checks, strict=True) for check in some]
-        return {
-            "method": np.array([name for name, _ in flat]),
-            "check": np.array([check.name for _, check in flat]),
-            "observed": np.array([check.observed for _, check in flat]),
-            "expected": np.array([check.expected for _, check in flat]),
-            "p_value": np.array([check.p_value for _, check in flat]),
-        }
 
 
 @checked
@@ -225,23 +197,16 @@ def compare(
     return Comparison(
         methods=tuple(row.name for row in rows),
         score=np.array([row.score for row in rows]),
-        behind=behind,
-        low=behind - Z * error,
-        high=behind + Z * error,
+        behind=behind, low=behind - Z * error, high=behind + Z * error,
         seconds=np.array([row.consensus.seconds for row in rows]),
         agreement=np.stack([(labels == mine).mean(axis=1) for mine in labels]),
         reliability=np.stack([row.reliability for row in rows]),
         calibration=np.array([calibration_error(row.reliability) for row in rows]),
         checks=tuple(row.checks for row in rows),
         accuracy=None if codes is None else np.array([row.consensus.score(codes) for row in rows]),
-        problems=problems,
-        n_votes=votes.n_votes,
-        n_held_out=float(np.mean([mask.sum() for mask in masks])),
-        repeats=repeats,
-        share=share,
-        seed=seed_of(random_state),
-        kind=votes.kind,
-    )
+        problems=problems, n_votes=votes.n_votes, n_held_out=float(np.mean([mask.sum() for mask in masks])),
+        repeats=repeats, share=share, seed=seed_of(random_state), kind=votes.kind,
+    )  # fmt: skip
 
 
 # -------------------------------------------------------------------- one method

@@ -33,7 +33,7 @@ from crowdwise.kernels import reference
 EASE = np.array([0.1, 0.35, 0.7, 1.1, 1.8, 3.0])
 """tau: from items on which everybody guesses to items on which hardly anybody errs."""
 ROUNDS, HELD = 25, 10
-"""Steps of EM, and how many of them hold the truths at the consensus while ease and tendencies settle."""
+"""Steps of EM, and how many of them hold the truths at the consensus while ease and tendencies converge."""
 CHUNK = 30_000
 """Pairs of votes worked on at once, where the table of one (labels x states) is small..."""
 CELLS = 2**22
@@ -63,7 +63,7 @@ def null_model(votes: Votes, q: Floats, weight: Floats) -> tuple[Floats, Floats,
         mass = r.sum(axis=0) + 1.0 / (K * D)
         share = mass / mass.sum()
         c = reference.scatter(votes.indptr, cell, np.empty(0), r.reshape(-1, K * D), M * K).reshape(M, K, K, D)
-        beta = climbed(beta, c, pseudo)
+        beta = ascended(beta, c, pseudo)
     log_p, log_share = tempered(beta), np.log(share).ravel()
     return log_p, log_share, reference.logits(votes.indptr, cell, w, log_p, log_share[None])
 
@@ -77,7 +77,7 @@ def tempered(beta: Floats) -> Floats:
     return np.asarray(x.reshape(M * K, K * len(EASE)))
 
 
-def climbed(beta: Floats, c: Floats, pseudo: Floats, steps: int = 3) -> Floats:
+def ascended(beta: Floats, c: Floats, pseudo: Floats, steps: int = 3) -> Floats:
     """beta with a higher sum c log p + pseudo log p(tau = 1); Boehning's bound makes every step safe."""
     n, b = c.sum(axis=1, keepdims=True), pseudo.sum(axis=1, keepdims=True)
     bound = 0.5 * ((n * EASE**2).sum(axis=3) + b)

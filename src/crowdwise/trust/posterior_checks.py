@@ -1,6 +1,6 @@
 """Would the model have given votes like these? Posterior predictive checks of a consensus.
 
-Votes are drawn anew on the same (item, annotator) pairs from what a fit says: the class of each item from its
+Votes are drawn again on the same (item, annotator) pairs from what a fit says: the class of each item from its
 posterior, then each label from its annotator's confusion matrix. A statistic of the votes that lies far out among
 those of the drawn ones is something the model does not explain.
 
@@ -149,7 +149,7 @@ class _State:
         )
 
     def draw(self, rng: np.random.Generator) -> Ints:
-        """Labels drawn anew: classes from the posterior, answers from the confusion matrices."""
+        """Labels drawn again: classes from the posterior, answers from the confusion matrices."""
         K = self.q.shape[1]
         edge = np.cumsum(self.q, axis=1)
         z = np.minimum((rng.random(len(edge))[:, None] * edge[:, -1:] >= edge).sum(axis=1), K - 1)

@@ -42,26 +42,12 @@ from crowdwise.core.constraints import Bounds, Count, Fraction, RandomState, che
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.trust.annotator_covariance import covariances, principal_factors, rank_one, skill_of
-from crowdwise.trust.capacity import (
-    channel_capacity,
-    effective_counts,
-    one_coin_capacity,
-    posterior_of,
-    raykar_yu_score,
-)
-from crowdwise.trust.covariance_clusters import identified_rank, nearer_zero, parallel_factors
+from crowdwise.trust import annotator_covariance as covariance
+from crowdwise.trust import capacity as measures
 from crowdwise.trust.evidence import check_match
 from crowdwise.trust.result_tables import Tables
 
-__all__ = [
-    "Spammers",
-    "capacity_spammers",
-    "channel_capacity",
-    "covariance_spammers",
-    "raykar_yu_score",
-    "raykar_yu_spammers",
-]
+__all__ = ["Spammers", "capacity_spammers", "covariance_spammers", "raykar_yu_spammers"]
 
 Level = Annotated[float, Bounds(above=0, below=0.5)]
 DRAWN = 1e-4
@@ -168,10 +154,10 @@ def capacity_spammers(
     True
     """
     K = len(consensus.classes)
-    bar = one_coin_capacity(skill, K)
+    bar = measures.one_coin_capacity(skill, K)
 
     def bits(theta: Floats) -> Floats:
-        return channel_capacity(theta, tol=DRAWN, max_iter=300)  # within log2(K) / 300 at the very worst
+        return measures.channel_capacity(theta, tol=DRAWN, max_iter=300)  # within log2(K) / 300 at the very worst
 
     return _by_posterior(votes, consensus, "capacity", bits, bar, skill, level, draws, random_state)
 
@@ -195,7 +181,7 @@ def raykar_yu_spammers(
     5
     """
     return _by_posterior(
-        votes, consensus, "informativeness", raykar_yu_score, skill**2, skill, level, draws, random_state
+        votes, consensus, "informativeness", measures.raykar_yu_score, skill**2, skill, level, draws, random_state
     )
 
 
@@ -206,7 +192,7 @@ def _by_posterior(
     check_match(votes, consensus)
     counts, spread = consensus.expected_counts()
     rng = np.random.default_rng(random_state)
-    value, drawn = posterior_of(measure, effective_counts(counts, spread), draws, rng)
+    value, drawn = measures.posterior_of(measure, measures.effective_counts(counts, spread), draws, rng)
     rise = np.maximum(drawn.mean(axis=1) - value, 0.0)
     low, high = np.maximum(np.quantile(drawn, 0.025, axis=1) - 2.0 * rise, 0.0), np.quantile(drawn, 0.975, axis=1)
     value = np.maximum(value - rise, 0.0)
@@ -242,7 +228,7 @@ def covariance_spammers(
         As in :func:`capacity_spammers`.
     rank
         With ``rule="clusters"``: the number of factors; by default as many, up to K, as stand out from shuffled votes
-        (:mod:`crowdwise.trust.covariance_clusters`).
+        (:mod:`crowdwise.trust.annotator_covariance`).
     prior
         The share of each class, which sets the scale of skills; by default that of the votes weighted by v.
     random_state
@@ -272,9 +258,9 @@ def covariance_spammers(
         )
     if rank is not None and rank >= M:
         raise ParameterError(f"rank={rank!r}: expected a whole number from 1 to {M - 1}.")
-    found = covariances(votes)
-    v = rank_one(found)
-    value, error = skill_of(votes, found, v, _prior(prior, votes))
+    found = covariance.covariances(votes)
+    v = covariance.rank_one(found)
+    value, error = covariance.skill_of(votes, found, v, _prior(prior, votes))
     count = np.bincount(votes.annotator, minlength=M)
     freedom = np.maximum(count - 1.0, 1.0)
     known = np.isfinite(value)
@@ -292,11 +278,11 @@ def covariance_spammers(
         verdict = _verdicts(score, level)
     else:
         V = (
-            parallel_factors(votes, found, identified_rank(M, K), fixed_seed(random_state))
+            covariance.parallel_factors(votes, found, covariance.identified_rank(M, K), fixed_seed(random_state))
             if rank is None
-            else principal_factors(found, int(rank))
+            else covariance.principal_factors(found, int(rank))
         )
-        near = nearer_zero(V, seed=fixed_seed(random_state))
+        near = covariance.nearer_zero(V, seed=fixed_seed(random_state))
         verdict = np.where(near, np.where(score >= 1.0 - level, "spammer", "unclear"), "honest").astype(object)
         spread = np.sqrt(np.maximum(found.variance, 1e-12))
         columns |= {"length": np.sqrt((V**2).sum(axis=1)) / spread, "near_zero": near}

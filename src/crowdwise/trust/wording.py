@@ -122,27 +122,25 @@ def _right(numbers: Mapping[str, float]) -> str:
 
 def _about_annotator(finding: Finding) -> str:
     """What was found about one annotator, without the name."""
-    kind, x, flags = finding.kind, finding.numbers, finding.flags
-    confused = [flag_words(flag) for flag in flags if flag.kind is FlagKind.CONFUSION]
+    x, flags = finding.numbers, finding.flags
+    confused = joined(flag_words(flag) for flag in flags if flag.kind is FlagKind.CONFUSION)
     said = next((flag_words(flag) for flag in flags if flag.kind is not FlagKind.CONFUSION), "")
-    if kind is FindingKind.ADVERSARY:
-        how = f"; {joined(confused)}" if confused else ""
-        return f"is {said or 'wrong in a consistent way'}: {_right(x)}{how}; they may have misread the classes"
-    if kind is FindingKind.SPAMMER:
-        return f"is {said}: {_right(x)}"
-    if kind is FindingKind.CONSTANT:
-        return f"{said}, whatever the item: {_right(x)}"
-    if kind is FindingKind.DRIFT:
-        return f"{said}: accuracy fell by {-100 * x['drift']:.0f} points from the first vote to the last; {_right(x)}"
-    if kind is FindingKind.IMPROVED:
-        return f"{said}: accuracy rose by {100 * x['drift']:.0f} points from the first vote to the last"
-    if kind is FindingKind.FEW:
-        return f"has too few votes to be judged: {_right(x)}"
-    if kind is FindingKind.CONFUSION:
-        return f"{joined(confused)}: {_right(x)}"
-    if flags[0].kind is FlagKind.CONSTANT:  # nearly always, and still not blindly
-        return f"nearly {said}, for most items of other classes too: {_right(x)}"
-    return f"{said}, by {percent(x['bias'])} of their votes"
+    change, often = abs(100 * x.get("drift", 0.0)), percent(x["bias"])
+    constant = any(flag.kind is FlagKind.CONSTANT for flag in flags)
+    return {
+        FindingKind.ADVERSARY: f"is {said or 'wrong in a consistent way'}: {_right(x)}"
+        f"{f'; {confused}' if confused else ''}; they may have misread the classes",
+        FindingKind.SPAMMER: f"is {said}: {_right(x)}",
+        FindingKind.CONSTANT: f"{said}, whatever the item: {_right(x)}",
+        FindingKind.DRIFT: f"{said}: accuracy fell by {change:.0f} points from the first vote to the last; {_right(x)}",
+        FindingKind.IMPROVED: f"{said}: accuracy rose by {change:.0f} points from the first vote to the last",
+        FindingKind.CONFUSION: f"{confused}: {_right(x)}",
+        FindingKind.BIAS: f"nearly {said}, for most items of other classes too: {_right(x)}"  # and not blindly
+        if constant
+        else f"{said}, by {often} of their votes",
+        FindingKind.LEANING: f"{said}, by {often} of their votes",
+        FindingKind.FEW: f"has too few votes to be judged: {_right(x)}",
+    }[finding.kind]
 
 
 # -------------------------------------------------------------------- items and classes
