@@ -15,8 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 import crowdwise as cw
 from crowdwise.trust import find_colluders
 from crowdwise.trust.dependent_groups import find_groups
-from crowdwise.trust.spammers import capacity_spammers, covariance_spammers, raykar_yu_spammers
-from trust.test_spammers import crowd_of, with_spammers
+from crowdwise.trust.spammers import covariance_spammers
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = {"bluebird": (0.852, 0.898, 22), "web": (0.88, 0.90, None)}
@@ -47,24 +46,6 @@ def test_pruning_by_clusters_on_the_tutorials_sets(name, real):
 
 
 # -------------------------------------------------------------------- simulated crowds
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("share", [0.2, 0.3, 0.4, 0.5, 0.6])
-def test_spammers_of_the_tutorials_crowd(share):
-    """N = 10,000, K = 4, M = 20: no honest annotator flagged, 90 % of the spammers found, by every detector."""
-    rng = np.random.default_rng([1, int(100 * share)])
-    theta, spam = with_spammers(20, 4, share, rng)
-    votes = crowd_of(theta, 10_000, rng)
-    consensus = cw.aggregate(votes, "dawid-skene")
-    for found in (
-        capacity_spammers(votes, consensus),
-        raykar_yu_spammers(votes, consensus),
-        covariance_spammers(votes),
-        covariance_spammers(votes, rule="clusters"),
-    ):
-        assert not (found.spammer & ~spam).any(), found
-        assert (found.spammer & spam).sum() >= 0.9 * spam.sum(), found
 
 
 @pytest.mark.slow

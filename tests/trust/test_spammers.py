@@ -213,10 +213,10 @@ def honest_crowd(seed):
 
 
 @pytest.mark.slow
-def test_stated_false_positive_rates_hold_on_200_honest_crowds():
+def test_stated_false_positive_rates_hold_on_100_honest_crowds():
     level = 0.05
     wrong, honest = {}, {}
-    for seed in range(200):
+    for seed in range(100):
         votes, theta = honest_crowd(seed)
         K = votes.n_classes
         consensus = cw.aggregate(votes, "dawid-skene")
@@ -235,7 +235,7 @@ def test_stated_false_positive_rates_hold_on_200_honest_crowds():
             wrong[name] = wrong.get(name, 0) + int((found.spammer & enough[name]).sum())
             honest[name] = honest.get(name, 0) + int(enough[name].sum())
     for name, count in wrong.items():
-        assert honest[name] > 3000
+        assert honest[name] > 1500
         assert binomtest(count, honest[name], level, alternative="greater").pvalue > 0.01, (name, count, honest[name])
 
 
@@ -260,12 +260,12 @@ def test_annotators_at_the_bar_are_flagged_no_more_often_than_stated():
 # -------------------------------------------------------------------- spammers are found
 
 
-@pytest.mark.parametrize("share", [0.2, 0.4, 0.6])
+@pytest.mark.parametrize("share", [0.2, 0.3, 0.4, 0.5, 0.6])
 def test_the_tutorials_crowd(share):
-    """N = 10,000, K = 4, M = 20: no honest annotator flagged, 90 % of the spammers found."""
+    """K = 4, M = 20, N = 4,000 (10,000 in the benchmark): no honest annotator flagged, 90 % of the spammers found."""
     rng = np.random.default_rng(int(100 * share))
     theta, spam = with_spammers(20, 4, share, rng)
-    votes = crowd_of(theta, 10_000, rng)
+    votes = crowd_of(theta, 4_000, rng)
     consensus = cw.aggregate(votes, "dawid-skene")
     for found in (
         capacity_spammers(votes, consensus),
