@@ -197,7 +197,12 @@ def entries() -> dict[str, Entry]:
         found.append(Entry(name, value, page, group_of(name, value, module, page), module))
     order = {name: place for place, name in enumerate(registered())}
     found.sort(
-        key=lambda e: (order.get(e.name, -1), not callable(e.value), inspect.isfunction(e.value), e.name.lower())
+        key=lambda e: (
+            order.get(e.name, -1),
+            not callable(e.value),
+            inspect.isfunction(e.value) == (e.page == "tables"),  # tables before readers, elsewhere functions first
+            e.name.lower(),
+        )
     )
     return {e.name: e for e in [*found, *shared_bases(found)]}
 
@@ -341,7 +346,7 @@ def annotation(value: Any) -> str:
         return ""
     text = value if isinstance(value, str) else inspect.formatannotation(value)
     text = re.sub(r"npt\.NDArray\[(?:np\.)?(\w+)\]", r"array[\1]", text).replace("array[Any]", "array")
-    return re.sub(r"\b(?:npt|np|os|crowdwise)\.(?=[A-Z])", "", text)
+    return re.sub(r"\b(?:npt|np|os|typing|crowdwise)\.(?=[A-Z])", "", text)
 
 
 def default(value: Any) -> str:
