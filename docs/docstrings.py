@@ -37,6 +37,11 @@ def parse(doc: str | None) -> Parsed:
     titles = "|".join(SECTIONS)
     pieces = re.split(rf"^({titles})\n-{{3,}}\n", text, flags=re.M)
     head, parts = pieces[0], dict(zip(pieces[1::2], pieces[2::2], strict=True))
+    for title in ("Parameters", "Attributes", "Raises"):  # an example may follow without a title
+        part, found, example = parts.get(title, "").partition("\n>>> ")
+        if found:
+            parts[title] = part
+            parts["Examples"] = f">>> {example}\n\n{parts.get('Examples', '')}"
     summary, _, body = head.strip().partition("\n\n")
     listed = {title: entries(part) for title, part in parts.items() if title in ("Parameters", "Attributes", "Raises")}
     prose = {title: part.strip("\n") for title, part in parts.items() if title not in listed}

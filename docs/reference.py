@@ -45,7 +45,7 @@ class Page(NamedTuple):
 
 
 PAGES = (
-    Page("fitting", "Fitting and comparing", ("api", "registry"), "From answers to a result in one call."),
+    Page("fitting", "Fitting and comparing", ("api", "registry", "saved"), "From answers to a result in one call."),
     Page("tables", "Tables and files", ("data",), "Answers of annotators as tables, and how files are read."),
     Page(
         "methods", "Methods for votes", ("methods",), "Models that turn votes on classes into a consensus, by family."
@@ -156,7 +156,10 @@ def page_of(value: Any, module: str) -> str:
     entry = registered().get(getattr(value, "__name__", ""))
     if entry and entry.key in answer_methods():
         return "answers"
-    return next(page.file for page in PAGES if module.partition(".")[0] in page.parts)
+    found = next((page.file for page in PAGES if module.partition(".")[0] in page.parts), None)
+    if found is None:
+        raise SystemExit(f"docs/reference.py: no page for what {module} defines ({value!r}): add its part to PAGES.")
+    return found
 
 
 def answer_methods() -> dict[str, Any]:
