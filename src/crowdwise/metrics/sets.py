@@ -143,11 +143,7 @@ def _figures(taken: Table, true: Table, weight: Floats, pooled: bool = False) ->
     def share(a: Floats, b: Floats) -> Floats:
         return np.divide(a, b, out=np.zeros_like(a, dtype=np.float64), where=b > 0)
 
-    return {
-        "precision": share(right, chosen),
-        "recall": share(right, there),
-        "f1": share(2.0 * right, chosen + there),
-    }
+    return {"precision": share(right, chosen), "recall": share(right, there), "f1": share(2.0 * right, chosen + there)}
 
 
 def _known(found: Any, truth: Any) -> tuple[Floats, Table]:

@@ -117,12 +117,7 @@ class Inspection:
 
 @checked
 def inspect(
-    votes: Votes,
-    consensus: Consensus,
-    *,
-    gold: Any = None,
-    level: Fraction = 0.05,
-    progress: Progress | None = None,
+    votes: Votes, consensus: Consensus, *, gold: Any = None, level: Fraction = 0.05, progress: Progress | None = None
 ) -> Inspection:
     """Run every detector that the votes allow; parameters as in :func:`crowdwise.diagnose`, steps are ``STEPS``."""
     notes: dict[str, str] = {}

@@ -41,12 +41,7 @@ LONG = 300
 
 
 def answer_sections(
-    answers: Any,
-    result: Any,
-    truth: Any,
-    texts: Mapping[Any, str] | None,
-    progress: Progress | None,
-    all_items: bool,
+    answers: Any, result: Any, truth: Any, texts: Mapping[Any, str] | None, progress: Progress | None, all_items: bool
 ) -> dict[str, Any]:
     """The parts of the dict, by name."""
     if progress is not None:

@@ -246,7 +246,7 @@ def pairwise_agreement(
     --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(200, n_annotators=6, n_classes=3, votes_per_item=3, random_state=0)
-    >>> cw.trust.agreement_pairs(crowd.votes).to_frame().shape
+    >>> cw.trust.pairwise_agreement(crowd.votes).to_frame().shape
     (15, 7)
     """
     from scipy.special import stdtrit

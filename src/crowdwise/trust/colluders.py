@@ -1,15 +1,10 @@
 """Annotators who share mistakes: excess agreement on what a consensus says is wrong, pair by pair.
 
 Mistakes are shared for three innocent reasons: items are hard, wrong labels have favourites, and the consensus itself
-errs. So the null hypothesis is a model that has all three. Item n has a truth k and an ease tau (a few values, whose
-shares are learned), and annotator m says l with probability
-
-    p_m(l | k, tau) proportional to exp( tau beta[m, k, l] ),
-
-independently of all others. For a pair (i, j) the truth and the ease of an item are inferred from the *other*
-annotators' votes alone, so neither a hard item nor a wrong consensus counts against them. The test
-compares the mistakes that i and j have in common, sum over items of 1[both say l] P(l is wrong), with their mean and
-variance under that model: the mathematics is in :mod:`crowdwise.trust.mistakes_model`.
+errs. So the null hypothesis is a model that has all three (:mod:`crowdwise.trust.mistakes_model`). For a pair (i, j)
+the truth and the ease of an item are inferred from the *other* annotators' votes alone, so neither a hard item nor a
+wrong consensus counts against them. The test compares the mistakes that i and j have in common, sum over items of
+1[both say l] P(l is wrong), with their mean and variance under that model.
 
 The p-value is the tail of a scaled Poisson distribution with that mean and variance. Where there are at least 50 pairs
 they are shifted and scaled so that their middle is no wider than it should be. Then Benjamini and Hochberg's procedure
@@ -21,8 +16,7 @@ makes the honest look like the ring (``captured`` says when to suspect it): run
 :func:`~crowdwise.trust.collusion_rings.find_colluders` first, and hand over the consensus without the ring.
 
 Y. Benjamini and Y. Hochberg, Controlling the false discovery rate, JRSS B 57 (1995). B. Efron, Large-scale
-simultaneous hypothesis testing: the choice of a null hypothesis, JASA 99 (2004), for the middle of the pairs. J.
-Whitehill et al., NIPS 2009 (GLAD), for ease as a factor on log-odds.
+simultaneous hypothesis testing: the choice of a null hypothesis, JASA 99 (2004), for the middle of the pairs.
 """
 
 from __future__ import annotations
@@ -134,12 +128,7 @@ def _most_surprising(M: int, left: Ints, right: Ints, p: Floats) -> Ints:
 
 @checked
 def shared_mistakes(
-    votes: Votes,
-    consensus: Any,
-    *,
-    level: Fraction = 0.05,
-    max_pairs: Count = 2_000_000,
-    random_state: RandomState = 0,
+    votes: Votes, consensus: Any, *, level: Fraction = 0.05, max_pairs: Count = 2_000_000, random_state: RandomState = 0
 ) -> SharedMistakes:
     """Pairs and groups of annotators who make the same mistakes more often than chance and hard items explain.
 

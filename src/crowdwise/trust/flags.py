@@ -71,21 +71,7 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding.
-
-    Attributes
-    ----------
-    kind
-        What it is.
-    annotators, classes, items
-        What it is about, by name.
-    numbers
-        The figures behind it.
-    flags
-        The flags of the annotator that led to it.
-    reasons
-        Of the first items: why they are in doubt, their label, and its rival.
-    """
+    """One finding: its kind, what it is about, the figures behind it, and what led to it."""
 
     kind: FindingKind
     annotators: tuple[Any, ...] = ()
@@ -93,7 +79,9 @@ class Finding:
     items: tuple[Any, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
     flags: tuple[Flag, ...] = ()
+    """Those of the annotator."""
     reasons: tuple[tuple[ItemReason, Any, Any], ...] = ()
+    """Of the first items: why they are in doubt, their label, and its rival."""
 
     @property
     def names(self) -> tuple[Any, ...]:

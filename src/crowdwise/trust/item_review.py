@@ -148,12 +148,7 @@ class ItemReport(Tables):
 
 @checked
 def assess_items(
-    votes: Votes,
-    consensus: Consensus,
-    *,
-    gold: Any = None,
-    level: Fraction = 0.05,
-    evidence: LeaveOneOut | None = None,
+    votes: Votes, consensus: Consensus, *, gold: Any = None, level: Fraction = 0.05, evidence: LeaveOneOut | None = None
 ) -> ItemReport:
     """A table of the items, ranked for review, and the pairs of classes that are taken for one another.
 

@@ -4,23 +4,22 @@ All three ask how much an annotator knows and compare it with one and the same b
 with probability ``skill`` and guesses evenly otherwise. Below the bar is a spammer; constant labellers are, too, and
 people who answer backwards are not (their votes have as much information as right ones).
 
-=======================  ==================================================  ======================  ==============
-detector                 what it measures, from                              value at the bar        maths in
-=======================  ==================================================  ======================  ==============
-``capacity_spammers``    bits per vote, from the counts of a consensus       of skill s, see there   ``capacity``
-``raykar_yu_spammers``   how far the rows of a matrix are apart, the same    s^2                     ``capacity``
-``covariance_spammers``  covariance with the other annotators, from votes    s                       ``covariance``
-=======================  ==================================================  ======================  ==============
+=======================  ==============================================  =====================  =======================
+detector                 what it measures, from                          value at the bar       maths in
+=======================  ==============================================  =====================  =======================
+``capacity_spammers``    bits per vote, from the counts of a consensus   of skill s, see there  ``capacity``
+``raykar_yu_spammers``   how far the rows of a matrix are apart, same    s^2                    ``capacity``
+``covariance_spammers``  covariance with other annotators, from votes    s                      ``annotator_covariance``
+=======================  ==============================================  =====================  =======================
 
 Each gives every annotator a ``score`` between 0 and 1, the probability of being below the bar, and the verdict
 ``spammer`` where the score is at least 1 - ``level``: somebody at or above the bar is called a spammer with a
 probability of at most ``level``. Without the evidence for it there is no such verdict: with few votes it is
 ``unclear``.
 
-``covariance_spammers(rule="clusters")`` is the published split in two clusters (``clusters``). As it splits every
-crowd, being in the cluster nearer 0 alone makes nobody a spammer: they are ``unclear``, and ``spammer`` if they are
-below the bar by the test as well, so that ``level`` holds. The published pruning takes out the whole cluster,
-``found.prune(votes, unclear=True)``.
+``covariance_spammers(rule="clusters")`` is the published split in two clusters. As it splits every crowd, those in the
+cluster nearer 0 are ``unclear``, and ``spammer`` if they are below the bar by the test as well, so that ``level``
+holds. The published pruning takes out the whole cluster, ``found.prune(votes, unclear=True)``.
 
 When they fail: the first two rest on the consensus; where that is wrong about most items, so are they. Covariances
 need common items, take annotators who copy each other for skilled, and see no knowledge that nobody shares.

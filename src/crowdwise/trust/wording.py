@@ -180,11 +180,11 @@ def fairness_sentences(
             continue
         most, least = max(values, key=lambda g: values[g]), min(values, key=lambda g: values[g])
         ends = interval_text(gap.low, gap.high, level=gap.level, form="{:.2f}".format)
-        out.append(
-            f"{criterion.capitalize()}: {rate.replace('_', ' ')} is {values[most]:.2f} for {named('group', most)} and "
-            f"{values[least]:.2f} for {named('group', least)}, a gap of {gap.value:.2f} ({ends})"
-            f"{'' if differs[criterion] else ', which chance may explain'}."
-        )
+        where = f"{values[most]:.2f} for {named('group', most)} and {values[least]:.2f} for {named('group', least)}"
+        where = where if most != least else f"{values[most]:.2f} for every group"
+        chance = "" if differs[criterion] else ", which chance may explain"
+        what = f"{criterion.capitalize()}: {rate.replace('_', ' ')} is {where}"
+        out.append(f"{what}, a gap of {gap.value:.2f} ({ends}){chance}.")
     return out
 
 
