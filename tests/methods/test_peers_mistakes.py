@@ -54,26 +54,6 @@ def quick(key, **params):
     }
 
 
-def test_two_thousand_labels_per_item_leave_no_nan_and_no_uniform_posterior(key):
-    """Peers get NaN, all-zero rows or, silently, uniform posteriors at 900 to 1,500 labels per item."""
-    if key in ("cnmf", "symnmf"):
-        pytest.skip("two million pairs of annotators take a minute: the contract has 2,000 votes of fewer annotators")
-    rng = np.random.default_rng(1)
-    truth = np.array([0, 1, 1, 0, 1], dtype=np.int32)
-    label = np.where(rng.random((5, 2000)) < 0.4, truth[:, None], rng.integers(0, 2, (5, 2000)))
-    if key == "tensor":
-        with pytest.raises(InputError, match="cnmf"):
-            fit(key, cw.Votes.from_dense(label), truth)
-        return
-    c = fit(key, cw.Votes.from_dense(label), truth, **quick(key, max_iter=5, n_communities=1))
-    assert c.label_codes.tolist() == truth.tolist()
-    assert np.allclose(c.posterior.sum(axis=1), 1.0)
-    assert (c.posterior.max(axis=1) > 0.55).all()
-    for name, column in c.annotator_columns.items():
-        assert column.dtype.kind in "UO" or not np.isnan(column).any(), name
-    assert all(np.isfinite(end).all() for end in c.accuracy())
-
-
 def tied(N=40):
     """Two annotators who contradict each other on every item, evenly over two classes."""
     label = np.arange(N)[:, None] % 2 == np.array([0, 1])

@@ -11,12 +11,15 @@ import numpy as np
 
 from crowdwise.kernels.reference import Ints
 
+VOTES_PER_THREAD = 50_000
+"""The fewest votes for which another thread pays."""
+
 
 def threads_for(n_votes: int, n_cells: int) -> int:
-    """How many threads pay: each keeps a table of ``n_cells`` rows, which must be small beside the votes."""
+    """How many threads to use: each holds a table of ``n_cells`` rows, which must be small compared with the votes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limit = int(os.environ.get("CROWDWISE_THREADS", 0)) or cores
-    return max(1, min(limit, n_votes // max(1, n_cells), n_votes // 50_000))
+    return max(1, min(limit, n_votes // max(1, n_cells), n_votes // VOTES_PER_THREAD))
 
 
 def item_cuts(indptr: Ints, T: int) -> Ints:
