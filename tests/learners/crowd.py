@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from crowdwise.data.votes import Votes
@@ -41,7 +43,8 @@ def vote(truth, theta, votes_per_item=3, seed=0, weight=None):
     )
 
 
+@cache
 def small(n=240, n_classes=3, n_annotators=8, votes_per_item=3, seed=0, **more):
-    """Features, votes and truth of a small crowd that is mostly right."""
+    """Features, votes and truth of a small crowd that is mostly right; the same objects for the same call."""
     X, truth = blobs(n, n_classes, seed=seed)
     return X, vote(truth, confusions(n_annotators, n_classes, seed=seed, **more), votes_per_item, seed=seed), truth

@@ -240,7 +240,7 @@ LEARNERS = {"aggnet": AggNet, "mbem": MBEM, "deep-mf": DeepMF, "deep-bp": DeepBP
 @pytest.mark.parametrize("key", LEARNERS)
 def test_inputs_help(key):
     X, votes, truth = small(n=300, n_annotators=15, votes_per_item=2, low=0.45, high=0.85)
-    model = LEARNERS[key](epochs=12 if key == "deep-bp" else 30, random_state=0).fit(X, votes)
+    model = LEARNERS[key](epochs=8 if key == "deep-bp" else 12, lr=5e-3, random_state=0).fit(X, votes)
     assert model.consensus_.score(truth) > cw.aggregate(votes, "dawid-skene").score(truth) + 0.05
     X_new, _, truth_new = small(n=300, seed=1)
     assert (model.predict(X_new) == truth_new).mean() > 0.85
@@ -331,15 +331,15 @@ def test_belief_propagation_knows_annotators_who_are_all_or_nothing():
     assert np.mean(gain) >= 0.0 and min(gain) > -0.02
 
 
-def test_trust_bounds_the_harm_of_useless_inputs():
+def test_max_probability_bounds_the_harm_of_useless_inputs():
     crowd = cw.simulate.regular(400, l=3, r=4, a=1.0, b=0.5, random_state=0)
     x = np.random.default_rng(0).normal(size=(400, 300))  # more inputs than items: learned by heart
     alone = cw.aggregate(crowd.votes, "bp", prior=(1.0, 0.5)).score(crowd.truth)
     score = {
-        trust: DeepBP(prior=(1.0, 0.5), max_probability=trust, epochs=25, lr=5e-3, random_state=0)
+        highest: DeepBP(prior=(1.0, 0.5), max_probability=highest, epochs=15, lr=5e-3, random_state=0)
         .fit(x, crowd.votes)
         .consensus_.score(crowd.truth)
-        for trust in (0.6, 1.0)
+        for highest in (0.6, 1.0)
     }
     assert score[0.6] > alone - 0.03
     assert score[0.6] >= score[1.0]

@@ -358,7 +358,7 @@ def test_weights_approach_log_confusions():
     theta = confusions(4, 3, low=0.6, high=0.85, seed=4)
     wanted = np.log(theta) - np.log(theta).mean(axis=1, keepdims=True)
     error = []
-    for n in (300, 3000):
+    for n in (200, 1500):
         X, truth = blobs(n, spread=0.5, seed=4)
         votes = vote(truth, theta, votes_per_item=4, seed=4)
         learner = MaxMIG(epochs=30, batch_size=max(64, n // 20), prior="votes", random_state=0).fit(X, votes)

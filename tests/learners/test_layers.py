@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -313,12 +314,13 @@ def test_the_union_is_summed_in_parts() -> None:
 # -- learning ----------------------------------------------------------------------------------------------------------
 
 
-def crowd(seed: int, n: int = 500, accuracy: Any = None, swap: bool = True) -> tuple[Any, Votes, Any, Any, Any]:
+@cache
+def crowd(seed: int, n: int = 500, accuracy: float | None = None, swap: bool = True) -> tuple[Any, Votes, Any, Any, Any]:
     """Three Gaussian classes; 8 annotators, the last of whom takes each class for the next."""
     rng = np.random.default_rng(seed)
     truth = rng.integers(K, size=n)
     x = rng.normal(size=(n, 6)) + 2.0 * np.eye(K, 6)[truth]
-    right = np.linspace(0.45, 0.9, 8) if accuracy is None else accuracy
+    right = np.linspace(0.45, 0.9, 8) if accuracy is None else np.full(8, accuracy)
     theta = np.stack([a * np.eye(K) + (1 - a) * (1 - np.eye(K)) / (K - 1) for a in right])
     if swap:
         theta[-1] = 0.9 * np.roll(np.eye(K), 1, axis=1) + 0.1 / K
@@ -329,6 +331,7 @@ def crowd(seed: int, n: int = 500, accuracy: Any = None, swap: bool = True) -> t
     return x, Votes.from_dense(labels, missing=-1, classes=range(K)), truth, theta, right
 
 
+QUICK: dict[str, Any] = {"epochs": 15, "lr": 3e-3, "crowd_lr": 2e-2, "random_state": 0}
 SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("crowd-layer", {}), ("speelfc", {}), ("conal", {}), ("unionnet", {}), ("unionnet", {"variant": "A"}),
     ("crowd-ar", {}),
@@ -338,7 +341,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("key", "settings"), SETTINGS)
 def test_it_learns_who_exchanges_classes(key: str, settings: dict[str, Any]) -> None:
     x, votes, truth, theta, _ = crowd(0)
-    learner = registry.find(key, inputs=True).create(epochs=30, random_state=0, **settings).fit(x, votes)
+    learner = registry.find(key, inputs=True).create(**QUICK, **settings).fit(x, votes)
     new, _, new_truth, _, _ = crowd(1)
     majority = (votes.shares().argmax(axis=1) == truth).mean()
     assert learner.score(new, new_truth) > 0.84  # the best possible is 0.86
@@ -355,7 +358,7 @@ def test_vectors_learn_what_vectors_can(kind: str) -> None:
     mine = np.flatnonzero((votes.annotator == 0) & (rng.random(votes.n_votes) < 0.7))
     biased[mine] = 2  # the first annotator likes the last class
     votes = replace(votes, label=biased)
-    learner = registry.find("crowd-layer", inputs=True).create(kind=kind, epochs=30, random_state=0).fit(x, votes)
+    learner = registry.find("crowd-layer", inputs=True).create(kind=kind, **QUICK).fit(x, votes)
     assert learner.score(x, truth) > 0.84
     _, second, liked = learner.confusion_[0, 0]
     if kind == "VW":  # a weight per class cannot say that a label is liked
@@ -368,7 +371,7 @@ def test_vectors_learn_what_vectors_can(kind: str) -> None:
 def test_speelfc_closes_in_on_the_matrices() -> None:
     def error(n: int) -> float:
         x, votes, _, theta, _ = crowd(3, n)
-        learner = registry.find("speelfc", inputs=True).create(epochs=30, random_state=0).fit(x, votes)
+        learner = registry.find("speelfc", inputs=True).create(**QUICK).fit(x, votes)
         return float(np.abs(learner.confusion_ - theta).mean())
 
     assert error(1600) < 0.75 * error(200)
@@ -376,11 +379,11 @@ def test_speelfc_closes_in_on_the_matrices() -> None:
 
 def test_conal_finds_the_noise_that_all_share() -> None:
     rng = np.random.default_rng(4)
-    x, votes, truth, _, _ = crowd(4, 800, np.full(8, 0.85), swap=False)
+    x, votes, truth, _, _ = crowd(4, 800, 0.85, swap=False)
     label = votes.label.copy()
     fooled = (truth[votes.item] == 0) & (rng.random(votes.n_votes) < 0.4)
     label[fooled] = 1  # everybody takes the first class for the second now and then
-    learner = registry.find("conal", inputs=True).create(epochs=30, random_state=0).fit(x, replace(votes, label=label))
+    learner = registry.find("conal", inputs=True).create(**QUICK).fit(x, replace(votes, label=label))
     common = torch.softmax(learner._trainer.head.common.detach(), dim=1).numpy()
     assert common[0, 1] > 2.0 * max(common[0, 2], common[1, 2], common[2, 0])
     columns = learner.consensus_.annotator_columns
@@ -391,7 +394,7 @@ def test_the_union_knows_who_votes_how_often() -> None:
     x, votes, *_ = crowd(5)
     rng = np.random.default_rng(5)
     votes = votes.select((votes.annotator >= 4) | (rng.random(votes.n_votes) < 0.3))
-    learner = registry.find("unionnet", inputs=True).create(epochs=40, random_state=0).fit(x, votes)
+    learner = registry.find("unionnet", inputs=True).create(**QUICK).fit(x, votes)
     T = learner._trainer.head.T.detach()
     share = torch.softmax(T.transpose(0, 1).reshape(K, -1), dim=1).reshape(K, 8, K).sum(dim=2).mean(dim=0).numpy()
     np.testing.assert_allclose(share, np.bincount(votes.annotator) / votes.n_votes, atol=0.03)
@@ -399,7 +402,7 @@ def test_the_union_knows_who_votes_how_often() -> None:
 
 def test_crowd_ar_tells_the_reliable_from_the_rest() -> None:
     x, votes, truth, _, right = crowd(6, 800, swap=False)
-    learner = registry.find("crowd-ar", inputs=True).create(epochs=40, random_state=0).fit(x, votes)
+    learner = registry.find("crowd-ar", inputs=True).create(**QUICK).fit(x, votes)
     columns = learner.consensus_.annotator_columns["reliability"]
     assert np.corrcoef(columns, right)[0, 1] > 0.8
     assert (learner._trainer.head.v >= 0).all()

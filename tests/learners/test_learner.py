@@ -31,7 +31,6 @@ from learners.crowd import small
 
 REPRESENTATIVE = (
     "max-mig",  # trains several times, names classes
-    "crowd-ar",  # looks at the hidden layer
     "mbem",  # alternates, and begins anew
     "weighted-doctor-net",  # in stages, predicts with its head
     "raykar",  # no network
@@ -53,7 +52,7 @@ NOT_WITH_SINGLE_PRECISION = {
 def light(key, **given):
     """A learner that is quick to fit, and learns something nevertheless."""
     known = registry.find(key, inputs=True).load().parameters()
-    settings = {"epochs": 8, "lr": 0.02, "weight_epochs": 2, "random_state": 0} | given
+    settings = {"epochs": 6, "lr": 0.03, "batch_size": 128, "weight_epochs": 2, "max_iter": 20} | given
     return registry.find(key, inputs=True).create(**{name: value for name, value in settings.items() if name in known})
 
 
@@ -62,7 +61,7 @@ def not_for(learner):
 
 
 @parametrize_with_checks(
-    [*(light(key) for key in REPRESENTATIVE), cw.CrowdClassifier("ccem", epochs=8, lr=0.02, random_state=0)],
+    [*(light(key) for key in REPRESENTATIVE), cw.CrowdClassifier("crowd-ar", epochs=6, lr=0.03, batch_size=128)],
     expected_failed_checks=not_for,
 )
 def test_scikit_learns_own_checks(estimator, check):

@@ -197,7 +197,7 @@ def crowd(seed: int, share: float, n: int = 600, classes: int = 4) -> tuple[Any,
 @pytest.mark.parametrize("seed", [0, 1])
 def test_planted_outliers_are_ranked_first(seed: int) -> None:
     x, votes, truth, odd = crowd(seed, 0.1)
-    learner = COINNet(random_state=seed).fit(x, votes)
+    learner = COINNet(epochs=25, lr=2e-3, random_state=seed).fit(x, votes)
     score = learner.consensus_.item_columns["outlier"]
     assert roc_auc_score(odd, score) > 0.85
     assert (score >= 0).all() and score.shape == (600,)
@@ -210,7 +210,7 @@ def test_without_outliers_nothing_is_lost() -> None:
     for seed in (2, 3):
         x, votes, truth, _ = crowd(seed, 0.0, n=1600)
         scores = [
-            registry.find(key, inputs=True).create(random_state=seed).fit(x[:400], votes[:400])
+            registry.find(key, inputs=True).create(epochs=20, lr=3e-3, random_state=seed).fit(x[:400], votes[:400])
             .score(x[400:], truth[400:]) for key in ("coinnet", "geocrowdnet-f")
         ]  # fmt: skip
         difference.append(scores[0] - scores[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from crowdwise.learners.comparisons_deep_bt import Siamese, as_pairs
 from crowdwise.learners.inputs import PairInputs, as_inputs
 
 
-def crowd(n_items: int = 60, n: int = 3000, reversed_: int = 0, ties: bool = False, seed: int = 0) -> Any:
+@cache
+def crowd(n_items: int = 60, n: int = 2000, reversed_: int = 0, ties: bool = False, seed: int = 0) -> Any:
     """Features, comparisons of the items by ten annotators, the first few of whom turn answers round, and scores."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n_items, 6))
@@ -34,22 +36,23 @@ def crowd(n_items: int = 60, n: int = 3000, reversed_: int = 0, ties: bool = Fal
 
 
 def learner(**more: Any) -> Any:
-    return cw.DeepBT(**{"epochs": 25, "lr": 5e-3, "random_state": 0, "device": "cpu"} | more)
+    return cw.DeepBT(**{"epochs": 12, "lr": 1e-2, "batch_size": 128, "random_state": 0, "device": "cpu"} | more)
 
 
 def test_scores_of_items_nobody_compared() -> None:
-    x, table, s = crowd(reversed_=3, ties=True)
+    x, table, s = crowd(n=3000, reversed_=3, ties=True)
     seen, new = x[:45], x[45:]
     inside = (table.left < 45) & (table.right < 45)
     some = cw.Comparisons.from_codes(
         table.left[inside], table.right[inside], table.annotator[inside], table.outcome[inside], items=range(45),
         annotators=range(10),
     )  # fmt: skip
-    model = learner().fit(seen, some)
+    more = {"epochs": 20, "crowd_lr": 3e-2}
+    model = learner(**more).fit(seen, some)
     assert np.corrcoef(model.predict(new), s[45:])[0, 1] > 0.85
     eta = model.consensus_.reliability
     assert (eta[:3] < 0.4).all() and (eta[3:] > 0.7).all()
-    plain = learner(annotators=False).fit(seen, some)
+    plain = learner(annotators=False, **more).fit(seen, some)
     assert plain.consensus_.reliability is None
     assert np.corrcoef(model.predict(new), s[45:])[0, 1] > np.corrcoef(plain.predict(new), s[45:])[0, 1]
 
