@@ -10,6 +10,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -143,8 +144,13 @@ def documented(
     where = f"The columns, where their names are not among the usual ones ({usual})."
     lines = [summary, "", "Parameters", "----------"]
     for name, doc in (first, (", ".join(c.name for c in columns), where), *((o.name, o.doc) for o in options)):
-        lines += [name, *textwrap.wrap(doc, 100, initial_indent="    ", subsequent_indent="    ")]
+        lines += [name, _indented(doc)]
     function.__doc__ = "\n".join(lines)
+
+
+@cache
+def _indented(doc: str) -> str:
+    return textwrap.fill(doc, 100, initial_indent="    ", subsequent_indent="    ")
 
 
 def spelled_out(function: Callable[..., Any], repeated: str) -> None:
