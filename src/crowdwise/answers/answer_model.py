@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import field
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -11,8 +10,8 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from crowdwise.core.constraints import RandomState
 from crowdwise.core.loop import Callback
 from crowdwise.core.parameters import Parameterised, declared
-from crowdwise.core.result import Result
-from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError
+from crowdwise.core.result import Result, warn_unconverged
+from crowdwise.errors import InputError, NotFittedError
 
 __all__ = ["AnswerModel"]
 
@@ -48,13 +47,7 @@ class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
         began = time.perf_counter()
         found = self._fit(answers, callback)
         self.consensus_ = self.result.of(self, answers, seconds=time.perf_counter() - began, **found)  # type: ignore[assignment]
-        if not self.consensus_.converged:
-            warnings.warn(
-                f"{self.key} stopped after {self.consensus_.iterations} iterations before it converged: "
-                "raise max_iter, or tol if that is close enough.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        warn_unconverged(self.consensus_)
         return self
 
     @abstractmethod

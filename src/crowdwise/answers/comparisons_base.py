@@ -33,7 +33,7 @@ class ScoreModel(AnswerModel[Answers, Ranking]):
         So many comparisons with an average item, half of them won, are added to every item's; 0: none, and an error
         where scores would not be finite.
     max_iter, tol
-        Stop after so many steps, or when a step gains less than ``tol`` per answer.
+        Stop after so many steps, or when a step gains less than ``tol`` per comparison (or choice).
     random_state
         Seed of the draws behind the intervals of ranks; ``None`` for fresh ones.
     """

@@ -133,18 +133,6 @@ def agreement(matches: Matches, x: Floats) -> Floats:
 class BradleyTerry(PairModel):
     """The maximum of the (penalised) likelihood of Bradley and Terry's model, by Newton's method.
 
-    Parameters
-    ----------
-    prior
-        So many comparisons with an average item, half of them won, are added to every item's; 0: none, and an error
-        where scores would not be finite.
-    ties
-        ``"davidson"``: an outcome of their own; ``"half"`` a win for both; or ``"drop"`` them.
-    max_iter, tol
-        Stop after so many steps, or when a step gains less than ``tol`` per comparison.
-    random_state
-        Seed of the draws behind the intervals of ranks; ``None`` for fresh ones.
-
     Examples
     --------
     >>> import crowdwise as cw
@@ -185,8 +173,6 @@ class CrowdBT(PairModel):
     reliability
         (a, b), above 1/2: the prior of reliabilities is Beta(a, b). ``"learned"``: the most probable of a few such
         distributions, by Laplace's approximation to the probability of all answers.
-    prior, ties, max_iter, tol, random_state
-        As in :class:`BradleyTerry`.
 
     Examples
     --------
@@ -270,8 +256,6 @@ class PositionBT(PairModel):
     ----------
     spread
         Standard deviation of the annotators' log odds around their common mean, which is learned.
-    prior, ties, max_iter, tol, random_state
-        As in :class:`BradleyTerry`.
 
     Examples
     --------

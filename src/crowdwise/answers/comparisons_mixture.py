@@ -128,7 +128,7 @@ def first_split(matches: Matches, model: Likelihood, x: Floats, G: int) -> Float
 
 @declared
 class MixtureBT(PairModel):
-    """Groups of annotators, each with scores of its own.
+    """Groups of annotators, each with scores of its own and the prior of :class:`BradleyTerry`.
 
     Parameters
     ----------
@@ -136,8 +136,6 @@ class MixtureBT(PairModel):
         G, the number of groups.
     restarts
         How many further, random starts to try; the best objective is kept.
-    prior, ties
-        As in :class:`BradleyTerry`; the prior holds in every group.
     max_iter, tol
         Stop after so many passes, or when a pass gains less than ``tol`` per comparison.
     random_state

@@ -95,12 +95,10 @@ class GraphCrowd(Model):
     sweeps
         The most passes over the edges before every pass over the votes.
     prior, history, class_prior, start
-        As in :class:`DawidSkene`; a given ``class_prior`` is the field h = log of it.
+        As in :class:`DawidSkene`; the field h is the log of a given ``class_prior``.
     max_iter, tol
         Stop each fit of the annotators after so many passes over the votes, or when one gains less than ``tol`` per
         vote.
-    ties, random_state
-        As in :class:`DawidSkene`.
 
     Examples
     --------

@@ -200,18 +200,8 @@ class OrdinalDawidSkene(EMModel):
     prior
         ``"crowd"``: locations and log spreads are shrunk towards the crowd, as far as it is alike; or two numbers, the
         standard deviations of both.
-    class_prior
-        ``"learned"``, ``"uniform"``, or the probability of each class.
-    start
-        ``"votes"``, a method of moments, an N x K posterior, or a :class:`~crowdwise.Consensus` to continue from.
-    restarts
-        How many further, random starts to try; the best objective is kept.
-    max_iter, tol
-        Stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
-    accelerate
-        Extrapolate by guarded SQUAREM steps (see :mod:`crowdwise.core.em`).
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
+    class_prior, start, restarts, max_iter, tol, accelerate
+        As in :class:`DawidSkene`.
 
     Examples
     --------

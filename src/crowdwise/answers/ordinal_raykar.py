@@ -95,8 +95,6 @@ class OrdinalRaykar(Model):
         Pseudo-counts: votes per annotator, question and true answer that agree with the crowd's rates.
     max_iter, tol
         For each question: stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
-    ties, random_state
-        Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``, seeded.
 
     Examples
     --------

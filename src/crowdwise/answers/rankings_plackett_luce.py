@@ -115,16 +115,6 @@ class RankingObjective(Objective):
 class PlackettLuce(ScoreModel[Rankings]):
     """The maximum of the (penalised) likelihood of the Plackett-Luce model, by Newton's method.
 
-    Parameters
-    ----------
-    prior
-        So many comparisons with an average item, half of them won, are added to every item's; 0: none, and an error
-        where scores would not be finite.
-    max_iter, tol
-        Stop after so many steps, or when a step gains less than ``tol`` per choice.
-    random_state
-        Seed of the draws behind the intervals of ranks; ``None`` for fresh ones.
-
     Examples
     --------
     >>> import crowdwise as cw

@@ -28,11 +28,6 @@ from crowdwise.data.ratings import Ratings
 class MeanRating(RatingModel):
     """The mean of each item's ratings, weighted where ratings have weights.
 
-    Parameters
-    ----------
-    random_state
-        Not used: nothing is random.
-
     Examples
     --------
     >>> import crowdwise as cw
@@ -49,11 +44,6 @@ class MeanRating(RatingModel):
 
 class MedianRating(RatingModel):
     """The median of each item's ratings, weighted where ratings have weights.
-
-    Parameters
-    ----------
-    random_state
-        Not used: nothing is random.
 
     Examples
     --------

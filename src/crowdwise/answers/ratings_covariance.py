@@ -214,8 +214,6 @@ class CovarianceRatings(RatingModel):
         The probability of finding any pair with errors in common where there is none.
     min_items
         Items that a pair must have rated in common to be tested.
-    random_state
-        Not used: nothing is random.
 
     Examples
     --------

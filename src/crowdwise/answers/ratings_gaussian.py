@@ -59,24 +59,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from crowdwise.answers.ratings_gaussian_steps import (
-    MIN_VARIANCE,
-    Crowd,
-    Settings,
-    State,
-    annotators_given,
-    begin,
-    differences,
-    eases,
-    expand,
-    expected_squares,
-    items_given,
-    lower_bound,
-    own_variances,
-    precisions_given,
-    rating_weights,
-    squares,
-)
+from crowdwise.answers import ratings_gaussian_steps as steps
+from crowdwise.answers.ratings_gaussian_steps import Crowd, Settings, State
 from crowdwise.answers.ratings_shared import RatingModel, counts, hedged, standardise
 from crowdwise.core.constraints import Count, NonNegative, Positive
 from crowdwise.core.loop import Callback, Rounds
@@ -101,9 +85,9 @@ def _reweigh(
     """Eases of items and weights of ratings, one after the other, and what both add to the bound."""
     extra = 0.0
     if settings.difficulty:
-        s, ease, extra = eases(crowd, crowd.weight * lent, each, s)
+        s, ease, extra = steps.eases(crowd, crowd.weight * lent, each, s)
     if settings.student:
-        s, lent, more = rating_weights(crowd, ease[crowd.item] * each, s, settings)
+        s, lent, more = steps.rating_weights(crowd, ease[crowd.item] * each, s, settings)
         extra += more
     return s, ease, lent, extra
 
@@ -117,7 +101,7 @@ def run_passes(
     and s_a.
     """
     weight, n, y = crowd.weight, counts(crowd.annotator, crowd.weight, crowd.M), crowd.y
-    s = begin(crowd, settings)
+    s = steps.begin(crowd, settings)
     W, Y = crowd.matrix(weight), crowd.matrix(weight * y)
     Z = counts(crowd.annotator, weight * y * y, crowd.M)
     ease, rating_weight = np.ones(crowd.N), np.ones(len(y))
@@ -125,18 +109,18 @@ def run_passes(
     for _ in range(UPDATES):
         rounds.resume()
         for _ in rounds:
-            s = expand(annotators_given(W, Y, items_given(W, Y, s), settings), settings)
+            s = steps.expand(steps.annotators_given(W, Y, steps.items_given(W, Y, s), settings), settings)
             if settings.difficulty or settings.student:
-                each = expected_squares(crowd, s)
+                each = steps.expected_squares(crowd, s)
                 s, ease, rating_weight, extra = _reweigh(crowd, each, ease, rating_weight, s, settings)
                 weight = crowd.weight * ease[crowd.item] * rating_weight
                 W, Y = crowd.matrix(weight), crowd.matrix(weight * y)
                 square = counts(crowd.annotator, weight * each, crowd.M)
             else:
-                square, extra = squares(W, Y, Z, s, crowd.floor), 0.0
-            s = precisions_given(n, square, s)
-            rounds.reached(lower_bound(s, n, square, settings, extra), below=tol)
-        new = differences(W, s, settings)
+                square, extra = steps.squares(W, Y, Z, s, crowd.floor), 0.0
+            s = steps.precisions_given(n, square, s)
+            rounds.reached(steps.lower_bound(s, n, square, settings, extra), below=tol)
+        new = steps.differences(W, s, settings)
         moved = max(abs(x - y) / (y + 1e-3) for x, y in ((new.sb2, s.sb2), (new.sa2, s.sa2)))
         if moved < STABLE or rounds.iterations >= max_iter:
             break
@@ -152,7 +136,7 @@ def left_out(crowd: Crowd, weight: Floats, s: State) -> Floats:
     said = weight * p[m] * s.a[m] * (crowd.y - s.b[m])
     h = 1.0 / s.tau2 + counts(n, precision, crowd.N)
     top = s.mu / s.tau2 + counts(n, said, crowd.N)
-    return np.asarray((top[n] - said) / np.maximum(h[n] - precision, MIN_VARIANCE))
+    return np.asarray((top[n] - said) / np.maximum(h[n] - precision, steps.MIN_VARIANCE))
 
 
 # -------------------------------------------------------------------- how sure it is
@@ -223,7 +207,7 @@ def _joint(
 
 def _separate(W: Any, h: Floats, s: State, settings: Settings) -> tuple[Floats, Floats]:
     """As ``_joint``, each annotator's bias and scale apart from all others': what they share is at most s^2 / M."""
-    vbb, vaa = own_variances(W, s)
+    vbb, vaa = steps.own_variances(W, s)
     square = W.multiply(W).tocsr()
     parts, extra = [], np.zeros(len(h))
     if settings.bias:
@@ -258,8 +242,6 @@ class GaussianRatings(RatingModel):
         Mix in the plain mean as far as held-out ratings ask for it (``share`` of the result).
     max_iter, tol
         Stop after so many passes over the ratings, or when a pass gains less than ``tol`` per rating.
-    random_state
-        Not used: nothing is random.
 
     Examples
     --------

@@ -152,8 +152,6 @@ class BayesIterative(RatingModel):
         Mix in the plain mean as far as held-out ratings ask for it (``share`` of the result).
     max_iter, tol
         Stop after so many rounds of messages, or when no item moves by more than ``tol`` of the ratings' deviation.
-    random_state
-        Not used: nothing is random.
 
     Examples
     --------

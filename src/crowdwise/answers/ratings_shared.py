@@ -9,9 +9,9 @@ import numpy as np
 
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.estimates import Estimates
+from crowdwise.core.model import check_several
 from crowdwise.core.numerics import Floats, Ints, maximise_1d
 from crowdwise.data.ratings import Ratings
-from crowdwise.errors import InputError
 
 KAPPA = (0.5, 1e3)
 """The range of kappa: from items of very different ease to items that are all alike."""
@@ -153,14 +153,16 @@ def hedged(ratings: Ratings, y: Floats, z: Floats, var: Floats, left_out: Floats
 
 
 class RatingModel(AnswerModel[Ratings, Estimates]):
-    """The base of methods for ratings."""
+    """The base of methods for ratings.
+
+    Parameters
+    ----------
+    random_state
+        Not used: nothing is random.
+    """
 
     table: ClassVar[type] = Ratings
     result: ClassVar[type] = Estimates
 
     def _check_several(self, ratings: Ratings) -> None:
-        if ratings.n_annotators < 2:
-            raise InputError(
-                f"There is a single annotator, {ratings.annotators[0]!r}: {self.key} learns reliabilities from "
-                "agreement, which needs at least two annotators. Use the mean."
-            )
+        check_several(ratings, self.key, "Use the mean.")

@@ -32,14 +32,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from crowdwise.answers.ratings_shared import (
-    RatingModel,
-    counts,
-    scatter,
-    standardise,
-    weighted_mean,
-    weighted_median,
-)
+from crowdwise.answers.ratings_shared import RatingModel, counts, scatter, standardise, weighted_mean, weighted_median
 from crowdwise.core.constraints import Bounds, Count, NonNegative
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats
@@ -53,7 +46,13 @@ MIN_LOSS = 1e-6
 
 @declared
 class Discovery(RatingModel):
-    """Values and weights in turn, until no value moves by more than ``tol`` of the ratings' deviation."""
+    """Values and weights in turn.
+
+    Parameters
+    ----------
+    max_iter, tol
+        Stop after so many rounds, or when no value moves by more than ``tol`` of the ratings' deviation.
+    """
 
     max_iter: Count = 200
     tol: NonNegative = 1e-4
@@ -92,10 +91,6 @@ class PMNumeric(Discovery):
         ``"squared"``: values are weighted means; ``"absolute"``: weighted medians.
     per_rating
         Judge annotators by their mean loss, not by its sum.
-    max_iter, tol
-        Stop after so many rounds, or when no value moves by more than ``tol`` of the ratings' deviation.
-    random_state
-        Not used: nothing is random.
 
     Examples
     --------
@@ -141,10 +136,6 @@ class CATDNumeric(Discovery):
     ----------
     alpha
         The bound holds with probability 1 - alpha / 2.
-    max_iter, tol
-        Stop after so many rounds, or when no value moves by more than ``tol`` of the ratings' deviation.
-    random_state
-        Not used: nothing is random.
 
     Examples
     --------

@@ -147,12 +147,8 @@ class HMMCrowd(TagModel):
     decode
         ``"sequence"``: the most probable tagging of a sequence as a whole. ``"tokens"``: the valid tagging with the
         largest product of the tokens' probabilities.
-    start
-        ``"votes"``, a method of moments, a T x K posterior, or an earlier consensus, as in :class:`DawidSkene`.
-    max_iter, tol
-        Stop after so many passes over the tags, or when a pass gains less than ``tol`` per tag.
-    accelerate
-        Extrapolate by guarded SQUAREM steps (see :mod:`crowdwise.core.em`).
+    start, max_iter, tol, accelerate
+        As in :class:`DawidSkene`.
     random_state
         Seed of starts that draw.
 

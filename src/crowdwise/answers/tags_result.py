@@ -12,7 +12,7 @@ import numpy.typing as npt
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.consensus import Consensus, consensus_fields
 from crowdwise.core.loop import Callback
-from crowdwise.core.model import Outcome, recode
+from crowdwise.core.model import Outcome, check_classes, check_several, recode
 from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.data import tag_schemes
 from crowdwise.data.frames import make_frame
@@ -175,7 +175,9 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
             del self._gold
 
     def _fit(self, answers: Tags, callback: Callback | None) -> dict[str, Any]:
-        check_tags(answers, self._gold, self.key)
+        check_classes(answers.votes, "tags")
+        if self._gold is None or not (self._gold >= 0).any():
+            check_several(answers, self.key, "Give gold tags of some tokens, or take the tags as they are.")
         outcome, labels, transition = self._infer(answers, self._gold, callback)
         return {"transition": transition, **consensus_fields(answers.votes, outcome, labels)}
 
@@ -202,21 +204,6 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
         if not isinstance(tags, Tags):
             raise InputError(f"{self.key} expects Tags and found {type(tags).__name__}.")
         return Tags(recode(tags.votes, fitted), tags.starts, tags.sequences, tags.position, tags.words, fitted.scheme)
-
-
-def check_tags(tags: Tags, gold: Ints | None, key: str) -> None:
-    """Tags that something can be learned from."""
-    votes = tags.votes
-    if votes.n_classes < 2:
-        raise LabelError(
-            f"All tags are {votes.classes[0]!r}: with a single tag there is nothing to decide. "
-            "If there are others that nobody gave, declare them: classes=[...]."
-        )
-    if votes.n_annotators < 2 and (gold is None or not (gold >= 0).any()):
-        raise InputError(
-            f"There is a single annotator, {votes.annotators[0]!r}: {key} learns reliabilities from agreement, which "
-            "needs at least two annotators. Give the gold tags of some tokens, or take the tags as they are."
-        )
 
 
 def checked_truth(tags: Tags, gold: Ints) -> Ints:

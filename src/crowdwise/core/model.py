@@ -7,7 +7,6 @@ Models follow scikit-learn's estimator protocol without importing it: keyword-on
 from __future__ import annotations
 
 import time
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import field
 from itertools import chain
@@ -24,11 +23,12 @@ from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.parameters import Parameterised, declared
+from crowdwise.core.result import warn_unconverged
 from crowdwise.core.starts import Start
 from crowdwise.core.unseen import scores_with_unseen
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, Option, ParameterError, Remedy
+from crowdwise.errors import InputError, LabelError, NotFittedError, Option, ParameterError, Remedy
 
 __all__ = ["EMModel", "Model", "Outcome"]
 
@@ -103,16 +103,7 @@ class Model(Parameterised, ABC):
             self, votes, answer_type=self.answer_type, seconds=time.perf_counter() - began,
             **consensus_fields(votes, outcome, labels, known, log_prior),
         )  # fmt: skip
-        if not outcome.converged:
-            gain = ""
-            if len(outcome.trace) > 1:
-                gain = f", still gaining {(outcome.trace[-1] - outcome.trace[-2]) / max(votes.n_votes, 1):.1e} per vote"
-            warnings.warn(
-                f"{self.key} stopped after {outcome.iterations} iterations{gain}: "
-                "raise max_iter, or tol if that is close enough.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        warn_unconverged(self.consensus_)
         return self
 
     def fit_predict(self, votes: Votes, gold: Any = None) -> npt.NDArray[Any]:
@@ -149,25 +140,14 @@ class Model(Parameterised, ABC):
             )
 
     def _check_votes(self, votes: Votes, gold: Ints | None) -> None:
-        if votes.n_classes < 2:
-            raise LabelError(
-                f"All votes say {votes.classes[0]!r}: with a single class there is nothing to decide.",
-                remedy=Remedy(
-                    "If there are other classes that nobody chose, declare them: {}.",
-                    Option("classes", python="[...]", command="A,B,..."),
-                ),
-            )
+        check_classes(votes)
         if self.needs_gold and (gold is None or not (gold >= 0).any()):
             raise InputError(
                 f"{self.key} weighs annotators by their answers on items with gold labels, and none is given.",
                 remedy=Remedy("Give them: {}.", Option("gold", python="{item: class}", command="FILE")),
             )
-        if votes.n_annotators < 2 and not self.single_annotator and (gold is None or not (gold >= 0).any()):
-            raise InputError(
-                f"There is a single annotator, {votes.annotators[0]!r}: "
-                f"{self.key} learns the reliability of annotators from agreement, and there is nobody to agree with. "
-                "Use a majority vote, or give gold labels of some items."
-            )
+        if not self.single_annotator and (gold is None or not (gold >= 0).any()):
+            check_several(votes, self.key, "Use a majority vote, or give gold labels of some items.")
 
     def _log_item_prior(self, votes: Votes, item_prior: Any) -> Floats | None:
         if item_prior is None:
@@ -285,3 +265,24 @@ def recode(votes: Votes, fitted: Consensus) -> Votes:
     names = np.concatenate([fitted.annotator_names.astype(object), votes.annotators[new].astype(object)])
     who, label = who[votes.annotator].astype(np.int32), encoding.recode(votes.label, place)
     return Votes(votes.indptr, who, label, votes.items, names, fitted.classes, votes.weight)
+
+
+def check_classes(votes: Votes, what: str = "votes") -> None:
+    """Refuse votes of which all are the same because there is no other class."""
+    if votes.n_classes < 2:
+        raise LabelError(
+            f"All {what} are {votes.classes[0]!r}: with a single class there is nothing to decide.",
+            remedy=Remedy(
+                "If there are other classes that nobody chose, declare them: {}.",
+                Option("classes", python="[...]", command="A,B,..."),
+            ),
+        )
+
+
+def check_several(answers: Any, key: str, remedy: str) -> None:
+    """Refuse the answers of a single annotator."""
+    if answers.n_annotators < 2:
+        raise InputError(
+            f"There is a single annotator, {answers.annotators[0]!r}: {key} learns the reliability of annotators from "
+            f"agreement, and there is nobody to agree with. {remedy}"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -20,11 +21,11 @@ from crowdwise.data import encoding
 from crowdwise.data.folders import replacing
 from crowdwise.data.frames import make_frame
 from crowdwise.data.frozen import Frozen
-from crowdwise.errors import ParameterError, ReadError
+from crowdwise.errors import ConvergenceWarning, ParameterError, ReadError
 
 FORMAT = 3
 
-__all__ = ["Result", "plain"]
+__all__ = ["Result", "plain", "warn_unconverged"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -167,6 +168,20 @@ class Result(Frozen, ABC):
             if colon:
                 facts.setdefault(field, {})[column] = arrays.pop(name)
         return cls(**facts, **arrays)
+
+
+def warn_unconverged(result: Result) -> None:
+    """Warn the caller of a ``fit`` where it stopped before it converged."""
+    if result.converged:
+        return
+    gain = np.diff(result.trace[-2:]) / max(result.n_answers, 1)
+    still = f", still gaining {gain[0]:.1e} per answer" if len(gain) else ""
+    warnings.warn(
+        f"{result.method} stopped after {result.iterations} iterations{still}: "
+        "raise max_iter, or tol if that is close enough.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
 
 
 def plain(value: Any) -> Any:
