@@ -1,7 +1,7 @@
-"""What every method for answers beyond classes must do, whatever its kind.
+"""What every method for other answer types must do, whatever its type.
 
-A kind takes part through one line of ``EXAMPLES``: a function that makes a small table of its answers, and inputs for
-the methods that look at some. Every kind in the registry has to be there.
+A type takes part through one line of ``EXAMPLES``: a function that makes a small table of its answers, and inputs for
+the methods that use some. Every type in the registry has to be there.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,56 +26,69 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 
 
-def similar() -> tuple[Any, Any]:
+@cache
+def similar() -> tuple[Any, Any, Any]:
     truth = np.random.default_rng(0).integers(3, size=36)
     crowd = cw.simulate.similarities(
         36, truth=truth, n_annotators=5, pairs_per_item=16, sensitivity=(30, 2), specificity=(30, 2), random_state=0
     )
-    return crowd.answers, np.eye(3)[truth] * 3.0 + np.random.default_rng(1).normal(size=(36, 3)) * 0.5
+    inputs = np.eye(3)[truth] * 3.0 + np.random.default_rng(1).normal(size=(36, 3)) * 0.5
+    return crowd.answers, inputs, crowd.truth
 
 
-def sets() -> tuple[Any, Any]:
-    return cw.simulate.label_sets(40, n_labels=3, n_annotators=6, answers_per_item=3, random_state=0).answers, None
+@cache
+def sets() -> tuple[Any, Any, Any]:
+    crowd = cw.simulate.label_sets(40, n_labels=3, n_annotators=6, answers_per_item=3, random_state=0)
+    return crowd.answers, None, crowd.truth
 
 
-def graded() -> tuple[Any, Any]:
+@cache
+def graded() -> tuple[Any, Any, Any]:
     crowd = cw.simulate.dirichlet(60, n_annotators=8, n_classes=3, votes_per_item=4, random_state=0)
-    return crowd.votes.with_truth(None), None
+    return crowd.votes.with_truth(None), None, crowd.truth
 
 
-def numbers() -> tuple[Any, Any]:
+@cache
+def numbers() -> tuple[Any, Any, Any]:
     crowd = cw.simulate.ratings(60, n_annotators=6, n_features=3, votes_per_item=4, random_state=0)
-    return replace(crowd.ratings, truth=None), crowd.features["x_train"]
+    return replace(crowd.ratings, truth=None), crowd.features["x_train"], crowd.truth
 
 
-def pairs() -> tuple[Any, Any]:
+@cache
+def pairs() -> tuple[Any, Any, Any]:
     crowd = cw.simulate.comparisons(8, n_annotators=6, n_comparisons=300, tie=0.5, position_spread=0.5, random_state=0)
-    return crowd.comparisons, np.column_stack([crowd.scores, np.random.default_rng(0).normal(size=8)])
+    inputs = np.column_stack([crowd.scores, np.random.default_rng(0).normal(size=8)])
+    return crowd.comparisons, inputs, crowd.scores
 
 
-def rankings() -> tuple[Any, Any]:
-    return cw.simulate.rankings(8, n_annotators=5, n_rankings=60, random_state=0).rankings, None
+@cache
+def rankings() -> tuple[Any, Any, Any]:
+    crowd = cw.simulate.rankings(8, n_annotators=5, n_rankings=60, random_state=0)
+    return crowd.rankings, None, crowd.scores
 
 
-def tags() -> tuple[Any, Any]:
+@cache
+def tags() -> tuple[Any, Any, Any]:
     crowd = cw.simulate.bio_tags(30, n_annotators=6, types=("LOC", "PER"), random_state=0)
     noise = np.random.default_rng(1).normal(size=(crowd.tags.n_tokens, 5))
-    return crowd.tags.with_truth(None), np.eye(5)[crowd.truth] + 0.5 * noise
+    return crowd.tags.with_truth(None), np.eye(5)[crowd.truth] + 0.5 * noise, crowd.truth
 
 
-def linked() -> tuple[Any, Any]:
+@cache
+def linked() -> tuple[Any, Any, Any]:
     crowd = cw.simulate.graph(80, n_annotators=8, random_state=0)
-    return crowd.votes.with_truth(None), None
+    return crowd.votes.with_truth(None), None, crowd.truth
 
 
-EXAMPLES: dict[str, Callable[[], tuple[Any, Any]]] = {
+EXAMPLES: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
     "ratings": numbers, "ordinal": graded, "comparisons": pairs, "rankings": rankings, "similarities": similar,
     "label-sets": sets, "tags": tags, "graph": linked,
 }  # fmt: skip
-"""Kind -> its answers, and inputs for each item (each token, of tags)."""
+"""Answer type -> its answers, inputs for each item (each token, of tags), and the truth."""
 LIGHT = {
     "volmaxdcc": {"n_clusters": 3, "epochs": 8, "network": "linear", "batch_size": 32},
     "crowd-clustering": {"n_clusters": 3, "restarts": 2},
+    "binary-relevance": {"base": "dawid-skene"},
     "crowd-regression": {"network": "linear", "epochs": 4},
     "deep-bt": {"network": "linear", "epochs": 4},
     "crowd-layer-tags": {"network": "linear", "epochs": 3, "warm_up": 1},
@@ -83,7 +97,7 @@ LIGHT = {
 BESIDE: dict[str, Callable[[], dict[str, Any]]] = {
     "graph": lambda: {"graph": cw.simulate.graph(80, n_annotators=8, random_state=0).parameters["edges"]},
 }
-"""What else ``fit`` is handed, of a kind that needs it."""
+"""What else ``fit`` takes, of a type that needs it."""
 KEYS = list(registry.ANSWER_METHODS)
 LABEL_ONLY = [key for key in KEYS if not registry.ANSWER_METHODS[key].inputs]
 
@@ -98,7 +112,9 @@ def make(key: str, **more: Any) -> Any:
 def fit(key: str, answers: Any, X: Any, **more: Any) -> Any:
     model = make(key, **more)
     entry = registry.ANSWER_METHODS[key]
-    return model.fit(X, answers) if entry.inputs else model.fit(answers, **BESIDE.get(entry.answer_type, dict)())
+    given = (X, answers) if entry.inputs else (answers,)
+    assert model.fit(*given, **BESIDE.get(entry.answer_type, dict)()) is model
+    return model
 
 
 def item_names(answers: Any) -> list[Any]:
@@ -115,7 +131,8 @@ def fitted() -> Callable[[str], Any]:
         if key not in made:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                made[key] = fit(key, *EXAMPLES[registry.ANSWER_METHODS[key].answer_type]())
+                answers, X, _ = EXAMPLES[registry.ANSWER_METHODS[key].answer_type]()
+                made[key] = fit(key, answers, X)
         return made[key]
 
     return get
@@ -162,21 +179,25 @@ class TestEveryMethod:
         model = registry.ANSWER_METHODS[key].load()
         text = "\n".join(c.__doc__ or "" for c in model.__mro__)
         assert [name for name in model.parameters() if not re.search(rf"\b{name}\b", text)] == []
-        answers, X = EXAMPLES[registry.ANSWER_METHODS[key].answer_type]()
+        answers, X, _ = EXAMPLES[registry.ANSWER_METHODS[key].answer_type]()
         with pytest.raises(ParameterError, match="random_state"):
             fit(key, answers, X, random_state=-1)
+        for name, constraint in model.constraints().items():
+            for value in constraint.accepts:
+                constraint.check(name, value)
+            for value in constraint.refuses:
+                with pytest.raises(ParameterError, match=f"{name}="):
+                    make(key).set_params(**{name: value}).check_parameters()
         with pytest.raises(ParameterError, match=f"{key} has no parameter 'nonsense'"):
             make(key, nonsense=1)
 
-    def test_fit_returns_self_and_a_frozen_result(self, key):
+    def test_the_result_is_frozen_and_says_how_it_was_made(self, key, fitted):
         entry = registry.ANSWER_METHODS[key]
-        answers, X = EXAMPLES[entry.answer_type]()
-        model = make(key)
-        given = (X, answers) if entry.inputs else (answers,)
-        assert model.fit(*given, **BESIDE.get(entry.answer_type, dict)()) is model
-        result = model.consensus_
+        answers = EXAMPLES[entry.answer_type]()[0]
+        result = fitted(key).consensus_
         assert isinstance(result, Result)
-        assert result.method == key and result.n_answers > 0 and result.seconds >= 0.0
+        assert result.method == key and result.answer_type == entry.answer_type and result.seconds >= 0.0
+        assert result.n_answers == answers.n_answers and all(isinstance(note, str) for note in result.notes)
         assert result.item_names.tolist() == item_names(answers)
         assert result.annotator_names.tolist() == answers.annotators.tolist()
         for f in fields(result):
@@ -209,10 +230,25 @@ class TestEveryMethod:
         assert np.array_equal(back.trace, result.trace)
 
     def test_seeds_repeat(self, key, fitted):
-        again = fit(key, *EXAMPLES[registry.ANSWER_METHODS[key].answer_type]())
+        answers, X, _ = EXAMPLES[registry.ANSWER_METHODS[key].answer_type]()
+        again = fit(key, answers, X)
         for one, two in zip(tables(fitted(key).consensus_).values(), tables(again.consensus_).values(), strict=True):
             same_table(one, two, by=next(iter(one)))
         assert np.array_equal(again.consensus_.trace, fitted(key).consensus_.trace)
+
+    def test_it_scores_against_truth(self, key, fitted):
+        result, truth = fitted(key).consensus_, EXAMPLES[registry.ANSWER_METHODS[key].answer_type]()[2]
+        score = result.score(truth)
+        low = -1.0 - 1e-9 if registry.ANSWER_METHODS[key].inputs else 0.05  # a few epochs learn nothing
+        assert isinstance(score, float) and low <= score <= 1.0
+        by_name = dict(zip(result.item_names.tolist(), np.asarray(truth).tolist(), strict=True))
+        if result.answer_type == "label-sets":
+            by_name = {name: result.labels[row].tolist() for name, row in by_name.items()}
+        elif result.answer_type in ("tags", "ordinal", "graph"):
+            by_name = {name: result.classes[code] for name, code in by_name.items()}
+        assert result.score(by_name) == score
+        with pytest.raises(InputError):
+            result.score({})
 
     def test_another_table_is_refused(self, key):
         model = registry.ANSWER_METHODS[key].load()
@@ -242,7 +278,7 @@ class TestEveryMethod:
 
 @pytest.mark.parametrize("key", LABEL_ONLY)
 def test_order_of_rows_and_names_do_not_matter(key, fitted):
-    answers, _ = EXAMPLES[registry.ANSWER_METHODS[key].answer_type]()
+    answers, _, _ = EXAMPLES[registry.ANSWER_METHODS[key].answer_type]()
     table = answers.to_frame("dict")
     order = np.random.default_rng(5).permutation(len(next(iter(table.values()))))
     shuffled = {name: [column[i] for i in order] for name, column in table.items()}
@@ -258,11 +294,9 @@ def test_order_of_rows_and_names_do_not_matter(key, fitted):
 
 
 @pytest.mark.parametrize("key", LABEL_ONLY)
-def test_names_of_items_do_not_matter(key):
+def test_names_of_items_do_not_matter(key, fitted):
     family = registry.ANSWER_METHODS[key].answer_type
-    answers, _ = EXAMPLES[family]()
-    # Its default base, auto, draws the votes it leaves out with a seed, in the order of the items.
-    more: dict[str, Any] = {"base": "dawid-skene"} if key == "binary-relevance" else {}
+    answers, _, _ = EXAMPLES[family]()
     table = answers.to_frame("dict")
     columns = [c for c in ("item", "item_a", "item_b", "left", "right", "sequence") if c in table]
     names = sorted({name for c in columns for name in table[c].tolist()})
@@ -271,8 +305,8 @@ def test_names_of_items_do_not_matter(key):
     beside = (
         {"graph": [(turned[i], turned[j]) for i, j in BESIDE["graph"]()["graph"].tolist()]} if family == "graph" else {}
     )
-    one = fit(key, answers, None, **more).consensus_
-    two = make(key, **more).fit(type(answers).from_frame(other), **beside).consensus_
+    one = fitted(key).consensus_
+    two = make(key).fit(type(answers).from_frame(other), **beside).consensus_
     same_table(tables(one)["annotators"], tables(two)["annotators"], by="annotator", atol=1e-5)
     assert len(two.item_names) == len(one.item_names) and two.n_answers == one.n_answers
 
@@ -286,7 +320,7 @@ def test_the_objective_never_falls(key, fitted):
 @pytest.mark.parametrize("key", KEYS)
 def test_aggregate_takes_the_table_or_says_what_it_needs(key):
     entry = registry.ANSWER_METHODS[key]
-    answers, _ = EXAMPLES[entry.answer_type]()
+    answers, _, _ = EXAMPLES[entry.answer_type]()
     if entry.inputs:
         with pytest.raises(ParameterError, match="inputs as well"):
             cw.aggregate(answers, key)

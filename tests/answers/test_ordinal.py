@@ -159,9 +159,9 @@ def test_the_order_of_grades(key):
     assert votes.classes.tolist() == names.tolist()
     with pytest.warns(UserWarning, match="fair < good < poor"):
         cw.aggregate(votes, key)
-    told = cw.aggregate(votes, key, order=["poor", "fair", "good"])
+    given = cw.aggregate(votes, key, order=["poor", "fair", "good"])
     plain = cw.aggregate(made.votes, key)
-    assert np.allclose(told.posterior[:, [2, 0, 1]], plain.posterior, atol=1e-6)
+    assert np.allclose(given.posterior[:, [2, 0, 1]], plain.posterior, atol=1e-6)
     for order in (["poor", "fair"], ["poor", "poor", "fair"], ["poor", "fair", "great"]):
         with pytest.raises(ParameterError, match=r"expected each of the classes"):
             cw.aggregate(votes, key, order=order)
@@ -171,8 +171,10 @@ def test_the_order_of_grades(key):
 def test_known_truth_new_items_and_odd_tables(key, tmp_path):
     made = crowd()
     gold = np.where(np.arange(300) < 60, made.truth, -1).astype(np.int32)
-    told = cw.aggregate(made.votes, key, gold=gold)
-    assert np.array_equal(told.label_codes[:60], made.truth[:60]) and np.allclose(told.posterior[:60].max(axis=1), 1.0)
+    given = cw.aggregate(made.votes, key, gold=gold)
+    assert np.array_equal(given.label_codes[:60], made.truth[:60]) and np.allclose(
+        given.posterior[:60].max(axis=1), 1.0
+    )
     model = cw.registry.create(key, "ordinal").fit(made.votes[:200])
     q = model.predict_proba(made.votes[200:])
     assert q.shape == (100, 5) and np.allclose(q.sum(axis=1), 1.0)

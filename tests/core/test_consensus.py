@@ -73,7 +73,7 @@ def test_scores_take_codes_and_names(found):
     names = dict(zip(sim.votes.items.tolist(), sim.truth.tolist(), strict=True))
     assert found.score(sim.truth) == found.score(names)
     assert 0.0 <= found.score({0: int(sim.truth[0])}) <= 1.0
-    with pytest.raises(InputError, match="nothing to score"):
+    with pytest.raises(InputError, match="nothing to measure"):
         found.score(np.full(300, -1, dtype=np.int32))
 
 

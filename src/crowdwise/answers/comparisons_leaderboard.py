@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.intervals import beta_interval, quantile, rate_interval
+from crowdwise.core.intervals import beta_interval, quantile, rate_interval, with_interval
 from crowdwise.core.numerics import Floats
 from crowdwise.core.result import Result
-from crowdwise.core.truth_scores import kendall_tau
+from crowdwise.core.truth_scores import kendall_tau, some_known
 from crowdwise.data import encoding
 from crowdwise.data.truth import encode_numbers
 from crowdwise.errors import InputError, listing, suggestion
@@ -124,9 +124,7 @@ class Ranking(Result):
         ``truth`` is a mapping from item to score, or N scores with NaN for unknown.
         """
         true = encode_numbers(truth, self.item_names)
-        known = ~np.isnan(true)
-        if not known.any():
-            raise InputError("No item has a known truth: there is nothing to measure.")
+        known = some_known(~np.isnan(true))
         return kendall_tau(self.scores[known], true[known])
 
     def _at(self, name: Any) -> int:
@@ -141,19 +139,12 @@ class Ranking(Result):
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         if table == "annotators":
             return self._annotators(level)
-        z = quantile(level)
+        reach = quantile(level) * self.errors
         low, high = self.rank_interval(level)
         columns: dict[str, Any] = {
-            "item": self.item_names,
-            "rank": self.ranks,
-            "score": self.scores,
-            "error": self.errors,
-            "low": self.scores - z * self.errors,
-            "high": self.scores + z * self.errors,
-            "rank_low": low,
-            "rank_high": high,
-            **self.counts,
-        }
+            "item": self.item_names, "rank": self.ranks, "score": self.scores, "error": self.errors,
+            "low": self.scores - reach, "high": self.scores + reach, "rank_low": low, "rank_high": high, **self.counts,
+        }  # fmt: skip
         if self.group_scores is not None and self.group_errors is not None:
             for k, (s, e) in enumerate(zip(self.group_scores, self.group_errors, strict=True)):
                 columns |= {f"score_{k + 1}": s, f"error_{k + 1}": e}
@@ -172,16 +163,12 @@ class Ranking(Result):
             columns |= _rate("tie_rate", n["ties"], n["comparisons"], level)
         if self.placed:
             columns |= _rate("first_rate", n["first"], n["decided"], level)
-        z = quantile(level)
         if self.reliability is not None and self.reliability_error is not None:
-            columns["reliability"] = self.reliability
-            columns["reliability_low"], columns["reliability_high"] = _share(
-                self.reliability, self.reliability_error, level
-            )
+            low, high = _share(self.reliability, self.reliability_error, level)
+            columns |= with_interval("reliability", self.reliability, low, high)
         if self.position is not None and self.position_error is not None:
-            columns["position"] = self.position
-            columns["position_low"] = self.position - z * self.position_error
-            columns["position_high"] = self.position + z * self.position_error
+            reach = quantile(level) * self.position_error
+            columns |= with_interval("position", self.position, self.position - reach, self.position + reach)
         if self.membership is not None:
             columns["group"] = self.membership.argmax(axis=1) + 1
             columns |= {f"p(group {g + 1})": self.membership[:, g] for g in range(self.membership.shape[1])}
@@ -193,8 +180,7 @@ def _share(eta: Floats, error: Floats, level: float) -> tuple[Floats, Floats]:
     with the number of answers that corresponds to the error. Near 0 and 1 it is skewed as it should be, unlike a
     Normal interval."""
     n = 1.0 / (error**2 * eta * (1.0 - eta))
-    low, high = beta_interval(eta * n, (1.0 - eta) * n, level)
-    return np.minimum(low, eta), np.maximum(high, eta)
+    return beta_interval(eta * n, (1.0 - eta) * n, level)
 
 
 def _rate(name: str, right: Floats, total: Floats, level: float) -> dict[str, Floats]:

@@ -185,7 +185,7 @@ class GraphCrowd(Model):
             if J == 0.0:  # no graph at all: Dawid and Skene's model from its own start
                 fit = em.run_em(graph.part, family, first, max_iter=self.max_iter, tol=self.tol, callback=callback)
                 params, field = fit.params, fit.params.log_prior[0]
-                runs.append({"trace": fit.trace, "iterations": fit.iterations, "converged": fit.converged})
+                runs.append(fit.outcome)
             else:
                 params = self._run_em(graph, family, params, field, J, max(self.tol, 1e-5), rounds)
                 runs.append(rounds.outcome)

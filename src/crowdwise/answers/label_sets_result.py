@@ -11,8 +11,8 @@ import numpy.typing as npt
 from crowdwise.core.intervals import row_interval, with_interval
 from crowdwise.core.numerics import Floats, Ints, entropy
 from crowdwise.core.result import Result
+from crowdwise.core.truth_scores import some_known
 from crowdwise.data.truth import encode_sets
-from crowdwise.errors import InputError
 
 __all__ = ["LabelSetConsensus"]
 
@@ -72,9 +72,7 @@ class LabelSetConsensus(Result):
         ``truth`` is a mapping from item to labels, or N x L booleans.
         """
         true, known = self.truth_table(truth)
-        if not known.any():
-            raise InputError("No item has a known truth: there is nothing to measure.")
-        return float((self.member == true).all(axis=1)[known].mean())
+        return float((self.member == true).all(axis=1)[some_known(known)].mean())
 
     def _rates(self, counts: Floats, spread: Floats, level: float) -> dict[str, Floats]:
         out: dict[str, Floats] = {}

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from crowdwise.core.intervals import row_interval
 from crowdwise.core.numerics import Floats, Ints, entropy
 from crowdwise.core.result import Result
-from crowdwise.core.truth_scores import adjusted_rand
+from crowdwise.core.truth_scores import adjusted_rand, some_known
 from crowdwise.data import encoding
 from crowdwise.data.similarities import Similarities
 from crowdwise.data.truth import encode_partition
@@ -85,9 +85,7 @@ class Clustering(Result):
         ``truth`` is a mapping from item to class, or N class codes with -1 for unknown.
         """
         true = self.truth_codes(truth)
-        known = true >= 0
-        if not known.any():
-            raise InputError("No item has a known truth: there is nothing to measure.")
+        known = some_known(true >= 0)
         return adjusted_rand(self.cluster_codes[known], true[known], np.ones(int(known.sum())))
 
     def truth_codes(self, truth: Any) -> Ints:

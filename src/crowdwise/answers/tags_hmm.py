@@ -45,7 +45,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.answers import tags_memory as memory
-from crowdwise.answers.tags_result import TagModel, decode, token_decode
+from crowdwise.answers.tags_result import Inferred, TagModel, decode, token_decode
 from crowdwise.core import em, priors, starts
 from crowdwise.core.constraints import Bounds, Check, Count, CountFromZero, NonNegative, are_numbers
 from crowdwise.core.em import Params, Part, Stats
@@ -176,9 +176,7 @@ class HMMCrowd(TagModel):
     tol: NonNegative = 1e-7
     accelerate: bool = True
 
-    def _infer(
-        self, tags: Tags, gold: Ints | None, callback: Callback | None
-    ) -> tuple[Outcome, npt.NDArray[np.int32], Floats | None]:
+    def _infer(self, tags: Tags, gold: Ints | None, callback: Callback | None) -> Inferred:
         q = starts.initial_posterior(self.start, Part.of(tags.votes, gold), tags.votes, gold, self.random_state)
         self.memory_ = self.memory is True
         found = self._run(tags, gold, q, callback)
@@ -187,9 +185,7 @@ class HMMCrowd(TagModel):
             found = self._run(tags, gold, q, callback)
         return found
 
-    def _run(
-        self, tags: Tags, gold: Ints | None, q: Floats, callback: Callback | None
-    ) -> tuple[Outcome, npt.NDArray[np.int32], Floats | None]:
+    def _run(self, tags: Tags, gold: Ints | None, q: Floats, callback: Callback | None) -> Inferred:
         votes, allowed, K = tags.votes, tags.allowed(), tags.votes.n_classes
         check_memory(votes, K + 1 if self.memory_ else 1)
         part = Part.of(votes, gold)
@@ -207,17 +203,10 @@ class HMMCrowd(TagModel):
         )  # fmt: skip
         stats, q = chain_expect(part, run.params, tags.starts, posterior=True)
         self.params_, self.stats_ = run.params, stats
-        with_memory = memory.confusion(stats.table(), votes.n_annotators) if self.memory_ else None
-        outcome = Outcome(
-            posterior=q,
-            prior=normalise(q.sum(axis=0), axis=0),
-            confusion=run.params.confusion() if with_memory is None else with_memory,
-            log_likelihood=stats.log_likelihood,
-            trace=run.trace,
-            iterations=run.iterations,
-            converged=run.converged,
-        )
-        labels = self._decode(tags, part, run.params, q, outcome.prior)
+        theta = memory.confusion(stats.table(), votes.n_annotators) if self.memory_ else run.params.confusion()
+        prior = normalise(q.sum(axis=0), axis=0)
+        outcome = Outcome(q, prior, theta, stats.log_likelihood, **run.outcome)
+        labels = self._decode(tags, part, run.params, q, prior)
         return outcome, labels, np.exp(run.params.log_prior)
 
     def _decode(self, tags: Tags, part: Part, params: Params, q: Floats, prior: Floats) -> npt.NDArray[np.int32]:
@@ -292,9 +281,7 @@ class TokenDawidSkene(TagModel):
     def _inner(self) -> DawidSkene:
         return DawidSkene(**{name: value for name, value in self.get_params().items() if name != "decode"})
 
-    def _infer(
-        self, tags: Tags, gold: Ints | None, callback: Callback | None
-    ) -> tuple[Outcome, npt.NDArray[np.int32], Floats | None]:
+    def _infer(self, tags: Tags, gold: Ints | None, callback: Callback | None) -> Inferred:
         self.inner_ = self._inner()
         outcome = self.inner_._fit(tags.votes, gold, None, callback)
         return outcome, self._decode(outcome.posterior, tags, outcome.prior), None

@@ -15,7 +15,6 @@ from crowdwise.core.loop import Callback
 from crowdwise.core.model import Outcome, check_classes, check_several, recode
 from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.data import tag_schemes
-from crowdwise.data.frames import make_frame
 from crowdwise.data.tag_schemes import Spans
 from crowdwise.data.tags import Tags
 from crowdwise.data.truth import truth_by_token
@@ -83,13 +82,8 @@ class TagConsensus(Consensus):
         """The spans that the labels spell out."""
         return tag_schemes.find_spans(self.label_codes, self.starts, self.classes, self.scheme)
 
-    def to_frame(
-        self, table: str = "items", *, kind: str | None = None, probabilities: bool = False, level: float = 0.95
-    ) -> Any:
-        """A table of the result: as of a :class:`~crowdwise.Consensus`, and ``"spans"``."""
-        if table == "spans":
-            return make_frame(self._span_table(), kind or self.kind)
-        return super().to_frame(table, kind=kind, probabilities=probabilities, level=level)
+    def _columns(self, table: str, level: float) -> dict[str, Any]:
+        return self._span_table() if table == "spans" else super()._columns(table, level)
 
     def _item_table(self, probabilities: bool) -> dict[str, Any]:
         columns = super()._item_table(probabilities)
@@ -107,12 +101,8 @@ class TagConsensus(Consensus):
         least = (
             np.minimum.reduceat(np.append(sure, 1.0), np.column_stack([lo, hi]).ravel())[::2] if len(lo) else sure[:0]
         )
-        columns: dict[str, Any] = {
-            "sequence": self.sequence_names[spans.sequence],
-            "start": spans.start,
-            "end": spans.end,
-            "type": spans.type,
-        }
+        names = self.sequence_names[spans.sequence]
+        columns: dict[str, Any] = {"sequence": names, "start": spans.start, "end": spans.end, "type": spans.type}
         if len(self.words):
             text = [" ".join(map(str, self.words[a:b].tolist())) for a, b in zip(lo, hi, strict=True)]
             columns["text"] = np.array(text, dtype=object)
@@ -145,6 +135,10 @@ def tag_consensus(consensus: Consensus, tags: Tags) -> TagConsensus:
     """A consensus over tokens with what is known of their sequences."""
     found = {f.name: getattr(consensus, f.name) for f in fields(Consensus)}
     return TagConsensus(**found | {"answer_type": "tags"}, **sequence_fields(tags))
+
+
+Inferred = tuple[Outcome, npt.NDArray[np.int32], Floats | None]
+"""What was found, the tagging, and the chain."""
 
 
 class TagModel(AnswerModel[Tags, TagConsensus]):
@@ -182,10 +176,7 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
         return {"transition": transition, **consensus_fields(answers.votes, outcome, labels)}
 
     @abstractmethod
-    def _infer(
-        self, tags: Tags, gold: Ints | None, callback: Callback | None
-    ) -> tuple[Outcome, npt.NDArray[np.int32], Floats | None]:
-        """What was found out, the tagging, and the chain."""
+    def _infer(self, tags: Tags, gold: Ints | None, callback: Callback | None) -> Inferred: ...
 
     @abstractmethod
     def _posterior(self, tags: Tags) -> tuple[Floats, npt.NDArray[np.int32]]:

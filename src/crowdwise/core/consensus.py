@@ -17,6 +17,7 @@ from crowdwise.core.em import Part
 from crowdwise.core.leave_one_out import LeaveOneOut, accuracies
 from crowdwise.core.numerics import TIE, Floats, Ints, entropy, normalise, share_interval, share_with_interval
 from crowdwise.core.result import Result
+from crowdwise.core.truth_scores import some_known
 from crowdwise.data.frames import make_frame
 from crowdwise.data.truth import encode_classes
 from crowdwise.data.votes import Votes
@@ -196,9 +197,7 @@ class Consensus(Result):
         The truth is a mapping from item to class, or N class codes with -1 for unknown.
         """
         codes = self.truth_codes(truth)
-        known = np.flatnonzero(codes >= 0)
-        if len(known) == 0:
-            raise InputError("No item has a known truth: there is nothing to score.")
+        known = np.flatnonzero(some_known(codes >= 0))
         q = self.posterior[known]
         tied = q >= q.max(axis=1, keepdims=True) - TIE
         return float((tied[np.arange(len(known)), codes[known]] / tied.sum(axis=1)).mean())

@@ -137,6 +137,11 @@ class EMFit:
     converged: bool
 
     @property
+    def outcome(self) -> dict[str, Any]:
+        """Trace, iterations and convergence, as every result has them."""
+        return {"trace": self.trace, "iterations": self.iterations, "converged": self.converged}
+
+    @property
     def objective(self) -> float:
         return float(self.trace[-1])
 

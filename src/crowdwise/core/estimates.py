@@ -15,10 +15,9 @@ import numpy.typing as npt
 from crowdwise.core.intervals import gamma_interval, quantile
 from crowdwise.core.numerics import Floats
 from crowdwise.core.result import Result
-from crowdwise.core.truth_scores import r_squared
+from crowdwise.core.truth_scores import r_squared, some_known
 from crowdwise.data.ratings import Ratings
 from crowdwise.data.truth import encode_numbers
-from crowdwise.errors import InputError
 
 __all__ = ["Estimates"]
 
@@ -67,11 +66,9 @@ class Estimates(Result):
 
     @classmethod
     def of(cls, model: Any, answers: Ratings, **found: Any) -> Estimates:
-        per_item, per_annotator = (
-            np.diff(answers.indptr),
-            np.bincount(answers.annotator, minlength=answers.n_annotators),
-        )
-        return super().of(model, answers, ratings_per_item=per_item, ratings_per_annotator=per_annotator, **found)
+        found["ratings_per_item"] = np.diff(answers.indptr)
+        found["ratings_per_annotator"] = np.bincount(answers.annotator, minlength=answers.n_annotators)
+        return super().of(model, answers, **found)
 
     def __repr__(self) -> str:
         unsure = float(self.deviations.mean()) if len(self.deviations) else float("nan")
@@ -93,9 +90,7 @@ class Estimates(Result):
         ratings see :func:`crowdwise.metrics.mae` and :func:`crowdwise.metrics.rmse`.
         """
         true = self.truth_values(truth)
-        known = ~np.isnan(true)
-        if not known.any():
-            raise InputError("No item has a known truth: there is nothing to measure.")
+        known = some_known(~np.isnan(true))
         return r_squared(self.values[known], true[known])
 
     def truth_values(self, truth: Any) -> Floats:

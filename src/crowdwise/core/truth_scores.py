@@ -5,11 +5,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from crowdwise.core.numerics import Floats, Ints
+from crowdwise.errors import InputError
 
-__all__ = ["adjusted_rand", "kendall_tau", "r_squared"]
+__all__ = ["adjusted_rand", "kendall_tau", "r_squared", "some_known"]
+
+
+def some_known(known: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The items with known truth, of which there is at least one."""
+    if not known.any():
+        raise InputError("No item has a known truth: there is nothing to measure.")
+    return known
 
 
 def r_squared(found: Floats, truth: Floats) -> float:

@@ -25,12 +25,11 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import numpy as np
-import numpy.typing as npt
 
 from crowdwise.core.constraints import Count, Fraction, RandomState, checked
 from crowdwise.core.intervals import interval_text
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.errors import InputError
+from crowdwise.core.truth_scores import some_known
 
 __all__ = ["Bootstrap", "Estimate", "Options"]
 
@@ -140,13 +139,6 @@ class Bootstrap:
             else:
                 drawn = [np.bincount(which[rng.integers(0, N, N)], minlength=P) for _ in range(size)]
                 yield np.stack(drawn).astype(np.float64)
-
-
-def some_known(known: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The items with known truth, of which there is at least one."""
-    if not known.any():
-        raise InputError("No item has a known truth: there is nothing to measure.")
-    return known
 
 
 @checked

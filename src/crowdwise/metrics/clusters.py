@@ -19,8 +19,9 @@ import numpy as np
 
 from crowdwise.core import truth_scores
 from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.truth_scores import some_known
 from crowdwise.errors import InputError
-from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options, some_known
+from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 
 __all__ = ["adjusted_rand", "cluster_accuracy", "mutual_information"]
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import TIE, Floats, Ints
+from crowdwise.core.truth_scores import some_known
 from crowdwise.errors import InputError
-from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options, some_known
+from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 
 __all__ = ["accuracy", "accuracy_per_class", "confusion_error", "hits", "known_items"]
 

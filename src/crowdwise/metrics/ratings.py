@@ -10,9 +10,9 @@ import numpy as np
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.estimates import Estimates
 from crowdwise.core.numerics import Floats
-from crowdwise.core.truth_scores import kendall_tau
+from crowdwise.core.truth_scores import kendall_tau, some_known
 from crowdwise.errors import InputError
-from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options, some_known
+from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 
 __all__ = ["kendall", "mae", "quadratic_kappa", "rmse", "spearman"]
 

@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from crowdwise.core.constraints import checked
 from crowdwise.core.numerics import Floats
+from crowdwise.core.truth_scores import some_known
 from crowdwise.errors import InputError
-from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options, some_known
+from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 
 __all__ = [
     "hamming_loss",

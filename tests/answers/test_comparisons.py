@@ -247,7 +247,7 @@ def test_parts_that_nothing_joins() -> None:
         ranking = fit(table)
     assert np.isfinite(ranking.scores).all() and ranking.components.tolist() == [0, 0, 1, 1]
     assert "up to the prior" in ranking.notes[0] and "component" in ranking.to_frame("items", kind="dict")
-    assert any("Never lost: 'c'" in told for told in ranking.notes)
+    assert any("Never lost: 'c'" in note for note in ranking.notes)
     with pytest.raises(InputError, match="not finite"):
         fit(table, prior=0)
 
@@ -258,7 +258,7 @@ def test_an_item_that_never_lost() -> None:
     )
     ranking = fit(table)
     assert ranking.scores.argmax() == 0 and np.isfinite(ranking.scores).all()
-    assert any("Never lost: 'a'" in told for told in ranking.notes)
+    assert any("Never lost: 'a'" in note for note in ranking.notes)
     with pytest.raises(InputError, match="'a' never lost"):
         fit(table, prior=0)
 
@@ -303,7 +303,7 @@ def test_items_left_without_comparisons() -> None:
     table = cw.Comparisons.from_records([("a", "b", "m", "left"), ("b", "c", "eve", "left")]).without(["eve"])
     with pytest.warns(ConnectionWarning):
         ranking = fit(table)
-    assert any("Never compared: 'c'" in told for told in ranking.notes) and np.isfinite(ranking.errors).all()
+    assert any("Never compared: 'c'" in note for note in ranking.notes) and np.isfinite(ranking.errors).all()
 
 
 # -------------------------------------------------------------------- annotators

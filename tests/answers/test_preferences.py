@@ -43,7 +43,7 @@ def test_methods_without_reliabilities_trust_everybody(crowd: Any) -> None:
     assert (table["weight"] == 1).all() and (table["flip_rate"] == 0).all()
 
 
-def test_strangers_count_as_the_mean_and_unknown_items_are_an_error(ranking: cw.Ranking) -> None:
+def test_unseen_annotators_count_as_the_mean_and_unknown_items_are_an_error(ranking: cw.Ranking) -> None:
     new = cw.Comparisons.from_records([{"left": 0, "right": 1, "outcome": "left", "annotator": 99}])
     assert ranking.reliability is not None
     found = cw.preference_weights(new, ranking, kind="dict")["flip_rate"][0]
