@@ -145,11 +145,6 @@ class EMFit:
     def objective(self) -> float:
         return float(self.trace[-1])
 
-    @property
-    def outcome(self) -> dict[str, Any]:
-        """Trace, iterations and convergence, as every result has them."""
-        return {"trace": self.trace, "iterations": self.iterations, "converged": self.converged}
-
 
 def best_fit(fits: Iterable[EMFit], margin: float = 0.0) -> EMFit:
     """The fit with the highest objective; a later one only where it is higher by more than the margin.
