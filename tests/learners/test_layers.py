@@ -315,7 +315,9 @@ def test_the_union_is_summed_in_parts() -> None:
 
 
 @cache
-def crowd(seed: int, n: int = 500, accuracy: float | None = None, swap: bool = True) -> tuple[Any, Votes, Any, Any, Any]:
+def crowd(
+    seed: int, n: int = 500, accuracy: float | None = None, swap: bool = True
+) -> tuple[Any, Votes, Any, Any, Any]:
     """Three Gaussian classes; 8 annotators, the last of whom takes each class for the next."""
     rng = np.random.default_rng(seed)
     truth = rng.integers(K, size=n)

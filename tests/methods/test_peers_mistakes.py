@@ -28,7 +28,6 @@ import pytest
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 
