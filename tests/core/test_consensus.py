@@ -225,10 +225,15 @@ def test_matrices_that_cannot_fit_are_refused_with_advice():
         cw.aggregate(votes, "dawid-skene")
 
 
-def test_the_name_of_a_file_is_no_table():
-    for name in ("labels.csv", Path("labels.csv")):
-        with pytest.raises(InputError, match="found the text 'labels"):
-            cw.aggregate(name)
+@pytest.mark.parametrize("name", ["labels.csv", Path("labels.csv")], ids=["text", "path"])
+def test_the_name_of_a_file_is_read_by_aggregate_and_is_no_table(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ReadError, match=r"There is no file labels\.csv"):
+        cw.aggregate(name)
+    with pytest.raises(InputError, match="found the text 'labels"):
+        cw.Votes.from_frame(name)
+    Path("labels.csv").write_text("item,annotator,label\n1,a,x\n1,b,x\n2,a,y\n2,b,y\n")
+    assert cw.aggregate(name, "majority").labels.tolist() == ["x", "y"]
 
 
 def test_a_column_may_be_called_answers():

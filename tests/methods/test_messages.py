@@ -539,8 +539,8 @@ def test_the_published_grid_gives_the_published_figures(real, monkeypatch):
         return np.log(w), np.log1p(-w), density - np.log(np.exp(density).sum())
 
     monkeypatch.setattr(messages_integrals, "beta_rule", midpoints)
-    monkeypatch.setattr(messages_integrals, "rule_size", lambda votes, whole: 24)
-    monkeypatch.setattr(messages_integrals, "FULL", (0, 64, 600))
+    monkeypatch.setattr(messages_sweeps, "rule_size", lambda votes, whole: 24)
+    monkeypatch.setattr(messages_sweeps, "FULL", (0, 64, 600))
     for name, published in (("bluebird", 88.89), ("d_product", 83.10)):
         votes = read(real(name))
         assert abs(100 * cw.aggregate(votes, "bp", tol=1e-3).score(votes.truth) - published) < 0.01

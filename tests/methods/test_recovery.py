@@ -228,7 +228,7 @@ CASES = {
     "glad": Case(abilities, scaled_ability, 0.12, (150, 400, 1200)),
     "irt": Case(puzzled, parameter("ability", "ability"), 0.15, (150, 400, 1200)),
     "ibcc": Case(matrices, confusion, 0.02),
-    "ebcc": Case(matrices, confusion, 0.025, (100, 400, 1600), {"restarts": 0, "subtypes": 2}),
+    "ebcc": Case(matrices, confusion, 0.025, (100, 400, 1600), {"restarts": 0, "n_subtypes": 2}),
     "cbcc": Case(matrices, confusion, 0.02),
     "spem": Case(matrices, confusion, 0.025, (100, 400, 1600)),
     "mace": Case(knowers, parameter("competence", "competence"), 0.025),
