@@ -379,7 +379,8 @@ def compare(
 
     table = read(votes).table
     if not isinstance(table, Votes):
-        raise InputError(f"Expected votes: methods for {table.answer_type} are not compared.")
+        found = type(table).__name__
+        raise InputError(f"Expected Votes and found {found}: methods for {table.answer_type} are not compared.")
     models = {key: registry.create(key, random_state=random_state) for key in compared(methods)}
     return method_comparison.compare(
         table, models, truth=truth, repeats=repeats, share=share, replicates=replicates, random_state=random_state,

@@ -240,7 +240,7 @@ def test_what_cannot_be_compared_is_said():
     sim = crowd(n=30)
     with pytest.raises(InputError, match="no item has votes of two annotators"):
         cw.compare(cw.Votes.from_records([(n, n % 3, n % 2) for n in range(9)]), ["majority"])
-    with pytest.raises(ParameterError, match="gold-weighted needs known truth"):
+    with pytest.raises(ParameterError, match="gold-weighted needs gold"):
         cw.compare(sim.votes, ["gold-weighted"])
     with pytest.raises(ParameterError, match="Did you mean 'majority'"):
         cw.compare(sim.votes, ["majorit"])
@@ -263,7 +263,7 @@ def test_a_method_that_refuses_the_data_is_left_out_with_its_reason():
 
 
 def test_all_are_those_that_need_no_truth():
-    from crowdwise.api import chosen
+    from crowdwise.api import compared
 
-    assert "gold-weighted" not in chosen("all") and len(chosen("all")) > 30
-    assert chosen(["majority", "majority"]) == ["majority"] == chosen("majority")
+    assert "gold-weighted" not in compared("all") and len(compared("all")) > 30
+    assert compared(["majority", "majority"]) == ["majority"] == compared("majority")
