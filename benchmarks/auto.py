@@ -151,7 +151,7 @@ def measure(folder: Path, seeds: int) -> dict[str, Any]:
     cells = {(c["data"], c["method"]): c for c in earlier["cells"] if c["data"] in names}
     here = [key for key in registry.METHODS if key == "auto" or any((name, key) not in cells for name in names)]
     notes = {}
-    for cell in label_methods.run(folder, names, here, told=lambda *what: sys.stderr.write(f"{what}\n")):
+    for cell in label_methods.run(folder, names, here, progress=lambda *what: sys.stderr.write(f"{what}\n")):
         cells[cell.data, cell.method] = cell.as_dict()
     for name in names:
         votes = cw.read_dataset(folder / name, on_duplicate="all").votes

@@ -49,9 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__init__": BELOW | {"bench", "cli"},
 }
 KINDS = {"votes", "ratings", "comparisons", "rankings", "similarities", "label_sets", "tags", "graph"}
-"""Kinds of answers: the only file names that several folders may share."""
-
-PENDING = pytest.mark.xfail(reason="what still reaches upwards is on its way down", strict=False)
+"""Answer types: the only file names that several folders may share."""
 
 
 class Import(NamedTuple):
@@ -119,7 +117,6 @@ def violations(source: str, path: Path) -> list[str]:
     ]
 
 
-@PENDING
 def test_imports_follow_the_plan() -> None:
     found = [complaint for path, source in SOURCES.items() for complaint in violations(source, path)]
     assert not found, "\n".join(found)
@@ -213,7 +210,6 @@ def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-@PENDING
 def test_no_modules_import_each_other() -> None:
     assert cycles(import_graph(SOURCES)) == []
 
@@ -242,7 +238,6 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.endswith("__")
 
 
-@PENDING
 def test_no_private_name_crosses_modules() -> None:
     found = [complaint for path, source in SOURCES.items() for complaint in private_reaches(source, path)]
     assert not found, "\n".join(found)
@@ -253,7 +248,6 @@ def test_a_private_reach_is_flagged() -> None:
     assert len(private_reaches(source, Path("methods/x.py"))) == 2
 
 
-@PENDING
 def test_modules_are_named_as_strings_in_the_registry_alone() -> None:
     found = [
         f"{path}:{node.lineno}: {node.value!r}"

@@ -112,7 +112,7 @@ def test_processes_give_the_same_as_one(folder):
     plan = bench.plan(folder, ["numbers"], ["ccem", "two-stage"], seeds=2, epochs=2)
     told = []
     alone = bench.measure_all(plan, jobs=1)
-    several = bench.measure_all(plan, jobs=2, told=lambda *words: told.append(words))
+    several = bench.measure_all(plan, jobs=2, progress=lambda *words: told.append(words))
     assert len(told) == 4
     for a, b in zip(alone["cells"], several["cells"], strict=True):
         assert {k: v for k, v in a.items() if k != "seconds"} == {k: v for k, v in b.items() if k != "seconds"}

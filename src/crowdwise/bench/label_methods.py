@@ -34,7 +34,7 @@ from crowdwise.data.dataset import find_table, read_dataset
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError, ReadError
 
-Told = Callable[[str, str], None]
+OnCell = Callable[[str, str], None]
 
 LARGE = 0.5
 """A difference from a published figure of more points than this asks for a reason."""
@@ -88,20 +88,20 @@ def run(
     *,
     seeds: int = 1,
     limit: float = 60.0,
-    told: Told | None = None,
+    progress: OnCell | None = None,
 ) -> Iterator[Cell]:
     """A cell for every data set and method; one that took over ``limit`` seconds is not repeated for further seeds."""
     methods = list(methods)
     for name in sets:
         votes = read_dataset(folder / name, on_duplicate="all").votes
         for key in methods:
-            if told is not None:
-                told(name, key)
+            if progress is not None:
+                progress(name, key)
             yield measure(votes, name, key, seeds, limit)
 
 
 def measure_all(
-    folder: Path, sets: Sequence[str], methods: Sequence[str], *, seeds: int = 1, told: Told | None = None
+    folder: Path, sets: Sequence[str], methods: Sequence[str], *, seeds: int = 1, progress: OnCell | None = None
 ) -> dict[str, Any]:
     """The facts of a run: its cells, and the shapes of its data sets."""
     shapes = {name: read_dataset(folder / name, on_duplicate="all").votes.describe() for name in sets}
@@ -111,7 +111,7 @@ def measure_all(
         "methods": list(methods),
         "data": list(sets),
         "sets": {name: {k: x[k] for k in counts} | {"classes": len(x["classes"])} for name, x in shapes.items()},
-        "cells": [cell.as_dict() for cell in run(folder, sets, methods, seeds=seeds, told=told)],
+        "cells": [cell.as_dict() for cell in run(folder, sets, methods, seeds=seeds, progress=progress)],
     }
 
 

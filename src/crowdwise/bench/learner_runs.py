@@ -44,7 +44,7 @@ from crowdwise.data.files import read_table
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InputError, ParameterError, ReadError
 
-Told = Callable[[str, str], None]
+OnCell = Callable[[str, str], None]
 
 SETS = ("labelme", "music_genre", "sentiment_polarity", "digits")
 DIGITS = "digits"
@@ -218,14 +218,14 @@ def create(method: str, seed: int, epochs: int | None, **more: Any) -> Any:
     return registry.find(key, inputs=True).create(**settings)
 
 
-def measure_all(plan: Plan, *, jobs: int = 1, told: Told | None = None) -> dict[str, Any]:
+def measure_all(plan: Plan, *, jobs: int = 1, progress: OnCell | None = None) -> dict[str, Any]:
     """The facts of a run; with several jobs each is a process with one thread."""
     shapes = {name: load_task(plan.folder, name).shape() for name in plan.sets}
     found: dict[Run, Cell] = {}
     for run, cell in _cells(plan.runs, jobs):
         found[run] = cell
-        if told is not None:
-            told(run.data, run.method)
+        if progress is not None:
+            progress(run.data, run.method)
     return {
         "seeds": plan.seeds,
         "epochs": plan.epochs,

@@ -101,8 +101,8 @@ def measured(data: Path | None, sets: str | None, methods_: str | None, seeds: i
     folder = data or runner.data_folder()
     keys = [registry.find(key).key for key in words_in(methods_) or registry.METHODS]
     names = runner.find_sets(folder, words_in(sets))
-    with show.steps(len(names) * len(keys)) as told:
-        return runner.measure_all(folder, names, keys, seeds=seeds, told=told)
+    with show.steps(len(names) * len(keys)) as progress:
+        return runner.measure_all(folder, names, keys, seeds=seeds, progress=progress)
 
 
 @bench.command("learners")
@@ -166,8 +166,8 @@ def bench_learners(
         facts = runner.read_facts(earlier)
     else:
         plan = runner.plan(data, words_in(sets), words_in(methods_), seeds=seeds, epochs=epochs)
-        with show.steps(len(plan.runs)) as told:
-            facts = runner.measure_all(plan, jobs=jobs, told=told)
+        with show.steps(len(plan.runs)) as progress:
+            facts = runner.measure_all(plan, jobs=jobs, progress=progress)
     if out is not None:
         write_text(json.dumps(facts, indent=1) + "\n", out)
     if page is not None:
