@@ -347,3 +347,34 @@ def test_every_answer_type_has_a_table_a_default_method_and_an_example():
     for name, kind in registry.ANSWER_TYPES.items():
         assert kind.says and registry.find(kind.default, name).answer_type == name
         assert kind.load().answer_type in (name, "votes")
+
+
+@pytest.mark.parametrize("key", LABEL_ONLY)
+def test_a_table_without_annotators_is_an_error_of_ours(key):
+    answers, _, _ = EXAMPLES[registry.ANSWER_METHODS[key].answer_type]()
+    with pytest.raises(InputError, match=r"no row is left|There are no annotators"):
+        fit(key, answers.only([]), None)
+
+
+@pytest.mark.parametrize("key", LABEL_ONLY)
+def test_odd_questions_to_a_result_are_errors_of_ours(key, fitted):
+    found = fitted(key).consensus_
+    for level in (0.0, 1.0, 2, "a", None):
+        with pytest.raises(ParameterError, match="level"):
+            found.to_frame("annotators", level=level)
+        for name in {"rank_interval"} & set(dir(found)):
+            with pytest.raises(ParameterError, match="level"):
+                getattr(found, name)(level)
+    if hasattr(found, "rate_interval"):
+        with pytest.raises(ParameterError, match="'sensitivity' or 'specificity'"):
+            found.rate_interval("precision")
+
+
+@pytest.mark.parametrize("key", [key for key in LABEL_ONLY if hasattr(registry.ANSWER_METHODS[key].load(), "predict")])
+def test_predictions_for_nothing_and_for_other_tables(key, fitted):
+    answers, _, _ = EXAMPLES[registry.ANSWER_METHODS[key].answer_type]()
+    model = fitted(key)
+    assert model.predict(answers[[]]).shape == (0,)
+    assert model.predict_proba(answers[[]]).shape == (0, len(model.consensus_.classes))
+    with pytest.raises(InputError, match="found Ratings"):
+        model.predict(numbers()[0])

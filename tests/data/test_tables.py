@@ -205,3 +205,41 @@ def test_a_second_index_is_not_dropped():
     with pytest.raises(SelectionError, match="LabelSets are indexed by item alone and were asked for"):
         answers[[0, 1, 2], [0]]
     assert answers[[4, 2, 7]][[1]].items.tolist() == [2]
+
+
+@EVERY
+def test_a_table_without_rows_can_still_be_looked_at(table):
+    nothing = np.zeros(table.n_answers, dtype=bool)
+    for left in (table[[]], table.select(nothing), table.only([]), table.without(table.annotators.tolist())):
+        assert left.n_answers == 0 and left.describe()["annotators"] == left.n_annotators and "0" in repr(left)
+        assert left.to_frame("dict").keys() <= {*table.to_frame("dict"), "truth"}
+    if isinstance(table, cw.Rankings):
+        with pytest.raises(InputError, match="No comparisons"):
+            table[[]].comparisons()
+
+
+@EVERY
+def test_errors_speak_of_the_answers_at_hand(table, tmp_path):
+    """Whatever is odd, a table of ratings says ratings, never votes."""
+    Table = type(table)
+    (tmp_path / "a.xlsx").write_text("x")
+    (tmp_path / "a.csv").write_text("a,b\n")
+    attempts = [
+        lambda: Table.from_frame("answers.csv"), lambda: Table.from_frame(3), lambda: Table.from_frame({}),
+        lambda: Table.from_records([]), lambda: Table.from_records([(1,)]), lambda: Table.read(tmp_path / "a.xlsx"),
+        lambda: Table.read(tmp_path / "a.csv"), lambda: table.select([True]), lambda: table.only(["eve"]),
+        lambda: table.with_truth({"eve": 1}), lambda: table.with_truth(3), lambda: table[99], lambda: table[0, 1],
+    ]  # fmt: skip
+    for attempt in attempts:
+        with pytest.raises(CrowdwiseError) as raised:
+            attempt()
+        assert isinstance(table, (cw.Votes, cw.Tags)) or "vote" not in str(raised.value).lower()
+
+
+@pytest.mark.parametrize("kind", ["votes", "similarities", "label-sets", "tags"])
+def test_truth_that_names_no_class_is_an_error_of_ours(kind):
+    table = MADE[kind]
+    name = table.votes.items[0] if kind == "tags" else table.items[0]
+    for truth in ({name: [["x"]]}, {name: object()} if kind == "label-sets" else {name: {}}, 3):
+        with pytest.raises(CrowdwiseError, match=r"truth|true"):
+            table.with_truth(truth)

@@ -11,11 +11,12 @@ from crowdwise.core.constraints import RandomState
 from crowdwise.core.loop import Callback
 from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.core.result import Result, warn_unconverged
+from crowdwise.data.table import Table
 from crowdwise.errors import InputError, NotFittedError
 
 __all__ = ["AnswerModel"]
 
-Answers = TypeVar("Answers")
+Answers = TypeVar("Answers", bound=Table)
 Found = TypeVar("Found", bound=Result)
 
 
@@ -44,6 +45,8 @@ class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
         self.check_parameters()
         if not isinstance(answers, self.table):
             raise InputError(f"{self.key} expects {self.table.__name__} and found {type(answers).__name__}.")
+        if answers.n_answers == 0:
+            raise InputError(f"No {answers.answer_type}: the table has items and annotators, and no row is left.")
         began = time.perf_counter()
         found = self._fit(answers, callback)
         self.consensus_ = self.result.of(self, answers, seconds=time.perf_counter() - began, **found)  # type: ignore[assignment]

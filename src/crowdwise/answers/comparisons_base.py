@@ -18,9 +18,10 @@ from crowdwise.core.constraints import Count, NonNegative, Positive
 from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import declared
 from crowdwise.data.comparisons import TIE, Comparisons
+from crowdwise.data.table import Table
 from crowdwise.errors import ConnectionWarning
 
-Answers = TypeVar("Answers")
+Answers = TypeVar("Answers", bound=Table)
 
 
 @declared

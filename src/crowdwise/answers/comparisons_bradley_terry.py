@@ -72,8 +72,6 @@ class PairModel(ScoreModel[Comparisons]):
     ties: Literal["davidson", "half", "drop"] = "davidson"
 
     def _matches(self, table: Comparisons, *, by_annotator: bool, placed: bool = False) -> Matches:
-        if table.n_answers == 0:
-            raise InputError("No comparisons: the table has items and annotators, and no row is left.")
         matches = Matches.of(table, ties=self.ties, by_annotator=by_annotator, placed=placed)
         if len(matches.winner) == 0:
             raise InputError("No comparison is left: all are ties, which ties='drop' leaves out. Use ties='davidson'.")

@@ -92,6 +92,7 @@ class Ranking(Result):
 
     def rank_interval(self, level: float = 0.95) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The lowest and the highest rank of every item, at a level, by the ranks in the draws."""
+        self._check_table("items", level)
         R, N = self.draws.shape
         place = np.empty((R, N), dtype=np.int32)
         np.put_along_axis(

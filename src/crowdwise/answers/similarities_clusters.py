@@ -19,7 +19,7 @@ from crowdwise.core.truth_scores import adjusted_rand, some_known
 from crowdwise.data import encoding
 from crowdwise.data.similarities import Similarities
 from crowdwise.data.truth import encode_partition
-from crowdwise.errors import InputError, listing
+from crowdwise.errors import InputError, ParameterError, listing
 
 __all__ = ["Clustering"]
 
@@ -103,6 +103,9 @@ class Clustering(Result):
 
     def rate_interval(self, which: str, level: float = 0.95) -> tuple[Floats, Floats]:
         """The two ends of an interval for every annotator's ``"sensitivity"`` or ``"specificity"``."""
+        self._check_table("annotators", level)
+        if which not in ("sensitivity", "specificity"):
+            raise ParameterError(f"{which!r}: expected 'sensitivity' or 'specificity'.")
         _, low, high = row_interval(self.counts, self.spread, int(which == "sensitivity"), level)
         value = getattr(self, which)
         return np.minimum(low, value), np.maximum(high, value)

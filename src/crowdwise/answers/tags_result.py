@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -184,17 +184,18 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
 
     def predict_proba(self, tags: Tags) -> Floats:
         """T x K probabilities of the tags of tokens, in the fit or not, from what was learned about annotators."""
-        return self._posterior(self._recoded(tags))[0]
+        return self._predicted(tags)[0]
 
     def predict(self, tags: Tags) -> npt.NDArray[Any]:
         """A tag for every token."""
-        return self._fitted().classes[self._posterior(self._recoded(tags))[1]]
+        return self._fitted().classes[self._predicted(tags)[1]]
 
-    def _recoded(self, tags: Tags) -> Tags:
+    def _predicted(self, tags: Tags) -> tuple[Floats, npt.NDArray[np.int32]]:
         fitted = self._fitted()
         if not isinstance(tags, Tags):
             raise InputError(f"{self.key} expects Tags and found {type(tags).__name__}.")
-        return Tags(recode(tags.votes, fitted), tags.starts, tags.sequences, tags.position, tags.words, fitted.scheme)
+        new = replace(tags, votes=recode(tags.votes, fitted), scheme=fitted.scheme)
+        return self._posterior(new) if tags.n_tokens else (np.empty((0, len(fitted.classes))), np.empty(0, np.int32))
 
 
 def checked_truth(tags: Tags, gold: Ints) -> Ints:

@@ -252,6 +252,8 @@ class EMModel(Model, ABC):
 
 def recode(votes: Votes, fitted: Consensus) -> Votes:
     """New votes in the codes of the fit; annotators not seen there get codes after the last one."""
+    if not isinstance(votes, Votes):
+        raise InputError(f"Expected Votes and found {type(votes).__name__}.")
     place = encoding.locate(votes.classes, fitted.classes)
     used = np.bincount(votes.label, minlength=votes.n_classes) > 0
     if (place[used] < 0).any():
@@ -282,7 +284,8 @@ def check_classes(votes: Votes, what: str = "votes") -> None:
 def check_several(answers: Any, key: str, remedy: str) -> None:
     """Refuse the answers of a single annotator."""
     if answers.n_annotators < 2:
+        who = f"is a single annotator, {answers.annotators[0]!r}" if answers.n_annotators else "are no annotators"
         raise InputError(
-            f"There is a single annotator, {answers.annotators[0]!r}: {key} learns the reliability of annotators from "
-            f"agreement, and there is nobody to agree with. {remedy}"
+            f"There {who}: {key} learns the reliability of annotators from agreement, and there is nobody to agree "
+            f"with. {remedy}"
         )

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.constraints import seed_of
+from crowdwise.core.constraints import is_number, seed_of
 from crowdwise.core.numerics import Floats
 from crowdwise.data import encoding
 from crowdwise.data.folders import replacing
@@ -115,7 +115,7 @@ class Result(Frozen, ABC):
         return make_frame(self._columns(table, level), kind or self.kind)
 
     def _check_table(self, table: str, level: float) -> None:
-        if not 0.0 < level < 1.0:
+        if not is_number(level) or not 0.0 < level < 1.0:
             raise ParameterError(f"level={level!r}: expected a number between 0 and 1, such as 0.95.")
         if table not in self.TABLES:
             expected = f"{', '.join(repr(name) for name in self.TABLES[:-1])} or {self.TABLES[-1]!r}"

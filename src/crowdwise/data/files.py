@@ -103,7 +103,7 @@ def format_of(path: Path) -> str:
     kind = FORMATS.get(endings[-1] if endings else "")
     if kind is None and endings and endings[-1] in SHEETS:
         raise ReadError(
-            f"{path.name} is a spreadsheet, which is not read: save the sheet with the votes as CSV (UTF-8)."
+            f"{path.name} is a spreadsheet, which is not read: save the sheet with the answers as CSV (UTF-8)."
         )
     if kind is None:
         raise ReadError(

@@ -49,7 +49,7 @@ def to_polars(frame: Any) -> pl.DataFrame:
         return _from_columns(frame)
     if isinstance(frame, (str, os.PathLike)):
         raise InputError(
-            f"Expected a table and found the text {str(frame)[:80]!r}. If it names a file, read that first: read_votes."
+            f"Expected a table and found the text {str(frame)[:80]!r}. If it names a file, read that first."
         )
     import narwhals as nw
 
@@ -69,8 +69,8 @@ def to_polars(frame: Any) -> pl.DataFrame:
         ) from error
     except TypeError:
         raise InputError(
-            f"Expected a table and found {type(frame).__name__}. Pass a pandas, polars or pyarrow table, "
-            "a dict of columns, or use Votes.from_dense for an array and Votes.from_records for an iterable of rows."
+            f"Expected a table and found {type(frame).__name__}. Pass a pandas, polars or pyarrow table or a "
+            "dict of columns; use from_dense for an array and from_records for an iterable of rows."
         ) from None
     if isinstance(table, nw.LazyFrame):
         table = table.collect()

@@ -218,7 +218,7 @@ class Rankings(Table):
 
     def comparisons(self) -> Comparisons:
         """Every two items of a ranking as one comparison (they are not independent: for other tools, or to look at)."""
-        left, right, of = [], [], []
+        left, right, of = ([np.zeros(0, dtype=kind)] for kind in (np.int32, np.int32, np.int64))
         size = np.diff(self.indptr)
         for k in np.unique(size).tolist():  # rankings of one length together
             which = np.flatnonzero(size == k)

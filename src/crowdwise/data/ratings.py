@@ -38,6 +38,7 @@ from crowdwise.errors import InputError, Remedy
 __all__ = ["Ratings", "read_ratings"]
 
 Numbers = npt.NDArray[np.float64]
+STATISTICS: dict[str, Any] = {"min": np.min, "mean": np.mean, "median": np.median, "max": np.max, "deviation": np.std}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -156,12 +157,8 @@ class Ratings(ByItem):
         mean = total[rated] / per_item[rated]
         within = np.maximum(square[paired] - total[paired] ** 2 / per_item[paired], 0.0).sum()
         return {
-            "values": {
-                "min": float(self.value.min()), "mean": float(self.value.mean()),
-                "median": float(np.median(self.value)), "max": float(self.value.max()), "deviation":
-                float(self.value.std()),
-            },
-            "deviation_of_item_means": float(mean.std()),
+            "values": {name: float(of(self.value)) if self.n_answers else None for name, of in STATISTICS.items()},
+            "deviation_of_item_means": float(mean.std()) if len(mean) else None,
             "deviation_within_items": float(np.sqrt(within / (per_item[paired] - 1).sum())) if paired.any() else None,
             "items_without_ratings": int((per_item == 0).sum()),
             "items_with_one_rating": int((per_item == 1).sum()),

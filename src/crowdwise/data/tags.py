@@ -31,7 +31,7 @@ from crowdwise.data.conll import ENDINGS, read_conll
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.readable import reader
-from crowdwise.data.rows import Counts, blocks
+from crowdwise.data.rows import Counts, blocks, spread
 from crowdwise.data.schema import ANNOTATOR, COMMON, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import Table
@@ -219,7 +219,7 @@ class Tags(Table):
         del votes["classes"]
         for one, other in words:
             votes = {name.replace(one, other): value for name, value in votes.items()}
-        span = {"min": int(length.min()), "mean": float(length.mean()), "max": int(length.max())}
+        span = {name: value for name, value in spread(length).items() if name != "median"}
         return {"sequences": len(self), "tokens_per_sequence": span, "scheme": self.scheme, **votes,
                 "words": self.words is not None}  # fmt: skip
 

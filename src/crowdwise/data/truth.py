@@ -6,7 +6,7 @@ a method may use, or ``truth``, which only measures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,8 +41,7 @@ def encode_classes(truth: Any, items: Vocabulary, classes: Vocabulary, what: str
             )
         return codes.astype(np.int32)
     rows, found = _aligned(truth, items, what, "an array of class codes or a mapping from item to class")
-    values = encoding.to_vocabulary(found)
-    codes = encoding.locate(values, classes)
+    codes = encoding.locate(values := _names(found), classes)
     if (codes < 0).any():
         raise unknown_class(dict.fromkeys(values[codes < 0].tolist()), classes)
     return encoding.recode(rows, codes)
@@ -84,9 +83,9 @@ def encode_partition(truth: Any, items: Vocabulary) -> tuple[Codes, Vocabulary]:
     """N codes (-1 unknown) and the classes behind them, from a mapping of items to classes or N classes in order."""
     if isinstance(truth, Mapping):
         rows, found = _aligned(truth, items, "answers", "")
-        values = encoding.to_vocabulary(found)
+        values = _names(found)
     else:
-        values, rows = encoding.to_vocabulary(truth), np.arange(len(items), dtype=np.int32)
+        values, rows = _names(truth), np.arange(len(items), dtype=np.int32)
         if len(values) != len(items):
             raise InputError(f"Expected a class for each of the {len(items)} items and found {len(values)}.")
     names_of, code = np.unique(values.astype(str) if values.dtype == object else values, return_inverse=True)
@@ -105,8 +104,11 @@ def encode_sets(truth: Any, items: Vocabulary, labels: Vocabulary) -> tuple[Mask
             )
         return table.copy(), np.ones(N, dtype=bool)
     rows, sets = _aligned(truth, items, "answers", "")
+    odd = next((some for some in sets if not isinstance(some, Iterable) or isinstance(some, str)), None)
+    if odd is not None:
+        raise InputError(f"The true set of an item is {odd!r}: expected a list of labels.")
     place = {name: k for k, name in enumerate(labels.tolist())}
-    lost = [label for some in sets for label in some if label not in place]
+    lost = [label for label in _names([label for some in sets for label in some]).tolist() if label not in place]
     if lost:
         raise unknown_class(dict.fromkeys(lost), labels)
     table = np.zeros((N, L), dtype=bool)
@@ -146,6 +148,14 @@ def _aligned(truth: Any, items: Vocabulary, what: str, expected: str) -> tuple[C
             f"{listing(items, 3)}. Check that both name the items alike."
         )
     return rows, list(known.values())
+
+
+def _names(found: Any) -> Vocabulary:
+    """True classes as names; anything else is an error."""
+    odd = next((v for v in found if not isinstance(v, Hashable)), None) if isinstance(found, Iterable) else found
+    if odd is not None or not isinstance(found, Iterable):
+        raise InputError(f"The truth holds {odd!r}: expected the name of a class for each item.")
+    return encoding.to_vocabulary(found)
 
 
 # -------------------------------------------------------------------- truth in the columns of a table
