@@ -20,7 +20,7 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.bench import label_methods
+from crowdwise.bench import label_methods, tables
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks" / "auto.md"
@@ -262,7 +262,7 @@ def page(facts: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["measure", "page"])
-    parser.add_argument("--data", type=Path, default=label_methods.data_folder())
+    parser.add_argument("--data", type=Path, default=tables.data_folder())
     parser.add_argument("--simulated", type=int, default=2, help="draws of each kind of simulated crowd")
     given = parser.parse_args()
     kept = RESULTS / "auto.json"

@@ -8,7 +8,7 @@ from typing import Any
 
 from linear import COSTS
 
-from crowdwise.bench import label_methods
+from crowdwise.bench import label_methods, tables
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
@@ -133,10 +133,8 @@ def write() -> None:
         at_size(load("linear")["result"]),
     ]
     (DOCS / "benchmarks" / "index.md").write_text("".join(parts), encoding="utf-8")
-    facts, published = (
-        label_methods.read_facts(HERE / "results" / "labels.json"),
-        label_methods.read_published(HERE / "published.csv"),
-    )
+    facts = tables.read_facts(HERE / "results" / "labels.json", "labels")
+    published = tables.read_published(HERE / "published.csv")
     if facts["cells"]:
         (DOCS / "benchmarks" / "labels.md").write_text(label_methods.page(facts, published), encoding="utf-8")
     draw(load("growth")["result"])

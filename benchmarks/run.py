@@ -27,7 +27,7 @@ import numpy as np
 import polars as pl
 
 import crowdwise as cw
-from crowdwise.bench import label_methods
+from crowdwise.bench import label_methods, tables
 from crowdwise.core import em
 from crowdwise.core.em import Params, Part
 from crowdwise.kernels import native
@@ -328,7 +328,7 @@ def peers_fit(scale: float) -> dict[str, Any]:
 
 def labels(scale: float) -> dict[str, Any]:
     """What ``crowdwise bench labels`` measures on the real crowds with truth."""
-    folder = Path(os.environ.get("CROWDWISE_DATA", HERE.parents[1] / "shared" / "data"))
+    folder = tables.data_folder()
     sets = [name for name in SETS if (folder / name).is_dir()]
     return label_methods.measure_all(folder, sets, list(cw.METHODS))
 

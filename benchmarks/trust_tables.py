@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 import crowdwise as cw
-from crowdwise.bench import label_methods
+from crowdwise.bench.tables import data_folder
 from crowdwise.simulate.crowds import dirichlet_confusion
 from crowdwise.trust import find_colluders
 from crowdwise.trust.dependent_groups import find_groups
@@ -123,7 +123,7 @@ def groups(seeds: int = 4) -> list[dict[str, Any]]:
 
 def data(name: str) -> cw.Votes:
     """The votes of a real set, repeated answers all kept."""
-    return cw.read_dataset(label_methods.data_folder() / name, on_duplicate="all").votes
+    return cw.read_dataset(data_folder() / name, on_duplicate="all").votes
 
 
 def real() -> list[dict[str, Any]]:

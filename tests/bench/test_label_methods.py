@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import crowdwise as cw
-from crowdwise.bench import label_methods
+from crowdwise.bench import label_methods, tables
 from crowdwise.cli.main import app
 from crowdwise.errors import ReadError
 
@@ -25,7 +25,7 @@ def run(*words):
 
 @pytest.fixture(scope="module")
 def beside():
-    return label_methods.compare(label_methods.read_facts(RESULTS), label_methods.read_published(PUBLISHED))
+    return label_methods.compare(tables.read_facts(RESULTS, "labels"), tables.read_published(PUBLISHED))
 
 
 # -------------------------------------------------------------------- the page of the documentation
@@ -48,21 +48,21 @@ def test_no_reason_is_left_from_a_difference_that_is_gone(beside):
 
 def test_the_page_is_the_one_its_results_give():
     assert PAGE.read_text(encoding="utf-8") == label_methods.page(
-        label_methods.read_facts(RESULTS), label_methods.read_published(PUBLISHED)
+        tables.read_facts(RESULTS, "labels"), tables.read_published(PUBLISHED)
     )
 
 
 def test_the_page_has_every_method_that_the_results_have():
-    facts, text = label_methods.read_facts(RESULTS), PAGE.read_text(encoding="utf-8")
+    facts, text = tables.read_facts(RESULTS, "labels"), PAGE.read_text(encoding="utf-8")
     for key in facts["methods"]:
         if not cw.METHODS[key].load().needs_gold:
             assert text.count(f"\n| `{key}` | ") >= 3, key
 
 
 def test_published_figures_are_percentages_of_known_sets_and_said_once():
-    rows = label_methods.read_published(PUBLISHED)
+    rows = tables.read_published(PUBLISHED)
     assert all(0.0 < r.accuracy <= 100.0 and r.source for r in rows)
-    assert {r.data for r in rows} <= set(label_methods.read_facts(RESULTS)["data"])
+    assert {r.data for r in rows} <= set(tables.read_facts(RESULTS, "labels")["data"])
     assert len({(r.data, r.method, r.source) for r in rows}) == len(rows)
 
 
@@ -149,13 +149,15 @@ def test_what_cannot_be_done_is_said_before_the_work(folder, tmp_path):
         assert done.exit_code != 0 and part in done.output, (words, done.output)
     (tmp_path / "odd.json").write_text('{"cells": []}')
     with pytest.raises(ReadError, match="it lacks seeds, methods, data, sets"):
-        label_methods.read_facts(tmp_path / "odd.json")
+        tables.read_facts(tmp_path / "odd.json", "labels")
     (tmp_path / "odd.csv").write_text("data,method\nx,majority\n")
     with pytest.raises(ReadError, match="no column 'accuracy'"):
-        label_methods.read_published(tmp_path / "odd.csv")
+        tables.read_published(tmp_path / "odd.csv")
 
 
-def test_a_folder_without_data_sets(tmp_path):
+def test_a_folder_without_data_sets(tmp_path, monkeypatch):
+    monkeypatch.delenv("CROWDWISE_DATA", raising=False)
+    assert "set CROWDWISE_DATA" in run("bench", "labels").output
     (tmp_path / "one").mkdir()
     with pytest.raises(ReadError, match="holds no data sets: expected a folder for each"):
         label_methods.find_sets(tmp_path)

@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from crowdwise.bench.label_methods import markdown
+from crowdwise.bench import tables
 from crowdwise.bench.learner_runs import means
-from crowdwise.errors import ReadError
+from crowdwise.bench.tables import Published
 
 LARGE = 1.0
 """A difference from a published figure of more points than this asks for a reason."""
-
-
-@dataclass(frozen=True)
-class Published:
-    """A test accuracy of others, in percent, who says so, and what was different there."""
-
-    method: str
-    data: str
-    value: float
-    source: str
-    reason: str = ""
-
-
-def read_published(file: Path) -> list[Published]:
-    """Figures of others from a CSV file with the columns method, data, value (in percent), source and reason."""
-    try:
-        with file.open(encoding="utf-8", newline="") as text:
-            return [
-                Published(r["method"], r["data"], float(r["value"]), r["source"], (r.get("reason") or "").strip())
-                for r in csv.DictReader(text)
-            ]
-    except (OSError, ValueError) as error:
-        raise ReadError(f"{file} cannot be read as a table of published figures: {error}.") from None
-    except KeyError as error:
-        raise ReadError(
-            f"{file} has no column {error}: expected method, data, value (in percent), source and reason."
-        ) from None
-
 
 PAGE = """# Learners on real crowds
 
@@ -103,49 +72,43 @@ there is below.
 
 def page(facts: dict[str, Any], published: Sequence[Published] = ()) -> str:
     """The facts as a page in Markdown, beside published figures where there are some."""
-    found = means(facts)
-    sets = facts["data"]
+    found, sets = means(facts), facts["data"]
     methods = [m for m in facts["methods"] if any((s, m) in found for s in sets)]
-    counts = ("items", "annotators", "votes", "classes", "test")
-    shapes = [(s, *(f"{facts['sets'][s][k]:,}" for k in counts)) for s in sets]
+
+    def figures(name: str, **more: Any) -> str:
+        return tables.figures({cell: x[name] for cell, x in found.items() if name in x}, sets, methods, **more)
+
+    several = f"mean ± standard deviation over {facts['seeds']} seeds of the learner"
+    counted = {name: name for name in ("items", "annotators", "votes", "classes")} | {"test": "to test on"}
     text = PAGE.format(
-        seeds="of one seed"
-        if facts["seeds"] == 1
-        else f"mean ± standard deviation over {facts['seeds']} seeds of the learner",
+        seeds="of one seed" if facts["seeds"] == 1 else several,
         epochs="" if facts["epochs"] is None else f" A trial: all learners had {facts['epochs']} epochs only.",
         note=f"\n{facts['note']}\n" if facts.get("note") else "",
-        shapes=markdown(("data set", "items", "annotators", "votes", "classes", "to test on"), shapes),
-        last=_figures(found, sets, methods, "accuracy_last", 100.0, 1, max),
-        selected=_figures(found, sets, methods, "accuracy_selected", 100.0, 1, max),
-        consensus=_figures(found, sets, methods, "accuracy_consensus", 100.0, 1, max),
-        loss=_figures(found, sets, methods, "log_loss", 1.0, 2, min),
-        seconds=_figures(found, sets, methods, "seconds", 1.0, 1, None),
+        shapes=tables.counts(facts, counted),
+        last=figures("accuracy_last", scale=100.0, best=max),
+        selected=figures("accuracy_selected", scale=100.0, best=max),
+        consensus=figures("accuracy_consensus", scale=100.0, best=max),
+        loss=figures("log_loss", digits=2, best=min),
+        seconds=figures("seconds"),
     )
     rows = list(compare(found, published))
     if rows:
         table = [
-            (
-                f"`{p.method}`",
-                p.data,
-                f"{last:.1f}",
-                "" if selected is None else f"{selected:.1f}",
-                f"{p.value:.1f}",
-                f"**{last - p.value:+.1f}**" if abs(last - p.value) > LARGE else f"{last - p.value:+.1f}",
-                p.source,
-            )
+            (f"`{p.method}`", p.data, f"{last:.1f}", "" if selected is None else f"{selected:.1f}",
+             f"{p.accuracy:.1f}", tables.bold(f"{last - p.accuracy:+.1f}", is_large(p, last)), p.source)
             for p, last, selected in rows
-        ]
-        reasons = [
-            f"- `{p.method}` on {p.data}, {last:.1f} here and {p.value:.1f} ({p.source}): {p.reason or 'not known.'}"
-            for p, last, _ in rows
-            if abs(last - p.value) > LARGE
-        ]
+        ]  # fmt: skip
         header = ("method", "data set", "last", "selected", "published", "difference", "source")
+        large = ((p, last) for p, last, _ in rows if is_large(p, last))
         text += BESIDE.format(
-            table=markdown(header, table, left=(0, 1, 6)),
-            reasons="\n".join(reasons) or "No figure differs by more than a point.",
+            table=tables.markdown(header, table, left=(0, 1, 6)),
+            reasons=tables.reasons(large, 1, "No figure differs by more than a point."),
         )
     return text
+
+
+def is_large(published: Published, here: float) -> bool:
+    return abs(here - published.accuracy) > LARGE
 
 
 def compare(
@@ -157,28 +120,3 @@ def compare(
         if "accuracy_last" in ours:
             selected = ours.get("accuracy_selected")
             yield p, 100.0 * ours["accuracy_last"][0], None if selected is None else 100.0 * selected[0]
-
-
-def _figures(
-    found: dict[tuple[str, str], dict[str, tuple[float, float]]],
-    sets: Sequence[str],
-    methods: Sequence[str],
-    name: str,
-    scale: float,
-    digits: int,
-    best: Callable[[list[float]], float] | None,
-) -> str:
-    """Methods x data sets: mean ± standard deviation."""
-    value = {(s, m): found.get((s, m), {}).get(name) for s in sets for m in methods}
-    there = {s: [round(scale * x[0], digits) for m in methods if (x := value[s, m]) is not None] for s in sets}
-    top = {s: best(x) if best and x else None for s, x in there.items()}
-
-    def shown(s: str, m: str) -> str:
-        x = value[s, m]
-        if x is None:
-            return ""
-        mean = f"{scale * x[0]:.{digits}f}"
-        mean = f"**{mean}**" if round(scale * x[0], digits) == top[s] else mean
-        return f"{mean} ± {scale * x[1]:.{digits}f}" if x[1] > 0.0 else mean
-
-    return markdown(("method", *sets), [(f"`{m}`", *(shown(s, m) for s in sets)) for m in methods])

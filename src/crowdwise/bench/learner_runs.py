@@ -17,12 +17,11 @@ best test epoch, which many papers report, is a choice by the test labels and no
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -33,8 +32,9 @@ from typing import Any
 import numpy as np
 
 from crowdwise import metrics, registry
+from crowdwise.bench import tables
 from crowdwise.bench.digits import digits_crowd
-from crowdwise.bench.label_methods import data_folder
+from crowdwise.bench.tables import OnCell, data_folder
 from crowdwise.core.numerics import Floats
 from crowdwise.data import columns
 from crowdwise.data.dataset import Dataset, read_dataset
@@ -44,8 +44,6 @@ from crowdwise.data.files import read_table
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InputError, ParameterError, ReadError
 
-OnCell = Callable[[str, str], None]
-
 SETS = ("labelme", "music_genre", "sentiment_polarity", "digits")
 DIGITS = "digits"
 STAGES = ("dawid-skene", "anchored")
@@ -53,12 +51,10 @@ STAGES = ("dawid-skene", "anchored")
 MEASURES = ("accuracy_last", "accuracy_selected", "accuracy_consensus", "log_loss", "seconds")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One learner on one data set with one seed. ``problem`` says why there is no figure."""
+@dataclass(frozen=True, kw_only=True)
+class Cell(tables.Cell):
+    """One learner on one data set with one seed."""
 
-    data: str
-    method: str
     seed: int
     accuracy_last: float | None = None
     """On test items, after the last epoch."""
@@ -67,11 +63,6 @@ class Cell:
     epoch_selected: int | None = None
     accuracy_consensus: float | None = None
     """On the items with votes, by inputs and votes together, after the last epoch."""
-    log_loss: float | None = None
-    """On test items, after the last epoch."""
-    seconds: float | None = None
-    """Of the fit to all votes."""
-    problem: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +178,9 @@ def plan(
     seeds: int = 5, epochs: int | None = None,
 ) -> Plan:  # fmt: skip
     """Check what is asked for, before anything is measured."""
-    folder = folder or data_folder()
+    if folder is None:
+        only_digits = not os.environ.get("CROWDWISE_DATA") and set(sets or [DIGITS]) == {DIGITS}
+        folder, sets = (Path(), [DIGITS]) if only_digits else (data_folder(), sets)
     names = find_sets(folder, sets)
     keys = list(methods) if methods is not None else all_methods()
     for key in keys:
@@ -286,20 +279,15 @@ def measure(task: Task, data: str, method: str, seed: int, epochs: int | None = 
                 chosen = max(judged, key=lambda step: step.held_out).epoch
             q = learner.predict_proba(task.x_test)
     except CrowdwiseError as error:
-        return Cell(data, method, seed, problem=str(error).partition(":")[0])
+        return Cell(data=data, method=method, seed=seed, problem=str(error).partition(":")[0])
     truth = task.votes.truth
     known = truth is not None and bool((truth >= 0).any())
     return Cell(
-        data,
-        method,
-        seed,
-        accuracy_last=accuracy(q, task.y_test),
-        accuracy_selected=selected,
-        epoch_selected=chosen,
+        data=data, method=method, seed=seed, seconds=seconds,
+        accuracy_last=accuracy(q, task.y_test), accuracy_selected=selected, epoch_selected=chosen,
         accuracy_consensus=float(metrics.accuracy(learner.consensus_, truth, resamples=1).value) if known else None,
         log_loss=float(-np.log(np.maximum(q[np.arange(len(q)), task.y_test], 1e-15)).mean()),
-        seconds=seconds,
-    )
+    )  # fmt: skip
 
 
 def accuracy(q: Floats, truth: Codes) -> float:
@@ -317,19 +305,3 @@ def means(facts: dict[str, Any]) -> dict[tuple[str, str], dict[str, tuple[float,
         key: {n: (float(np.mean(x)), float(np.std(x, ddof=1)) if len(x) > 1 else 0.0) for n, x in found.items()}
         for key, found in values.items()
     }
-
-
-# -------------------------------------------------------------------- files
-
-
-def read_facts(file: Path) -> dict[str, Any]:
-    """The facts of an earlier run."""
-    try:
-        facts = json.loads(file.read_text(encoding="utf-8"))
-        facts = facts.get("result", facts)
-        missing = [name for name in ("seeds", "epochs", "methods", "data", "sets", "cells") if name not in facts]
-    except (OSError, ValueError, AttributeError) as error:
-        raise ReadError(f"{file} cannot be read as the results of crowdwise bench learners: {error}.") from None
-    if missing:
-        raise ReadError(f"{file} does not hold the results of crowdwise bench learners: it lacks {', '.join(missing)}.")
-    return dict(facts)

@@ -69,16 +69,17 @@ def bench_labels(
     import polars as pl
 
     from crowdwise.bench import label_methods as runner
+    from crowdwise.bench import tables
     from crowdwise.cli import show_bench
 
     check_outputs(out, endings=(*TABLES, ".json"))
     check_page(page, published)
-    figures = [] if published is None else runner.read_published(published)
+    figures = [] if published is None else tables.read_published(published)
     if earlier is not None:
         given = {"--data": data, "--sets": sets, "--methods": methods_}
         if any(given.values()) or seeds != 1:
             raise ParameterError("--from takes an earlier run as it is: leave out --data, --sets, --methods, --seeds.")
-        facts = runner.read_facts(earlier)
+        facts = tables.read_facts(earlier, "labels")
     else:
         facts = measured(data, sets, methods_, seeds)
     if out is not None and out.suffix.lower() == ".json":
@@ -96,9 +97,10 @@ def bench_labels(
 def measured(data: Path | None, sets: str | None, methods_: str | None, seeds: int) -> dict[str, Any]:
     """The facts of a run over the data sets and methods asked for, with progress."""
     from crowdwise.bench import label_methods as runner
+    from crowdwise.bench.tables import data_folder
     from crowdwise.cli import show
 
-    folder = data or runner.data_folder()
+    folder = data or data_folder()
     keys = [registry.find(key).key for key in words_in(methods_) or registry.METHODS]
     names = runner.find_sets(folder, words_in(sets))
     with show.steps(len(names) * len(keys)) as progress:
@@ -153,17 +155,18 @@ def bench_learners(
     """
     from crowdwise.bench import learner_page as pages
     from crowdwise.bench import learner_runs as runner
+    from crowdwise.bench import tables
     from crowdwise.cli import show, show_bench
 
     check_outputs(out, endings=(".json",))
     check_page(page, published)
-    figures = [] if published is None else pages.read_published(published)
+    figures = [] if published is None else tables.read_published(published, "value")
     if earlier is not None:
         if any((data, sets, methods_, epochs)) or (seeds, jobs) != (5, 2):
             raise ParameterError(
                 "--from takes an earlier run as it is: leave out --data, --sets, --methods, --seeds, --jobs, --epochs."
             )
-        facts = runner.read_facts(earlier)
+        facts = tables.read_facts(earlier, "learners")
     else:
         plan = runner.plan(data, words_in(sets), words_in(methods_), seeds=seeds, epochs=epochs)
         with show.steps(len(plan.runs)) as progress:
