@@ -1,14 +1,15 @@
-"""Whatever was saved to a folder, opened by the file that marks it."""
+"""Whatever was saved to a folder, opened by what its manifest says."""
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from crowdwise import registry
-from crowdwise.errors import ReadError, listing
+from crowdwise.data import manifests
+from crowdwise.data.saved_files import kind_of, read_saved
+from crowdwise.errors import ReadError, either, listing
 
 __all__ = ["load"]
 
@@ -26,9 +27,11 @@ def load(folder: str | os.PathLike[str]) -> Any:
     [0, 1]
     """
     folder = Path(folder)
-    for marker, opened in OPENED.items():
-        if (folder / marker).is_file():
-            return opened(folder)
+    if (folder / "campaign.db").is_file():
+        return _campaign(folder)
+    kind = kind_of(folder)
+    if kind in OPENED:
+        return OPENED[kind](folder)
     from crowdwise.data.dataset import find_table, read_dataset
 
     if folder.is_dir() and find_table(folder, "votes") is not None:
@@ -36,18 +39,19 @@ def load(folder: str | os.PathLike[str]) -> Any:
     if not folder.is_dir():
         raise ReadError(f"{folder} is {'a file' if folder.exists() else 'not there'}: expected a folder.")
     raise ReadError(
-        f"{folder} holds nothing that crowdwise saves: expected one of {', '.join(OPENED)} or a table of votes "
-        f"(labels.csv), and found {listing(sorted(path.name for path in folder.iterdir())) or 'nothing'}."
+        f"{folder} holds nothing that crowdwise saves: expected a saved {either(list(OPENED))} with its "
+        f"{manifests.NAME}, a campaign or a table of votes (labels.csv), and found "
+        f"{listing(sorted(path.name for path in folder.iterdir())) or 'nothing'}."
     )
 
 
 def _consensus(folder: Path) -> Any:
-    try:
-        name = json.loads((folder / "consensus.json").read_text(encoding="utf-8"))["type"]
-        found = registry.load(registry.RESULTS[name])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ReadError(f"{folder} does not hold a readable consensus: {error}.") from error
-    return found.load(folder)
+    from crowdwise.core import result
+
+    saved = read_saved(folder, "consensus")
+    with saved.reading():
+        found = registry.load(registry.RESULTS[saved.json(result.FACTS)["type"]])
+    return found.of_files(saved)
 
 
 def _learner(folder: Path) -> Any:
@@ -57,13 +61,13 @@ def _learner(folder: Path) -> Any:
 
 
 def _stream(folder: Path) -> Any:
+    from crowdwise.online import stream_files
     from crowdwise.online.stream import Online
 
-    try:
-        facts = json.loads((folder / "online.json").read_text(encoding="utf-8"))
+    saved = read_saved(folder, "stream")
+    facts = stream_files.read_facts(saved)
+    with saved.reading():
         model = registry.create(facts["method"], **facts["params"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ReadError(f"{folder} does not hold a readable stream: {error}.") from error
     return Online.load(folder, model)
 
 
@@ -77,5 +81,5 @@ def _campaign(folder: Path) -> Any:
     return Campaign.open(folder, registry.create(facts["method"], **facts.get("params", {})))
 
 
-OPENED = {"consensus.json": _consensus, "learner.json": _learner, "online.json": _stream, "campaign.db": _campaign}
-"""File -> what opens the folder that holds it."""
+OPENED = {"consensus": _consensus, "learner": _learner, "stream": _stream}
+"""What a manifest says that a folder holds -> what opens it."""

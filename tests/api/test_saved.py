@@ -10,6 +10,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise import registry
+from crowdwise.data.manifests import seal
 from crowdwise.errors import ReadError
 
 VOTES = cw.simulate.one_coin(40, n_annotators=5, n_classes=2, votes_per_item=3, random_state=0)
@@ -67,12 +68,15 @@ def test_datasets(tmp_path: Path) -> None:
 
 def test_what_is_nothing_of_ours_is_said(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(ReadError, match=r"consensus.json, learner.json.*found 'notes.txt'"):
+    with pytest.raises(ReadError, match=r"a saved consensus, learner or stream.*found 'notes.txt'"):
         cw.load(tmp_path)
     with pytest.raises(ReadError, match="is a file"):
         cw.load(tmp_path / "notes.txt")
     with pytest.raises(ReadError, match="is not there"):
         cw.load(tmp_path / "nothing")
     (tmp_path / "consensus.json").write_text('{"type": "Other"}')
+    with pytest.raises(ReadError, match="holds nothing that crowdwise saves"):
+        cw.load(tmp_path)
+    seal(tmp_path, "consensus")
     with pytest.raises(ReadError, match="readable consensus"):
         cw.load(tmp_path)

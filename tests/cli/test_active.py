@@ -37,7 +37,7 @@ def test_a_replay_is_written_whole(folder: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "votes needed" in result.stdout
     out = folder / "out"
-    names = {"table.csv", "curves.svg", "curves.html", "facts.json"}
+    names = {"table.csv", "curves.svg", "curves.html", "facts.json", "manifest.json"}
     assert names <= {p.name for p in out.iterdir()} <= names | {"curves.png"}
     table = pl.read_csv(out / "table.csv")
     assert table.columns == ["strategy", "seed", "votes", "cost", "accuracy", "expected"]

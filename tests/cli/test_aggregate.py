@@ -311,7 +311,7 @@ def test_interrupting_a_fit_writes_nothing(tmp_path):
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert out == ""
-    assert err.strip() == "Interrupted. Nothing was written."
+    assert err.strip() == "Interrupted. No file was written."
     assert sorted(p.name for p in tmp_path.iterdir()) == ["labels.csv"]
 
 

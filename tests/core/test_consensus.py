@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import crowdwise as cw
+from crowdwise.data.manifests import seal
 from crowdwise.errors import InputError, OutputError, ParameterError, ReadError
 
 
@@ -140,7 +141,7 @@ def test_save_replaces_an_earlier_consensus_and_nothing_else(found, tmp_path):
     place = tmp_path / "deep" / "kept"
     found.save(place)
     found.save(place)
-    assert sorted(p.name for p in place.iterdir()) == ["arrays.npz", "consensus.json"]
+    assert sorted(p.name for p in place.iterdir()) == ["arrays.npz", "consensus.json", "manifest.json"]
     assert [p.name for p in place.parent.iterdir()] == ["kept"]
     other = tmp_path / "mine"
     other.mkdir()
@@ -176,6 +177,7 @@ def test_unreadable_folders_are_explained(found, tmp_path, damage):
         (place / "consensus.json").write_text("{")
     else:
         (place / "consensus.json").write_text('{"format": 99}')
+        seal(place, "consensus")
     with pytest.raises(
         ReadError, match="another version" if damage == "other version" else "does not hold a readable consensus"
     ):

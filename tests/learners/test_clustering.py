@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 
 import crowdwise as cw
 from crowdwise import metrics
+from crowdwise.data.manifests import seal
 from crowdwise.errors import InputError, NotFittedError, ParameterError, ReadError
 from crowdwise.learners.inputs import PairInputs, as_inputs
 from crowdwise.learners.networks import mlp
@@ -154,9 +155,11 @@ def test_it_is_saved_and_loaded(fitted, tmp_path):
     assert isinstance(cw.load_learner(tmp_path / "kept", network=SMALL), cw.VolMaxDCC)
     facts = json.loads((tmp_path / "kept" / "learner.json").read_text())
     (tmp_path / "kept" / "learner.json").write_text(json.dumps(facts | {"format": 1}))
+    seal(tmp_path / "kept", "learner")
     with pytest.raises(ReadError, match="another version"):
         cw.VolMaxDCC.load(tmp_path / "kept", network=SMALL)
     (tmp_path / "kept" / "learner.json").write_text(json.dumps(facts))
+    seal(tmp_path / "kept", "learner")
     with pytest.raises(ReadError, match="network of your own"):
         cw.VolMaxDCC.load(tmp_path / "kept")
     with pytest.raises(ReadError, match="There is no learner"):

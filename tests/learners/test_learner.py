@@ -20,6 +20,7 @@ from torch import nn
 
 import crowdwise as cw
 from crowdwise import registry
+from crowdwise.data.manifests import seal
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, NotFittedError, ParameterError, ReadError
 from crowdwise.learners.information_max_mig import MaxMIG
@@ -292,7 +293,12 @@ class TestKeeping:
         assert again.annotators_.tolist() == learner.annotators_.tolist()
         assert again.score(X, votes) == learner.score(X, votes)
         assert np.array_equal(again.consensus_.posterior, learner.consensus_.posterior)
-        assert {path.name for path in folder.iterdir()} == {"learner.json", "weights.safetensors", "consensus"}
+        assert {path.name for path in folder.iterdir()} == {
+            "learner.json",
+            "manifest.json",
+            "weights.safetensors",
+            "consensus",
+        }
 
     def test_it_can_be_fitted_and_saved_again(self, crowd, saved):
         learner, folder = saved
@@ -307,6 +313,7 @@ class TestKeeping:
             TraceRegularised.load(folder)
         facts = json.loads((folder / "learner.json").read_text())
         (folder / "learner.json").write_text(json.dumps(facts | {"format": 99}))
+        seal(folder, "learner")
         with pytest.raises(ReadError, match="another version"):
             CCEM.load(folder)
 

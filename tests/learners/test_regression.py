@@ -11,6 +11,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import cross_val_predict
 
 import crowdwise as cw
+from crowdwise.data.manifests import seal
 from crowdwise.errors import InputError, ParameterError, ReadError
 from crowdwise.learners.ratings_network import CrowdRegression, combine, residual_parts
 from crowdwise.learners.ratings_raykar import RaykarRegression
@@ -232,6 +233,7 @@ def test_raykar_regression_is_kept_and_read_back(tmp_path):
     for lost in ("params", "method"):
         facts = json.loads((folder / "learner.json").read_text())
         (folder / "learner.json").write_text(json.dumps({k: v for k, v in facts.items() if k != lost}))
+        seal(folder, "learner")
         with pytest.raises(ReadError, match=f"lack(s|) '{lost}'"):
             cw.load_learner(folder)
     model.save(folder)

@@ -24,7 +24,7 @@ from crowdwise.cli.options import (
     load_votes,
     reads,
 )
-from crowdwise.cli.outputs import check_folder, emit, say
+from crowdwise.cli.outputs import emit, say
 from crowdwise.errors import ExtraError, InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -79,14 +79,14 @@ def replay(
     from crowdwise.active.replays import replay_strategies, summary
     from crowdwise.active.strategies import find_strategy
     from crowdwise.cli import show
-    from crowdwise.data.folders import replacing
+    from crowdwise.data.folders import check_target, replacing
     from crowdwise.data.votes import read_truth
 
     names = list(dict.fromkeys(name.strip() for name in strategies.split(",")))
     for name in names:
         find_strategy(name)
     model = partial(registry.create, method, **assignments(set_))
-    check_folder(out, "facts.json", "results")
+    check_target(out, "replay")
     votes = load_votes(path, reading).votes
     votes = votes if truth is None else votes.with_truth(read_truth(truth))
     if votes.truth is None:
@@ -103,7 +103,7 @@ def replay(
         "batch_accuracy": whole,
         "strategies": {name: summary(some, whole, votes.n_votes) for name, some in curves.items()},
     }  # fmt: skip
-    with replacing(out, "facts.json", "replay") as folder:
+    with replacing(out, "replay") as folder:
         write_replay(folder, path.name, curves, whole, facts, prices is not None)
     if as_json:
         emit(json.dumps(facts))
@@ -149,10 +149,10 @@ def plan(
     """
     from crowdwise.active.budget_plan import make_plan
     from crowdwise.cli import show
-    from crowdwise.data.folders import replacing
+    from crowdwise.data.folders import check_target, replacing
     from crowdwise.simulate import FittedCrowd
 
-    check_folder(out, "facts.json", "results")
+    check_target(out, "plan")
     try:
         choices = [int(text) for text in votes_per_item.split(",")]
     except ValueError:
@@ -183,7 +183,7 @@ def plan(
         "best": {m: made.best(m) for m in measures},
         **{m: [dict(zip(("mean", "low", "high"), row, strict=True)) for row in made.summary(m)] for m in measures},
     }  # fmt: skip
-    with replacing(out, "facts.json", "plan") as folder:
+    with replacing(out, "plan") as folder:
         write_plan(folder, path.name, made, measures, facts)
     if as_json:
         emit(json.dumps(facts))

@@ -32,7 +32,8 @@ from crowdwise.cli.options import (
     option,
     reads,
 )
-from crowdwise.cli.outputs import check_apart, check_folder, check_outputs, emit, write_results
+from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_results
+from crowdwise.data.folders import check_target
 from crowdwise.errors import ColumnError, ParameterError
 
 
@@ -81,7 +82,7 @@ def aggregate(
     check_outputs(out, annotators)
     check_outputs(report, endings=(".html",))
     check_apart([path, truth, gold, graph], [out, annotators, report])
-    check_folder(save, "consensus.json", "a saved consensus")
+    check_target(save, "consensus")
     if report is not None:
         from crowdwise.report.page import check_extra
 
@@ -153,7 +154,7 @@ def rank(
 
     check_outputs(out, annotators)
     check_apart([path], [out, annotators])
-    check_folder(save, "consensus.json", "a saved ranking")
+    check_target(save, "consensus")
     given = {"left": left, "right": right, "outcome": outcome, "question": question}
     named = [f"{name}={value}" for name, value in given.items() if value is not None]
     reading = Reading(annotator=annotator, column=named, on_missing=on_missing)

@@ -33,7 +33,8 @@ from crowdwise.cli.options import (
     option,
     reads,
 )
-from crowdwise.cli.outputs import check_apart, check_folder, check_outputs, emit, say, write_results
+from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_results
+from crowdwise.data.folders import check_target
 from crowdwise.errors import LabelError
 
 
@@ -72,7 +73,7 @@ def learn(
     from crowdwise import api
     from crowdwise.cli import show, show_learn
 
-    check_folder(out, "learner.json", "a saved learner")
+    check_target(out, "learner")
     params = assignments(set_, seed, network=network, epochs=epochs)
     registry.find(method, inputs=True)
     check_votes(path, reading)

@@ -29,7 +29,15 @@ from crowdwise.cli.cmd_report import diagnose, report
 from crowdwise.cli.cmd_simulate import simulate
 from crowdwise.cli.options import flag
 from crowdwise.cli.outputs import emit, say
+from crowdwise.data import disk
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError, ParameterError
+
+
+def written() -> str:
+    """What this process has written so far, as a sentence."""
+    if not disk.done:
+        return "No file was written."
+    return f"Written before that: {', '.join(map(str, dict.fromkeys(disk.done)))}."
 
 
 class Commands(TyperGroup):
@@ -44,7 +52,7 @@ class Commands(TyperGroup):
             say(f"Error: {error.worded(lambda option: flag(option, options))}")
             ctx.exit(2 if isinstance(error, ParameterError) else 1)
         except KeyboardInterrupt:
-            say("Interrupted. Nothing was written.")
+            say(f"Interrupted. {written()}")
             ctx.exit(130)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -48,14 +48,6 @@ def check_apart(inputs: Sequence[Path | None], outputs: Sequence[Path | None]) -
             taken[path.resolve()] = "is named for two results, and can hold one"
 
 
-def check_folder(folder: Path | None, marker: str, what: str) -> None:
-    """Before the work is done: can something be saved there? An earlier one, which holds ``marker``, is replaced."""
-    if folder is None or not folder.exists():
-        return
-    if not (folder.is_dir() and (not any(folder.iterdir()) or (folder / marker).is_file())):
-        raise OutputError(f"{folder} exists and holds something else than {what}. Choose another folder.")
-
-
 def write_table(table: Any, path: Path) -> None:
     """Write a table, whole or not at all."""
     write_whole(getattr(table, WRITERS[path.suffix.lower()]), path)

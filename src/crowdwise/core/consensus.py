@@ -253,7 +253,7 @@ class Consensus(Result):
     # ---------------------------------------------------------------- saving it
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write ``consensus.json`` and ``arrays.npz`` to a folder, all or nothing; an earlier consensus is replaced."""
+        """Write it to a folder, all or nothing (see :meth:`Result.save <crowdwise.core.result.Result.save>`)."""
         return Result.save(replace(self, judged=self._judged, votes=None), folder)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
-import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -21,9 +19,11 @@ from crowdwise.data import encoding
 from crowdwise.data.folders import replacing
 from crowdwise.data.frames import make_frame
 from crowdwise.data.frozen import Frozen
+from crowdwise.data.saved_files import SavedFiles, read_saved, write_arrays, write_json
 from crowdwise.errors import ConvergenceWarning, ParameterError, ReadError
 
-FORMAT = 3
+FORMAT = 4
+FACTS, ARRAYS = "consensus.json", "arrays.npz"
 
 __all__ = ["Result", "plain", "warn_unconverged"]
 
@@ -128,7 +128,10 @@ class Result(Frozen, ABC):
     # ---------------------------------------------------------------- saving it
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write ``consensus.json`` and ``arrays.npz`` to a folder, all or nothing; an earlier result is replaced."""
+        """Write ``consensus.json``, ``arrays.npz`` and a manifest with their checksums to a folder, all or nothing.
+
+        An earlier result is replaced. A folder that holds anything else is an error, and nothing in it is touched.
+        """
         facts: dict[str, Any] = {"format": FORMAT, "type": type(self).__name__}
         arrays: dict[str, Any] = {}
         for name in (f.name for f in fields(self)):
@@ -141,33 +144,35 @@ class Result(Frozen, ABC):
                 arrays |= {f"{name}:{key}": column for key, column in value.items()}
             else:
                 facts[name] = plain(value)
-        with replacing(folder, "consensus.json", "consensus") as temporary:
-            (temporary / "consensus.json").write_text(json.dumps(facts), encoding="utf-8")
-            np.savez_compressed(temporary / "arrays.npz", allow_pickle=False, **arrays)
+        with replacing(folder, "consensus") as temporary:
+            write_json(temporary / FACTS, facts)
+            write_arrays(temporary / ARRAYS, arrays)
         return Path(folder)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote."""
-        folder = Path(folder)
-        try:
-            facts = json.loads((folder / "consensus.json").read_text(encoding="utf-8"))
-            with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
-            raise ReadError(f"{folder} does not hold a readable consensus: {error}.") from error
+        """Read what :meth:`save` wrote. Files that are not as they were written are an error."""
+        return cls.of_files(read_saved(folder, "consensus"))
+
+    @classmethod
+    def of_files(cls, saved: SavedFiles) -> Self:
+        """The result in saved files."""
+        facts, arrays = saved.json(FACTS), dict[str, Any](saved.arrays(ARRAYS))
         if facts.pop("format", None) != FORMAT:
-            raise ReadError(f"{folder} was written by another version of crowdwise, which this one does not read.")
+            raise ReadError(
+                f"{saved.folder} was written by another version of crowdwise, which this one does not read."
+            )
         found = facts.pop("type", None)
         if found != cls.__name__:
-            raise ReadError(f"{folder} holds a saved {found}: load it with crowdwise.{found}.load.")
-        for name in cls.NAMES:
-            facts[name] = encoding.to_vocabulary(facts[name])
-        for name in list(arrays):
-            field, colon, column = name.partition(":")
-            if colon:
-                facts.setdefault(field, {})[column] = arrays.pop(name)
-        return cls(**facts, **arrays)
+            raise ReadError(f"{saved.folder} holds a saved {found}: load it with crowdwise.{found}.load.")
+        with saved.reading():
+            for name in cls.NAMES:
+                facts[name] = encoding.to_vocabulary(facts[name])
+            for name in list(arrays):
+                field, colon, column = name.partition(":")
+                if colon:
+                    facts.setdefault(field, {})[column] = arrays.pop(name)
+            return cls(**facts, **arrays)
 
 
 def warn_unconverged(result: Result) -> None:

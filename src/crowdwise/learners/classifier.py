@@ -15,7 +15,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.estimator import UnfittedError
 from crowdwise.learners.learner import VotesClassifier
-from crowdwise.learners.saving import read_facts
+from crowdwise.learners.saving import read_learner
 from crowdwise.learners.training_settings import Callback
 
 
@@ -118,6 +118,6 @@ def load_learner(folder: str | os.PathLike[str], *, network: Any = None, device:
 
     ``network`` must be given where the learner was fitted with a module or a function instead of a name.
     """
-    method = read_facts(Path(folder))["method"]
+    method = read_learner(folder)[1]["method"]
     entry = registry.ANSWER_METHODS.get(method) or registry.find(method, inputs=True)
     return entry.load().load(folder, network=network, device=device)

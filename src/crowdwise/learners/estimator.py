@@ -33,9 +33,9 @@ from crowdwise.core.constraints import RandomState, fixed_seed, seed_of
 from crowdwise.core.numerics import Ints
 from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.core.result import Result, plain
-from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError, ReadError
+from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError
 from crowdwise.learners.inputs import Inputs, as_inputs
-from crowdwise.learners.saving import read_learner, write_learner
+from crowdwise.learners.saving import RESULT, read_learner, read_tensors, write_learner
 from crowdwise.learners.training_settings import Callback, Epoch
 
 
@@ -210,18 +210,16 @@ class Estimator(BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
     def load(cls, folder: str | os.PathLike[str], *, network: Any = None, device: str = "auto") -> Self:
         """Read what :meth:`save` wrote. A network that was passed as a module or a function must be passed again."""
         folder = Path(folder)
-        facts, tensors = read_learner(folder, cls.key)
-        try:
+        saved, facts = read_learner(folder, cls.key)
+        with saved.reading():
             learner = cls(**cls._loaded_params(folder, facts["params"], network, device))
-            found: Any = cls.result.load(folder / "consensus")
+            found: Any = cls.result.of_files(saved.below(RESULT, "consensus"))
             learner.consensus_ = found
             learner.seed_, learner.history_ = facts["seed"], [Epoch(**epoch) for epoch in facts["history"]]
             for name in cls.saved:
                 setattr(learner, name, facts["learned"][name])
             learner._describe(found.annotator_names, getattr(found, "classes", None), tuple(facts["shape"]))
-            learner._restore(tensors)
-        except KeyError as error:
-            raise ReadError(f"{folder} does not hold a readable learner: its files lack {error}.") from error
+            learner._restore(read_tensors(saved))
         return learner
 
     @classmethod

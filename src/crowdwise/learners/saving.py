@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +11,10 @@ from torch import Tensor
 
 from crowdwise.core.result import Result
 from crowdwise.data.folders import replacing
+from crowdwise.data.saved_files import SavedFiles, read_saved, write_json
 from crowdwise.errors import ReadError
 
-FORMAT = 2
+FORMAT = 3
 FACTS, TENSORS, RESULT = "learner.json", "weights.safetensors", "consensus"
 
 
@@ -22,42 +22,37 @@ def write_learner(
     folder: str | os.PathLike[str], facts: dict[str, Any], tensors: Mapping[str, Tensor], result: Result
 ) -> Path:
     """Write a fitted learner."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
-    with replacing(folder, FACTS, "learner") as temporary:
-        (temporary / FACTS).write_text(json.dumps({"format": FORMAT, **facts}), encoding="utf-8")
-        save_file({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}, temporary / TENSORS)
+    with replacing(folder, "learner") as temporary:
+        write_json(temporary / FACTS, {"format": FORMAT, **facts})
+        content = save({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()})
+        (temporary / TENSORS).write_bytes(content)
         result.save(temporary / RESULT)
     return Path(folder)
 
 
-def read_facts(folder: Path) -> dict[str, Any]:
-    """The JSON part of a saved learner, of a format that this version reads."""
-    try:
-        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ReadError(
-            f"There is no learner in {folder}: expected what learner.save, or crowdwise learn --out, has written."
-        ) from None
-    except (OSError, ValueError) as error:
-        raise ReadError(f"{folder} does not hold a readable learner: {error}.") from error
-    lacking = [name for name in ("method", "params") if not isinstance(facts, dict) or name not in facts]
+def read_learner(folder: str | os.PathLike[str], key: str | None = None) -> tuple[SavedFiles, dict[str, Any]]:
+    """The files that :func:`write_learner` wrote, and the JSON part; checked to be of a method, where one is named."""
+    saved = read_saved(folder, "learner")
+    facts = saved.json(FACTS)
+    lacking = [name for name in ("method", "params") if name not in facts]
     if lacking:
         raise ReadError(f"{folder} does not hold a readable learner: {FACTS} lacks {lacking[0]!r}.")
     if facts.get("format") != FORMAT:
         raise ReadError(f"{folder} was written by another version of crowdwise, which this one does not read.")
-    return dict(facts)
-
-
-def read_learner(folder: Path, key: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What :func:`write_learner` wrote, checked to be of a method."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    facts = read_facts(folder)
-    if facts["method"] != key:
+    if key is not None and facts["method"] != key:
         raise ReadError(f"{folder} holds a {facts['method']} learner, not {key}: use crowdwise.load_learner.")
-    try:
-        return facts, load_file(folder / TENSORS)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise ReadError(f"{folder} does not hold a readable learner: {error}.") from error
+    return saved, facts
+
+
+def read_tensors(saved: SavedFiles) -> dict[str, Tensor]:
+    """The numbers of a saved learner."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    with saved.reading():
+        try:
+            return load(saved.files[TENSORS])
+        except SafetensorError as error:
+            raise ValueError(str(error)) from error

@@ -86,7 +86,7 @@ class Simulated(SimulatedAnswers[Votes]):
         Numbers go to ``parameters.npz``, names to ``meta.json`` (rows of ``confusion`` follow its
         ``annotators``, columns its ``classes``). A folder that holds anything is never touched.
         """
-        with replacing(folder, "", "simulated crowd") as work:
+        with replacing(folder, "simulated crowd", manifest=False) as work:
             self._write(work)
 
     def _write(self, folder: Path) -> None:

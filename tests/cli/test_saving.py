@@ -1,0 +1,56 @@
+"""``--save`` and ``--out`` of folders, from where a user stands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import crowdwise as cw
+
+
+def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "crowdwise", *words]
+    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("crowd") / "crowd"
+    cw.simulate.one_coin(30, n_annotators=5, n_classes=2, votes_per_item=3, random_state=0).save(place)
+    X = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
+    np.savez(place / "features.npz", x_train=X, allow_pickle=False)
+    return place
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    return {p.relative_to(place).as_posix(): p.read_bytes() for p in place.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("command", ["aggregate", "learn"])
+def test_the_current_folder_is_not_emptied(command: str, crowd: Path, tmp_path: Path) -> None:
+    words = {
+        "aggregate": ("aggregate", str(crowd), "--method", "majority", "--save", "."),
+        "learn": ("learn", str(crowd), "--method", "two-stage", "--epochs", "1", "--out", "."),
+    }[command]
+    (tmp_path / "thesis.txt").write_text("years of work", encoding="utf-8")
+    marker = "consensus.json" if command == "aggregate" else "learner.json"
+    (tmp_path / marker).write_text("{}", encoding="utf-8")  # looks like one of ours, by its name
+    before = contents(tmp_path)
+    done = run(tmp_path, *words)
+    assert done.returncode == 1 and "Nothing was touched" in done.stderr
+    assert contents(tmp_path) == before
+    (tmp_path / "thesis.txt").unlink()
+    (tmp_path / marker).unlink()
+    for _ in range(2):  # an empty folder, then one that holds our result alone
+        assert run(tmp_path, *words).returncode == 0
+        assert marker in contents(tmp_path)
+    cw.load(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+    before = contents(tmp_path)
+    done = run(tmp_path, *words)
+    assert done.returncode == 1 and "'notes.txt'" in done.stderr
+    assert contents(tmp_path) == before
