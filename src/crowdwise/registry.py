@@ -268,7 +268,7 @@ _LEARNERS = (
     ("weighted-doctor-net", "baselines_doctor_net:WeightedDoctorNet", "The same, weighted", "Guan et al. 2018"),
     ("crowdlab", "baselines_crowdlab:Crowdlab", "A classifier and votes, averaged", "Goh et al. 2022"),
     ("crowd-regression", "ratings_network:CrowdRegression", "A network; a line each", "Rodrigues and Pereira 2018"),
-    ("raykar-regression", "ratings_raykar:RaykarRegression", "A regression within EM", "Raykar et al. 2010"),
+    ("raykar-regression", "ratings_regressor:RaykarRegression", "A regression within EM", "Raykar et al. 2010"),
     ("deep-bt", "comparisons_deep_bt:DeepBT", "Scores from a network on items", "Chen et al. 2013"),
     ("volmaxdcc", "similarities_volmaxdcc:VolMaxDCC", "A network that clusters", "Nguyen et al. 2023"),
     ("crowd-layer-tags", "tags_crowd_layer:CrowdLayerTags", "A crowd layer on tokens", "Rodrigues and Pereira 2018"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+import torch
 
 from crowdwise.data.votes import Votes
+from crowdwise.learners.head import FLOOR
 
 
 def blobs(n=240, n_classes=3, n_features=6, spread=0.8, seed=0):
@@ -48,3 +50,19 @@ def small(n=240, n_classes=3, n_annotators=8, votes_per_item=3, seed=0, **more):
     """Features, votes and truth of a small crowd that is mostly right; the same objects for the same call."""
     X, truth = blobs(n, n_classes, seed=seed)
     return X, vote(truth, confusions(n_annotators, n_classes, seed=seed, **more), votes_per_item, seed=seed), truth
+
+
+def information_gain(log_h, log_g, log_p, kind="kl"):
+    """The gain between N rows of classifier and aggregator as its formulas have it, for autograd."""
+    N = len(log_h)
+    joint = torch.logsumexp(log_h + log_g - log_p, dim=1)
+    ratio = (log_h - log_p).exp() @ log_g.exp().T
+    if kind == "kl":
+        same, other = 1.0 + joint.clamp_min(np.log(FLOOR)), ratio
+    elif kind == "pearson":
+        same, other = 2.0 * (joint.exp() - 1.0), ratio**2 - 1.0
+    else:
+        same, other = np.log(2.0) + joint - torch.log1p(joint.exp()), torch.log1p(ratio) - np.log(2.0)
+    if N == 1:  # no other item to compare with
+        return same.mean()
+    return same.mean() - (other.sum() - other.diagonal().sum()) / (N * (N - 1))

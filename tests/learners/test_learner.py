@@ -25,7 +25,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, NotFittedError, ParameterError, ReadError
 from crowdwise.learners.information_max_mig import MaxMIG
 from crowdwise.learners.joint_confusions import CCEM, TraceRegularised
-from crowdwise.learners.targets import as_votes
+from crowdwise.learners.learner import as_votes
 from learners.crowd import small
 
 # -------------------------------------------------------------------- scikit-learn's own checks

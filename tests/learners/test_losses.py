@@ -9,11 +9,11 @@ from torch.nn import functional
 
 from crowdwise.data.votes import Votes
 from crowdwise.learners import head, losses
-from crowdwise.learners.information_max_mig import Aggregator, gain_gradients, information_gain
+from crowdwise.learners.information_max_mig import Aggregator, gain_gradients
 from crowdwise.learners.joint_confusions import Confusions, Traced, Volume, identity
 from crowdwise.learners.layers_conal import CommonNoise
 from crowdwise.learners.vote_edges import Edges
-from learners.crowd import small
+from learners.crowd import information_gain, small
 
 M, K = 5, 3
 
@@ -58,7 +58,7 @@ def test_the_mixture_against_autograd(softplus, traced, size):
     for dtype, close in ((torch.float64, 1e-9), (torch.float32, 2e-5)):
         _, c = batch(dtype=dtype)
         some = None if trace is None else trace.to(dtype)
-        fit = losses.mixture(c, rho.detach().to(dtype), 7.0, softplus=softplus, trace=some, keep=True)
+        fit = losses.mixture(c, rho.detach().to(dtype)[c.annotator], 7.0, softplus=softplus, trace=some, keep=True)
         got = losses.Rows(fit.rows, c.annotator, rho.shape).dense()
         assert float(fit.value) == pytest.approx(float(plain), rel=close)
         torch.testing.assert_close(fit.logits.double(), want[0], atol=10 * close, rtol=close)

@@ -17,7 +17,7 @@ import crowdwise as cw
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, OutputError, ParameterError
 from crowdwise.learners.alternating_raykar import Raykar
-from crowdwise.learners.tabular_models import WEAK, Softmax, softmax_loss, takes_weights
+from crowdwise.learners.tabular import WEAK, Softmax, softmax_loss, takes_weights
 from learners.crowd import blobs, confusions, small, vote
 
 
@@ -205,7 +205,7 @@ class TestOtherClassifiers:
 
     def test_soft_labels_are_weighted_rows(self):
         """A tree of depth 0 predicts the mean of its rows: that of the posterior."""
-        from crowdwise.learners.tabular_models import DOUBT, SklearnClassifier
+        from crowdwise.learners.tabular import DOUBT, SklearnClassifier
 
         q = np.random.default_rng(0).dirichlet(np.ones(3), 40)
         stump = SklearnClassifier(DecisionTreeClassifier(max_depth=1, max_features=1, min_samples_leaf=40), 3, 0)

@@ -14,7 +14,7 @@ import crowdwise as cw
 from crowdwise.data.manifests import seal
 from crowdwise.errors import InputError, ParameterError, ReadError
 from crowdwise.learners.ratings_network import CrowdRegression, combine, residual_parts
-from crowdwise.learners.ratings_raykar import RaykarRegression
+from crowdwise.learners.ratings_regressor import RaykarRegression
 
 QUICK = {"network": "linear", "epochs": 40, "random_state": 0, "device": "cpu"}
 

@@ -43,8 +43,7 @@ from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.core.priors import Prior
 from crowdwise.data.votes import Votes
-from crowdwise.learners.tabular import Tabular
-from crowdwise.learners.tabular_models import Softmax
+from crowdwise.learners.tabular import Softmax, Tabular
 from crowdwise.learners.tensors import score_table
 from crowdwise.learners.training_settings import Callback, EpochRounds
 

@@ -40,9 +40,11 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core import em
 from crowdwise.core.consensus import Outcome
 from crowdwise.core.constraints import Bounds
-from crowdwise.core.numerics import Floats, Ints, clamp, decide, safe_log
+from crowdwise.core.em import Part
+from crowdwise.core.numerics import Floats, Ints, clamp, decide, normalise, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.core.unseen import with_unseen
 from crowdwise.data import encoding
@@ -206,10 +208,6 @@ class Crowdlab(Tabular):
 
 def count(q: Floats, votes: Votes) -> Floats:
     """M x K x K confusion matrices against a posterior, each row with one pseudo-vote distributed like the crowd's."""
-    M, K = votes.n_annotators, votes.n_classes
-    cells = np.zeros((M * K, K))
-    np.add.at(cells, votes.annotator.astype(np.int64) * K + votes.label, q[votes.item] * votes.weights[:, None])
-    table = cells.reshape(M, K, K).transpose(0, 2, 1)
-    crowd = table.sum(axis=0) + 1.0 / K
-    table = table + crowd / crowd.sum(axis=1, keepdims=True)
-    return np.asarray(table / table.sum(axis=2, keepdims=True))
+    table = em.statistics(Part.of(votes), q).table().transpose(0, 2, 1)
+    crowd = table.sum(axis=0) + 1.0 / votes.n_classes
+    return normalise(table + crowd / crowd.sum(axis=1, keepdims=True), axis=2)

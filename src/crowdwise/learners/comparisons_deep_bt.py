@@ -41,7 +41,7 @@ from crowdwise.answers.comparisons_leaderboard import Ranking
 from crowdwise.answers.comparisons_likelihood import Likelihood, log_likelihood
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.core.constraints import Check, is_number
-from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.numerics import Floats, Ints, softmax
 from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result
 from crowdwise.data.comparisons import OUTCOMES, TIE, Comparisons
@@ -117,6 +117,9 @@ def is_beta(value: Any) -> bool:
     return pair and value[0] > value[1] > 0.5
 
 
+Beta = Annotated[Any, Check(is_beta, "(a, b) of a Beta distribution, a above b and b above 1/2")]
+
+
 @declared
 class DeepBT(NetworkEstimator):
     """Scores from a network on item features, trained on comparisons.
@@ -127,8 +130,6 @@ class DeepBT(NetworkEstimator):
         Learn a reliability for every annotator; else all have the reliability 1.
     reliability
         (a, b): the prior of reliabilities, Beta(a, b).
-    select
-        Which epoch is selected: the ``"last"``, or the best by held-out comparisons (``"votes"``).
 
     Examples
     --------
@@ -149,10 +150,7 @@ class DeepBT(NetworkEstimator):
     result: ClassVar[type[Result]] = Ranking
 
     annotators: bool = True
-    reliability: Annotated[Any, Check(is_beta, "(a, b) of a Beta distribution, a above b and b above 1/2")] = (
-        10.0,
-        1.0,
-    )
+    reliability: Beta = (10.0, 1.0)
     select: Literal["last", "votes"] = "last"
 
     def _training_data(self, inputs: Inputs, answers: Comparisons) -> tuple[Inputs, Votes]:
@@ -181,10 +179,8 @@ class DeepBT(NetworkEstimator):
         part = comparisons_connectivity.components(table.left, table.right, table.n_items)
         more: dict[str, Any] = {}
         if self.annotators:
-            more = {
-                "reliability": np.clip(eta, 1e-12, 1 - 1e-12),
-                "reliability_error": theta_errors(matches, s, eta, self),
-            }
+            more["reliability"] = np.clip(eta, 1e-12, 1 - 1e-12)
+            more["reliability_error"] = theta_errors(matches, s, eta, sum(self.reliability))
         return Ranking.of(
             self, table, scores=s, errors=errors, draws=draws, components=part, counts=item_counts(table),
             annotator_counts=annotator_counts(table, s), tie=tau, placed=table.placed, **self._trace(), **more,
@@ -231,9 +227,7 @@ class DeepBT(NetworkEstimator):
         sides, tau = [z / 2.0, -z / 2.0], self._tau()
         if tau is not None:
             sides.append(np.full(len(z), tau))
-        logit = np.stack(sides, axis=1)
-        p = np.exp(logit - logit.max(axis=1, keepdims=True))
-        return np.asarray(p / p.sum(axis=1, keepdims=True))
+        return softmax(np.stack(sides, axis=1))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The mean log-likelihood of comparisons of the rows of X, for annotators of reliability 1."""
@@ -277,12 +271,12 @@ def last_layer(
     return np.sqrt((spread**2).sum(axis=1)), draws.astype(np.float32)
 
 
-def theta_errors(matches: Matches, s: Floats, eta: Floats, learner: DeepBT) -> Floats:
-    """Standard errors of the logits of reliabilities, given the scores."""
+def theta_errors(matches: Matches, s: Floats, eta: Floats, strength: float) -> Floats:
+    """Standard errors of the logits of reliabilities, given the scores and the strength a + b of their prior."""
     d = slice(0, matches.decided)
     z, m, w = s[matches.winner[d]] - s[matches.loser[d]], matches.annotator[d], matches.weight[d]
     theta = np.log(np.maximum(eta, 1e-12)) - np.log(np.maximum(1.0 - eta, 1e-12))
     r = 1.0 / (1.0 + np.exp(-np.clip(theta[m] + z, -500, 500)))
-    said = np.bincount(m, w, len(eta)) + sum(learner.reliability) - 1.0
+    said = np.bincount(m, w, len(eta)) + strength - 1.0
     information = said * eta * (1.0 - eta) - np.bincount(m, w * r * (1.0 - r), len(eta))
     return np.asarray(1.0 / np.sqrt(np.maximum(information, 0.05 * said * eta * (1.0 - eta) + 1e-12)))

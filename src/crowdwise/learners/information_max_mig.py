@@ -47,7 +47,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdwise.core import em
 from crowdwise.core.constraints import Check, Positive, is_number
+from crowdwise.core.em import Part
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
@@ -67,24 +69,8 @@ EVEN = 2.0
 """The sum of the weights of an item's votes, where all of them agree, in the even start."""
 
 
-def information_gain(log_h: Tensor, log_g: Tensor, log_p: Tensor, kind: str = "kl") -> Tensor:
-    """The gain between N rows of classifier and aggregator, which belong together row by row."""
-    N = len(log_h)
-    joint = torch.logsumexp(log_h + log_g - log_p, dim=1)
-    ratio = (log_h - log_p).exp() @ log_g.exp().T
-    if kind == "kl":
-        same, other = 1.0 + joint.clamp_min(np.log(FLOOR)), ratio
-    elif kind == "pearson":
-        same, other = 2.0 * (joint.exp() - 1.0), ratio**2 - 1.0
-    else:
-        same, other = np.log(2.0) + joint - torch.log1p(joint.exp()), torch.log1p(ratio) - np.log(2.0)
-    if N == 1:  # no other item to compare with
-        return same.mean()
-    return same.mean() - (other.sum() - other.diagonal().sum()) / (N * (N - 1))
-
-
 def gain_gradients(log_h: Tensor, log_g: Tensor, log_p: Tensor, kind: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """:func:`information_gain` and its gradients at log h, log g and log p.
+    """The gain between N rows of classifier and aggregator, which belong together, and its gradients at their logs.
 
     With u_i = d a / d log kappa[i, i] and V[i, j] = b'(kappa[i, j]) off the diagonal, that at log h[i, k] is
 
@@ -123,11 +109,7 @@ def gain_gradients(log_h: Tensor, log_g: Tensor, log_p: Tensor, kind: str) -> tu
 
 def vote_confusions(votes: Votes, smoothing: float) -> Floats:
     """M x K x K: the shares of each annotator's labels, given the vote shares of their items, plus ``smoothing``."""
-    M, K = votes.n_annotators, votes.n_classes
-    share = votes.shares()[votes.item] * votes.weights[:, None]
-    counts = np.zeros((M * K, K))
-    np.add.at(counts, votes.annotator.astype(np.int64) * K + votes.label, share)
-    table = counts.reshape(M, K, K).transpose(0, 2, 1)
+    table = em.statistics(Part.of(votes), votes.shares()).table().transpose(0, 2, 1)
     total = table.sum(axis=2, keepdims=True)
     return np.asarray(np.divide(table, total, out=np.zeros_like(table), where=total > 0.0) + smoothing)
 
@@ -138,12 +120,9 @@ def match_classes(W: Floats, votes: Votes) -> Ints:
     from scipy.optimize import linear_sum_assignment
 
     own = W - W.mean(axis=1, keepdims=True)
-    count = np.bincount(
-        votes.annotator.astype(np.int64) * votes.n_classes + votes.label,
-        weights=votes.weights,
-        minlength=W.shape[0] * W.shape[2],
-    )
-    weight = np.einsum("mkl,ml->lk", own, count.reshape(W.shape[0], W.shape[2]))
+    count = np.zeros((W.shape[0], W.shape[2]))
+    np.add.at(count, (votes.annotator, votes.label), votes.weights)
+    weight = np.einsum("mkl,ml->lk", own, count)
     return np.asarray(linear_sum_assignment(-weight)[1])
 
 
@@ -222,7 +201,7 @@ def held_out_gain(trainer: Trainer, votes: Votes) -> float:
     with torch.no_grad():
         log_h = torch.cat([batch.log_f for batch in batches])
         log_g = torch.cat([head.log_g(batch) for batch in batches])
-        return float(information_gain(log_h, log_g, head.log_p, head.gain))
+        return float(gain_gradients(log_h, log_g, head.log_p, head.gain)[0])
 
 
 def name_classes(trainer: Trainer, votes: Votes) -> None:

@@ -112,7 +112,7 @@ class TracedInstances(InstanceConfusions):
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.warm):
             rows = self.rows(batch)
         norm = batch.total_weight
-        fit = losses.mixture_of(batch, rows.detach(), norm, trace=self.weight * batch.weight / norm)
+        fit = losses.mixture(batch, rows.detach(), norm, trace=self.weight * batch.weight / norm)
         return losses.with_gradients(
             fit.value, (batch.logits, fit.logits), *(((rows, fit.rows),) if rows.requires_grad else ())
         )

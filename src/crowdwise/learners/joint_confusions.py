@@ -83,8 +83,12 @@ class Confusions(AnnotatorTerms):
         return torch.logsumexp(batch.log_f.index_select(0, batch.row) + column, dim=1)
 
     def loss(self, batch: Batch) -> Tensor:
-        fit = losses.mixture(batch, self.rho, self.norm(batch), softplus=self.softplus)
+        fit = losses.mixture(batch, self.vote_rho(batch), self.norm(batch), softplus=self.softplus)
         return losses.annotator_loss(batch, fit, self.rho)
+
+    def vote_rho(self, batch: Batch) -> Tensor:
+        """E x K x K: rho of each vote's annotator."""
+        return self.rho.detach().index_select(0, batch.annotator)
 
     def norm(self, batch: Batch) -> Tensor | float:
         """What the sum over the batch's votes is divided by."""
@@ -124,7 +128,7 @@ class Traced(Confusions):
         each = self.weight / (1.0 if self.reduce == "sum" else self.n_annotators)
         if self.many:
             trace = each * self.term_weights(batch)
-            fit = losses.mixture(batch, self.rho, self.norm(batch), softplus=True, trace=trace)
+            fit = losses.mixture(batch, self.vote_rho(batch), self.norm(batch), softplus=True, trace=trace)
             return losses.annotator_loss(batch, fit, self.rho)
         positive = functional.softplus(self.rho)
         return super().loss(batch) + each * (positive.diagonal(dim1=1, dim2=2) / positive.sum(dim=2)).sum()
@@ -187,7 +191,7 @@ class Volume(Confusions):
 
     def fit(self, batch: Batch, keep: bool) -> losses.Mixture:
         """The likelihood of the votes, with its gradients."""
-        return losses.mixture(batch, self.rho, self.norm(batch), keep=keep)
+        return losses.mixture(batch, self.vote_rho(batch), self.norm(batch), keep=keep)
 
     def total(self, fit: losses.Mixture, *gradients: tuple[Tensor, Tensor | losses.Rows]) -> Tensor:
         """The loss, with the volume in it."""

@@ -21,14 +21,42 @@ from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError
+from crowdwise.errors import InputError, LabelError
 from crowdwise.learners.estimator import Estimator
 from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.network_estimator import NetworkEstimator
-from crowdwise.learners.targets import as_votes
 from crowdwise.learners.tensors import probabilities
 from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.vote_edges import Edges
+
+
+def as_votes(y: Any) -> Votes:
+    """Votes from votes, from an items x annotators array, or from one label per item."""
+    if isinstance(y, Votes):
+        votes = y
+    elif y is None:
+        raise InputError("fit requires y to be passed, but the target y is None: give the votes on the rows of X.")
+    else:
+        labels = np.asarray(y)
+        if labels.ndim == 0:
+            raise InputError(f"Expected votes and found {y!r}. Make them with Votes.from_frame or read_votes.")
+        if labels.ndim == 2 and labels.shape[1] == 1:
+            labels = labels[:, 0]
+        if labels.dtype.kind == "c":
+            raise InputError("Complex data not supported: labels must be numbers or text.")
+        if labels.ndim == 1 and labels.dtype.kind == "f":
+            if not np.isfinite(labels).all():
+                raise InputError("The labels hold NaN or infinity: leave those rows out.")
+            if (labels != np.round(labels)).any():
+                raise InputError("Unknown label type: continuous. Labels must be classes: whole numbers or text.")
+        dense = labels[:, None] if labels.ndim == 1 else labels
+        votes = Votes.from_dense(dense, annotators=["labels"] if labels.ndim == 1 else None)
+    if votes.n_classes < 2:
+        raise LabelError(
+            f"All votes say {votes.classes[0]!r}: with one class there is nothing to learn. "
+            "If there are other classes that nobody chose, declare them: classes=[...]."
+        )
+    return votes
 
 
 @declared

@@ -130,15 +130,15 @@ class Mixture(Fit):
 
 
 def mixture(
-    batch: Batch, rho: Tensor, norm: Tensor | float, *, softplus: bool = False, trace: Tensor | None = None,
+    batch: Batch, rows: Tensor, norm: Tensor | float, *, softplus: bool = False, trace: Tensor | None = None,
     keep: bool = False,
 ) -> Mixture:  # fmt: skip
     """Minus the log-likelihood of a batch's votes over ``norm``, under confusion matrices from rows of rho.
 
     Parameters
     ----------
-    rho
-        M x K x K, of all annotators.
+    rows
+        E x K x K: rho of each vote's annotator.
     norm
         What the sum over votes is divided by.
     softplus
@@ -148,14 +148,6 @@ def mixture(
     keep
         Whether the matrices are returned as well.
     """
-    return mixture_of(batch, rho.detach().index_select(0, batch.annotator), norm, softplus, trace, keep)
-
-
-def mixture_of(
-    batch: Batch, rows: Tensor, norm: Tensor | float, softplus: bool = False, trace: Tensor | None = None,
-    keep: bool = False,
-) -> Mixture:  # fmt: skip
-    """The same with the free numbers of each vote, E x K x K."""
     f = torch.softmax(batch.logits.detach(), dim=1)
     c = batch.weight[:, None] / -norm
     E, K, _ = rows.shape

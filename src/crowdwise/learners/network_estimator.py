@@ -64,8 +64,8 @@ class NetworkEstimator(TrainingSettings, Estimator):
         Share of the answers held out of training to measure every epoch by; by default a tenth where ``select`` or
         ``patience`` needs them, else none.
     select
-        Which epoch is selected: the ``"last"``, the best by held-out ``"votes"``, or the best by the ``"gold"`` that
-        was passed to ``fit`` (which is then not trained on).
+        Which epoch is selected: the ``"last"``, the best by held-out answers (``"votes"``), or, for classifiers, the
+        best by the ``"gold"`` that was passed to ``fit`` (which is then not trained on).
     patience
         Stop after so many epochs without a better score on what was held out.
     device, precision

@@ -130,8 +130,6 @@ class CrowdRegression(NetworkEstimator, RatingsRegressor):
         ``"S"``, ``"B"``, ``"S+B"`` or ``"B+S"``: how an annotator's rating follows from the network's number.
     noise
         ``"equal"``: squared errors, as in the paper; ``"own"``: a precision for each annotator is learned as well.
-    select
-        Which epoch is selected: the ``"last"``, or the best by held-out ratings (``"votes"``).
 
     Examples
     --------

@@ -1,24 +1,77 @@
-"""Regressors from inputs and ratings: ``fit(X, ratings)``, and ``predict`` from inputs, or from inputs and ratings."""
+"""Learning a regression from crowds: a data model and a precision for each annotator, by expectation and maximisation.
+
+The number of an item depends on its features through a data model f (linear, or any regressor of scikit-learn's), and
+annotator m reports it with noise of precision p[m]:
+
+    z[n] ~ N(f(x_n), g)           rating of m ~ N(z[n], 1 / p[m])
+
+=============  ===============  =====  ==========================================================================
+symbol         code             shape  equation
+=============  ===============  =====  ==========================================================================
+z[n], v[n]     ``z``, ``v``     N      1/v = 1/g + sum w p;  z = v (f/g + sum w p x)
+y[n], P[n]     ``pooled``       N      sum w p x / P, P = sum w p: the ratings pooled, with variance 1 / P
+f              ``model_``              weighted least squares of y on x, weights 1 / (g + 1 / P), ridge prior
+p[m]           ``precision``    M      (n[m] + 2 a) / (sum w ((x - z)^2 + v) + 2 b), a = 1, b = 1/2 in standard units
+g              ``gap_``         1      mean of (z - f)^2 + v
+=============  ===============  =====  ==========================================================================
+
+f maximises the likelihood with z integrated out; p and g are EM's. With the linear model every step raises
+
+    sum_n log N(y[n]; f, g + 1 / P[n]) + [ratings around y[n]] + log priors of p and of the weights of f,
+
+which is the trace. Where z is left out of the model and each rating is Normal around f by itself, this is the paper's
+algorithm; with z two ratings of one item count as two measurements of the same number.
+
+When it fails: annotators with a bias (``crowd-regression`` has them); a regressor that fits everything (a full-grown
+tree): then g becomes 0 and the ratings confirm what was fitted to them.
+
+Reference: V. C. Raykar et al., Learning from crowds, Journal of Machine Learning Research 11 (2010), section 5.
+"""
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from dataclasses import field, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
+from torch import Tensor
 
+from crowdwise.core.constraints import Check, Count, NonNegative, Positive
 from crowdwise.core.estimates import Estimates
-from crowdwise.core.numerics import Floats
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result
 from crowdwise.data import encoding
 from crowdwise.data.ratings import Ratings
+from crowdwise.errors import InputError, OutputError
 from crowdwise.learners.estimator import Estimator
 from crowdwise.learners.inputs import Inputs
-from crowdwise.learners.targets import as_ratings
+from crowdwise.learners.tabular import seeded_clone, takes_weights, unwritable
+from crowdwise.learners.tensors import as_array, as_tensors
+from crowdwise.learners.training_settings import Callback, EpochRounds
+
+
+def as_ratings(y: Any) -> Ratings:
+    """Ratings from ratings, from an items x annotators array, or from one number per item."""
+    if isinstance(y, Ratings):
+        return y
+    if y is None:
+        raise InputError("fit requires y to be passed, but the target y is None: give the ratings of the rows of X.")
+    try:
+        numbers = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"Expected ratings and found {type(y).__name__}: give Ratings or numbers.") from None
+    if numbers.ndim == 2 and numbers.shape[1] == 1:
+        numbers = numbers[:, 0]
+    if numbers.ndim == 1:
+        if not np.isfinite(numbers).all():
+            raise InputError("The numbers hold NaN or infinity: leave those rows out.")
+        return Ratings.from_dense(numbers[:, None], annotators=["values"])
+    return Ratings.from_dense(numbers)
 
 
 def standard_unit(ratings: Ratings) -> tuple[float, float]:
@@ -78,3 +131,191 @@ class RatingsRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         if ratings is None:
             return f
         return combine(in_codes_of(ratings, self.annotators_), f, *self._lines(), self.gap_)[0]
+
+
+LEAST = 1e-6
+PRIOR = 1.0
+
+
+class Ridge:
+    """Ridge regression with weights; the intercept is free."""
+
+    def __init__(self, ridge: float) -> None:
+        self.ridge = ridge
+        self.coef: Floats = np.zeros(1)
+
+    def fit(self, x: Floats, y: Floats, weight: Floats) -> None:
+        one = np.column_stack([x, np.ones(len(x))])
+        A = (one * weight[:, None]).T @ one
+        A[np.arange(x.shape[1]), np.arange(x.shape[1])] += self.ridge
+        A[-1, -1] += 1e-9
+        self.coef = np.asarray(np.linalg.solve(A, (one * weight[:, None]).T @ y))
+
+    def predict(self, x: Floats) -> Floats:
+        return np.asarray(x @ self.coef[:-1] + self.coef[-1])
+
+    def log_prior(self) -> float:
+        return -0.5 * self.ridge * float((self.coef[:-1] ** 2).sum()) - 0.5e-9 * float(self.coef[-1] ** 2)
+
+
+class SklearnRegressor:
+    """A regressor of scikit-learn's: every fit trains a new copy of it."""
+
+    def __init__(self, regressor: Any, seed: int) -> None:
+        self.regressor, self.seed = regressor, seed
+        self.weights = takes_weights(regressor)
+        self.fitted: Any = None
+
+    def fit(self, x: Floats, y: Floats, weight: Floats) -> None:
+        fresh = seeded_clone(self.regressor, self.seed)
+        self.fitted = fresh.fit(x, y, **({} if self.weights is None else {self.weights: weight}))
+
+    def predict(self, x: Floats) -> Floats:
+        return np.asarray(self.fitted.predict(x), dtype=np.float64).ravel()
+
+    def log_prior(self) -> float:
+        return 0.0
+
+
+class Found(NamedTuple):
+    """What EM has found, in standard units."""
+
+    z: Floats
+    v: Floats
+    p: Floats
+    f: Floats
+    gap: float
+    rounds: EpochRounds
+
+
+def is_regressor(value: Any) -> bool:
+    """Whether it has what a regressor of scikit-learn's has."""
+    return hasattr(value, "fit") and hasattr(value, "predict")
+
+
+@declared
+class RaykarRegression(RatingsRegressor):
+    """A linear model (or any regressor) and precisions of annotators learned together, by EM.
+
+    Parameters
+    ----------
+    regressor
+        ``"linear"``: ridge regression; or a regressor of scikit-learn's, copied before training.
+    spread
+        Of ``"linear"``: the prior standard deviation of its predictions, in units of the ratings' (a larger one fits
+        more freely).
+    scale
+        Standardise the inputs to mean 0 and deviation 1.
+    max_iter, tol
+        Stop after so many rounds, or when the objective gains less than ``tol`` per rating.
+    random_state
+        The seed of the regressor, where it takes one.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.ratings(300, n_annotators=10, bias=0.0, n_features=5, votes_per_item=2, random_state=0)
+    >>> model = RaykarRegression().fit(crowd.features["x_train"], crowd.ratings)
+    >>> model.consensus_.score(crowd.truth) > cw.aggregate(crowd.ratings, "gaussian").score(crowd.truth)
+    True
+    """
+
+    key: ClassVar[str] = "raykar-regression"
+    saved: ClassVar[tuple[str, ...]] = ("unit_", "gap_")
+
+    regressor: Literal["linear"] | Annotated[Any, Check(is_regressor, "an object with fit and predict")] = "linear"
+    spread: Positive = 1.0
+    max_iter: Count = 200
+    tol: NonNegative = 1e-6
+    model_: Ridge | SklearnRegressor = field(init=False)
+    precision_: Floats = field(init=False)
+    unit_: tuple[float, float] = field(init=False)
+    """Mean and standard deviation of the ratings."""
+
+    def _learn(self, inputs: Inputs, answers: Ratings, gold: Ints | None, callback: Callback | None) -> Found:
+        if len(inputs.shape) != 1:
+            raise InputError(
+                f"{self.key} takes one row of features per item, and found inputs of shape {inputs.shape}."
+            )
+        x = rows_of(inputs)
+        deviation = x.std(axis=0)
+        self.scale_ = (
+            (x.mean(axis=0), np.where(deviation > 1e-9, deviation, 1.0)) if self.scale else (np.zeros(1), np.ones(1))
+        )
+        self.unit_ = centre, unit = standard_unit(answers)
+        return self._run_em(self._scaled(x), answers, (answers.value - centre) / unit, callback)
+
+    def _run_em(self, x: Floats, ratings: Ratings, y: Floats, callback: Callback | None) -> Found:
+        N, M, m, n, w = len(ratings.items), ratings.n_annotators, ratings.annotator, ratings.item, ratings.weights
+        count = np.bincount(m, weights=w, minlength=M)
+        linear = isinstance(self.regressor, str)
+        model = self.model_ = (
+            Ridge(x.shape[1] / self.spread**2) if linear else SklearnRegressor(self.regressor, self.seed_)
+        )
+        b = 0.5 * PRIOR
+        p, gap = np.full(M, 2.0), 0.5
+        used = np.diff(ratings.indptr) > 0
+        rounds = EpochRounds(self.max_iter, float(w.sum()), self.history_, callback)
+        for _ in rounds:
+            P = np.bincount(n, weights=w * p[m], minlength=N)
+            pooled = np.bincount(n, weights=w * p[m] * y, minlength=N) / np.maximum(P, LEAST)
+            weight = 1.0 / (gap + 1.0 / np.maximum(P, LEAST))
+            model.fit(x[used], pooled[used], weight[used])
+            f = model.predict(x)
+            v = np.asarray(1.0 / (1.0 / gap + P), dtype=np.float64)
+            z = v * (f / gap + P * pooled)
+            # The likelihood with z integrated out: ratings around their pooled value, and that around f.
+            inside = 0.5 * float((w * (np.log(p[m]) - np.log(2.0 * np.pi))).sum())
+            inside -= 0.5 * float((w * p[m] * (y - pooled[n]) ** 2).sum())
+            outside = 0.5 * float((np.log(v / gap) - weight * (pooled - f) ** 2)[used].sum())
+            prior = float((PRIOR * np.log(p) - b * p).sum()) + model.log_prior()
+            rounds.reached_within(inside + outside + prior, self.tol if linear else max(self.tol, 1e-3))
+            if not rounds.converged:
+                square = np.bincount(m, weights=w * ((y - z[n]) ** 2 + v[n]), minlength=M)
+                p = (count + 2.0 * PRIOR) / (square + 2.0 * b)
+                gap = max(float(((z - f) ** 2 + v)[used].mean()), LEAST)
+        return Found(z, v, p, f, gap, rounds)
+
+    def _result(self, found: Found, answers: Ratings, gold: Ints | None, began: float) -> Estimates:
+        z, v, p, f, gap, rounds = found
+        ratings, (centre, unit) = answers, self.unit_
+        self.precision_, self.gap_ = p / unit**2, gap * unit**2
+        n = np.bincount(ratings.annotator, weights=ratings.weights, minlength=ratings.n_annotators)
+        share = np.bincount(ratings.annotator, weights=v[ratings.item], minlength=len(p)) / np.maximum(n, 1.0)
+        free = n * (1.0 - np.clip(p * share, 0.0, 1.0)) ** 2
+        trace = np.array(rounds.trace) - ratings.weights.sum() * np.log(unit)
+        converged = rounds.converged or not isinstance(self.model_, Ridge)
+        return Estimates.of(
+            self, ratings, seconds=time.perf_counter() - began, seed=self.seed_, values=centre + unit * z,
+            deviations=unit * np.sqrt(v), precision=self.precision_, precision_shape=PRIOR + free / 2.0,
+            mean=centre + unit * float(z.mean()), spread=unit * float(z.std()), centre=centre,
+            item_columns={"predicted": centre + unit * f},
+            **rounds.outcome | {"trace": trace, "converged": converged},
+        )  # fmt: skip
+
+    def _values(self, inputs: Inputs) -> Floats:
+        return np.asarray(self.unit_[0] + self.unit_[1] * self.model_.predict(self._scaled(rows_of(inputs))))
+
+    def _lines(self) -> tuple[Floats, Floats, Floats]:
+        M = len(self.precision_)
+        return np.ones(M), np.zeros(M), self.precision_
+
+    def _scaled(self, x: Floats) -> Floats:
+        return np.asarray((x - self.scale_[0]) / self.scale_[1])
+
+    def _tensors(self) -> dict[str, Tensor]:
+        if not isinstance(self.model_, Ridge):
+            raise OutputError(unwritable(self.regressor, "regressor", "linear"))
+        arrays = {"coef": self.model_.coef, "mean": self.scale_[0], "deviation": self.scale_[1]}
+        return as_tensors(arrays | {"precision": self.precision_})
+
+    def _restore(self, tensors: dict[str, Tensor]) -> None:
+        arrays = {name: as_array(tensor) for name, tensor in tensors.items()}
+        self.precision_, self.scale_ = arrays["precision"], (arrays["mean"], arrays["deviation"])
+        model = self.model_ = Ridge(self.n_features_in_ / self.spread**2)
+        model.coef = arrays["coef"]
+
+
+def rows_of(inputs: Inputs) -> Floats:
+    """N x D features."""
+    return np.asarray(inputs.rows(np.arange(len(inputs))).double().numpy())

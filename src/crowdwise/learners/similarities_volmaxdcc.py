@@ -141,8 +141,6 @@ class VolMaxDCC(NetworkEstimator):
         The weight of the log-volume.
     volume_sample
         The volume is that of the network's predictions for all inputs, or for a new sample of so many in each step.
-    select
-        Which epoch is selected: the ``"last"``, or the best by held-out answers (``"votes"``).
 
     Examples
     --------

@@ -1,17 +1,36 @@
 """Classifiers from votes without a network: a data model on features (softmax regression, or one of scikit-learn's).
 
-A subclass says how it learns (``_fit_model``) and has a data model (:mod:`crowdwise.learners.tabular_models`), which
-turns features into class probabilities and is trained on soft labels. What it learns about annotators is ``theta_``,
-M x K x K: P(m says l, given truth k).
+A subclass says how it learns (``_fit_model``) and has a data model, which turns features into class probabilities and
+is trained on soft labels. What it learns about annotators is ``theta_``, M x K x K: P(m says l, given truth k).
+
+==================  ====================================================================================
+``"logistic"``      softmax regression with a Gaussian prior on its weights: :class:`Softmax`
+a classifier        of scikit-learn's, copied before training: :class:`SklearnClassifier`. Soft labels become one row
+                    per item and class, weighted by the label; where a classifier takes no weights, one row
+                    per item, with its most probable class
+==================  ====================================================================================
+
+====================  ===========  ==================================================================
+symbol                code         shape and equation
+====================  ===========  ==================================================================
+x                     ``x``        N x D features, standardised where ``scale``
+W, b                  ``coef``     (D + 1) x K, the last row is b
+f(x)                  ``log_f``    softmax( x W + b )
+precision             ``ridge``    W ~ N(0, 1 / ridge); ridge = D / spread^2
+====================  ===========  ==================================================================
+
+On standardised features a prior of variance spread^2 / D on each weight gives the logits the standard deviation
+``spread``, whatever the number of features.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
+from sklearn.base import clone
 from torch import Tensor
 
 from crowdwise.core import em
@@ -22,12 +41,137 @@ from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.core.unseen import with_unseen
 from crowdwise.data.votes import Votes
-from crowdwise.errors import OutputError
+from crowdwise.errors import InputError, OutputError
 from crowdwise.learners.inputs import ArrayInputs, Inputs, Scale, chunks
 from crowdwise.learners.learner import VotesClassifier
-from crowdwise.learners.tabular_models import DataModel, SklearnClassifier, Softmax, unwritable
 from crowdwise.learners.tensors import as_array, as_tensors, score_table
 from crowdwise.learners.training_settings import Callback
+
+DOUBT = 1e-3
+"""How far probabilities of scikit-learn's classifiers stay from 0: a tree's are often 0, and would overrule votes."""
+WEAK = 1e-3
+"""The precision of the intercepts: a class without items stays at a finite distance."""
+
+
+class DataModel(Protocol):
+    """From features to class probabilities, trained on soft labels."""
+
+    def fit(self, x: Any, q: Floats) -> None:
+        """Learn from N rows and N x K weights of their classes; a row of zeros takes no part."""
+
+    def log_probs(self, x: Any) -> Floats:
+        """N x K log class probabilities."""
+
+    def log_prior(self) -> float:
+        """What the fit maximises besides the likelihood, up to a constant: zero where it is not known."""
+
+
+def log_softmax(logit: Floats) -> Floats:
+    top = logit - logit.max(axis=1, keepdims=True)
+    return np.asarray(top - np.log(np.exp(top).sum(axis=1, keepdims=True)))
+
+
+def softmax_loss(coef: Floats, x: Any, q: Floats, ridge: float) -> tuple[float, Floats]:
+    """- sum over rows and classes of q log f, plus the Gaussian prior; and its gradient ((D + 1) x K)."""
+    log_f = log_softmax(x @ coef[:-1] + coef[-1])
+    precision = np.append(np.full(len(coef) - 1, ridge), WEAK)[:, None]
+    gap = q.sum(axis=1, keepdims=True) * np.exp(log_f) - q
+    gradient = precision * coef
+    gradient[:-1] += x.T @ gap
+    gradient[-1] += gap.sum(axis=0)
+    return float(-(q * log_f).sum() + 0.5 * (precision * coef**2).sum()), gradient
+
+
+class Softmax:
+    """Softmax regression with a Gaussian prior, by L-BFGS; a second fit starts from the first."""
+
+    def __init__(self, n_features: int, n_classes: int, ridge: float, max_iter: int = 200) -> None:
+        self.coef: Floats = np.zeros((n_features + 1, n_classes))
+        self.ridge, self.max_iter = ridge, max_iter
+
+    def fit(self, x: Any, q: Floats) -> None:
+        from scipy.optimize import minimize
+
+        used = np.flatnonzero(q.sum(axis=1) > 0.0)
+        x, q, shape = x[used], q[used], self.coef.shape
+
+        def loss(flat: Floats) -> tuple[float, Floats]:
+            value, gradient = softmax_loss(flat.reshape(shape), x, q, self.ridge)
+            return value, gradient.ravel()
+
+        found = minimize(
+            loss, self.coef.ravel(), jac=True, method="L-BFGS-B",
+            options={"maxiter": self.max_iter, "maxcor": 20, "ftol": 1e-10, "gtol": 1e-5},
+        )  # fmt: skip
+        self.coef = np.asarray(found.x).reshape(shape)
+
+    def log_probs(self, x: Any) -> Floats:
+        return log_softmax(np.asarray(x @ self.coef[:-1] + self.coef[-1]))
+
+    def log_prior(self) -> float:
+        return -0.5 * (self.ridge * float((self.coef[:-1] ** 2).sum()) + WEAK * float((self.coef[-1] ** 2).sum()))
+
+
+class SklearnClassifier:
+    """A classifier of scikit-learn's as a data model: every fit trains a new copy of it."""
+
+    def __init__(self, classifier: Any, n_classes: int, seed: int) -> None:
+        self.classifier, self.n_classes, self.seed = classifier, n_classes, seed
+        self.weights = takes_weights(classifier)
+        self.fitted: Any = None
+
+    def fit(self, x: Any, q: Floats) -> None:
+        fresh = seeded_clone(self.classifier, self.seed)
+        if self.weights is None:
+            row = np.flatnonzero(q.sum(axis=1) > 0.0)
+            self.fitted = fresh.fit(x[row], several(q[row].argmax(axis=1)))
+        else:
+            row, label = np.nonzero(q > 1e-6)
+            self.fitted = fresh.fit(x[row], several(label), **{self.weights: q[row, label]})
+
+    def log_probs(self, x: Any) -> Floats:
+        f = np.zeros((x.shape[0], self.n_classes))
+        f[:, np.asarray(self.fitted.classes_, dtype=np.int64)] = self.fitted.predict_proba(x)
+        return np.log((1.0 - DOUBT) * f + DOUBT / self.n_classes)
+
+    def log_prior(self) -> float:
+        return 0.0
+
+
+def several(label: Ints) -> Ints:
+    """Labels, checked to be of more than one class."""
+    if (label == label[0]).all():
+        raise InputError(
+            "All items have the same majority class, so there is nothing to classify: "
+            "use classifier='logistic', or give more votes."
+        )
+    return label
+
+
+def seeded_clone(model: Any, seed: int) -> Any:
+    """An unfitted copy of a model of scikit-learn's, with the seed wherever it has none."""
+    fresh = clone(model)
+    params = fresh.get_params()
+    unseeded = [name for name, value in params.items() if name.rpartition("__")[2] == "random_state" and value is None]
+    return fresh.set_params(**dict.fromkeys(unseeded, seed))
+
+
+def takes_weights(model: Any) -> str | None:
+    """What ``fit`` calls the weights of rows: ``sample_weight``, that of a pipeline's last step, or nothing."""
+    from sklearn.utils.validation import has_fit_parameter
+
+    if hasattr(model, "steps"):
+        name, last = model.steps[-1]
+        return f"{name}__sample_weight" if has_fit_parameter(last, "sample_weight") else None
+    return "sample_weight" if has_fit_parameter(model, "sample_weight") else None
+
+
+def unwritable(model: Any, parameter: str, instead: str) -> str:
+    """Why a learner with a model of scikit-learn's cannot be saved."""
+    return (
+        f"A {type(model).__name__} cannot be written without pickle, which runs code when read: use "
+        f"{parameter}={instead!r}, or save the fitted {parameter} (learner.model_.fitted) yourself."
+    )
 
 
 def is_classifier(value: Any) -> bool:
