@@ -14,8 +14,6 @@ from crowdwise.core.result import Result, warn_unconverged
 from crowdwise.data.table import Table
 from crowdwise.errors import InputError, NotFittedError
 
-__all__ = ["AnswerModel"]
-
 Answers = TypeVar("Answers", bound=Table)
 Found = TypeVar("Found", bound=Result)
 

@@ -50,8 +50,6 @@ from crowdwise.core.parameters import declared
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.errors import InputError
 
-__all__ = ["BradleyTerry", "CrowdBT", "PositionBT"]
-
 MAX_START = 3.0
 """The largest reliability, in log odds, that a fit starts from."""
 LEARNED = ((2.0, 1.0), (4.0, 1.0), (10.0, 1.0), (20.0, 1.0), (50.0, 1.0))
@@ -125,14 +123,9 @@ def agreement(matches: Matches, x: Floats) -> Floats:
     return np.where(known, np.clip(0.5 + 0.5 * ratio, 0.0, 1.0), 0.5)
 
 
-# -------------------------------------------------------------------- the models
-
-
 class BradleyTerry(PairModel):
     """The maximum of the (penalised) likelihood of Bradley and Terry's model, by Newton's method.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.comparisons(8, n_comparisons=2000, random_state=0)
     >>> ranking = BradleyTerry().fit(crowd.comparisons).consensus_
@@ -172,8 +165,6 @@ class CrowdBT(PairModel):
         (a, b), above 1/2: the prior of reliabilities is Beta(a, b). ``"learned"``: the most probable of a few such
         distributions, by Laplace's approximation to the probability of all answers.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.comparisons(20, n_annotators=40, n_comparisons=3000, reversed_=0.3, random_state=0)
     >>> [round(cw.aggregate(crowd.comparisons, key).score(crowd.scores), 2) for key in ("bradley-terry", "crowd-bt")]
@@ -255,8 +246,6 @@ class PositionBT(PairModel):
     spread
         Standard deviation of the annotators' log odds around their common mean, which is learned.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.comparisons(10, n_annotators=4, n_comparisons=8000, position=0.8, random_state=0)
     >>> ranking = PositionBT().fit(crowd.comparisons).consensus_

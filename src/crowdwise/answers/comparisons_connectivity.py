@@ -17,8 +17,6 @@ from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.core.numerics import Ints
 from crowdwise.errors import InputError, listing
 
-__all__ = ["check_identifiable", "components", "notes"]
-
 
 def components(left: Ints, right: Ints, N: int) -> npt.NDArray[np.int32]:
     """The part of every item, the largest part 0, then by its first item."""

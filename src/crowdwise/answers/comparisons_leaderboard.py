@@ -17,8 +17,6 @@ from crowdwise.data import encoding
 from crowdwise.data.truth import encode_numbers
 from crowdwise.errors import InputError, listing, suggestion
 
-__all__ = ["Ranking"]
-
 SAME = 1e-9
 """Scores closer than this share a rank."""
 
@@ -76,8 +74,6 @@ class Ranking(Result):
     def __repr__(self) -> str:
         return f"Ranking({self.method}: {len(self.item_names):,} items, {self.n_answers:,} answers)"
 
-    # ---------------------------------------------------------------- questions
-
     @property
     def leaderboard(self) -> Any:
         """The table of items, the best first."""
@@ -134,8 +130,6 @@ class Ranking(Result):
             near = suggestion(str(name), [str(v) for v in self.item_names])
             raise InputError(f"There is no item {name!r}: the ranking has {listing(self.item_names)}.{near}")
         return at
-
-    # ---------------------------------------------------------------- tables
 
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         if table == "annotators":

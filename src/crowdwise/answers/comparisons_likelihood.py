@@ -46,8 +46,6 @@ from crowdwise.answers.comparisons_matches import NATIVE_ROWS, Matches
 from crowdwise.answers.comparisons_newton import Derivatives, Objective, Point
 from crowdwise.core.numerics import Floats
 
-__all__ = ["Likelihood", "MatchObjective", "derivatives", "log_likelihood", "log_prior", "look", "score_prior"]
-
 CHUNK = 65536
 """Rows computed together: they stay in the cache."""
 LOG2 = float(np.log(2.0))

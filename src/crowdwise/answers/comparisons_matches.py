@@ -11,8 +11,6 @@ from crowdwise.answers import comparisons_matrices
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.comparisons import LEFT, TIE, Comparisons
 
-__all__ = ["Matches"]
-
 NATIVE_ROWS = 300_000
 """From so many rows on a pass is worth compiled code."""
 BLOCK = 128
@@ -92,10 +90,7 @@ class Matches:
         d, f = slice(0, self.decided), factor[self.annotator[: self.decided]]
         back = f < 0.0
         return replace(
-            self,
-            winner=np.where(back, self.loser[d], self.winner[d]),
-            loser=np.where(back, self.winner[d], self.loser[d]),
-            annotator=self.annotator[d],
-            sign=np.where(back, -1.0, 1.0) * self.sign[d],
-            weight=self.weight[d] * np.abs(f),
-        )
+            self, winner=np.where(back, self.loser[d], self.winner[d]),
+            loser=np.where(back, self.winner[d], self.loser[d]), annotator=self.annotator[d],
+            sign=np.where(back, -1.0, 1.0) * self.sign[d], weight=self.weight[d] * np.abs(f),
+        )  # fmt: skip

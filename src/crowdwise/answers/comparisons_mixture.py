@@ -41,8 +41,6 @@ from crowdwise.core.parameters import declared
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.errors import InputError
 
-__all__ = ["MixtureBT"]
-
 STEPS = 2
 """Newton steps in an M-step."""
 
@@ -141,8 +139,6 @@ class MixtureBT(PairModel):
     random_state
         Seed of the random starts and of the draws behind the intervals of ranks.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.comparisons(8, n_annotators=20, n_comparisons=3000, n_groups=2, random_state=0)
     >>> ranking = MixtureBT().fit(crowd.comparisons).consensus_

@@ -19,8 +19,6 @@ from crowdwise.answers.comparisons_matrices import add_diagonal
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats
 
-__all__ = ["Derivatives", "Objective", "Point", "Solution", "conjugate_gradients", "maximise", "schur", "step"]
-
 
 @dataclass(frozen=True)
 class Derivatives:
@@ -73,9 +71,6 @@ class Solution:
     theta: Floats
     rounds: Rounds
     end: Derivatives
-
-
-# -------------------------------------------------------------------- steps
 
 
 @dataclass(frozen=True)
@@ -165,9 +160,6 @@ def conjugate_gradients(apply: Callable[[Floats], Floats], b: Floats, diagonal: 
         rho, before = float(r @ y), rho
         p = y + (rho / before) * p
     return x
-
-
-# -------------------------------------------------------------------- the iteration
 
 
 def maximise(

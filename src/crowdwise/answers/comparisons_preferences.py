@@ -33,8 +33,6 @@ from crowdwise.data.folders import write_text
 from crowdwise.data.frames import make_frame
 from crowdwise.errors import InputError, listing
 
-__all__ = ["preference_weights", "write_preferences"]
-
 
 def preference_weights(comparisons: Comparisons, ranking: Ranking, *, kind: str | None = None) -> Any:
     """One row for each decided comparison, with its weight; ties prefer nothing and are left out.
@@ -49,8 +47,6 @@ def preference_weights(comparisons: Comparisons, ranking: Ranking, *, kind: str 
     kind
         ``"pandas"``, ``"polars"``, ``"pyarrow"`` or ``"dict"``; by default what the comparisons came from.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.comparisons(10, n_annotators=8, n_comparisons=4000, reversed_=0.25, random_state=0)
     >>> table = cw.preference_weights(crowd.comparisons, cw.aggregate(crowd.comparisons, "crowd-bt"), kind="dict")
@@ -103,15 +99,10 @@ def _reliability(kept: Comparisons, ranking: Ranking) -> Floats:
 
 @checked
 def write_preferences(
-    path: str | os.PathLike[str],
-    comparisons: Comparisons,
-    ranking: Ranking,
-    *,
-    texts: Mapping[Any, str] | None = None,
-    prompts: Mapping[Any, str] | None = None,
-    min_weight: Share = 0.0,
+    path: str | os.PathLike[str], comparisons: Comparisons, ranking: Ranking, *,
+    texts: Mapping[Any, str] | None = None, prompts: Mapping[Any, str] | None = None, min_weight: Share = 0.0,
     each: Literal["comparison", "pair"] = "comparison",
-) -> int:
+) -> int:  # fmt: skip
     """Write ``prompt``, ``chosen``, ``rejected`` and the weights as JSON lines, all or nothing; returns their number.
 
     Parameters

@@ -14,8 +14,6 @@ from crowdwise.core.numerics import Floats
 PROBES = 100
 """Vectors of random signs behind the standard errors where matrices are sparse."""
 
-__all__ = ["Spread", "covariance", "evidence"]
-
 
 def evidence(found: Solution, model: Likelihood) -> float:
     """log P(all answers) with scores and reliabilities integrated out by Laplace's approximation, up to a constant

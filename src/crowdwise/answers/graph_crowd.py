@@ -61,8 +61,6 @@ from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full
 INFERENCE: dict[str, Callable[..., Beliefs]] = {"belief-propagation": propagate, "mean-field": mean_field}
 ROUNDS = 10
 
-__all__ = ["GraphConsensus", "GraphCrowd"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class GraphConsensus(Consensus):
@@ -100,8 +98,6 @@ class GraphCrowd(Model):
         Stop each fit of the annotators after so many passes over the votes, or when one gains less than ``tol`` per
         vote.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.graph(400, random_state=0)
     >>> linked = cw.GraphCrowd().fit(crowd.votes, graph=crowd.parameters["edges"])
@@ -159,8 +155,6 @@ class GraphCrowd(Model):
         linked = self._inference(new, None, None, Links.of(as_graph(graph, votes.items), len(votes)))
         return linked.beliefs(linked.evidence(self._scores(new)), self.field_, self.strength_).posterior
 
-    # ---------------------------------------------------------------- fitting
-
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)
         links = Links.of(self._graph, len(votes))
@@ -202,13 +196,10 @@ class GraphCrowd(Model):
         self.strength_, self.gain_, self.field_, self.params_ = J, gain, field, params
         self.stats_ = em.statistics(graph.part, found.posterior)
         return Outcome(
-            posterior=found.posterior,
-            prior=normalise(found.posterior.sum(axis=0), axis=0),
-            confusion=params.confusion(),
-            item_columns={"neighbours": np.diff(links.into.indptr)},
-            more={"strength": J, "gain": gain},
-            **runs[-1] | {"iterations": sum(run["iterations"] for run in runs)},
-        )
+            posterior=found.posterior, prior=normalise(found.posterior.sum(axis=0), axis=0),
+            confusion=params.confusion(), item_columns={"neighbours": np.diff(links.into.indptr)},
+            more={"strength": J, "gain": gain}, **runs[-1] | {"iterations": sum(run["iterations"] for run in runs)},
+        )  # fmt: skip
 
     def _run_em(
         self, graph: GraphInference, family: ConfusionFamily, params: Params, field: Floats, J: float, tol: float,

@@ -28,8 +28,6 @@ ANNEAL = (0.25, 0.5, 0.75)
 SAME = 0.04
 """Two strengths closer than this are one."""
 
-__all__ = ["FOLDS", "MIN_GAIN", "SAME", "GraphInference"]
-
 
 @dataclass
 class GraphInference:

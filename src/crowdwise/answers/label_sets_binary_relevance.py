@@ -47,15 +47,10 @@ from crowdwise.core.parameters import declared
 from crowdwise.data.label_sets import LabelSets
 from crowdwise.errors import InputError, ParameterError
 
-__all__ = ["BinaryRelevance"]
-
 STRENGTH = (1e-2, 1e4)
 """The range of the strength of sharing."""
 EVEN = 2.0
 """The prior used beside histories where the method would learn one: two votes for each truth, spread evenly."""
-
-
-# -------------------------------------------------------------------- the maths
 
 
 def habits(counts: Floats) -> tuple[Floats, Floats]:
@@ -106,9 +101,6 @@ def learn_strength(counts: Floats) -> Floats:
     return out
 
 
-# -------------------------------------------------------------------- the model
-
-
 @declared
 class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
     """Each label by a method for votes, with what is learned of annotators shared between labels.
@@ -125,8 +117,6 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
     random_state
         Seed of the method, where it has one.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.label_sets(100, n_labels=5, n_annotators=12, answers_per_item=4, random_state=0)
     >>> found = cw.aggregate(crowd.answers, "binary-relevance")

@@ -14,8 +14,6 @@ from crowdwise.core.result import Result
 from crowdwise.core.truth_scores import some_known
 from crowdwise.data.truth import encode_sets
 
-__all__ = ["LabelSetConsensus"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LabelSetConsensus(Result):
@@ -89,11 +87,9 @@ class LabelSetConsensus(Result):
             return {
                 "item": self.item_names,
                 "labels": np.array(["|".join(map(str, some)) for some in self.sets], dtype=object),
-                "size": self.member.sum(axis=1),
-                "probability": np.exp(np.log(np.maximum(sure, 1e-300)).sum(axis=1)),
-                "entropy": entropy(both).reshape(N, L).sum(axis=1),
-                "answers": self.answers_per_item,
-            }
+                "size": self.member.sum(axis=1), "probability": np.exp(np.log(np.maximum(sure, 1e-300)).sum(axis=1)),
+                "entropy": entropy(both).reshape(N, L).sum(axis=1), "answers": self.answers_per_item,
+            }  # fmt: skip
         if table == "labels":
             return {
                 "label": self.labels, "items": self.member.sum(axis=0), "share": q.mean(axis=0),

@@ -57,9 +57,6 @@ FIRST = 15
 """Passes of the runs that the crowd's prior is learned from."""
 
 
-# -------------------------------------------------------------------- the maths
-
-
 @dataclass(frozen=True)
 class OrderedParams(Params):
     """The parameters of a pass, with the two numbers of each annotator behind the scores."""
@@ -175,9 +172,6 @@ def information(votes: Votes, q: Floats, family: OrderedFamily, params: OrderedP
     return np.asarray(out + np.diag([crowd.location_sd**-2, crowd.spread_sd**-2]))
 
 
-# -------------------------------------------------------------------- the class
-
-
 def _are_deviations(value: Any) -> bool:
     pair = isinstance(value, (tuple, list, np.ndarray)) and len(value) == 2
     return pair and all(is_number(v) and v > 0 for v in value)
@@ -203,8 +197,6 @@ class OrdinalDawidSkene(EMModel):
     class_prior, start, restarts, max_iter, tol, accelerate
         As in :class:`DawidSkene`.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ordinal(400, n_annotators=40, votes_per_item=4, random_state=0)
     >>> consensus = cw.aggregate(crowd.votes, "ordinal-dawid-skene")

@@ -14,8 +14,6 @@ from crowdwise.data import encoding
 from crowdwise.data.encoding import Vocabulary
 from crowdwise.errors import ParameterError, listing
 
-__all__ = ["Order", "ranks"]
-
 
 def _is_order(value: Any) -> bool:
     return value is None or (hasattr(value, "__len__") and not isinstance(value, str))

@@ -44,8 +44,6 @@ from crowdwise.core.unseen import scores_with_unseen
 from crowdwise.data.votes import Votes
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full
 
-# -------------------------------------------------------------------- the maths
-
 
 def falling(above: Floats) -> Floats:
     """The nearest rows that do not rise: for place j the least over i <= j of the largest mean of places i to j' >= j.
@@ -80,9 +78,6 @@ def question(votes: Votes, rank: Ints, j: int, gold: Ints | None) -> tuple[Votes
     return answers, np.where(gold >= 0, rank[gold] > j, -1).astype(np.int32)
 
 
-# -------------------------------------------------------------------- the class
-
-
 @declared
 class OrdinalRaykar(Model):
     """K - 1 questions "is it above grade j?", answered by sensitivity and specificity, made consistent.
@@ -96,8 +91,6 @@ class OrdinalRaykar(Model):
     max_iter, tol
         For each question: stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ordinal(400, n_annotators=20, votes_per_item=5, random_state=0)
     >>> consensus = cw.aggregate(crowd.votes, "ordinal-raykar")

@@ -38,8 +38,6 @@ from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.rankings import Rankings
 
-__all__ = ["PlackettLuce"]
-
 Blocks = list[tuple[Ints, Floats, Ints]]
 """Rankings of one length together: R x k items, R weights, R annotators."""
 
@@ -115,8 +113,6 @@ class RankingObjective(Objective):
 class PlackettLuce(ScoreModel[Rankings]):
     """The maximum of the (penalised) likelihood of the Plackett-Luce model, by Newton's method.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.rankings(6, n_rankings=400, random_state=0)
     >>> ranking = PlackettLuce().fit(crowd.rankings).consensus_
@@ -141,9 +137,6 @@ class PlackettLuce(ScoreModel[Rankings]):
             "answer_type": "rankings", "counts": item_counts(some, N),
             "annotator_counts": annotator_counts(some, out["scores"], M),
         }  # fmt: skip
-
-
-# -------------------------------------------------------------------- counting
 
 
 def neighbours(some: Blocks, N: int, M: int) -> Matches:

@@ -28,8 +28,6 @@ from crowdwise.data.ratings import Ratings
 class MeanRating(RatingModel):
     """The mean of each item's ratings, weighted where ratings have weights.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> cw.aggregate(cw.Ratings.from_dense([[1.0, 2.0, 6.0], [2.0, 2.0, 2.0]]), "mean").values.tolist()
     [3.0, 2.0]
@@ -45,8 +43,6 @@ class MeanRating(RatingModel):
 class MedianRating(RatingModel):
     """The median of each item's ratings, weighted where ratings have weights.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> cw.aggregate(cw.Ratings.from_dense([[1.0, 2.0, 6.0], [2.0, 2.0, 2.0]]), "median").values.tolist()
     [2.0, 2.0]

@@ -58,9 +58,6 @@ EDGE = 0.9
 MIN_VARIANCE = 1e-6
 
 
-# -------------------------------------------------------------------- the maths
-
-
 def pair_moments(ratings: Ratings, y: Floats) -> tuple[Floats, Floats, Floats]:
     """Over the items that both of a pair rated: weight n, covariance C (unbiased), mean difference D; all M x M."""
     from scipy.sparse import csr_matrix
@@ -201,9 +198,6 @@ def _combine_some(who: Any, y: Floats, r: Floats, R: Floats, E: Floats, V: float
     return (weight * y).sum(axis=1), np.maximum(V - (weight * rho).sum(axis=1), MIN_VARIANCE * V)
 
 
-# -------------------------------------------------------------------- the class
-
-
 @declared
 class CovarianceRatings(RatingModel):
     """The best linear combination of ratings, by covariances of annotators: low rank plus sparse.
@@ -215,8 +209,6 @@ class CovarianceRatings(RatingModel):
     min_items
         Items that a pair must have rated in common to be tested.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(500, n_annotators=12, n_copiers=4, votes_per_item=8, random_state=3)
     >>> found = cw.aggregate(crowd.ratings, "covariance")

@@ -76,9 +76,6 @@ WORK = 1.5e9
 """Ratings times unknowns up to which that is done."""
 
 
-# -------------------------------------------------------------------- the passes
-
-
 def _reweigh(
     crowd: Crowd, each: Floats, ease: Floats, lent: Floats, s: State, settings: Settings
 ) -> tuple[State, Floats, Floats, float]:
@@ -219,9 +216,6 @@ def _separate(W: Any, h: Floats, s: State, settings: Settings) -> tuple[Floats, 
     return 1.0 / h + extra / h**2, np.concatenate(parts) if parts else np.empty(0)
 
 
-# -------------------------------------------------------------------- the class
-
-
 @declared
 class GaussianRatings(RatingModel):
     """Bias, scale and precision of each annotator, and the items' numbers, by variational EM.
@@ -243,8 +237,6 @@ class GaussianRatings(RatingModel):
     max_iter, tol
         Stop after so many passes over the ratings, or when a pass gains less than ``tol`` per rating.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(300, n_annotators=10, votes_per_item=5, random_state=0)
     >>> found = cw.aggregate(crowd.ratings, "gaussian")

@@ -100,9 +100,6 @@ class Settings:
     df: Any
 
 
-# -------------------------------------------------------------------- the maths
-
-
 def begin(crowd: Crowd, settings: Settings) -> State:
     """Item means, half-way to the grand mean; annotators all alike."""
     N, M = crowd.N, crowd.M

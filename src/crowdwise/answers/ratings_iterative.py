@@ -153,8 +153,6 @@ class BayesIterative(RatingModel):
     max_iter, tol
         Stop after so many rounds of messages, or when no item moves by more than ``tol`` of the ratings' deviation.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(300, n_annotators=20, bias=0.0, votes_per_item=5, random_state=0)
     >>> found = cw.aggregate(crowd.ratings, "bayes-iterative")

@@ -85,15 +85,11 @@ def scatter(ratings: Ratings, z: Floats) -> dict[str, Any]:
         np.divide(pooled, on_item, out=np.full(N, float(np.var(ratings.value)) + pooled), where=on_item > 0)
     )
     return {
-        "deviations": deviation,
-        "freedom": np.full(N, max(float(free.sum()), 1.0)),
-        "bias": bias,
-        "bias_sd": bias_deviation(bias, variance, n, freedom),
-        "precision": 1.0 / np.maximum(variance, 1e-12),
-        "precision_shape": (np.maximum(freedom - 1.0, 0.0) + 1.0) / 2.0,
-        "mean": float(np.mean(z)),
+        "deviations": deviation, "freedom": np.full(N, max(float(free.sum()), 1.0)), "bias": bias,
+        "bias_sd": bias_deviation(bias, variance, n, freedom), "precision": 1.0 / np.maximum(variance, 1e-12),
+        "precision_shape": (np.maximum(freedom - 1.0, 0.0) + 1.0) / 2.0, "mean": float(np.mean(z)),
         "spread": float(np.std(z)),
-    }
+    }  # fmt: skip
 
 
 def bias_deviation(bias: Floats, variance: Floats, n: Floats, freedom: Floats) -> Floats:

@@ -92,8 +92,6 @@ class PMNumeric(Discovery):
     per_rating
         Judge annotators by their mean loss, not by its sum.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(300, n_annotators=20, bias=0.0, votes_per_item=5, random_state=0)
     >>> found = cw.aggregate(crowd.ratings, "pm-numeric")
@@ -137,8 +135,6 @@ class CATDNumeric(Discovery):
     alpha
         The bound holds with probability 1 - alpha / 2.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(300, n_annotators=20, bias=0.0, votes_per_item=5, random_state=0)
     >>> found = cw.aggregate(crowd.ratings, "catd-numeric")

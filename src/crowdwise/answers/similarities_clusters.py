@@ -21,8 +21,6 @@ from crowdwise.data.similarities import Similarities
 from crowdwise.data.truth import encode_partition
 from crowdwise.errors import InputError, ParameterError, listing
 
-__all__ = ["Clustering"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Clustering(Result):
@@ -113,21 +111,16 @@ class Clustering(Result):
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         if table == "items":
             return {
-                "item": self.item_names,
-                "cluster": self.clusters,
+                "item": self.item_names, "cluster": self.clusters,
                 "probability": self.posterior[np.arange(len(self.posterior)), self.cluster_codes],
-                "entropy": entropy(self.posterior),
-                "answers": self.answers_per_item,
-                "component": self.component,
-            }
+                "entropy": entropy(self.posterior), "answers": self.answers_per_item, "component": self.component,
+            }  # fmt: skip
         if table == "clusters":
             K = self.posterior.shape[1]
             return {
-                "cluster": np.arange(1, K + 1),
-                "items": np.bincount(self.cluster_codes, minlength=K),
-                "share": self.prior,
-                "cohesion": _mean_by(self.cluster_codes, self.posterior.max(axis=1), K),
-            }
+                "cluster": np.arange(1, K + 1), "items": np.bincount(self.cluster_codes, minlength=K),
+                "share": self.prior, "cohesion": _mean_by(self.cluster_codes, self.posterior.max(axis=1), K),
+            }  # fmt: skip
         columns: dict[str, Any] = {"annotator": self.annotator_names, "answers": self.answers_per_annotator}
         for name in ("sensitivity", "specificity"):
             low, high = self.rate_interval(name, level)
@@ -167,10 +160,7 @@ def agreements(answers: Similarities, q: Floats) -> dict[str, Any]:
     per_item = np.bincount(answers.pairs[pair].ravel(), minlength=len(answers))
     agrees = np.bincount(answers.annotator[said], minlength=M)
     return {
-        "counts": counts,
-        "spread": spread,
-        "answers_per_item": per_item,
-        "answers_per_annotator": per_annotator,
+        "counts": counts, "spread": spread, "answers_per_item": per_item, "answers_per_annotator": per_annotator,
         "agreement": np.divide(agrees, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
         "component": answers.components(),
-    }
+    }  # fmt: skip

@@ -51,8 +51,6 @@ from crowdwise.core.parameters import declared
 from crowdwise.data.similarities import Similarities
 from crowdwise.errors import InputError
 
-__all__ = ["CrowdClustering"]
-
 RIGHT, WRONG = 2.0, 1.0
 """The Beta prior of a rate before it is learned: one answer in three is wrong."""
 HYPER_STEPS = 5
@@ -62,9 +60,6 @@ SEARCH_RESTARTS = 2
 """Restarts at each number of clusters during the search for the number."""
 FIXED_RATES = 10
 """Passes before the rates of annotators are estimated."""
-
-
-# -------------------------------------------------------------------- the maths
 
 
 @dataclass(frozen=True)
@@ -181,9 +176,6 @@ def bound(q: Floats, counts: Floats, hyper: Floats, pool: bool) -> float:
     return fit + shares - float(xlogy(q, q).sum()) + held
 
 
-# -------------------------------------------------------------------- the model
-
-
 @dataclass(frozen=True)
 class Fit:
     """Where one run of passes ended."""
@@ -227,8 +219,6 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
     random_state
         Seed of the further starts.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.similarities(60, n_clusters=3, n_annotators=8, random_state=0)
     >>> found = cw.aggregate(crowd.answers, "crowd-clustering")

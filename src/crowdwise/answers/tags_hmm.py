@@ -62,8 +62,6 @@ from crowdwise.errors import ParameterError
 from crowdwise.kernels import chains
 from crowdwise.methods.ds_dawid_skene import DawidSkene, full
 
-# -------------------------------------------------------------------- the maths
-
 
 def chain_statistics(part: Part, q: Floats, cuts: Ints, allowed: npt.NDArray[np.bool_]) -> Stats:
     """The statistics that go with tokens whose tags are independent with probabilities q (a start)."""
@@ -115,9 +113,6 @@ def log_chain(counts: Floats, allowed: npt.NDArray[np.bool_]) -> Floats:
     return np.where(allowed, safe_log(normalise(row, axis=1)), -np.inf)
 
 
-# -------------------------------------------------------------------- the classes
-
-
 Transitions = Annotated[
     Any,
     Check(lambda value: are_numbers(value, Bounds(minimum=0)), "the probabilities of first tags and of transitions"),
@@ -152,8 +147,6 @@ class HMMCrowd(TagModel):
     random_state
         Seed of starts that draw.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.bio_tags(150, annotators_per_sequence=2, random_state=0)
     >>> consensus = cw.aggregate(crowd.tags, "hmm-crowd")
@@ -257,8 +250,6 @@ class TokenDawidSkene(TagModel):
     prior, history, class_prior, start, restarts, max_iter, tol, accelerate, random_state
         As in :class:`DawidSkene`.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.bio_tags(100, random_state=0)
     >>> consensus = cw.aggregate(crowd.tags, "token-dawid-skene")

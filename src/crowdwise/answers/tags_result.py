@@ -21,8 +21,6 @@ from crowdwise.data.truth import truth_by_token
 from crowdwise.errors import InputError, LabelError
 from crowdwise.kernels import chains
 
-__all__ = ["TagConsensus", "TagModel", "decode"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TagConsensus(Consensus):

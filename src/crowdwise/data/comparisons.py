@@ -39,8 +39,6 @@ from crowdwise.data.table import Table
 from crowdwise.data.truth import numbers_in
 from crowdwise.errors import InputError, Option, ParameterError, Remedy, listing
 
-__all__ = ["LEFT", "OUTCOMES", "RIGHT", "TIE", "Comparisons", "read_comparisons"]
-
 LEFT, RIGHT, TIE = 0, 1, 2
 OUTCOMES = ("left", "right", "tie")
 SIDES = {
@@ -117,8 +115,6 @@ class Comparisons(Table):
     """Whether ``left`` is the item that was shown first."""
     kind: str = "polars"
 
-    # ---------------------------------------------------------------- making one
-
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Comparisons:
         both = "chosen" in source and "rejected" in source
@@ -174,8 +170,6 @@ class Comparisons(Table):
                    for name in (*code, "weight", "timestamp", "truth")}  # fmt: skip
         return cls(items=names, annotators=who, questions=None if question is None else about, placed=placed, **fields)
 
-    # ---------------------------------------------------------------- what is in it
-
     def __repr__(self) -> str:
         ties = int((self.outcome == TIE).sum())
         return (
@@ -204,20 +198,15 @@ class Comparisons(Table):
         share = np.bincount(self.outcome, minlength=3) / max(1, self.n_answers)
         pair = np.minimum(self.left, self.right).astype(np.int64) * self.n_items + np.maximum(self.left, self.right)
         return {
-            "pairs": len(np.unique(pair)),
-            "questions": 0 if self.questions is None else len(self.questions),
-            "outcomes": dict(zip(OUTCOMES, share.tolist(), strict=True)),
-            "placed": self.placed,
-        }
+            "pairs": len(np.unique(pair)), "questions": 0 if self.questions is None else len(self.questions),
+            "outcomes": dict(zip(OUTCOMES, share.tolist(), strict=True)), "placed": self.placed,
+        }  # fmt: skip
 
     def _known(self) -> dict[str, Any]:
         return {"with_truth": 0 if self.truth is None else int((self.truth >= 0).sum())}
 
 
 read_comparisons = reader(Comparisons, "read_comparisons")
-
-
-# -------------------------------------------------------------------- the pieces
 
 
 def _outcome(

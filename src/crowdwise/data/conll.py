@@ -17,8 +17,6 @@ import numpy as np
 from crowdwise.data import encoding
 from crowdwise.errors import InputError, ParameterError, ReadError
 
-__all__ = ["ENDINGS", "read_conll"]
-
 ENDINGS = (".conll", ".bio", ".iob", ".iob2", ".col")
 
 
@@ -71,12 +69,10 @@ def read_conll(
     rows_of = np.concatenate([token, bare])
     nobody = np.full(len(bare), None, dtype=object)
     out: dict[str, Any] = {
-        "sequence": of[rows_of],
-        "position": position[rows_of],
-        "word": cells[rows_of, 0],
+        "sequence": of[rows_of], "position": position[rows_of], "word": cells[rows_of, 0],
         "annotator": np.concatenate([names[who].astype(object), nobody]),
         "tag": np.concatenate([cells[:, 1:][token, who], nobody]),
-    }
+    }  # fmt: skip
     if true is not None:
         out["truth"] = np.where(np.isin(true, list(missing)), np.array(None), true)[rows_of]
     return out

@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 TABLES = {
-    "votes": ("labels", "votes", "answers"),
-    "truth": ("truth", "gold"),
-    "annotators": ("annotators", "workers"),
+    "votes": ("labels", "votes", "answers"), "truth": ("truth", "gold"), "annotators": ("annotators", "workers"),
     "items": ("items", "texts"),
-}
+}  # fmt: skip
 MOST_VALUES = 12
 """Different values up to which a column of the table of items groups them."""
 SPLITS = ("split", "fold", "set", "subset")
@@ -180,14 +178,11 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
     if truth is not None and votes.truth is None:
         votes = votes.with_truth(read_truth(truth))
     return Dataset(
-        name=folder.resolve().name,
-        votes=votes,
+        name=folder.resolve().name, votes=votes,
         features=read_arrays(folder / "features.npz") if (folder / "features.npz").is_file() else {},
-        items=_read_optional(folder, "items"),
-        annotators=_read_optional(folder, "annotators"),
-        meta=meta,
+        items=_read_optional(folder, "items"), annotators=_read_optional(folder, "annotators"), meta=meta,
         images=_named_images(folder / "images", votes),
-    )
+    )  # fmt: skip
 
 
 def _named_images(folder: Path, votes: Votes) -> dict[Any, Path]:

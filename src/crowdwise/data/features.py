@@ -133,9 +133,6 @@ def images_in(folder: Path) -> list[Path]:
     return files
 
 
-# -------------------------------------------------------------------- reading
-
-
 def read_features(path: PathLike) -> Features:
     """Inputs from a file or from a folder of images."""
     path = Path(path)
@@ -195,13 +192,9 @@ def from_arrays(arrays: Mapping[str, Any], source: str) -> Features:
 
     test = "x_test" if "x_test" in arrays and name != "x_test" else None
     return Features(
-        source,
-        arrays[name],
-        names(ids),
-        None if test is None else arrays[test],
-        arrays.get("y_test"),
+        source, arrays[name], names(ids), None if test is None else arrays[test], arrays.get("y_test"),
         names("id_test"),
-    )
+    )  # fmt: skip
 
 
 def _from_table(path: Path) -> Features:

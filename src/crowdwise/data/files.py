@@ -44,14 +44,9 @@ Choose = Callable[[list[str]], list[str] | None]
 
 
 def read_table(
-    path: PathLike,
-    choose: Choose | None = None,
-    *,
-    separator: str | None = None,
-    null_values: Sequence[str] = NULLS,
-    wide: bool = False,
-    n_rows: int | None = None,
-) -> tuple[pl.DataFrame, bool]:
+    path: PathLike, choose: Choose | None = None, *, separator: str | None = None, null_values: Sequence[str] = NULLS,
+    wide: bool = False, n_rows: int | None = None,
+) -> tuple[pl.DataFrame, bool]:  # fmt: skip
     """The file (or its first rows) as a polars table, and whether it was read as text.
 
     ``choose`` picks the columns of a text file that are read. A ``wide`` one may have a single column, and keeps its
@@ -118,13 +113,9 @@ def format_of(path: Path) -> str:
 
 
 def _read_text(
-    path: Path,
-    choose: Choose | None,
-    separator: str | None,
-    null_values: Sequence[str],
-    wide: bool,
+    path: Path, choose: Choose | None, separator: str | None, null_values: Sequence[str], wide: bool,
     n_rows: int | None,
-) -> tuple[pl.DataFrame, bool]:
+) -> tuple[pl.DataFrame, bool]:  # fmt: skip
     import polars as pl
 
     if separator is not None and len(separator.encode()) != 1:

@@ -20,8 +20,6 @@ from crowdwise.data.schema import Col
 from crowdwise.data.source import Source
 from crowdwise.errors import InputError, listing
 
-__all__ = ["Graph", "read_graph"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph(Readable):
@@ -40,8 +38,6 @@ class Graph(Readable):
     right: Codes
     weight: npt.NDArray[np.float64]
     items: Vocabulary
-
-    # ---------------------------------------------------------------- making one
 
     @classmethod
     def from_edges(cls, edges: Iterable[Any]) -> Graph:
@@ -99,8 +95,6 @@ class Graph(Readable):
         np.maximum.at(largest, place, weight[apart])
         n = max(len(names), 1)
         return cls((key // n).astype(np.int32), (key % n).astype(np.int32), largest, names)
-
-    # ---------------------------------------------------------------- using it
 
     def __len__(self) -> int:
         """N, the number of items."""

@@ -39,8 +39,6 @@ from crowdwise.errors import ReadError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["TABLES", "Guess", "glance", "guess"]
-
 TABLES: Mapping[str, type[Table]] = {
     table.answer_type: table for table in (Votes, Ratings, Comparisons, Rankings, Similarities, LabelSets, Tags)
 } | {"ordinal": Votes}
@@ -132,9 +130,6 @@ def glance(path: Path) -> pl.DataFrame | None:
         return read_table(path, n_rows=ROWS)[0]
     except ReadError:
         return None
-
-
-# -------------------------------------------------------------------- the pieces
 
 
 def _any(names: Mapping[str, str], words: Any) -> str | None:

@@ -40,8 +40,6 @@ from crowdwise.data.truth import encode_sets
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, ParameterError, Remedy, listing
 
-__all__ = ["LabelSets", "read_label_sets"]
-
 DELIMITERS = ("|", ";", ",")
 EMPTY = ("", "none", "nothing", "[]", "{}", "-")
 """Cells that stand for the empty set."""
@@ -118,8 +116,6 @@ class LabelSets(ByItem):
     truth: npt.NDArray[np.bool_] | None = None
     known: npt.NDArray[np.bool_] | None = None
     kind: str = "polars"
-
-    # ---------------------------------------------------------------- making one
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> LabelSets:
@@ -242,8 +238,6 @@ class LabelSets(ByItem):
             )
         return replace(self, offered=table)
 
-    # ---------------------------------------------------------------- what is in it
-
     @property
     def n_labels(self) -> int:
         """L, the number of labels."""
@@ -291,8 +285,6 @@ class LabelSets(ByItem):
         """N x L booleans and for which items they are known, from a mapping of items to labels or such an array."""
         return encode_sets(truth, self.items, self.labels)
 
-    # ---------------------------------------------------------------- selecting and counting
-
     def _taken(self, rows: npt.NDArray[Any]) -> Self:
         start, at = blocks(self.set_indptr, np.arange(self.n_answers)[rows])
         return replace(super()._taken(rows), set_indptr=start, chosen=self.chosen[at])
@@ -309,8 +301,6 @@ class LabelSets(ByItem):
 
     def _known(self) -> dict[str, Any]:
         return {"items_with_truth": 0 if self.known is None else int(self.known.sum())}
-
-    # ---------------------------------------------------------------- out again
 
     def to_frame(self, kind: str | None = None, *, delimiter: str = "|") -> Any:
         """One row per answer, the labels of a set written with a delimiter between them (nothing: the empty set)."""
@@ -329,9 +319,6 @@ class LabelSets(ByItem):
 
 
 read_label_sets = reader(LabelSets, "read_label_sets")
-
-
-# -------------------------------------------------------------------- the pieces
 
 
 def _joined(key: Counts, sets: Sets) -> tuple[Counts, Sets]:

@@ -37,8 +37,6 @@ from crowdwise.data.table import Table
 from crowdwise.data.truth import encode_numbers, numbers_in
 from crowdwise.errors import InputError, LabelError, listing
 
-__all__ = ["Rankings", "read_rankings"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rankings(Table):
@@ -79,8 +77,6 @@ class Rankings(Table):
     timestamp: npt.NDArray[Any] | None = None
     truth: npt.NDArray[np.float64] | None = None
     kind: str = "polars"
-
-    # ---------------------------------------------------------------- making one
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Rankings:
@@ -180,8 +176,6 @@ class Rankings(Table):
         truth = beside.get("truth")
         return made if truth is None else made.with_truth(truth)
 
-    # ---------------------------------------------------------------- what is in it
-
     def __repr__(self) -> str:
         size = np.diff(self.indptr)
         least, most = size.min(initial=size[0] if len(size) else 0), size.max(initial=0)
@@ -213,8 +207,6 @@ class Rankings(Table):
 
     def _counted(self) -> dict[str, Any]:
         return {"questions": len(self.questions), "items_per_ranking": spread(np.diff(self.indptr))}
-
-    # ---------------------------------------------------------------- out again
 
     def comparisons(self) -> Comparisons:
         """Every two items of a ranking as one comparison (they are not independent: for other tools, or to look at)."""

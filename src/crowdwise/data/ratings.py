@@ -35,8 +35,6 @@ from crowdwise.data.table import ByItem
 from crowdwise.data.truth import encode_numbers, numbers_in
 from crowdwise.errors import InputError, Remedy
 
-__all__ = ["Ratings", "read_ratings"]
-
 Numbers = npt.NDArray[np.float64]
 STATISTICS: dict[str, Any] = {"min": np.min, "mean": np.mean, "median": np.median, "max": np.max, "deviation": np.std}
 
@@ -75,8 +73,6 @@ class Ratings(ByItem):
     timestamp: npt.NDArray[Any] | None = None
     truth: Numbers | None = None
     kind: str = "polars"
-
-    # ---------------------------------------------------------------- making one
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Ratings:
@@ -138,8 +134,6 @@ class Ratings(ByItem):
             return {"value": assemble.in_order(number, order)}
 
         return cls._built(item, annotator, items, annotators, beside, answers, value=number)
-
-    # ---------------------------------------------------------------- what is in it
 
     def __repr__(self) -> str:
         span = f", from {self.value.min():g} to {self.value.max():g}" if self.n_answers else ""

@@ -14,8 +14,6 @@ from crowdwise.data.schema import Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.errors import ReadError, listing
 
-__all__ = ["Readable", "reader"]
-
 FRAMES = "pandas, polars, pyarrow, a dict of columns, anything narwhals or the Arrow stream protocol takes."
 FORMATS = (
     "``.csv``, ``.tsv`` or ``.txt`` (also ``.gz``, ``.zst``; the separator is found), ``.jsonl``, "
@@ -56,8 +54,6 @@ class Readable(Frozen):
         if "from_codes" in cls.__dict__:
             repeated = next((o.default for o in cls.options if o.name == "on_duplicate"), "all")
             schema.spelled_out(cls.__dict__["from_codes"].__func__, repeated)
-
-    # ---------------------------------------------------------------- making one
 
     @classmethod
     def from_frame(cls, frame: Any, **options: Any) -> Self:

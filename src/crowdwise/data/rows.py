@@ -19,12 +19,8 @@ Counts = npt.NDArray[np.int64]
 
 
 def columns_of(
-    records: Iterable[Any],
-    names: Sequence[str],
-    what: str,
-    *,
-    optional: Sequence[str] = (),
-) -> dict[str, Any]:
+    records: Iterable[Any], names: Sequence[str], what: str, *, optional: Sequence[str] = (),
+) -> dict[str, Any]:  # fmt: skip
     """Records, all tuples of one length or all dicts, as columns.
 
     ``names`` are the columns of tuples, which ``optional`` ones may follow.
@@ -150,8 +146,6 @@ def spread(counts: npt.NDArray[Any]) -> dict[str, float]:
     if len(counts) == 0:
         return {"min": 0, "median": 0, "mean": 0, "max": 0}
     return {
-        "min": int(counts.min()),
-        "median": float(np.median(counts)),
-        "mean": float(counts.mean()),
+        "min": int(counts.min()), "median": float(np.median(counts)), "mean": float(counts.mean()),
         "max": int(counts.max()),
-    }
+    }  # fmt: skip

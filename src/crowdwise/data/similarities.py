@@ -36,8 +36,6 @@ from crowdwise.data.truth import encode_partition
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, Option, Remedy, listing
 
-__all__ = ["DIFFERENT", "SAME", "Similarities", "read_similarities"]
-
 SAME = ("same", "yes", "y", "true", "t", "1", "1.0", "similar", "match", "must-link", "must link")
 DIFFERENT = ("different", "no", "n", "false", "f", "0", "0.0", "dissimilar", "mismatch", "cannot-link", "cannot link")
 """The words for the two answers; case does not matter."""
@@ -81,8 +79,6 @@ class Similarities(Table):
     truth: Codes | None = None
     classes: Vocabulary | None = None
     kind: str = "polars"
-
-    # ---------------------------------------------------------------- making one
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Similarities:
@@ -134,8 +130,6 @@ class Similarities(Table):
             return {"pairs": pairs, "same": assemble.in_order(said, order), "items": items}
 
         return cls._arranged(pair.astype(np.int32), who, _PairNames(pairs, items), annotators, answers, beside)
-
-    # ---------------------------------------------------------------- what is in it
 
     @property
     def n_pairs(self) -> int:
@@ -198,8 +192,6 @@ class Similarities(Table):
         np.minimum.at(first, part, np.arange(N))
         return np.asarray(encoding.invert(np.lexsort((first, -size)))[part], dtype=np.int32)
 
-    # ---------------------------------------------------------------- selecting and counting
-
     def _of_items(self, items: Counts) -> Self:
         place = renumbered(items, len(self))
         kept = self._kept(np.asarray((place[self.pairs] >= 0).all(axis=1))[self.pair])
@@ -233,9 +225,6 @@ class Similarities(Table):
 
 
 read_similarities = reader(Similarities, "read_similarities")
-
-
-# -------------------------------------------------------------------- the pieces
 
 
 class _PairNames:

@@ -43,14 +43,9 @@ class Source:
     """
 
     def __init__(
-        self,
-        frame: Any,
-        given: Mapping[str, str | None],
-        what: str,
-        *,
-        from_text: bool = False,
+        self, frame: Any, given: Mapping[str, str | None], what: str, *, from_text: bool = False,
         parts: Mapping[str, str | None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.frame, self.given, self.what, self.from_text = frame, given, what, from_text
         self.table = frames.to_polars(frame)
         if self.table.width == 0 or self.table.height == 0:
@@ -156,14 +151,9 @@ class Source:
         return np.zeros(len(self), dtype=np.int32), encoding.to_vocabulary([name])
 
     def numbers(
-        self,
-        part: str,
-        expected: str = "a number",
-        error: type[InputError] = LabelError,
-        *,
-        empty: bool = False,
+        self, part: str, expected: str = "a number", error: type[InputError] = LabelError, *, empty: bool = False,
         **more: Any,
-    ) -> npt.NDArray[np.float64]:
+    ) -> npt.NDArray[np.float64]:  # fmt: skip
         """A column of numbers (NaN where it is ``empty``, if it may be); text that is none is an error."""
         import polars as pl
 
@@ -206,9 +196,6 @@ class Source:
         if not (values.dtype.is_numeric() or values.dtype == pl.Null):
             raise InputError(f"The timestamps in column {values.name!r} are {values.dtype} values: expected {dates}.")
         return values.cast(pl.Float64).to_numpy()
-
-
-# -------------------------------------------------------------------- the pieces
 
 
 def _empty(column: pl.Series) -> pl.Series:

@@ -25,8 +25,6 @@ from crowdwise.data.schema import Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.errors import ColumnError, ReadError, listing
 
-__all__ = ["ByItem", "Table"]
-
 Mask = npt.NDArray[np.bool_]
 
 
@@ -130,16 +128,11 @@ class Table(Readable, ABC):
         """Counts that show the shape of the data, as a plain dict (``crowdwise describe`` draws it)."""
         per_annotator = np.bincount(self.annotator, minlength=self.n_annotators)
         return {
-            "items": len(self),
-            "annotators": self.n_annotators,
-            self._rows: self.n_answers,
-            f"{self._rows}_per_item": spread(self._per_item()),
-            f"{self._rows}_per_annotator": spread(per_annotator),
-            **self._counted(),
-            "weighted": self.weight is not None,
-            "timestamps": self.timestamp is not None,
+            "items": len(self), "annotators": self.n_annotators, self._rows: self.n_answers,
+            f"{self._rows}_per_item": spread(self._per_item()), f"{self._rows}_per_annotator": spread(per_annotator),
+            **self._counted(), "weighted": self.weight is not None, "timestamps": self.timestamp is not None,
             **self._known(),
-        }
+        }  # fmt: skip
 
     @abstractmethod
     def _per_item(self) -> npt.NDArray[Any]:
@@ -301,9 +294,6 @@ class ByItem(Table):
     def _taken(self, rows: npt.NDArray[Any]) -> Self:
         """Some rows, by position or mask; where items begin is for the caller to mend."""
         return replace(self, **self._at(rows))
-
-
-# -------------------------------------------------------------------- the pieces
 
 
 def named(codes: npt.NDArray[Any], names: Any) -> npt.NDArray[Any]:

@@ -42,8 +42,6 @@ from crowdwise.errors import InputError, LabelError, Option, ParameterError, Rem
 
 OnInvalid = Literal["error", "repair", "keep"]
 
-__all__ = ["Tags", "read_tags"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tags(Table):
@@ -96,8 +94,6 @@ class Tags(Table):
     position: npt.NDArray[np.int64]
     words: npt.NDArray[Any] | None = None
     scheme: str = "plain"
-
-    # ---------------------------------------------------------------- making one
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Tags:
@@ -164,8 +160,6 @@ class Tags(Table):
             votes, cuts, names, place.astype(np.int64), text, tag_schemes.scheme_of(votes.classes.tolist(), scheme)
         )
         return made._valid(on_invalid)
-
-    # ---------------------------------------------------------------- what is in it
 
     @property
     def items(self) -> Vocabulary:
@@ -260,8 +254,6 @@ class Tags(Table):
         (``sequence:position``) to tags.
         """
         return self.votes.encode_truth(truth_by_token(truth, self.sequences, self.starts, self.votes.items))
-
-    # ---------------------------------------------------------------- out again
 
     def _columns(self) -> dict[str, Any]:
         """The columns of the long table: one row per tag, and one for each token without any."""

@@ -18,8 +18,6 @@ from crowdwise.data.frames import is_missing
 from crowdwise.data.source import Source
 from crowdwise.errors import InputError, LabelError, Remedy, listing
 
-__all__ = ["encode_classes", "encode_numbers", "encode_partition", "encode_sets"]
-
 Numbers = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 

@@ -37,8 +37,6 @@ from crowdwise.data.table import ByItem
 from crowdwise.data.truth import classes_in, encode_classes
 from crowdwise.errors import LabelError, ParameterError
 
-__all__ = ["Votes", "read_truth", "read_votes"]
-
 KIND = " By default those that occur, sorted; a pandas ``category`` or polars ``Enum`` column declares its own."
 
 
@@ -78,8 +76,6 @@ class Votes(ByItem):
     timestamp: npt.NDArray[Any] | None = None
     truth: Codes | None = None
     kind: str = "polars"
-
-    # ---------------------------------------------------------------- making one
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Votes:
@@ -149,8 +145,6 @@ class Votes(ByItem):
         """One table from several, matched by the names of items, annotators and classes."""
         return Votes.from_codes(**joined(tables), on_duplicate=on_duplicate)
 
-    # ---------------------------------------------------------------- what is in it
-
     @property
     def n_answers(self) -> int:
         """The number of answers: rows of the long table."""
@@ -198,18 +192,12 @@ class Votes(ByItem):
         }
 
 
-# -------------------------------------------------------------------- files
-
-
 read_votes = reader(Votes, "read_votes")
 
 
 def read_truth(path: PathLike, *, item: str | None = None, label: str | None = None) -> dict[Any, Any]:
     """Item -> true class from a file with an item column and a label (or truth) column."""
     return Votes.read_truth(path, item=item, label=label)
-
-
-# -------------------------------------------------------------------- the pieces
 
 
 def _declared(classes: Sequence[Any] | None, names: Vocabulary, column: Any, categories: Sequence[Any] | None) -> Any:

@@ -10,8 +10,6 @@ from crowdwise.errors import ParameterError
 from crowdwise.simulate import crowds
 from crowdwise.simulate.crowds import RandomState, VotesPerItem
 
-__all__ = ["assign", "regular_assignment"]
-
 
 def assign(
     n_items: int, n_annotators: int, votes_per_item: VotesPerItem = None, *, random_state: RandomState = 0

@@ -22,8 +22,6 @@ from crowdwise.errors import ParameterError
 from crowdwise.simulate import crowds
 from crowdwise.simulate.crowds import RandomState, SimulatedAnswers
 
-__all__ = ["SimulatedComparisons", "SimulatedRankings", "comparisons", "rankings"]
-
 
 class SimulatedComparisons(SimulatedAnswers[Comparisons]):
     """Comparisons, and what they were drawn from."""

@@ -112,9 +112,6 @@ def _is_short(array: npt.NDArray[Any]) -> bool:
     return array.dtype.kind == "U" or (array.ndim == 0 and array.dtype.kind in "biuf")
 
 
-# -------------------------------------------------------------------- the steps
-
-
 def begin(
     n_items: int, n_annotators: int, n_classes: int, prior: Prior, random_state: RandomState
 ) -> tuple[Array, np.random.Generator]:
@@ -198,9 +195,6 @@ def around(M: int, mean: float, spread: float, rng: np.random.Generator, name: s
     check_shares(**{name: mean})
     check_positive(spread=spread)
     return np.clip(mean + spread * rng.standard_normal(M), 0, 1)
-
-
-# -------------------------------------------------------------------- checks
 
 
 def as_generator(random_state: RandomState) -> np.random.Generator:

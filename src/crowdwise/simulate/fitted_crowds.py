@@ -16,8 +16,6 @@ from crowdwise.simulate.crowds import Array, RandomState, answer, as_generator
 CHUNK = 1_000_000
 """The most cells (items x annotators) of the table by which votes are dealt out that are held at once."""
 
-__all__ = ["FittedCrowd"]
-
 
 @dataclass(frozen=True, eq=False)
 class FittedCrowd:

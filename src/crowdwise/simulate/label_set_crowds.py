@@ -9,8 +9,6 @@ from crowdwise.simulate import crowds
 from crowdwise.simulate.assignment import assign
 from crowdwise.simulate.crowds import RandomState, SimulatedAnswers, VotesPerItem
 
-__all__ = ["SimulatedLabelSets", "label_sets"]
-
 
 class SimulatedLabelSets(SimulatedAnswers[LabelSets]):
     """Label sets, with the true set of every item (N x L booleans), and what they were drawn from."""

@@ -22,8 +22,6 @@ from crowdwise.simulate import crowds
 from crowdwise.simulate.assignment import assign
 from crowdwise.simulate.crowds import Array, RandomState, Simulated, VotesPerItem
 
-__all__ = ["KINDS", "machine_annotators"]
-
 KINDS = ("logistic", "knn-3", "svm-linear", "tree", "mlp", "svm-rbf", "knn-5", "naive-bayes", "svm-poly", "knn-7")
 """The classifiers, in the order in which annotators take them (and from the start again)."""
 

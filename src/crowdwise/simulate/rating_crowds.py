@@ -18,8 +18,6 @@ from crowdwise.simulate import crowds
 from crowdwise.simulate.assignment import assign
 from crowdwise.simulate.crowds import Array, Prior, RandomState, Simulated, SimulatedAnswers, VotesPerItem
 
-__all__ = ["SimulatedRatings", "ordered_confusion", "ordinal", "ratings"]
-
 
 class SimulatedRatings(SimulatedAnswers[Ratings]):
     """Simulated ratings, with the true number of every item, and what they were drawn from."""

@@ -11,8 +11,6 @@ from crowdwise.errors import ParameterError
 from crowdwise.simulate import crowds
 from crowdwise.simulate.crowds import Prior, RandomState, SimulatedAnswers
 
-__all__ = ["SimulatedSimilarities", "similarities"]
-
 
 class SimulatedSimilarities(SimulatedAnswers[Similarities]):
     """Same-or-different answers, and what they were drawn from."""

@@ -105,9 +105,6 @@ def bio_tags(
     return SimulatedTags("bio-tags", tags, {"transition": transition, "skill": able, **rate})
 
 
-# -------------------------------------------------------------------- the steps
-
-
 def _bio_chain(J: int, begin: float, go_on: float) -> Array:
     """The chain over B-1..B-J, I-1..I-J, O."""
     outside = np.concatenate([np.full(J, begin / J), np.zeros(J), [1.0 - begin]])

@@ -363,9 +363,6 @@ def outliers(
     return crowds.collect("outliers", (item, annotator), label, truth, pi, theta, **known)
 
 
-# -------------------------------------------------------------------- machines
-
-
 def machine(
     n_items: int | None = None, *, n_annotators: int = 15, train_share: float = 0.3, test_share: float = 0.0,
     subset: tuple[int, int] = (100, 400), n_spammers: int = 0, n_copiers: int = 0, n_adversaries: int = 0,
