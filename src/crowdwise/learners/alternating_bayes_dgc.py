@@ -217,8 +217,6 @@ class BayesDGC(Learner):
         Divide the network's probabilities by their mean over the items, so that the class distribution, which the
         model learns separately, counts once. ``False``: the product of the two, as published.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.machine(n_annotators=6, n_items=400, votes_per_item=3, random_state=0)
     >>> learner = BayesDGC(epochs=15, random_state=0).fit(crowd.features["x_train"], crowd.votes)

@@ -166,8 +166,6 @@ class DeepBP(DeepMF):
     damping
         The share of the old message (its logarithm) in the new one.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> import numpy as np
     >>> crowd = cw.simulate.regular(300, l=3, r=4, a=1.0, b=0.5, random_state=0)

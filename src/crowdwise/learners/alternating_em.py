@@ -58,8 +58,6 @@ from crowdwise.learners.tensors import as_array, score_table
 from crowdwise.learners.vote_edges import Batch, Edges
 from crowdwise.methods.messages_mf import MeanFieldFamily
 
-# -------------------------------------------------------------------- what they share
-
 
 def clipped(log_f: Floats, highest: float) -> Floats:
     """log f^: probabilities clipped to (1 - highest) / (K - 1) ... highest, and normalised again."""
@@ -145,9 +143,6 @@ class Maximising(Alternating):
         return np.exp(self.scores(params))
 
 
-# -------------------------------------------------------------------- EM
-
-
 class CountedConfusions(Maximising):
     """theta from counts and pseudo-counts."""
 
@@ -174,8 +169,6 @@ class AggNet(Learner):
         Pseudo-counts of the confusion matrices: a number of votes per row, spread evenly over labels;
         ``"crowd"``, ``"hierarchical"``; or an array, K x K or M x K x K (truth, label).
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.machine(n_annotators=6, n_items=400, votes_per_item=3, random_state=0)
     >>> learner = AggNet(epochs=15, random_state=0).fit(crowd.features["x_train"], crowd.votes)
@@ -226,7 +219,7 @@ class HardPredictions(CountedConfusions):
 
 
 @declared
-class MBEM(Learner):
+class MBEM(AggNet):
     """Model bootstrapped EM: train, estimate annotators from the predictions, infer the classes, train again.
 
     Once trained, the network replaces the class distribution where inputs and votes are combined.
@@ -237,21 +230,15 @@ class MBEM(Learner):
         How often the network is trained, each time from its first weights: on the vote shares, then on the posterior.
     epochs
         Of all rounds together; each gets the same number (with fewer epochs than rounds, some rounds get none).
-    prior
-        Pseudo-counts of the confusion matrices, as in :class:`AggNet`.
     """
 
     key: ClassVar[str] = "mbem"
     epochs: Count = 100
     n_rounds: Count = 2
-    prior: Prior = 1.0
 
     def _head(self, votes: Votes, hidden: int) -> Head:
         check_memory(votes)
         return HardPredictions(votes.n_annotators, votes.n_classes, self.prior, int(self.n_rounds), int(self.epochs))
-
-
-# -------------------------------------------------------------------- mean field
 
 
 class MeanField(Maximising):

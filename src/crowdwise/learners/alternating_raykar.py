@@ -59,8 +59,6 @@ class Raykar(Tabular):
 
     Parameters
     ----------
-    classifier, spread, scale, random_state
-        As in :class:`crowdwise.learners.tabular.Tabular`.
     prior
         Pseudo-counts of the confusion matrices: a number of votes per row, spread evenly over labels;
         ``"crowd"``, ``"hierarchical"``; or an array, K x K or M x K x K (truth, label).
@@ -73,8 +71,6 @@ class Raykar(Tabular):
         The fitted data model; ``model_.coef`` are the weights of softmax regression, ``model_.fitted`` is a fitted copy
         of the given classifier.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.machine(n_annotators=6, n_items=400, votes_per_item=3, random_state=0)
     >>> learner = Raykar(random_state=0).fit(crowd.features["x_train"], crowd.votes)

@@ -132,8 +132,6 @@ class Crowdlab(Tabular):
     agreement_
         P, the probability that a vote is right.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.machine(n_annotators=6, n_items=400, votes_per_item=2, random_state=0)
     >>> learner = Crowdlab(random_state=0).fit(crowd.features["x_train"], crowd.votes)

@@ -154,7 +154,7 @@ class DoctorNet(Learner):
     Attributes
     ----------
     weights_
-        M: each annotator's weight in the average; equal, and zero without votes.
+        M: each annotator's weight in the average; they sum to one, are equal unless learned, and zero without votes.
     """
 
     key: ClassVar[str] = "doctor-net"
@@ -177,17 +177,10 @@ class WeightedDoctorNet(DoctorNet):
 
     Parameters
     ----------
-    average
-        As in :class:`DoctorNet`.
     crowd_lr
         Learning rate of the weights.
     weight_epochs
         Epochs of the second stage, after ``epochs`` of the first; ``select`` and ``patience`` act in the first.
-
-    Attributes
-    ----------
-    weights_
-        M: each annotator's weight in the average; they sum to one.
     """
 
     key: ClassVar[str] = "weighted-doctor-net"

@@ -106,8 +106,6 @@ class TwoStage(Learner):
     first_stage_
         The consensus of the first stage (not saved).
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.machine(n_annotators=6, n_items=400, votes_per_item=3, random_state=0)
     >>> learner = TwoStage(aggregator="dawid-skene", settings={"max_iter": 50}, epochs=20, random_state=0)
@@ -157,8 +155,6 @@ class SoftBootstrap(TwoStage):
     ----------
     beta
         The share of the label in the target; the rest is the network's current prediction.
-    aggregator, labels, settings
-        Of the first stage, as in :class:`TwoStage`.
     """
 
     key: ClassVar[str] = "soft-bootstrap"

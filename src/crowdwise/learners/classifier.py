@@ -37,8 +37,6 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_, annotators_, confusion_, consensus_, history_
         As there.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.machine(n_annotators=6, n_items=400, votes_per_item=3, random_state=0)
     >>> learner = CrowdClassifier(method="ccem", epochs=10, random_state=0)

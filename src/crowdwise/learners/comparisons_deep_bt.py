@@ -131,8 +131,6 @@ class DeepBT(NetworkEstimator):
     reliability
         (a, b): the prior of reliabilities, Beta(a, b).
 
-    Examples
-    --------
     >>> import numpy as np, crowdwise as cw
     >>> x = np.random.default_rng(0).normal(size=(60, 5))
     >>> score = x @ np.array([1.0, -1.0, 0.5, 0.0, 0.0])

@@ -62,8 +62,6 @@ def dpo_loss(
     reduction
         ``"mean"`` (by weight), ``"sum"``, or ``"none"`` for the B losses.
 
-    Examples
-    --------
     >>> import torch
     >>> chosen, rejected, none = torch.tensor([-1.0, -2.0]), torch.tensor([-3.0, -1.0]), torch.zeros(2)
     >>> rates = torch.tensor([0.0, 0.3])

@@ -27,7 +27,6 @@ crowd wisdom, NeurIPS 2024.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -53,10 +52,10 @@ class Outliers(Volume):
     """
 
     indptr: Tensor
+    _own: tuple[Tensor, Tensor]
+    """Which votes those of the last batch are, and the gradient at their vectors."""
 
-    def __init__(
-        self, votes: Votes, weight: float, guard: bool, outliers: float, power: float
-    ) -> None:  # fmt: skip
+    def __init__(self, votes: Votes, weight: float, guard: bool, outliers: float, power: float) -> None:
         super().__init__(votes.n_annotators, votes.n_classes, weight, "network", guard)
         self.outliers, self.power = outliers, power
         self.e = nn.Parameter(torch.zeros(votes.n_votes, votes.n_classes))
@@ -83,15 +82,37 @@ class Outliers(Volume):
         said = q.gather(1, batch.label[:, None])[:, 0]
         return said.log() - q.sum(dim=1).log()
 
-    def fit(self, batch: Batch, keep: bool) -> OutlyingFit:
+    def fit(self, batch: Batch, keep: bool) -> losses.Mixture:
+        """Likelihood and penalty of a batch, with their gradients, as in :mod:`crowdwise.learners.losses`.
+
+        With g the gradient at q (zero where q was clipped), that at f[k] is theta[k] . g, that at rho[k, l] is
+        f[k] theta[k, l] ( g[l] - theta[k] . g ), and that at a vector is g and the penalty's share, less their mean.
+        """
         at = self.places(batch)
-        with torch.no_grad():
-            e = self.vectors(at)
-        return outlying(batch, at, e, self.rho.detach(), self.norm(batch), self.outliers, self.power)
+        e = self.vectors(at).detach()
+        theta = losses.softmax_rows(self.vote_rho(batch))
+        f = log_softmax(batch.logits.detach(), dim=1).exp_()
+        mine = f.index_select(0, batch.row)
+        free = losses.mix(mine, theta) + e
+        q = free.clamp(FLOOR, 1.0 - FLOOR)
+        vote = torch.arange(len(batch.row), device=q.device)
+        said, sums, c = q[vote, batch.label], q.sum(dim=1), batch.weight / -self.norm(batch)
+        g = (-c / sums)[:, None].repeat(1, q.shape[1])
+        g[vote, batch.label] += c / said
+        g *= q == free
+        back = losses.unmix(theta, g)
+        squares, power = batch.weight * (e * e).sum(dim=1), 0.5 * self.power
+        scores = squares.new_zeros(len(batch)).index_add_(0, batch.row, squares) + FLOOR
+        value = (c * (said / sums).log()).sum() + self.outliers * (scores**power).mean()
+        slope = 2.0 * self.outliers * power / len(batch) * scores ** (power - 1.0)
+        own = g + (slope[batch.row] * batch.weight)[:, None] * e
+        self._own = at, own - own.mean(dim=1, keepdim=True)
+        rows = theta * mine[:, :, None] * (g[:, None, :] - back[:, :, None])
+        return losses.Mixture(value, losses.through_softmax(f, batch.total(back)), rows, f)
 
     def total(self, fit: losses.Mixture, *gradients: tuple[Tensor, Tensor | losses.Rows]) -> Tensor:
-        assert isinstance(fit, OutlyingFit)
-        e = torch.zeros_like(self.e, requires_grad=False).index_copy_(0, fit.at, fit.e)
+        """The loss, with the volume and the gradient at the vectors of the batch's votes in it."""
+        e = torch.zeros_like(self.e, requires_grad=False).index_copy_(0, *self._own)
         return losses.with_gradients(fit.value, *gradients, (self.e, e))
 
     def scores(self, weight: Tensor) -> Tensor:
@@ -99,43 +120,6 @@ class Outliers(Volume):
         e = self.vectors().detach()
         item = rows_of(self.indptr[1:] - self.indptr[:-1])
         return e.new_zeros(len(self.indptr) - 1).index_add(0, item, weight * (e * e).sum(dim=1))
-
-
-@dataclass(eq=False)
-class OutlyingFit(losses.Mixture):
-    """The gradient at the vectors of the batch's votes, and where among all votes these are."""
-
-    at: Tensor = field(default_factory=lambda: torch.empty(0))
-    e: Tensor = field(default_factory=lambda: torch.empty(0))
-
-
-def outlying(
-    batch: Batch, at: Tensor, e: Tensor, rho: Tensor, norm: Tensor | float, outliers: float, power: float
-) -> OutlyingFit:  # fmt: skip
-    """Likelihood and penalty of a batch, with their gradients, as in :mod:`crowdwise.learners.losses`.
-
-    With g the gradient at q (zero where q was clipped), that at f[k] is theta[k] . g, that at rho[k, l] is
-    f[k] theta[k, l] ( g[l] - theta[k] . g ), and that at a vector is g and the penalty's share, less their mean.
-    """
-    theta = losses.softmax_rows(rho.index_select(0, batch.annotator))
-    f = log_softmax(batch.logits.detach(), dim=1).exp_()
-    mine = f.index_select(0, batch.row)
-    free = losses.mix(mine, theta) + e
-    q = free.clamp(FLOOR, 1.0 - FLOOR)
-    vote = torch.arange(len(batch.row), device=q.device)
-    said, sums, c = q[vote, batch.label], q.sum(dim=1), batch.weight / -norm
-    g = (-c / sums)[:, None].repeat(1, q.shape[1])
-    g[vote, batch.label] += c / said
-    g *= q == free
-    back = losses.unmix(theta, g)
-    squares = batch.weight * (e * e).sum(dim=1)
-    scores = squares.new_zeros(len(batch)).index_add_(0, batch.row, squares) + FLOOR
-    value = (c * (said / sums).log()).sum() + outliers * (scores ** (0.5 * power)).mean()
-    slope = outliers * power / len(batch) * scores ** (0.5 * power - 1.0)
-    own = g + (slope[batch.row] * batch.weight)[:, None] * e
-    rows = theta * mine[:, :, None] * (g[:, None, :] - back[:, :, None])
-    logits = losses.through_softmax(f, batch.total(back))
-    return OutlyingFit(value, logits, rows, f, at=at, e=own - own.mean(dim=1, keepdim=True))
 
 
 @declared
@@ -150,10 +134,8 @@ class COINNet(GeoCrowdNetF):
         The weight of the penalty on the votes' vectors.
     power
         An item's penalty is the length of its vectors to this power; the lower, the sparser the outliers.
-    weight, guard
-        Of the log-volume, as in :class:`~crowdwise.learners.joint_confusions.GeoCrowdNetF`.
     weight_decay
-        Of the network and of the votes' vectors, with the default of other learners.
+        Of the network and of the votes' vectors.
     """
 
     key: ClassVar[str] = "coinnet"

@@ -249,15 +249,7 @@ class GeoCrowdNetF(Learner):
 
 @declared
 class GeoCrowdNetW(GeoCrowdNetF):
-    """Coupled cross-entropy with confusion matrices spread as widely as the votes allow.
-
-    Parameters
-    ----------
-    weight, guard
-        Of the log-volume, as in :class:`GeoCrowdNetF`.
-    weight_decay
-        Of the network, with the default of other learners.
-    """
+    """Coupled cross-entropy with confusion matrices spread as widely as the votes allow."""
 
     key: ClassVar[str] = "geocrowdnet-w"
     weight_decay: NonNegative = 1e-4

@@ -83,8 +83,8 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _log_likelihood(self, inputs: Inputs, votes: Votes) -> float:
         """The log-likelihood of votes, each times its weight."""
 
-    def _answers(self, y: Any) -> Votes:
-        return as_votes(y)
+    def _answers(self, y: Any) -> Any:
+        return as_votes(y) if self.table is Votes else super()._answers(y)
 
     def _result(self, found: Any, answers: Any, gold: Ints | None, began: float) -> Result:
         votes = self._votes_of(answers)

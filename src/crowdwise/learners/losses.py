@@ -118,9 +118,6 @@ def annotator_loss(batch: Batch, fit: Fit, table: Tensor, *gradients: tuple[Tens
     return with_gradients(fit.value, (batch.logits, fit.logits), (table, rows), *gradients)
 
 
-# -------------------------------------------------------------------- confusion matrices
-
-
 @dataclass(eq=False)
 class Mixture(Fit):
     """The loss of a mixture, with its confusion matrices for penalties to use."""
@@ -213,9 +210,6 @@ def _in_logarithms(
     return Mixture(value, _at_logits(batch, f, r), grad * gain, f, theta if keep else None)
 
 
-# -------------------------------------------------------------------- free weights
-
-
 @dataclass(eq=False)
 class Predictions:
     """What free weights predict for each vote, and all that the gradient needs."""
@@ -262,9 +256,6 @@ def layer(batch: Batch, W: Tensor, norm: Tensor | float) -> Fit:
 def label_gradient(c: Tensor, p: Tensor, label: Tensor) -> Tensor:
     """E x K: c ( 1(l) - p ), the gradient of c log softmax at a label."""
     return (p * -c[:, None]).scatter_add_(1, label[:, None], c[:, None])
-
-
-# -------------------------------------------------------------------- volume
 
 
 def log_volume(vectors: Tensor, ridge: float) -> tuple[Tensor, Tensor]:

@@ -131,8 +131,6 @@ class CrowdRegression(NetworkEstimator, RatingsRegressor):
     noise
         ``"equal"``: squared errors, as in the paper; ``"own"``: a precision for each annotator is learned as well.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(400, n_annotators=8, bias=1.0, n_features=5, votes_per_item=3, random_state=0)
     >>> model = CrowdRegression(network="linear", epochs=30, random_state=0)

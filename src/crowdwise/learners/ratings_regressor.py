@@ -204,15 +204,9 @@ class RaykarRegression(RatingsRegressor):
     spread
         Of ``"linear"``: the prior standard deviation of its predictions, in units of the ratings' (a larger one fits
         more freely).
-    scale
-        Standardise the inputs to mean 0 and deviation 1.
     max_iter, tol
         Stop after so many rounds, or when the objective gains less than ``tol`` per rating.
-    random_state
-        The seed of the regressor, where it takes one.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(300, n_annotators=10, bias=0.0, n_features=5, votes_per_item=2, random_state=0)
     >>> model = RaykarRegression().fit(crowd.features["x_train"], crowd.ratings)

@@ -142,8 +142,6 @@ class VolMaxDCC(NetworkEstimator):
     volume_sample
         The volume is that of the network's predictions for all inputs, or for a new sample of so many in each step.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.integers(3, size=150)

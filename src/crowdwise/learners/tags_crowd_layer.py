@@ -104,8 +104,6 @@ class CrowdLayerTags(Learner):
         So many epochs train the network on the votes without the layers: otherwise layers can exchange tags among
         themselves.
 
-    Examples
-    --------
     >>> import numpy as np, crowdwise as cw
     >>> crowd = cw.simulate.bio_tags(60, random_state=0)
     >>> X = np.eye(7)[crowd.truth] + np.random.default_rng(0).normal(size=(crowd.tags.n_tokens, 7))
@@ -120,11 +118,6 @@ class CrowdLayerTags(Learner):
     window: CountFromZero = 2
     kind: Kind = "MW"
     warm_up: CountFromZero = 5
-
-    def _answers(self, y: Any) -> Any:
-        if not isinstance(y, Tags):
-            raise InputError(f"{self.key} expects Tags and found {type(y).__name__}: make them with Tags.from_frame.")
-        return y
 
     def _inputs_of(self, X: Any, answers: Tags) -> Inputs:
         return self._windows(X, answers, None)
