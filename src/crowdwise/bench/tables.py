@@ -35,6 +35,14 @@ class Cell:
     problem: str | None = None
 
 
+def data_folder() -> Path:
+    """Where data sets are looked for: the folder named by ``CROWDWISE_DATA``."""
+    named = os.environ.get("CROWDWISE_DATA")
+    if not named:
+        raise ReadError("There is no folder of data sets: name one (--data), or set CROWDWISE_DATA.")
+    return Path(named)
+
+
 @dataclass(frozen=True)
 class Published:
     """A figure of others: accuracy in percent, who says so, and why ours differs where it does."""
@@ -44,14 +52,6 @@ class Published:
     accuracy: float
     source: str
     reason: str = ""
-
-
-def data_folder() -> Path:
-    """Where data sets are looked for: the folder named by ``CROWDWISE_DATA``."""
-    named = os.environ.get("CROWDWISE_DATA")
-    if not named:
-        raise ReadError("There is no folder of data sets: name one (--data), or set CROWDWISE_DATA.")
-    return Path(named)
 
 
 def read_facts(file: Path, benchmark: str) -> dict[str, Any]:

@@ -166,8 +166,7 @@ class DeepBP(DeepMF):
     damping
         The share of the old message (its logarithm) in the new one.
 
-    >>> import crowdwise as cw
-    >>> import numpy as np
+    >>> import numpy as np, crowdwise as cw
     >>> crowd = cw.simulate.regular(300, l=3, r=4, a=1.0, b=0.5, random_state=0)
     >>> x = crowd.truth[:, None] + np.random.default_rng(0).normal(size=(300, 1))
     >>> learner = DeepBP(coins="one", prior=(1.0, 0.5), epochs=10, random_state=0).fit(x, crowd.votes)
@@ -191,13 +190,11 @@ class DeepBP(DeepMF):
     def _head(self, votes: Votes, hidden: int) -> Head:
         check_memory(votes)
         check_max_probability(self.max_probability, votes.n_classes)
-        return Messages(votes.n_annotators, votes.n_classes, float(self.max_probability), self._model())
-
-    def _model(self) -> BeliefPropagation:
-        return BeliefPropagation(
+        model = BeliefPropagation(
             coins=self.coins, prior=self.prior, samples=int(self.samples), damping=float(self.damping),
             max_iter=int(self.max_sweeps), tol=float(self.tol), random_state=self.seed_,
         )  # fmt: skip
+        return Messages(votes.n_annotators, votes.n_classes, float(self.max_probability), model)
 
     def _posterior(self, trainer: Trainer, votes: Votes) -> tuple[Floats, Floats]:
         log_f = as_array(trainer.log_probs(trainer.inputs))

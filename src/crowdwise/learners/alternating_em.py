@@ -52,6 +52,7 @@ from crowdwise.core.parameters import declared
 from crowdwise.core.priors import DirichletPrior, Prior
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
+from crowdwise.learners.alternating_raykar import confusions
 from crowdwise.learners.head import FLOOR, Head, Predict, cross_entropy
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.tensors import as_array, score_table
@@ -155,8 +156,7 @@ class CountedConfusions(Maximising):
         self.extra = priors.pseudo_counts(self.prior, None, votes, self.gold)
 
     def maximise(self, stats: Stats, log_f: Floats) -> Params:
-        theta = normalise((stats.table() + self.extra).transpose(0, 2, 1), axis=2)
-        return Params(score_table(safe_log(theta)), np.zeros((1, self.n_classes)))
+        return Params(score_table(safe_log(confusions(stats, self.extra))), np.zeros((1, self.n_classes)))
 
 
 @declared
@@ -166,14 +166,7 @@ class AggNet(Learner):
     Parameters
     ----------
     prior
-        Pseudo-counts of the confusion matrices: a number of votes per row, spread evenly over labels;
-        ``"crowd"``, ``"hierarchical"``; or an array, K x K or M x K x K (truth, label).
-
-    >>> import crowdwise as cw
-    >>> crowd = cw.simulate.machine(n_annotators=6, n_items=400, votes_per_item=3, random_state=0)
-    >>> learner = AggNet(epochs=15, random_state=0).fit(crowd.features["x_train"], crowd.votes)
-    >>> bool(learner.consensus_.score(crowd.truth) > 0.9)
-    True
+        Pseudo-counts of the confusion matrices, in the forms that :class:`~crowdwise.Raykar` takes.
     """
 
     key: ClassVar[str] = "aggnet"
@@ -254,12 +247,12 @@ class MeanField(Maximising):
         alpha = priors.dirichlet_rows(self.prior, None, votes).transpose(0, 2, 1)
         self.family = MeanFieldFamily(alpha, np.full(K, 1.0 / K))
 
-    def maximise(self, stats: Stats, log_f: Floats) -> Params:
-        return self.family.maximise(stats)
-
     def mean(self, params: Params) -> Floats:
         alpha = params.alpha  # type: ignore[attr-defined]
         return np.asarray(alpha / alpha.sum(axis=2, keepdims=True))
+
+    def maximise(self, stats: Stats, log_f: Floats) -> Params:
+        return self.family.maximise(stats)
 
 
 @declared

@@ -224,11 +224,11 @@ class TransitionX(InstanceLearner):
 
     Parameters
     ----------
-    warm_up
-        So many epochs train the network on the votes.
     share
         Of the items of each predicted class, the share the network is most confident of: T is learned from their votes
         (and from those on gold items).
+    warm_up
+        So many epochs train the network on the votes.
     transition_epochs
         So many epochs train T, with the network fixed. ``epochs`` of training on the corrected labels follow.
     ratio

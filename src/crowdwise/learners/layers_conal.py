@@ -110,18 +110,12 @@ class CommonNoise(AnnotatorTerms, Layer):
         norm = ((apart * apart).sum(dim=(1, 2)) + 1e-12).sqrt()
         share = -self.weight * (self.term_weights(batch) if self.many else torch.ones_like(norm))
         grad = apart * (share / norm)[:, None, None]
-        own: Tensor | losses.Rows = losses.Rows(
-            fit.rows + grad if self.many else fit.rows, batch.annotator, self.W.shape
-        )
-        if isinstance(own, losses.Rows) and not self.many:
-            own = own.dense() + grad
+        rows = losses.Rows(fit.rows + grad if self.many else fit.rows, batch.annotator, self.W.shape)
+        at_common = found.mine.T @ through - grad.sum(dim=0)
         return losses.with_gradients(
-            fit.value + (share * norm).sum(),
-            (batch.logits, fit.logits),
-            (self.W, own),
-            (self.common, found.mine.T @ through - grad.sum(dim=0)),
-            (gate, at_gate),
-        )
+            fit.value + (share * norm).sum(), (batch.logits, fit.logits), (gate, at_gate), (self.common, at_common),
+            (self.W, rows if self.many else rows.dense() + grad),
+        )  # fmt: skip
 
     def _log_columns(self, batch: Batch) -> Tensor:
         known = columns(log_softmax(self.weights(batch, self.known_codes(batch)), dim=2), batch.label)

@@ -135,12 +135,6 @@ class CrowdLayer(Learner):
     kind
         What an annotator has: ``"MW"`` a K x K matrix, ``"VW"`` a weight per class, ``"VB"`` a bias per label,
         ``"VW+B"`` both of these.
-
-    >>> import crowdwise as cw
-    >>> crowd = cw.simulate.machine(n_annotators=5, n_items=300, votes_per_item=3, random_state=0)
-    >>> learner = CrowdLayer(epochs=10, random_state=0).fit(crowd.features["x_train"], crowd.votes)
-    >>> learner.confusion_.shape
-    (5, 10, 10)
     """
 
     key: ClassVar[str] = "crowd-layer"

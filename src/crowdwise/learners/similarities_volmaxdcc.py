@@ -243,12 +243,12 @@ class VolMaxDCC(NetworkEstimator):
             from sklearn.metrics import adjusted_rand_score
 
             return float(adjusted_rand_score(np.asarray(y), self.predict(X)))
-        q = self.predict_proba(X)
-        who = encoding.locate(y.annotators, self.annotators_)[y.annotator]
-        B = self.confusion_
-        a, b = y.pairs[y.pair].T
-        own = B.ndim == 3
-        matrix = np.where((who >= 0)[:, None, None], B[who], B.mean(axis=0)) if own else B[None]
-        same = np.einsum("ek,ekl,el->e", q[a], np.broadcast_to(matrix, (len(a), *B.shape[-2:])), q[b])
+        q, B, (a, b) = self.predict_proba(X), self.confusion_, y.pairs[y.pair].T
+        if B.ndim == 2:
+            same = np.einsum("ek,kl,el->e", q[a], B, q[b])
+        else:  # unseen annotators answer like the crowd
+            who = encoding.locate(y.annotators, self.annotators_)[y.annotator]
+            B = np.where((who >= 0)[:, None, None], B[who], B.mean(axis=0))
+            same = np.einsum("ek,ekl,el->e", q[a], B, q[b])
         log_p = np.log(np.maximum(np.where(y.same, same, 1.0 - same), FLOOR))
         return float(np.average(log_p, weights=y.weights))

@@ -49,6 +49,11 @@ class Batch:
     label: Tensor
     weight: Tensor
 
+    def total(self, value: Tensor) -> Tensor:
+        """B x K: sums over each item's votes of one row (of K) per vote."""
+        out = value.new_zeros((len(self.index), value.shape[1]))
+        return out.scatter_add(0, self.row[:, None].expand_as(value), value)
+
     def __len__(self) -> int:
         return len(self.index)
 
@@ -56,11 +61,6 @@ class Batch:
     def log_f(self) -> Tensor:
         """B x K: log of the network's class probabilities."""
         return log_softmax(self.logits, dim=1)
-
-    def total(self, value: Tensor) -> Tensor:
-        """B x K: sums over each item's votes of one row (of K) per vote."""
-        out = value.new_zeros((len(self.index), value.shape[1]))
-        return out.scatter_add(0, self.row[:, None].expand_as(value), value)
 
     def mean(self, value: Tensor) -> Tensor:
         """The weighted mean over the batch's votes of one number per vote; zero without votes."""
@@ -99,14 +99,9 @@ class Edges:
         def tensor(array: object, dtype: torch.dtype) -> Tensor:
             return torch.as_tensor(np.array(array), dtype=dtype, device=device)
 
-        return cls(
-            tensor(votes.indptr, torch.int64),
-            tensor(votes.annotator, torch.int64),
-            tensor(label, torch.float32 if isinstance(votes, Ratings) else torch.int64),
-            tensor(votes.weights, torch.float32),
-            votes.n_annotators,
-            n_classes,
-        )
+        indptr, annotator = tensor(votes.indptr, torch.int64), tensor(votes.annotator, torch.int64)
+        labels = tensor(label, torch.float32 if isinstance(votes, Ratings) else torch.int64)
+        return cls(indptr, annotator, labels, tensor(votes.weights, torch.float32), votes.n_annotators, n_classes)
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
