@@ -528,3 +528,62 @@ def test_truth_is_asked_of_a_table_without():
     made = simulate.one_coin(5, random_state=0)
     with pytest.raises(InputError, match="no truth"):
         _ = Simulated("bare", made.votes.with_truth(None), {}).truth
+
+
+class TestImageCrowds:
+    """Crowds on given images: the rates of the matrices, and who depends on whom."""
+
+    TRUTH = np.arange(4000) % 10
+
+    def rates(self, crowd):
+        votes = crowd.votes
+        counts = np.zeros((votes.n_annotators, 10, 10))
+        np.add.at(counts, (votes.annotator, self.TRUTH[votes.item], votes.label), 1.0)
+        return counts / counts.sum(axis=2, keepdims=True)
+
+    def test_four_annotators_are_right_45_percent_of_the_time(self):
+        crowd = simulate.four_annotators(truth=self.TRUTH, random_state=0)
+        np.testing.assert_array_equal(crowd.truth, self.TRUTH)
+        np.testing.assert_allclose(crowd.parameters["accuracy"], [0.6, 0.6, 0.5, 0.1])
+        assert crowd.votes.n_votes == 4 * len(self.TRUTH)
+        np.testing.assert_allclose(self.rates(crowd), crowd.parameters["confusion"], atol=0.09)
+        cat, dog, truck = 3, 5, 9
+        second, third, fourth = crowd.parameters["confusion"][1:]
+        assert second[cat, dog] == 0.4 and third[cat, 4] == 0.25 and fourth[truck, 2] == 0.9
+
+    def test_one_label_each_by_a_random_annotator(self):
+        votes = simulate.four_annotators(truth=self.TRUTH, votes_per_item=1, random_state=0).votes
+        assert votes.n_votes == len(self.TRUTH)
+        np.testing.assert_allclose(np.bincount(votes.annotator) / len(self.TRUTH), 0.25, atol=0.03)
+
+    def test_one_is_reliable(self):
+        crowd = simulate.one_reliable(truth=self.TRUTH, random_state=0)
+        accuracy = crowd.parameters["accuracy"]
+        assert accuracy[0] > 0.93
+        np.testing.assert_allclose(accuracy[1:], 0.1, atol=1e-3)
+        assert crowd.votes.n_votes == len(self.TRUTH)
+
+    @pytest.mark.parametrize(("expertise", "copies"), [("high", [0, 0, 2, 2, 2]), ("low", [0, 2])])
+    def test_experts_on_given_images(self, expertise, copies):
+        crowd = simulate.max_mig(
+            dataset="cifar", expertise=expertise, case="copied", truth=self.TRUTH, random_state=0
+        )  # fmt: skip
+        np.testing.assert_array_equal(crowd.truth, self.TRUTH)
+        seniors = int(crowd.parameters["senior"].sum())
+        label = crowd.votes.label.reshape(len(self.TRUTH), -1)
+        for junior, senior in enumerate(copies):
+            np.testing.assert_array_equal(label[:, seniors + junior], label[:, senior])
+        np.testing.assert_allclose(self.rates(crowd), crowd.parameters["confusion"], atol=0.09)
+        own = [np.corrcoef(label[:, a] == self.TRUTH, label[:, b] == self.TRUTH)[0, 1] for a, b in ((1, 4), (1, 3))]
+        assert max(np.abs(own)) < 0.6  # seniors answer on their own
+
+    def test_regular_crowds_on_given_images(self):
+        truth = self.TRUTH[:1000] % 2
+        crowd = simulate.regular(truth=truth, n_extreme_spammers=1, random_state=0)
+        np.testing.assert_array_equal(crowd.truth, truth)
+        assert crowd.votes.n_votes == 4 * len(truth)
+
+    def test_bad_truth_is_refused(self):
+        for bad in ([0, 11], [-1, 2], [], [[1, 2]], [0.5, 1.0]):
+            with pytest.raises(ParameterError, match="class code from 0 to 9"):
+                simulate.four_annotators(truth=bad)

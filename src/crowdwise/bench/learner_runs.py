@@ -233,7 +233,7 @@ def _cells(runs: Sequence[Run], jobs: int) -> Iterator[tuple[Run, Cell]]:
     if jobs == 1:
         yield from map(_work, runs)
         return
-    with _one_thread(), get_context("spawn").Pool(jobs, initializer=_quiet) as pool:
+    with _one_thread(), get_context("spawn").Pool(jobs, initializer=ignore_interrupts) as pool:
         yield from pool.imap_unordered(_work, runs)
 
 
@@ -241,7 +241,7 @@ def _work(run: Run) -> tuple[Run, Cell]:
     return run, measure(load_task(run.folder, run.data), run.data, run.method, run.seed, run.epochs)
 
 
-def _quiet() -> None:
+def ignore_interrupts() -> None:
     """An interruption is the business of the process that started this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

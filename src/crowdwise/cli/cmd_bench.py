@@ -1,4 +1,4 @@
-"""The commands ``bench labels`` and ``bench learners``: measure methods on data sets whose truth is known."""
+"""The commands ``bench labels``, ``bench learners`` and ``bench papers``: measure methods where the truth is known."""
 
 from __future__ import annotations
 
@@ -186,3 +186,68 @@ def check_page(page: Path | None, published: Path | None) -> None:
     check_outputs(page, endings=(".md",))
     if published is not None and page is None:
         raise ParameterError("--published has figures for the page: say where it goes, --page results.md.")
+
+
+@bench.command("papers")
+def bench_papers(
+    plan: Annotated[Path, typer.Argument(help="The plan: a TOML file of tables, crowds, learners and settings.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The file of results, a line for each finished cell: .jsonl.")
+    ],
+    images: Annotated[
+        Path | None,
+        typer.Option("--images", help="The folder of CIFAR-10. [default: CROWDWISE_IMAGES]", show_default=False),
+    ] = None,
+    data: DataOption = None,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", help="Patterns of table/crowd/learner/seed, comma-separated.", show_default=False),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", help="Which seeds, comma-separated; else all.", show_default=False)
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that share the device.")] = 1,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", min=0, help="Stop after so many minutes.", show_default=False)
+    ] = None,
+    work: Annotated[
+        Path | None,
+        typer.Option("--work", help="The folder of checkpoints. [default: beside the results]", show_default=False),
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cuda, cpu...")] = "auto",
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Another setting for all cells, KEY=VALUE as in the plan.", show_default=False),
+    ] = None,
+    page: PageOption = None,
+    show_only: Annotated[bool, typer.Option("--show", help="Train nothing: show what there is.")] = False,
+) -> None:
+    """The tables of the papers: networks trained on CIFAR-10 with simulated experts and with people's votes.
+
+    What the file of results lacks is trained and appended; a run that was cut off continues from its checkpoints.
+    """
+    import os
+    import time
+
+    from crowdwise.bench import papers_page, papers_plan, papers_runs
+    from crowdwise.bench.papers_data import images_folder
+    from crowdwise.cli import show_bench
+
+    check_outputs(out, endings=(".jsonl",))
+    check_page(page, None)
+    tables = papers_plan.read_plan(plan, changes or ())
+    wanted = [int(word) for word in words_in(seeds) or []] or None
+    cells = papers_plan.chosen(tables, words_in(only), wanted)
+    if not show_only:
+        deadline = None if minutes is None else time.time() + 60.0 * minutes
+        named = os.environ.get("CROWDWISE_DATA")
+        folder = data or (Path(named) if named else None)
+        setup = papers_runs.Setup(
+            images or images_folder(), folder, work or out.with_suffix(".work"), deadline, device
+        )  # fmt: skip
+        with show_bench.cells_done(cells, papers_runs.finished(out)) as told:
+            papers_runs.run(cells, setup, out, jobs=jobs, progress=told)
+    found = papers_runs.finished(out)
+    if page is not None:
+        write_text(papers_page.page(tables, found), page)
+    emit(papers_page.text(tables, found))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -40,3 +41,32 @@ def show_learner_bench(
             row.append(" / ".join("–" if x is None else f"{100 * x[0]:.1f}" for x in both) if any(both) else "")
         table.add_row(method, *row)
     console(stderr=False).print(table)
+
+
+@contextmanager
+def cells_done(cells: Sequence[Any], done: Mapping[str, Any]) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A callback for each finished cell, which writes a line about it: how many are done, its figures and seconds."""
+    names = {cell.name for cell in cells}
+    count = len(names & set(done))
+    screen = console()
+    screen.print(f"{count} of {len(names)} cells are done.")
+
+    def told(row: dict[str, Any]) -> None:
+        nonlocal count
+        count += row.get("problem") is None
+        screen.print(
+            f"{count}/{len(names)} {row['cell']}: {cell_line(row)}", markup=False, highlight=False, soft_wrap=True
+        )
+
+    yield told
+
+
+def cell_line(row: Mapping[str, Any]) -> str:
+    """The figures of one cell, in percent."""
+    if row.get("problem") is not None:
+        return str(row["problem"])
+    shown = []
+    for name, value in (("last", row["accuracy_last"]), ("selected", row["accuracy_selected"]),
+                        ("with votes", row["accuracy_votes"])):  # fmt: skip
+        shown += [] if value is None else [f"{name} {100 * value:.2f}"]
+    return ", ".join((*shown, f"{row['seconds']:.0f} s ({row['epoch_seconds']:.2f} s per epoch)"))

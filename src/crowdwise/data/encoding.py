@@ -7,6 +7,8 @@ come out in sorted order, text in order of first appearance.
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +24,7 @@ Vocabulary = npt.NDArray[Any]
 
 CLASSES = Option("classes", python="[...]", command="A,B,...")
 """The list of all classes, in remedies."""
-NATIVE_ROWS = 1_000_000
+NATIVE_ROWS = sys.maxsize if os.environ.get("CROWDWISE_ENGINE") == "reference" else 1_000_000
 """From this many rows on, text is coded by the compiled hash table: below it, loading it costs more."""
 
 

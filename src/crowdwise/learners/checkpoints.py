@@ -40,6 +40,8 @@ class Checkpoint:
             for name, value in slots.items()
             if value is not None
         }
+        if self.trainer.average is not None:
+            tensors |= {f"average.{name}": value for name, value in self.trainer.average.state().items()}
         note = {
             "history": json.dumps([asdict(epoch) for epoch in history]),
             "best": json.dumps(best_score if math.isfinite(best_score) else None),
@@ -68,6 +70,9 @@ class Checkpoint:
             )
         trainer.load_state(tensors)
         self._restore_optimiser(tensors)
+        if trainer.average is not None:
+            start = "average."
+            trainer.average.load_state({n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)})
         best = json.loads(note["best"])
         history = [Epoch(**epoch) for epoch in json.loads(note["history"])]
         state = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}

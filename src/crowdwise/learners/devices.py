@@ -32,6 +32,17 @@ def seeded(device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
+def tuned(device: torch.device) -> Iterator[None]:
+    """On a GPU, let the library try which convolution is fastest for the sizes at hand."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = before or device.type == "cuda"
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+@contextmanager
 def one_thread() -> Iterator[None]:
     """Compute on one thread: networks this small gain nothing by more, and lose much where the machine is busy."""
     before = torch.get_num_threads()

@@ -31,6 +31,8 @@ class Inference:
     ) -> None:  # fmt: skip
         self.device = find_device(device)
         self.network, self.head = network.to(self.device), head.to(self.device)
+        if self.device.type == "cuda":
+            self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.settings = settings
         self.autocast = self.device.type == "cuda" and (
             settings.precision == "bfloat16" or (settings.precision == "auto" and torch.cuda.is_bf16_supported())
@@ -48,26 +50,30 @@ class Inference:
     def batch(self, edges: Edges | None, index: Index, x: Tensor | SparseRows) -> Batch:
         """The one place where a batch is made: what the network says of some inputs, and the votes on them."""
         at = torch.as_tensor(index, device=self.device)
-        with (
-            Probe(self.network) if self.head.needs_hidden else nullcontext() as probe,
-            torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast),
-        ):
-            logits = self.network(x)
-        logits, hidden = logits.float(), None if probe is None else probe.hidden.float()
-        if logits.shape != (len(index), self.head.n_classes):
-            raise ParameterError(
-                f"The network gave {tuple(logits.shape)} for {len(index)} inputs: "
-                f"expected one row per input and one column for each of the {self.head.n_classes} classes."
-            )
+        logits, hidden = self.forward(x)
         if edges is None:
             none = at.new_zeros(0)
             return Batch(at, logits, hidden, none, none, none, logits.new_zeros(0))
         return edges.batch(at, logits, hidden)
 
+    def forward(self, x: Tensor | SparseRows) -> tuple[Tensor, Tensor | None]:
+        """Logits and, for heads that need them, the hidden vectors."""
+        with (
+            Probe(self.network) if self.head.needs_hidden else nullcontext() as probe,
+            torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast),
+        ):
+            logits = self.network(x)
+        if logits.shape != (len(x), self.head.n_classes):
+            raise ParameterError(
+                f"The network gave {tuple(logits.shape)} for {len(x)} inputs: "
+                f"expected one row per input and one column for each of the {self.head.n_classes} classes."
+            )
+        return logits.float(), None if probe is None else probe.hidden.float()
+
     def batches(self, edges: Edges | None, inputs: Inputs, index: Index | None = None) -> Iterator[Batch]:
         """Inputs in their order (all, or some), with the network in evaluation mode, and the votes on them."""
         index = np.arange(len(inputs)) if index is None else index
-        size = max(self.settings.batch_size, 512)
+        size = max(self.settings.batch_size, 512 if self.device.type == "cpu" else 2048)
         self.network.eval()
         self.head.eval()
         with torch.no_grad():

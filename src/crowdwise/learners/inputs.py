@@ -251,15 +251,16 @@ class Scale(nn.Module):
         return cls(torch.zeros(size), torch.ones(size))
 
     @classmethod
-    def of(cls, inputs: Inputs) -> Scale:
-        """From one pass over the inputs; of pairs, over the inputs of all items."""
+    def of(cls, inputs: Inputs, device: torch.device | str = "cpu") -> Scale:
+        """From one pass over the inputs, on a device; of pairs, over the inputs of all items."""
         if isinstance(inputs, PairInputs):
             inputs = inputs.base
         if isinstance(inputs, ArrayInputs) and inputs.sparse:
             return cls(*_sparse_scale(inputs))
         total, squares, count = torch.zeros(()), torch.zeros(()), 0
+        total, squares = total.to(device), squares.to(device)
         for index in chunks(inputs):
-            x = inputs.rows(index).double()
+            x = inputs.rows(index).to(device).double()
             x = x.reshape(*x.shape[:2], -1)
             total, squares = total + x.sum(dim=(0, 2)), squares + (x * x).sum(dim=(0, 2))
             count += x.shape[0] * x.shape[2]
@@ -267,7 +268,7 @@ class Scale(nn.Module):
         deviation = (square - mean * mean).clamp_min(0.0).sqrt()
         deviation = torch.where(deviation > 1e-6 * (1.0 + mean.abs()), deviation, torch.ones_like(deviation))
         size = (len(mean), *(1 for _ in inputs.shape[1:]))
-        return cls(mean.float().reshape(size), deviation.float().reshape(size))
+        return cls(mean.float().cpu().reshape(size), deviation.float().cpu().reshape(size))
 
 
 def _sparse_scale(inputs: ArrayInputs) -> tuple[Tensor, Tensor]:

@@ -66,7 +66,7 @@ class Outliers(Volume):
 
     def places(self, batch: Batch) -> Tensor:
         """E: which of all votes trained on those of a training batch are."""
-        return vote_places(self.indptr, batch.index)[1]
+        return vote_places(self.indptr, batch.index, len(batch.row))[1]
 
     def vectors(self, at: Tensor | slice = slice(None)) -> Tensor:
         """The vectors of some votes, each of which sums to zero."""

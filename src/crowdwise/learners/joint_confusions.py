@@ -168,7 +168,8 @@ class Volume(Confusions):
     def __init__(self, n_annotators: int, n_classes: int, weight: float, of: str, guard: bool) -> None:
         super().__init__(n_annotators, n_classes, identity(n_classes))
         self.weight, self.of, self.guard = weight, of, guard
-        self.steps = self.limited = 0
+        self.steps = 0
+        self.limited: Tensor | int = 0
 
     def loss(self, batch: Batch) -> Tensor:
         strength = self.weight
@@ -181,12 +182,13 @@ class Volume(Confusions):
             of_votes = fit.logits
             if isinstance(rho, losses.Rows) and self.of == "annotators":
                 of_votes = rho = rho.dense()
+            share: Tensor | float = strength
             if self.guard:
-                most = REACH * float(of_votes.norm() / of_volume.norm().clamp_min(1e-20))
+                most = REACH * of_votes.norm() / of_volume.norm().clamp_min(1e-20)
                 self.steps, self.limited = self.steps + 1, self.limited + (most < strength)
-                strength = min(strength, most)
-            fit.value = fit.value - strength * volume
-            of_votes.sub_(of_volume, alpha=strength)
+                share = most.clamp_max(strength)
+            fit.value = fit.value - share * volume
+            of_votes.sub_(share * of_volume)
         return self.total(fit, (batch.logits, fit.logits), (self.rho, rho))
 
     def fit(self, batch: Batch, keep: bool) -> losses.Mixture:

@@ -68,10 +68,25 @@ class NetworkEstimator(TrainingSettings, Estimator):
         best by the ``"gold"`` that was passed to ``fit`` (which is then not trained on).
     patience
         Stop after so many epochs without a better score on what was held out.
+    measure_every
+        Held-out answers are measured after every so many epochs, and after the last.
+    augment
+        Of images, in training: ``"flip"`` (mirrored), ``"crop"`` (moved and mirrored) or ``"cutout"`` (a square left
+        out as well); see :mod:`crowdwise.learners.images`.
+    mixup
+        Train on mixtures of two inputs, whose shares are drawn from Beta(mixup, mixup), and of the losses of their
+        votes; 0 for none.
+    label_smoothing
+        The share of the loss that is the cross-entropy against uniform labels.
+    ema
+        Predict with a moving average of the network's weights that decays by this factor at every step (0.999...);
+        0 for the weights themselves.
+    cuda_graphs
+        Record the passes through the network once and replay them: for networks bound by launching kernels.
     device, precision
         ``"auto"``: CUDA, else MPS, else the CPU; bfloat16 for the network where CUDA has it, else float32.
-    checkpoint
-        A file to write after every epoch, and to continue from where it exists.
+    checkpoint, checkpoint_every
+        A file to write after every so many epochs and after the last, and to continue from where it exists.
     """
 
     network: NetworkChoice = "mlp"
@@ -146,9 +161,10 @@ class NetworkEstimator(TrainingSettings, Estimator):
         device = find_device(self.device)
         with seeded(device):
             torch.manual_seed(self.seed_)
-            scale = Scale.of(data.inputs) if self.scale else Scale.identity(self.shape_)
+            scale = Scale.of(data.inputs, device) if self.scale else Scale.identity(self.shape_)
             network, head = self._build(data.votes, self.shape_, scale)
-            return Trainer(network, head, data, self._settings(), seed=self.seed_, device=device)
+            self._trainer = trainer = Trainer(network, head, data, self._settings(), seed=self.seed_, device=device)
+            return trainer
 
     def _settings(self) -> TrainingSettings:
         return TrainingSettings(**{name: getattr(self, name) for name in TrainingSettings.parameters()})

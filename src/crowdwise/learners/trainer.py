@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -21,9 +22,12 @@ from torch import Tensor, nn
 from crowdwise.core.numerics import Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import DivergedError, InputError
+from crowdwise.learners import graphs
+from crowdwise.learners.averaging import WeightAverage
 from crowdwise.learners.checkpoints import Checkpoint
-from crowdwise.learners.devices import seeded
+from crowdwise.learners.devices import seeded, tuned
 from crowdwise.learners.head import Head
+from crowdwise.learners.images import Images, augmented
 from crowdwise.learners.inference import Inference
 from crowdwise.learners.inputs import ArrayInputs, Index, Inputs
 from crowdwise.learners.sparse_inputs import SparseRows, prepare
@@ -78,7 +82,8 @@ class Trainer(Inference):
         if self.takes_sparse and isinstance(self.inputs, ArrayInputs) and self.inputs.sparse:
             prepare(network)
         self.resident = self._load()
-        used = np.diff(data.votes.indptr) > 0
+        self.n_votes = np.diff(data.votes.indptr)
+        used = self.n_votes > 0
         if gold is not None:
             used = used & (gold < 0) if settings.select == "gold" else used | (gold >= 0)
         self.index = np.flatnonzero(used)
@@ -89,6 +94,8 @@ class Trainer(Inference):
         self.head.to(self.device)
         self.optimiser = self._make_optimiser()
         self.first_weights = {name: value.clone() for name, value in self.network.state_dict().items()}
+        self.average = WeightAverage(network, settings.ema) if settings.ema else None
+        self.recorded: graphs.Forward | None = None
 
     # ---------------------------------------------------------------- the loop
 
@@ -96,7 +103,7 @@ class Trainer(Inference):
         """Train for all epochs (or until patience or the callback ends it) and return the history."""
         saved = None if checkpoint is None else Checkpoint(Path(checkpoint), self)
         run = Run() if saved is None or not saved.file.exists() else Run(*saved.resume())
-        with seeded(self.device):
+        with seeded(self.device), tuned(self.device):
             for epoch in range(len(run.history), self.settings.epochs):
                 if self._out_of_patience(run.history):
                     break
@@ -104,10 +111,14 @@ class Trainer(Inference):
                 self._begin_epoch(epoch)
                 loss = self._train_epoch(epoch)
                 self._end_epoch(run, loss, began)
-                if saved is not None:
+                with self._averaged():
+                    stop = callback is not None and callback(run.history[-1]) is True
+                if saved is not None and (stop or self._due(epoch + 1, self.settings.checkpoint_every)):
                     saved.write(run.history, run.best_score, run.best_state)
-                if callback is not None and callback(run.history[-1]) is True:
+                if stop:
                     break
+            if self.average is not None:
+                self.average.load()
             if run.best_state is not None:
                 self.load_state(run.best_state)
             self.head.finish(self.log_probs(self.inputs), self.edges)
@@ -127,47 +138,117 @@ class Trainer(Inference):
 
     def _begin_epoch(self, epoch: int) -> None:
         torch.manual_seed(int(np.random.SeedSequence([self.seed, epoch + 1]).generate_state(1)[0]))
-        self.head.begin_epoch(epoch, lambda: self.log_probs(self.inputs))
+        self.shares = np.random.default_rng([self.seed, epoch, 1])
+        self.head.begin_epoch(epoch, self._predict)
         if self.head.restarts_network(epoch):
             self.network.load_state_dict(self.first_weights)
             self.optimiser = self._make_optimiser()
+            if self.average is not None:
+                self.average = WeightAverage(self.network, self.settings.ema)
+
+    def _predict(self) -> Tensor:
+        with self._averaged():
+            return self.log_probs(self.inputs)
+
+    def _averaged(self) -> AbstractContextManager[None]:
+        """The network with its average weights, where there are any."""
+        return nullcontext() if self.average is None else self.average.in_place()
 
     def _train_epoch(self, epoch: int) -> float:
         """One step for every batch of the items in a new order; the mean loss."""
         settings, cuts = self.settings, self._cuts()
         order = np.random.default_rng([self.seed, epoch]).permutation(self.index)
-        total, seen = 0.0, 0
+        for lo, hi in cuts:
+            order[lo:hi].sort()
+        places = torch.as_tensor(order, device=self.device)
+        self._record(order)
+        total, seen = torch.zeros((), device=self.device), 0
         rates = [group["rate"] for group in self.optimiser.param_groups]
         for step, (lo, hi) in enumerate(cuts):
             self.head.progress = (epoch + step / len(cuts)) / settings.epochs
             factor = SCHEDULES[settings.schedule](self.head.progress)
             for group, rate in zip(self.optimiser.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
-            loss = self._step(epoch, np.sort(order[lo:hi]))
+            loss = self._step(epoch, order[lo:hi], places[lo:hi])
             if loss is not None:
                 total, seen = total + loss * (hi - lo), seen + hi - lo
-        return total / max(seen, 1)
+        mean = float(total) / max(seen, 1)
+        self._check_finite(mean, epoch)
+        return mean
 
-    def _step(self, epoch: int, index: Index) -> float | None:
+    def _record(self, order: Index) -> None:
+        """Record the network's passes over a batch, where that is asked for and not yet done."""
+        settings, size = self.settings, self.settings.batch_size
+        if not settings.cuda_graphs or self.device.type != "cuda" or self.recorded is not None:
+            return
+        if self.head.needs_hidden or self.head.network_frozen or len(order) < size:
+            return
+        self._set_modes(size)
+        sample = self._augmented(order[:size], torch.as_tensor(order[:size], device=self.device))
+        if isinstance(sample, Tensor):
+            self.recorded = graphs.record(self.network, sample, self.autocast)
+
+    def _step(self, epoch: int, index: Index, at: Tensor) -> Tensor | None:
         """The one place where a step is taken, on the batch of some items; None where nothing is trained."""
         self._set_modes(len(index))
-        batch = self.batch(self.edges, index, self.read(self.inputs, index))
-        loss = self.head.loss(batch) + self._gold_loss(batch)
+        settings = self.settings
+        loss = self._loss(index, at)
         if not loss.requires_grad:
             return None
-        settings = self.settings
-        if not bool(torch.isfinite(loss)):
-            raise DivergedError(
-                f"The loss of {type(self.head).__name__} became {float(loss.detach())} in epoch {epoch + 1}: "
-                f"lower lr={settings.lr:g} or crowd_lr={settings.crowd_lr:g}, or set clip=1.0."
-            )
+        if self.device.type == "cpu":  # elsewhere the host would wait for every step: see the end of the epoch
+            self._check_finite(float(loss.detach()), epoch)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         if settings.clip is not None:
             nn.utils.clip_grad_norm_([*self.network.parameters(), *self.head.parameters()], settings.clip)
         self.optimiser.step()
         self.head.after_step()
-        return float(loss.detach())
+        if self.average is not None:
+            self.average.update()
+        return loss.detach()
+
+    def _check_finite(self, loss: float, epoch: int) -> None:
+        if not math.isfinite(loss):
+            raise DivergedError(
+                f"The loss of {type(self.head).__name__} became {loss} in epoch {epoch + 1}: "
+                f"lower lr={self.settings.lr:g} or crowd_lr={self.settings.crowd_lr:g}, or set clip=1.0."
+            )
+
+    def _loss(self, index: Index, at: Tensor) -> Tensor:
+        """The head's loss on a batch, with what the settings add to it: known classes, mixtures, smooth labels."""
+        settings = self.settings
+        n_votes = int(self.n_votes[index].sum())
+        x = self._augmented(index, at)
+        share, other = 1.0, at
+        if settings.mixup and isinstance(x, Tensor):
+            share = float(self.shares.beta(settings.mixup, settings.mixup))
+            order = torch.randperm(len(at), device=self.device)
+            x, other = torch.lerp(x[order], x, share), at[order]
+        logits, hidden = self.forward(x)
+        loss = self._votes_loss(self.edges.batch(at, logits, hidden, n_votes))
+        if other is not at:
+            loss = share * loss + (1.0 - share) * self._votes_loss(self.edges.batch(other, logits, hidden, n_votes))
+        if settings.label_smoothing:
+            even = -torch.log_softmax(logits, dim=1).mean()
+            loss = (1.0 - settings.label_smoothing) * loss + settings.label_smoothing * even
+        return loss
+
+    def _votes_loss(self, batch: Batch) -> Tensor:
+        loss = self.head.loss(batch)
+        return loss if self.gold is None else loss + self._gold_loss(batch)
+
+    def forward(self, x: Tensor | SparseRows) -> tuple[Tensor, Tensor | None]:
+        if self.recorded is not None and self.network.training and len(x) == self.settings.batch_size:
+            assert isinstance(x, Tensor)
+            return self.recorded(x).float(), None
+        return super().forward(x)
+
+    def _augmented(self, index: Index, at: Tensor) -> Tensor | SparseRows:
+        """Inputs to train on."""
+        if isinstance(self.resident, Images):
+            return self.resident.read(at, self.settings.augment)
+        x = self.read(self.inputs, index) if self.resident is None else self.resident[at]
+        return augmented(x, self.settings.augment) if isinstance(x, Tensor) else x
 
     def _set_modes(self, size: int) -> None:
         self.network.train(not self.head.network_frozen)
@@ -180,13 +261,15 @@ class Trainer(Inference):
     def _end_epoch(self, run: Run, loss: float, began: float) -> None:
         """The one place where an epoch ends: measure it, note it, and keep its state where it is the best so far."""
         settings, done = self.settings, len(run.history) + 1
-        held_out, accuracy = self._measure()
+        with self._averaged():
+            held_out, accuracy = self._measure() if self._due(done, settings.measure_every) else (None, None)
         rate = settings.lr * SCHEDULES[settings.schedule](done / settings.epochs)
         seconds = time.perf_counter() - began
         run.history.append(Epoch(done, settings.epochs, loss, held_out, accuracy, rate, seconds))
         score = {"votes": held_out, "gold": accuracy}.get(settings.select)
         if score is not None and score > run.best_score:
-            run.best_score, run.best_state = score, {name: value.clone() for name, value in self.state().items()}
+            with self._averaged():
+                run.best_score, run.best_state = score, {name: value.clone() for name, value in self.state().items()}
 
     def _gold_loss(self, batch: Batch) -> Tensor:
         """The cross-entropy of items with known class, each counted as one vote."""
@@ -194,9 +277,8 @@ class Trainer(Inference):
             return batch.logits.new_zeros(())
         gold = self.gold[batch.index]
         known = gold >= 0
-        if not bool(known.any()):
-            return batch.logits.new_zeros(())
-        return -self.head.predict_log_probs(batch)[known, gold[known]].sum() / len(batch)
+        said = self.head.predict_log_probs(batch).gather(1, gold.clamp_min(0)[:, None])[:, 0]
+        return -(said * known).sum() / len(batch)
 
     def _measure(self) -> tuple[float | None, float | None]:
         """The mean log-likelihood of held-out votes, and the accuracy on gold that selects the epoch."""
@@ -211,6 +293,10 @@ class Trainer(Inference):
             found = self.log_probs(self.inputs, known.cpu().numpy()).argmax(dim=1)
             accuracy = float((found == self.gold[known]).double().mean())
         return held_out, accuracy
+
+    def _due(self, done: int, every: int) -> bool:
+        """Whether something that happens every so many epochs, and after the last, happens now."""
+        return done % every == 0 or done == self.settings.epochs
 
     def _out_of_patience(self, history: list[Epoch]) -> bool:
         patience = self.settings.patience
@@ -249,20 +335,24 @@ class Trainer(Inference):
             group["rate"] = group["lr"]
         return made
 
-    def _load(self) -> Tensor | None:
-        """The inputs on the device, where they fit there whole with room to spare."""
+    def _load(self) -> Tensor | Images | None:
+        """The inputs on the device, where they fit there whole with room to spare; images of bytes as bytes."""
         inputs = self.inputs
         if not isinstance(inputs, ArrayInputs) or inputs.sparse or isinstance(inputs.array, np.memmap):
             return None
         room = torch.cuda.mem_get_info(self.device)[0] // 2 if self.device.type == "cuda" else RESIDENT
-        if len(inputs) * math.prod(inputs.shape) * 4 > room:
+        images = inputs.byte and len(inputs.shape) == 3
+        if len(inputs) * math.prod(inputs.shape) * (1 if images else 4) > room:
             return None
+        if images:
+            return Images.of(inputs.array, inputs.last, self.device)
         return inputs.rows(np.arange(len(inputs))).to(self.device)
 
     def read(self, inputs: Inputs, index: Index) -> Tensor | SparseRows:
-        if inputs is self.inputs and self.resident is not None:
-            return self.resident[torch.as_tensor(index, device=self.device)]
-        return super().read(inputs, index)
+        if inputs is not self.inputs or self.resident is None:
+            return super().read(inputs, index)
+        at = torch.as_tensor(index, device=self.device)
+        return self.resident.read(at) if isinstance(self.resident, Images) else self.resident[at]
 
 
 class Stages:

@@ -6,11 +6,12 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from crowdwise.core.constraints import Count, NonNegative, Positive
+from crowdwise.core.constraints import Bounds, Count, NonNegative, Positive
 from crowdwise.core.loop import Progress, Rounds
 from crowdwise.core.parameters import Parameterised, declared
+from crowdwise.learners.images import Augment
 
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda t: 1.0,
@@ -37,6 +38,13 @@ class TrainingSettings(Parameterised):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     select: Literal["last", "votes", "gold"] = "last"
     patience: Count | None = None
+    measure_every: Count = 1
+    checkpoint_every: Count = 1
+    augment: Augment = "none"
+    mixup: NonNegative = 0.0
+    label_smoothing: Annotated[float, Bounds(minimum=0, below=1)] = 0.0
+    ema: Annotated[float, Bounds(minimum=0, below=1)] = 0.0
+    cuda_graphs: bool = False
 
 
 @dataclass(frozen=True)

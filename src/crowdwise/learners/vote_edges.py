@@ -111,27 +111,32 @@ class Edges:
         """The item of each vote."""
         return rows_of(self.indptr[1:] - self.indptr[:-1])
 
-    def take(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """row, annotator, label and weight of the votes on some items, in the order of the items."""
-        row, at = vote_places(self.indptr, index)
+    def take(self, index: Tensor, n_votes: int | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """row, annotator, label and weight of the votes on some items, in the order of the items.
+
+        Where the host knows how many votes these are, it does not have to wait for the device to count them.
+        """
+        row, at = vote_places(self.indptr, index, n_votes)
         return row, self.annotator[at], self.label[at], self.weight[at]
 
-    def batch(self, index: Tensor, logits: Tensor, hidden: Tensor | None = None) -> Batch:
+    def batch(
+        self, index: Tensor, logits: Tensor, hidden: Tensor | None = None, n_votes: int | None = None
+    ) -> Batch:  # fmt: skip
         """The batch of some items, with the network's predictions for them."""
-        row, annotator, label, weight = self.take(index)
+        row, annotator, label, weight = self.take(index, n_votes)
         return Batch(index, logits, hidden, row, annotator, label, weight.to(logits.dtype))
 
 
-def rows_of(count: Tensor) -> Tensor:
-    """0 so many times as the first count says, 1 as the second says, and so on."""
-    return torch.repeat_interleave(torch.arange(len(count), device=count.device), count)
+def rows_of(count: Tensor, total: int | None = None) -> Tensor:
+    """0 so many times as the first count says, 1 as the second says, and so on; ``total`` is their sum, if known."""
+    return torch.repeat_interleave(torch.arange(len(count), device=count.device), count, output_size=total)
 
 
-def vote_places(indptr: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+def vote_places(indptr: Tensor, index: Tensor, n_votes: int | None = None) -> tuple[Tensor, Tensor]:
     """For the votes on some items: which of these items each is on, and its place among all votes."""
     first = indptr[index]
     count = indptr[index + 1] - first
-    row = rows_of(count)
+    row = rows_of(count, n_votes)
     skip = torch.cumsum(count, 0) - count
     return row, torch.arange(len(row), device=index.device) + (first - skip)[row]
 

@@ -18,6 +18,7 @@ from crowdwise.simulate.comparison_crowds import SimulatedComparisons, Simulated
 from crowdwise.simulate.crowds import Simulated
 from crowdwise.simulate.fitted_crowds import FittedCrowd
 from crowdwise.simulate.graph_crowds import graph
+from crowdwise.simulate.image_crowds import four_annotators, one_reliable
 from crowdwise.simulate.label_set_crowds import SimulatedLabelSets, label_sets
 from crowdwise.simulate.machines import machine_annotators
 from crowdwise.simulate.rating_crowds import SimulatedRatings, ordinal, ratings
@@ -41,16 +42,16 @@ from crowdwise.simulate.vote_crowds import (
 __all__ = [
     "SCENARIOS", "FittedCrowd", "Simulated", "SimulatedComparisons", "SimulatedLabelSets", "SimulatedRankings",
     "SimulatedRatings", "SimulatedSimilarities", "SimulatedTags", "assign", "bio_tags", "colluders", "comparisons",
-    "difficulty", "dirichlet", "graph", "groups", "hammer_spammer", "label_sets", "machine", "machine_annotators",
-    "max_mig", "one_coin", "ordinal", "outliers", "pairwise_flipper", "rankings", "ratings", "regular",
-    "regular_assignment", "similarities", "tag_chain", "two_coin",
+    "difficulty", "dirichlet", "four_annotators", "graph", "groups", "hammer_spammer", "label_sets", "machine",
+    "machine_annotators", "max_mig", "one_coin", "one_reliable", "ordinal", "outliers", "pairwise_flipper", "rankings",
+    "ratings", "regular", "regular_assignment", "similarities", "tag_chain", "two_coin",
 ]  # fmt: skip
 
 SCENARIOS: dict[str, Callable[..., Simulated]] = {
     scenario.__name__.replace("_", "-"): scenario
     for scenario in (
         one_coin, two_coin, dirichlet, hammer_spammer, pairwise_flipper, max_mig, regular, colluders, groups,
-        difficulty, outliers, machine, ordinal,
+        difficulty, outliers, machine, ordinal, four_annotators, one_reliable,
     )
 }  # fmt: skip
 """Every scenario that gives votes by name; the first line of its docstring says what it is."""

@@ -28,6 +28,7 @@ Array = npt.NDArray[np.float64]
 RandomState = int | np.random.Generator | None
 VotesPerItem = int | float | None
 Prior = Sequence[float] | npt.NDArray[np.float64] | None
+Truth = Sequence[int] | npt.NDArray[Any] | None
 
 
 T = TypeVar("T", bound=Table)
@@ -129,6 +130,17 @@ def begin(
 
 def draw_truth(n_items: int, pi: Array, rng: np.random.Generator) -> Codes:
     return rng.choice(len(pi), size=n_items, p=pi).astype(np.int32)
+
+
+def truth_of(truth: Truth, n_items: int, pi: Array, rng: np.random.Generator) -> tuple[Codes, Array]:
+    """The given classes of some items and how often each is true of them; drawn from the prior where none are given."""
+    if truth is None:
+        return draw_truth(n_items, pi, rng), pi
+    codes = np.asarray(truth)
+    K = len(pi)
+    if codes.ndim != 1 or codes.dtype.kind not in "iu" or not len(codes) or codes.min() < 0 or codes.max() >= K:
+        raise ParameterError(f"truth: expected one class code from 0 to {K - 1} for each item.")
+    return codes.astype(np.int32), np.bincount(codes, minlength=K) / len(codes)
 
 
 def answer(

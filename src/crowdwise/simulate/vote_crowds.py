@@ -24,7 +24,7 @@ import numpy as np
 from crowdwise.errors import ParameterError
 from crowdwise.simulate import crowds
 from crowdwise.simulate.assignment import assign, regular_assignment
-from crowdwise.simulate.crowds import Array, Prior, RandomState, Simulated, VotesPerItem
+from crowdwise.simulate.crowds import Array, Prior, RandomState, Simulated, Truth, VotesPerItem
 from crowdwise.simulate.machines import machine_annotators
 
 # -------------------------------------------------------------------- independent annotators
@@ -144,13 +144,14 @@ COPIED = {"high": (0, 0, 2, 2, 2), "low": (0, 2)}
 def max_mig(
     n_items: int = 1000, *, dataset: Literal["dogs", "cifar", "luna"] = "dogs",
     expertise: Literal["high", "low"] = "high", case: Literal["independent", "naive", "copied"] = "independent",
-    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, truth: Truth = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Max-MIG's experts: seniors, alone or with juniors who always say the first class or copy seniors A and C.
 
     Five seniors with ``expertise="high"``, ten with ``"low"``; juniors: 5 / 15 (naive), 5 / 2 (copied).
     A junior who copies says, label for label, what the senior says (or would say) on that item.
-    Parameters hold ``senior`` (M, mask) and ``copies`` (M: the copied senior, -1 for nobody).
+    Parameters hold ``senior`` (M, mask) and ``copies`` (M: the copied senior, -1 for nobody). With ``truth`` given (a
+    class code for each of some images), the votes are on these.
 
     Numbers are the paper's. Its released code differs: CIFAR low/naive has 10 + 5 annotators there
     instead of 10 + 15, and the Dogs and LUNA seniors stand in another order (the copied ones are still
@@ -170,8 +171,8 @@ def max_mig(
     first = np.broadcast_to(np.eye(K)[0], (M - M_s, K, K))
     source = np.where(copies >= 0, copies, np.arange(M))
     theta = np.concatenate([seniors, first])[source]
-    truth = crowds.draw_truth(n_items, pi, rng)
-    item, annotator = assign(n_items, M, votes_per_item, random_state=rng)
+    truth, pi = crowds.truth_of(truth, n_items, pi, rng)
+    item, annotator = assign(len(truth), M, votes_per_item, random_state=rng)
     # One draw for a senior and the copies.
     _, draw = np.unique(item * np.int64(M) + source[annotator], return_inverse=True)
     label = crowds.answer(theta, annotator, truth[item], rng, u=rng.random(int(draw.max()) + 1)[draw])
@@ -204,14 +205,16 @@ def _senior_confusion(dataset: str, expertise: str) -> Array:
 def regular(
     n_items: int = 1000, *, l: int = 3, r: int = 4, n_classes: int = 2,  # noqa: E741
     workers: Literal["one-coin", "dirichlet"] = "one-coin", a: float = 2.0, b: float = 1.0, n_extreme_spammers: int = 0,
-    prior: Prior = None, random_state: RandomState = 0,
+    prior: Prior = None, truth: Truth = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Every item has exactly l labels and every annotator r items; extreme spammers may label everything at random.
 
     ``workers="one-coin"``: accuracy ~ Beta(a, b). ``"dirichlet"``: each row of the confusion matrix ~
     Dirichlet with a on the truth and b elsewhere (two classes: the two-coin model). The n_items * l / r regular
-    annotators come first. Parameters hold ``spammers`` (M, mask). Reference: Kim, Cho, Kim and Ok 2022, section 4.1.
+    annotators come first. With ``truth`` given (a class code for each item), the votes are on these items.
+    Parameters hold ``spammers`` (M, mask). Reference: Kim, Cho, Kim and Ok 2022, section 4.1.
     """
+    n_items = n_items if truth is None else len(truth)
     crowds.check_counts(n_items=n_items, l=l, r=r)
     crowds.check_counts(0, n_extreme_spammers=n_extreme_spammers)
     if n_items * l % r:
@@ -231,7 +234,7 @@ def regular(
     everywhere = np.broadcast_to(np.arange(M, M + S, dtype=np.int32), (n_items, S))
     annotator = np.hstack([annotator.reshape(n_items, l), everywhere]).ravel()
     item = np.repeat(np.arange(n_items, dtype=np.int32), l + S)
-    truth = crowds.draw_truth(n_items, pi, rng)
+    truth, pi = crowds.truth_of(truth, n_items, pi, rng)
     label = crowds.answer(theta, annotator, truth[item], rng)
     return crowds.collect("regular", (item, annotator), label, truth, pi, theta, spammers=np.arange(M + S) >= M)
 

@@ -1,0 +1,126 @@
+"""The plan of the papers' tables: a TOML file that names networks, crowds, learners, seeds and settings.
+
+::
+
+    [tables.max-mig-cifar10]
+    title = "..."
+    network = "vgg16"
+    crowds = ["high-independent", "low-copied"]
+    seeds = 3
+    learners = ["max-mig", "two-stage:dawid-skene"]
+    alone = ["truth/two-stage"]          # further crowd/learner pairs
+    [tables.max-mig-cifar10.settings]    # of all learners
+    epochs = 30
+    [tables.max-mig-cifar10.own.trace]   # of one learner
+    weight = 0.01
+
+Every (table, crowd, learner, seed) is a cell, with the name ``table/crowd/learner/seed``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from crowdwise import registry
+from crowdwise.bench.papers_data import CROWDS
+from crowdwise.errors import ParameterError, ReadError
+
+KEYS = {"title", "network", "crowds", "seeds", "learners", "alone", "settings", "own", "note", "published", "source"}
+
+
+@dataclass(frozen=True)
+class PaperCell:
+    """One training: a learner with a network on a crowd, with a seed."""
+
+    table: str
+    crowd: str
+    learner: str
+    seed: int
+    network: str
+    settings: dict[str, Any] = field(hash=False)
+
+    @property
+    def name(self) -> str:
+        return f"{self.table}/{self.crowd}/{self.learner}/{self.seed}"
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """One table: its cells, in the order in which they are run, and the published figures beside them."""
+
+    name: str
+    title: str
+    network: str
+    crowds: list[str]
+    learners: list[str]
+    alone: list[tuple[str, str]]
+    cells: list[PaperCell]
+    note: str
+    source: str
+    published: dict[str, dict[str, list[float | None]]]
+    """measure -> learner -> one figure for each crowd."""
+
+
+def read_plan(file: Path, changes: Sequence[str] = ()) -> list[PaperTable]:
+    """All tables of a plan, with other settings (``key=value``, as in TOML); what is unknown is refused."""
+    try:
+        other = tomllib.loads("\n".join(changes))
+    except ValueError as error:
+        raise ParameterError(f"Expected KEY=VALUE as in TOML (texts in quotes) and found {changes}: {error}.") from None
+    try:
+        plan = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ReadError(f"{file} cannot be read as a plan: {error}.") from None
+    if not plan.get("tables"):
+        raise ReadError(f"{file} has no tables: expected [tables.NAME] with network, crowds and learners.")
+    return [_table(name, dict(facts), other) for name, facts in plan["tables"].items()]
+
+
+def _table(name: str, facts: dict[str, Any], changes: dict[str, Any]) -> PaperTable:
+    unknown = sorted(set(facts) - KEYS)
+    lost = [key for key in ("network", "crowds", "learners") if key not in facts]
+    if unknown or lost:
+        raise ReadError(f"Table {name}: {', '.join(unknown)} unknown." if unknown else f"Table {name} lacks {lost[0]}.")
+    alone = [(pair.partition("/")[0], pair.partition("/")[2]) for pair in facts.get("alone", [])]
+    pairs = [(crowd, learner) for crowd in facts["crowds"] for learner in facts["learners"]] + alone
+    bad = sorted({crowd for crowd, _ in pairs} - set(CROWDS))
+    if bad:
+        raise ReadError(f"Table {name}: there is no crowd {bad[0]!r}; there are {', '.join(CROWDS)}.")
+    own = facts.get("own", {})
+    cells = []
+    for seed in range(int(facts.get("seeds", 1))):
+        for crowd, learner in pairs:
+            settings = facts.get("settings", {}) | own.get(learner, {}) | changes
+            check(name, learner, settings)
+            cells.append(PaperCell(name, crowd, learner, seed, facts["network"], settings))
+    return PaperTable(
+        name, facts.get("title", name), facts["network"], facts["crowds"], facts["learners"], alone, cells,
+        facts.get("note", ""), facts.get("source", ""), facts.get("published", {}),
+    )  # fmt: skip
+
+
+def check(table: str, learner: str, settings: dict[str, Any]) -> None:
+    """Refuse settings that the learner does not know."""
+    known = registry.find(learner.partition(":")[0], inputs=True).load().parameters()
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise ReadError(f"Table {table}: {learner} has no setting {unknown[0]!r}.")
+
+
+def chosen(
+    tables: Sequence[PaperTable], only: Sequence[str] | None, seeds: Sequence[int] | None
+) -> list[PaperCell]:  # fmt: skip
+    """The cells whose name matches one of some patterns, with these seeds, the first seed first."""
+    cells = [cell for table in tables for cell in table.cells]
+    if only:
+        cells = [c for c in cells if any(fnmatchcase(c.name, p) or fnmatchcase(c.name, f"{p}/*") for p in only)]
+    if seeds is not None:
+        cells = [cell for cell in cells if cell.seed in seeds]
+    if not cells:
+        raise ParameterError("No cell of the plan matches: names are table/crowd/learner/seed.")
+    return sorted(cells, key=lambda cell: cell.seed)

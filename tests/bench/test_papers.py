@@ -1,0 +1,178 @@
+"""The papers' tables: the plan, cells that stop and continue, the file of results, the page."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+from crowdwise import simulate
+from crowdwise.bench import papers_data, papers_page, papers_plan, papers_runs
+from crowdwise.errors import ParameterError, ReadError
+
+PLAN = """
+[tables.small]
+network = "tanno"
+crowds = ["tiny"]
+learners = ["max-mig", "two-stage:majority"]
+seeds = 2
+[tables.small.settings]
+epochs = 4
+batch_size = 25
+augment = "crop"
+measure_every = 2
+[tables.small.own.max-mig]
+crowd_lr = 0.05
+[tables.small.published.accuracy_last]
+max-mig = [1.0]
+"""
+
+
+def tiny(folder, data, seed):
+    """Images whose upper or lower half is bright."""
+    crowd = simulate.one_coin(120, n_annotators=5, a=9.0, b=1.0, random_state=seed)
+    rng = np.random.default_rng(seed)
+    X = rng.integers(100, size=(120, 8, 8, 3), dtype=np.uint8)
+    for n, k in enumerate(crowd.truth):
+        X[n, 4 * k : 4 * k + 4] += 120
+    votes, some, rest = crowd.votes, np.arange(100), np.arange(100, 120)
+    return papers_data.ImageTask(
+        X[:100], votes[some], X[100:], crowd.truth[100:], votes[rest], crowd.parameters["confusion"]
+    )
+
+
+@pytest.fixture
+def plan(tmp_path, monkeypatch):
+    monkeypatch.setitem(papers_data.CROWDS, "tiny", tiny)
+    monkeypatch.setattr(papers_runs, "decode", lambda folder: None)
+    monkeypatch.setattr(papers_runs, "CHECKPOINT_EVERY", 1)
+    file = tmp_path / "plan.toml"
+    file.write_text(PLAN)
+    return papers_plan.read_plan(file)
+
+
+def setup(tmp_path, **more):
+    return papers_runs.Setup(tmp_path, None, tmp_path / "work", device="cpu", **more)
+
+
+def figures(row):
+    return {name: value for name, value in row.items() if "seconds" not in name}
+
+
+class TestPlan:
+    def test_cells(self, plan):
+        cells = plan[0].cells
+        assert [cell.name for cell in cells] == [
+            "small/tiny/max-mig/0", "small/tiny/two-stage:majority/0", "small/tiny/max-mig/1",
+            "small/tiny/two-stage:majority/1",
+        ]  # fmt: skip
+        assert cells[0].settings["crowd_lr"] == 0.05 and "crowd_lr" not in cells[1].settings
+
+    def test_some_of_them(self, plan):
+        assert len(papers_plan.chosen(plan, ["small"], [1])) == 2
+        assert len(papers_plan.chosen(plan, ["*/max-mig/*"], None)) == 2
+        with pytest.raises(ParameterError, match="No cell"):
+            papers_plan.chosen(plan, ["other"], None)
+
+    def test_other_settings(self, plan, tmp_path):
+        changed = papers_plan.read_plan(tmp_path / "plan.toml", ["epochs=2", 'schedule="cosine"'])
+        assert changed[0].cells[0].settings | {"epochs": 2, "schedule": "cosine"} == changed[0].cells[0].settings
+        with pytest.raises(ParameterError, match="KEY=VALUE"):
+            papers_plan.read_plan(tmp_path / "plan.toml", ["schedule=cosine"])
+
+    @pytest.mark.parametrize(
+        ("old", "new", "words"),
+        [
+            ('"tiny"', '"nobody"', "no crowd 'nobody'"),
+            ("epochs = 4", "epoch = 4", "no setting 'epoch'"),
+            ("network =", "net =", "net unknown"),
+            ('learners = ["max-mig", "two-stage:majority"]', "", "lacks learners"),
+        ],
+    )
+    def test_mistakes_are_named(self, plan, tmp_path, old, new, words):
+        (tmp_path / "plan.toml").write_text(PLAN.replace(old, new))
+        with pytest.raises(ReadError, match=words):
+            papers_plan.read_plan(tmp_path / "plan.toml")
+
+    def test_the_shipped_plan_is_one(self, pytestconfig):
+        tables = papers_plan.read_plan(pytestconfig.rootpath / "benchmarks" / "papers.toml")
+        assert {"max-mig-cifar10", "cifar10n", "tanno-cifar10"} <= {table.name for table in tables}
+
+
+class TestRuns:
+    def test_stopped_and_continued_is_as_in_one_go(self, plan, tmp_path, monkeypatch):
+        cells = papers_plan.chosen(plan, ["*/max-mig/0"], None)
+        whole, parts = tmp_path / "whole.jsonl", tmp_path / "parts.jsonl"
+        assert papers_runs.run(cells, setup(tmp_path), whole) == 0
+        checks = iter([False, False, True] + [False] * 9)
+        monkeypatch.setattr(papers_runs.Setup, "over", lambda self: next(checks))
+        assert papers_runs.run(cells, setup(tmp_path), parts) == 1
+        assert not papers_runs.finished(parts)
+        assert len(list((tmp_path / "work").glob("*.safetensors"))) == 1
+        assert papers_runs.run(cells, setup(tmp_path), parts) == 0
+        assert not list((tmp_path / "work").iterdir())
+        (one,), (two,) = papers_runs.finished(whole).values(), papers_runs.finished(parts).values()
+        assert figures(one) == figures(two)
+        assert one["accuracy_last"] > 0.8 and one["accuracy_votes"] > 0.8 and one["accuracy_selected"] > 0.8
+
+    def test_nothing_is_begun_when_time_is_up(self, plan, tmp_path):
+        cells, file = plan[0].cells, tmp_path / "r.jsonl"
+        assert papers_runs.run(cells, setup(tmp_path, deadline=time.time() - 1.0), file) == len(cells)
+        assert not file.exists()
+
+    def test_what_is_done_is_not_done_again_and_a_cut_line_is_skipped(self, plan, tmp_path):
+        file, cells = tmp_path / "r.jsonl", plan[0].cells
+        papers_runs.append(file, {"cell": cells[0].name, "problem": None})
+        papers_runs.append(file, {"cell": cells[1].name, "problem": "RuntimeError: no memory"})
+        with file.open("a") as out:
+            out.write('{"cell": "small/tiny/max')
+        papers_runs.append(file, {"cell": cells[2].name, "problem": None})
+        assert set(papers_runs.finished(file)) == {cells[0].name, cells[2].name}
+        seen = []
+        left = papers_runs.run(cells[:3], setup(tmp_path), file, progress=lambda row: seen.append(row["cell"]))
+        assert (left, seen) == (0, [cells[1].name])
+        assert json.loads(file.read_text().splitlines()[-1])["cell"] == cells[1].name
+
+    def test_a_problem_is_noted_and_counts_as_missing(self, plan, tmp_path, monkeypatch):
+        def broken(cell, task, setup):
+            raise RuntimeError("no memory")
+
+        monkeypatch.setattr(papers_runs, "train", broken)
+        assert papers_runs.run(plan[0].cells[:1], setup(tmp_path), tmp_path / "r.jsonl") == 1
+        assert "no memory" in (tmp_path / "r.jsonl").read_text()
+
+    def test_the_error_of_matrices(self):
+        true = np.eye(2)[None].repeat(3, axis=0)
+        found = true.copy()
+        found[0] = [[0.5, 0.5], [0.0, 1.0]]
+        assert papers_runs.matrix_error(found, true) == pytest.approx(0.5 / 6)
+
+
+def test_the_page_shows_what_is_missing(plan):
+    row = {"accuracy_last": 0.5, "accuracy_votes": None, "seconds": 3.0, "device": "cpu"}
+    found = {"small/tiny/max-mig/0": row, "small/tiny/max-mig/1": row | {"accuracy_last": 0.52}}
+    text = papers_page.page(plan, found)
+    assert "2 of 4 cells are missing" in text
+    assert "| max-mig | **51.00** ± 1.41 |" in text
+    assert "| two-stage:majority | – |" in text
+    assert "| *max-mig, published* | 1.00 |" in text
+    assert "Images and votes" not in text
+    assert "51.00 ± 1.41" in papers_page.text(plan, found)
+
+
+def test_pixels_are_decoded_once(tmp_path):
+    rng = np.random.default_rng(0)
+    rgb = rng.integers(256, size=(6, 32, 32, 3), dtype=np.uint8)
+    for at, name in enumerate(("train0", "train1", "test")):
+        some = rgb[2 * at : 2 * at + 2]
+        g = some[..., 1]
+        planes = np.stack([g, some[..., 0] - g, some[..., 2] - g], axis=1)
+        delta = np.diff(planes, axis=-1, prepend=np.zeros_like(planes[..., :1]))
+        np.savez(tmp_path / f"{name}.npz", delta=delta, label=np.array([at, at + 1], dtype=np.uint8))
+    papers_data.decode(tmp_path)
+    np.testing.assert_array_equal(np.load(tmp_path / "cifar10.npy"), rgb)
+    assert np.load(tmp_path / "cifar10-labels.npy").tolist() == [0, 1, 1, 2, 2, 3]
+    with pytest.raises(ReadError, match="cannot be read as images"):
+        papers_data.decoded(tmp_path / "none.npz")
