@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.bench.label_methods import markdown
+from crowdwise.bench.tables import markdown
 from crowdwise.bench.papers_plan import PaperTable
 
 MEASURES = {

@@ -327,7 +327,8 @@ class Trainer(Inference):
         groups = [group for group in groups if group["params"]]
         made: torch.optim.Optimizer
         if settings.optimiser == "sgd":
-            made = torch.optim.SGD(groups, lr=settings.lr, momentum=0.9, nesterov=True)
+            fused = self.device.type == "cuda"
+            made = torch.optim.SGD(groups, lr=settings.lr, momentum=0.9, nesterov=True, fused=fused)
         else:
             kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
             made = kind(groups, lr=settings.lr, fused=self.device.type in ("cpu", "cuda"))
