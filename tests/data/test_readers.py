@@ -198,6 +198,39 @@ def test_large_files_fall_back_to_text_when_an_integer_column_holds_something_el
     assert votes.classes.tolist() == ["1", "unsure"] and votes.items[-1] == N - 1
 
 
+@pytest.mark.parametrize("odd", ["0000100005", "+7", "-0", '"007"', " 7"])
+@pytest.mark.parametrize("behind", [0, 3, 2**24 - 2, 2**24 - 1, 2**24])
+def test_integers_that_are_not_plain_are_names_however_far_down(tmp_path: Path, odd: str, behind: int):
+    """Also where a field is cut in two by the blocks in which a file is looked through."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"7" * behind + b"," + odd.encode())
+    assert files._odd_integers(path, ",")
+    path.write_bytes(b"7" * behind + b",10,-5\n0,a007\n")
+    assert not files._odd_integers(path, ",")
+
+
+def test_large_files_keep_zeros_in_front_of_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(files, "LARGE", 0)
+    rows = [(100_000 + n, n % 7, n % 2) for n in range(10_050)]
+    lines = "".join(f"{i},{a},{y}\n" for i, a, y in rows)
+    (tmp_path / "a.csv").write_text(f"item,annotator,label\n{lines}0000100005,9,1\n")
+    votes = read_votes(tmp_path / "a.csv")
+    assert len(votes) == 10_051 and {"100005", "0000100005"} <= set(votes.items.tolist())
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "jsonl", "parquet", "arrow"])
+def test_names_of_files_are_no_patterns(tmp_path: Path, ending: str):
+    """``[1]`` and ``*`` in the name of a file are characters."""
+    frame = pl.DataFrame({"item": [1, 2], "annotator": ["a", "a"], "label": ["x", "y"]})
+    path = tmp_path / f"votes [1]*.{ending}"
+    if ending == "csv.gz":
+        path.write_bytes(gzip.compress(frame.write_csv().encode()))
+    else:
+        with path.open("wb") as file:
+            getattr(frame, {"jsonl": "write_ndjson", "arrow": "write_ipc"}.get(ending, f"write_{ending}"))(file)
+    assert read_votes(path).n_votes == 2
+
+
 def test_json_lines_keep_text_and_numbers_apart(write: Write):
     votes = read_votes(
         write(

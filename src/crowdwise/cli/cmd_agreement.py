@@ -55,5 +55,5 @@ def agreement(
         )
         return
     screen = console(stderr=False)
-    screen.print(str(measured), markup=False)
-    screen.print(measured.summary, markup=False, soft_wrap=True)
+    screen.print(str(measured))
+    screen.print(measured.summary, soft_wrap=True)

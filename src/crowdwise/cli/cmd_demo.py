@@ -49,11 +49,11 @@ def run(*, seed: int = 0, out: Path | None = None, screen: Console | None = None
     rows = digits.compare_methods(crowd)
     results = {row.key: row.consensus for row in rows}
     default = results[registry.DEFAULT]
-    screen.print(f"[bold]{crowd.votes}[/bold]")
+    screen.print(show.strong(str(crowd.votes)))
     screen.print(f"Four of the {crowd.votes.n_annotators} annotators label each digit.")
     screen.print()
     screen.print(method_table(rows))
-    screen.print(f"* given {digits.GOLD} of the true digits; no accuracy counts these", markup=False)
+    screen.print(f"* given {digits.GOLD} of the true digits; no accuracy counts these")
     screen.print()
     screen.print(annotator_table(default, limit=9))
     accuracy, low, high = default.accuracy()
@@ -67,14 +67,14 @@ def run(*, seed: int = 0, out: Path | None = None, screen: Console | None = None
     try:
         screen.print(learner_table(digits.compare_learners(crowd)))
     except ExtraError as error:
-        screen.print(f"left out. {error}", markup=False)
+        screen.print(f"left out. {error}")
     if out is not None:
         crowd.save(out / "crowd")
         default.save(out / "consensus")
-        screen.print(f"saved in {out}", markup=False)
+        screen.print(f"saved in {out}")
     screen.print()
     write_report(crowd, default, REPORT if out is None else out / "report.html", screen)
-    screen.print("Next: crowdwise aggregate YOUR_FILE.csv --out consensus.csv", markup=False)
+    screen.print("Next: crowdwise aggregate YOUR_FILE.csv --out consensus.csv")
     return results
 
 
@@ -87,12 +87,12 @@ def write_report(crowd: Simulated, consensus: Consensus, path: Path, screen: Con
     try:
         check_extra()
     except ExtraError as error:
-        screen.print(f"No report. {error}", markup=False)
+        screen.print(f"No report. {error}")
         return
     report = build_report(crowd.votes, consensus, images=pictures, title="Handwritten digits", all_items=True)
     path.write_text(page(report), encoding="utf-8")
-    screen.print(report["summary"]["headline"], markup=False)
-    screen.print(f"The report is a page to open in a browser: {path}", markup=False, soft_wrap=True)
+    screen.print(report["summary"]["headline"])
+    screen.print(f"The report is a page to open in a browser: {path}", soft_wrap=True)
 
 
 def method_table(rows: list[MethodRow]) -> Table:

@@ -6,6 +6,8 @@ Exit codes: 0, 1 for bad input, 2 for wrong usage, 130 when interrupted.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 import warnings
@@ -46,7 +48,9 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         words = [*ctx._protected_args, *ctx.args]
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
         except CrowdwiseError as error:
             options = self.options(words)
             say(f"Error: {error.worded(lambda option: flag(option, options))}")
@@ -55,7 +59,12 @@ class Commands(TyperGroup):
             say(f"Interrupted. {written()}")
             ctx.exit(130)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            abandon_stdout()
+            ctx.exit(1)
+        except OSError as error:
+            where = "Standard output" if error.filename is None else error.filename
+            say(f"Error: {where} could not be written or read: {error.strerror or error}.")
+            abandon_stdout()
             ctx.exit(1)
 
     def options(self, words: list[str]) -> set[str]:
@@ -96,8 +105,19 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
         raise typer.Exit
 
 
+def abandon_stdout() -> None:
+    """What is still to be written is dropped, so that the interpreter does not fail on it at its end."""
+    with contextlib.suppress(OSError, ValueError):  # no file behind it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     """Run a command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # words for people: a terminal without UTF-8 shows what it can
     with warnings.catch_warnings():
         warnings.simplefilter("always", ConvergenceWarning)
         warnings.showwarning = lambda message, *_, **__: say(f"Note: {message}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -76,6 +77,15 @@ def say(text: str) -> None:
 
 
 def emit(text: str, end: str = "\n") -> None:
-    """Results, to standard output."""
-    sys.stdout.write(text + end)
-    sys.stdout.flush()
+    """Results, to standard output: always UTF-8, and all of it or an error."""
+    if not isinstance(sys.stdout, io.TextIOWrapper):  # a notebook, a test
+        sys.stdout.write(text + end)
+        return
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write((text + end).encode())
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"Standard output was cut off, and is not whole: {error.strerror}.") from error

@@ -16,6 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from crowdwise.core.loop import Callback, Progress
     from crowdwise.metrics import Estimate
@@ -27,29 +28,36 @@ PATIENCE = 0.7
 
 def console(stderr: bool = True) -> Console:
     """Standard error (or output), as rich sees it: plain text when piped."""
-    from rich.console import Console
+    from crowdwise.cli.screen import Screen
 
-    return Console(stderr=stderr, highlight=False)
+    return Screen(stderr=stderr)
+
+
+def strong(words: str, rest: str = "", style: str = "bold") -> Text:
+    """Some words in bold, and what follows them."""
+    from rich.text import Text
+
+    return Text.assemble((words, style), rest)
 
 
 def note(text: str) -> None:
     """A line for people, unwrapped so that it can be searched for."""
-    console().print(text, markup=False, soft_wrap=True)
+    console().print(text, soft_wrap=True)
 
 
 def written(screen: Console, paths: Sequence[Any]) -> None:
     """Where results went, if anywhere."""
     if paths:
         screen.print()
-        screen.print("written: " + ", ".join(map(str, paths)), markup=False, soft_wrap=True)
+        screen.print("written: " + ", ".join(map(str, paths)), soft_wrap=True)
 
 
 def measures(screen: Console, measured: dict[str, Estimate], of: str = "") -> None:
     """A line for each figure against the truth."""
     for name, e in measured.items():
         screen.print(
-            f"{name.replace('_', ' ')}{of} on {e.n:,} items with truth: [bold]{e.value:.4f}[/bold] "
-            f"(95% CI {e.low:.4f}-{e.high:.4f})"
+            f"{name.replace('_', ' ')}{of} on {e.n:,} items with truth:",
+            strong(f"{e.value:.4f}", f" (95% CI {e.low:.4f}-{e.high:.4f})"),
         )
 
 
@@ -66,7 +74,12 @@ def _bar(title: str, words: str, **fields: Any) -> Iterator[Callable[..., None]]
     from rich.progress import Progress as Bar
 
     screen = console()
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn(words), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn(words, markup=False),
+        TimeElapsedColumn(),
+    )
     bar = Bar(*columns, console=screen, transient=True, disable=not screen.is_terminal)
     task = bar.add_task(title, total=1, **fields)
     began = time.perf_counter()
@@ -113,7 +126,7 @@ def steps(total: int) -> Iterator[Callable[..., None]]:
     from rich.progress import Progress as Bar
 
     screen = console()
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
     with Bar(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task("", total=total)
         yield lambda *words: bar.update(task, advance=1, description=": ".join(words))

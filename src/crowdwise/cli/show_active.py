@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crowdwise.cli.show import console
+from crowdwise.cli.show import console, strong
 
 
 def show_replay(facts: dict[str, Any]) -> None:
@@ -21,12 +21,11 @@ def show_replay(facts: dict[str, Any]) -> None:
         table.add_row(name, needed, str(row["never"]), f"{100 * row['accuracy']:.1f} %", off)
     screen = console(stderr=False)
     whole = f"a batch fit of all {facts['votes']:,} votes has {100 * facts['batch_accuracy']:.1f} %"
-    screen.print(f"[bold]{facts['data']}[/bold], {facts['method']}: {whole}")
+    screen.print(strong(facts["data"], f", {facts['method']}: {whole}"))
     screen.print(table)
     screen.print(
         "Votes needed: the share at which that accuracy, less half a point, is first reached. "
         "Off by: points between the accuracy that the model expected and the real one, in the mean.",
-        markup=False,
     )
 
 
@@ -47,6 +46,6 @@ def show_plan(facts: dict[str, Any]) -> None:
             cells.append(f"{text} *" if facts["best"][name] == votes else f"{text}  ")
         table.add_row(str(votes), f"{facts['items'][i]:,}", *cells)
     screen = console(stderr=False)
-    screen.print(f"[bold]{facts['data']}[/bold], {facts['method']}: {facts['budget']:,} votes")
+    screen.print(strong(facts["data"], f", {facts['method']}: {facts['budget']:,} votes"))
     screen.print(table)
-    screen.print("* the best of its column", markup=False)
+    screen.print("* the best of its column")

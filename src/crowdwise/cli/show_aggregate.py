@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdwise.cli.show import bar, console, frame_table, histogram, measures, new_table, whisker, written
+from crowdwise.cli.show import bar, console, frame_table, histogram, measures, new_table, strong, whisker, written
 from crowdwise.data.votes import Votes
 
 if TYPE_CHECKING:
@@ -54,12 +54,15 @@ def show_fitted(found: Fitted, paths: list[Any]) -> None:
     votes = isinstance(found.table, Votes)
     classes = f"{len(result.classes)} classes, " if votes else ""
     screen.print(
-        f"[bold]{result.method}[/bold]: {len(result.item_names):,} items, {len(result.annotator_names):,} "
-        f"annotators, {classes}{result.n_answers:,} {'votes' if votes else 'answers'}"
+        strong(
+            result.method,
+            f": {len(result.item_names):,} items, {len(result.annotator_names):,} annotators, "
+            f"{classes}{result.n_answers:,} {'votes' if votes else 'answers'}",
+        )
     )
     screen.print(f"{result.iterations} passes, {result.seconds:.2f} s")
     for words in result.notes:
-        screen.print(words, markup=False, soft_wrap=True)
+        screen.print(words, soft_wrap=True)
     measures(screen, found.measured)
     screen.print()
     if votes:
@@ -73,9 +76,9 @@ def show_fitted(found: Fitted, paths: list[Any]) -> None:
         screen.print(table)
         screen.print()
     if votes:
-        screen.print("[bold]Least certain items[/bold]")
+        screen.print(strong("Least certain items"))
         for line in least_certain(result):
-            screen.print(f"  {line}", markup=False)
+            screen.print(f"  {line}")
     written(screen, paths)
 
 
@@ -195,7 +198,7 @@ def show_description(table: Any) -> None:
     d = table.describe()
     screen = console(stderr=False)
     if not isinstance(table, Votes):
-        screen.print(f"[bold]{table.answer_type}[/bold]: {len(table):,} items, {len(table.annotators):,} annotators")
+        screen.print(strong(table.answer_type, f": {len(table):,} items, {len(table.annotators):,} annotators"))
         plain = {k: v for k, v in d.items() if not isinstance(v, (dict, list)) and k not in ("items", "annotators")}
         for name, value in plain.items():
             screen.print(f"{name.replace('_', ' ')}: {value:,}" if isinstance(value, int) else f"{name}: {value}")
@@ -203,8 +206,10 @@ def show_description(table: Any) -> None:
         screen.print(spread_table(d))
         return
     screen.print(
-        f"[bold]{d['votes']:,} votes[/bold] by {d['annotators']:,} annotators on {d['items']:,} items, "
-        f"{len(d['classes'])} classes"
+        strong(
+            f"{d['votes']:,} votes",
+            f" by {d['annotators']:,} annotators on {d['items']:,} items, {len(d['classes'])} classes",
+        )
     )
     screen.print(f"{d['density']:.2%} of all (item, annotator) pairs")
     if d["unanimous"] is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.cli.show import console, new_table
+from crowdwise.cli.show import console, new_table, strong
 
 
 def show_bench(sets: list[str], methods: list[str], cells: Iterable[Any]) -> None:
@@ -21,7 +21,7 @@ def show_bench(sets: list[str], methods: list[str], cells: Iterable[Any]) -> Non
         there = [x for x in row if x is not None]
         shown = ["" if x is None else f"{100 * x:.1f}" for x in row]
         marks = [
-            f"[bold]{text}[/bold]" if x is not None and x == best[s] else text
+            strong(text) if x is not None and x == best[s] else text
             for x, s, text in zip(row, sets, shown, strict=True)
         ]
         table.add_row(method, *marks, f"{100 * float(np.mean(there)):.1f}" if len(there) == len(sets) else "")

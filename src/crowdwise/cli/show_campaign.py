@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crowdwise.cli.show import console
+from crowdwise.cli.show import console, strong
 
 WIDTH = 30
 
@@ -33,9 +33,9 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
         how = "estimated without truth" if facts["accuracy_known"] else "not known yet: few items have two votes"
         table.add_row("accuracy", f"{100 * facts['accuracy']:.1f} %", f"{100 * low:.1f} to {100 * high:.1f} %, {how}")
     screen = console(stderr=False)
-    screen.print(f"[bold]{name}[/bold], {facts['method']}")
+    screen.print(strong(name, f", {facts['method']}"))
     screen.print(table)
-    screen.print("Go on." if facts["stop"] is None else f"Stop: {facts['stop']}.", markup=False)
+    screen.print("Go on." if facts["stop"] is None else f"Stop: {facts['stop']}.")
 
 
 def bar(part: float, whole: float) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdwise.cli.show import console, new_table, whisker
+from crowdwise.cli.show import console, new_table, strong, whisker
 from crowdwise.trust.method_comparison import Comparison
 from crowdwise.trust.posterior_checks import Check
 
@@ -29,13 +29,15 @@ def show_comparison(found: Comparison) -> None:
     screen = console(stderr=False)
     splits = f"{found.repeats} split{'s' if found.repeats != 1 else ''}"
     screen.print(
-        f"[bold]{len(found.methods)} methods[/bold] predict held-out votes: {splits}, "
-        f"{found.n_held_out:,.0f} of {found.n_votes:,} votes held out in each",
+        strong(
+            f"{len(found.methods)} methods",
+            f" predict held-out votes: {splits}, {found.n_held_out:,.0f} of {found.n_votes:,} votes held out in each",
+        ),
         soft_wrap=True,
     )
     screen.print()
     screen.print(method_table(found))
-    screen.print(verdict(found), markup=False, soft_wrap=True)
+    screen.print(verdict(found), soft_wrap=True)
     if len(found.methods) > 1:
         screen.print()
         screen.print(agreement_table(found, screen.width))
@@ -43,7 +45,7 @@ def show_comparison(found: Comparison) -> None:
         screen.print()
         screen.print(check_table(found.methods[0], found.checks[0]))
     for name, why in found.problems.items():
-        screen.print(f"{name} was left out: {why}", markup=False)
+        screen.print(f"{name} was left out: {why}")
 
 
 def verdict(found: Comparison) -> str:

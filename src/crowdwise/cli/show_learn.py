@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdwise.cli.show import console, measures
+from crowdwise.cli.show import console, measures, strong
 from crowdwise.cli.show_aggregate import annotator_table, class_table, figures
 from crowdwise.data.votes import Votes
 
@@ -64,20 +64,22 @@ def show_learned(found: Fitted, out: Any) -> None:
     result, history = found.result, learned(found)["history"]
     screen.print()
     screen.print(
-        f"[bold]{result.method}[/bold]: {len(result.item_names):,} items, {len(result.annotator_names):,} annotators, "
-        f"{len(result.classes)} classes, {result.n_answers:,} votes"
+        strong(
+            result.method,
+            f": {len(result.item_names):,} items, {len(result.annotator_names):,} annotators, "
+            f"{len(result.classes)} classes, {result.n_answers:,} votes",
+        )
     )
     held = "" if history["held_out_last"] is None else f", held-out votes {history['held_out_last']:.4f}"
     screen.print(f"{history['epochs']} epochs, loss {history['loss_last']:.4f}{held}, {result.seconds:.2f} s")
     measures(screen, found.measured, of=" of the consensus")
     if found.tested is not None:
-        screen.print(f"accuracy on {found.tested[1]:,} items nobody voted on: [bold]{found.tested[0]:.4f}[/bold]")
+        screen.print(f"accuracy on {found.tested[1]:,} items nobody voted on:", strong(f"{found.tested[0]:.4f}"))
     screen.print()
     screen.print(class_table(result))
     screen.print(annotator_table(result))
     screen.print(
         "nothing was saved: --out DIR saves the classifier" if out is None else f"written: {out}",
-        markup=False,
         soft_wrap=True,
     )
 
@@ -87,6 +89,6 @@ def show_predicted(learner: Any, table: Any, tested: tuple[float, int] | None, o
     sure = float(table["probability"].mean())
     screen.print(f"{learner.key}: {table.height:,} items labelled, with a probability of {sure:.3f} on average")
     if tested is not None:
-        screen.print(f"accuracy on {tested[1]:,} items whose class is known: [bold]{tested[0]:.4f}[/bold]")
+        screen.print(f"accuracy on {tested[1]:,} items whose class is known:", strong(f"{tested[0]:.4f}"))
     if out is not None:
-        screen.print(f"written: {out}", markup=False, soft_wrap=True)
+        screen.print(f"written: {out}", soft_wrap=True)

@@ -45,9 +45,11 @@ def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = (), beyon
 
 
 def show_scenarios(scenarios: dict[str, Callable[..., Any]]) -> None:
+    from rich.text import Text
+
     table = new_table("scenario", "what it makes, and its parameters (--set)")
     for name, function in scenarios.items():
         parameters = [p for p in inspect.signature(function).parameters if p != "random_state"]
         first = (inspect.getdoc(function) or "").partition("\n")[0].replace("``", "")
-        table.add_row(name, f"{first}\n[dim]{', '.join(parameters)}[/dim]")
+        table.add_row(name, Text.assemble(f"{first}\n", (", ".join(parameters), "dim")))
     console(stderr=False).print(table)

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from crowdwise.data.schema import NULLS
 from crowdwise.errors import ColumnError, ParameterError, ReadError, listing
 
@@ -65,13 +67,13 @@ def read_table(
     kind = format_of(path)
     try:
         if kind == "parquet":
-            return pl.read_parquet(path, n_rows=n_rows), False
+            return pl.read_parquet(path, n_rows=n_rows, glob=False), False
         if kind == "arrow":
             read = pl.read_ipc if _starts(path, b"ARROW1") else pl.read_ipc_stream
-            return read(path, n_rows=n_rows), False
+            with path.open("rb") as file:  # opened here: a path with [ or * would be taken for a pattern
+                return read(file, n_rows=n_rows), False
         if kind == "jsonl":
-            source = io.BytesIO(path.read_bytes()[3:]) if _starts(path, BOM) else path
-            return pl.read_ndjson(source, infer_schema_length=None, n_rows=n_rows), False
+            return pl.read_ndjson(path.read_bytes().removeprefix(BOM), infer_schema_length=None, n_rows=n_rows), False
         return _read_text(path, choose, separator, null_values, wide, n_rows)
     except (
         pl.exceptions.PolarsError,
@@ -127,7 +129,7 @@ def _read_text(
             "UTF-8, or give it the ending of what it is."
         )
     separator = separator or _separator(path, line)
-    options: dict[str, Any] = {"separator": separator, "null_values": list(null_values)}
+    options: dict[str, Any] = {"separator": separator, "null_values": list(null_values), "glob": False}
     head = _head(path, options)
     if head.width == 1 and choose is not None and not wide:
         raise ReadError(
@@ -167,11 +169,28 @@ def _read_large(path: Path, head: pl.DataFrame, needed: list[str] | None, option
     attempts: list[tuple[Any, dict[str, Any]]] = [(pl.Int64, options)]
     if integers.issuperset(needed or head.columns):  # a word for "missing" would be no integer: no need to look for it
         attempts.insert(0, (pl.Int32, {**options, "null_values": None}))
-    for whole, given in attempts:
+    for whole, given in attempts if not _odd_integers(path, options["separator"]) else ():
         schema = {c: whole if c in integers else pl.String for c in head.columns}
         with contextlib.suppress(pl.exceptions.ComputeError):  # something that is no such integer further down
             return pl.read_csv(path, schema_overrides=schema, columns=needed, **given)
     return pl.read_csv(path, infer_schema=False, columns=needed, **options)
+
+
+def _odd_integers(path: Path, separator: str) -> bool:
+    """Whether a field starts as an integer that is not in its plain form, such as 007, +7 or -0: a name, then."""
+    with path.open("rb") as file:
+        tail = b"\n"
+        while block := file.read(1 << 24):
+            code = np.frombuffer(tail + block + b"\n\n\n", np.uint8)
+            start = np.flatnonzero((code[:-3] == ord(separator)) | (code[:-3] == ord("\n"))) + 1
+            start += code[start] == ord('"')
+            first, second = code[start], code[start + 1]
+            digit = (second >= ord("0")) & (second <= ord("9"))
+            odd = (first == ord("+")) | (first == ord(" ")) | (first == ord("0")) & digit
+            if (odd | (first == ord("-")) & (second == ord("0"))).any():
+                return True
+            tail = block[-3:]
+    return False
 
 
 def _check_header(names: list[str], needed: list[str] | None) -> None:
@@ -209,7 +228,9 @@ def _first_line(path: Path) -> bytes:
     import polars as pl
 
     if path.suffix.lower() == ".zst":
-        table = pl.read_csv(path, n_rows=1, has_header=False, separator="\x1f", quote_char=None, infer_schema=False)
+        table = pl.read_csv(
+            path, n_rows=1, has_header=False, separator="\x1f", quote_char=None, infer_schema=False, glob=False
+        )
         return str(table[0, 0]).encode()
     with _open(path) as file:
         line = file.readline(1_000_000)
