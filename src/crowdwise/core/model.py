@@ -1,7 +1,8 @@
 """The base classes of models of votes: parameters stored as given, ``fit``, and one frozen result.
 
 Models follow scikit-learn's estimator protocol without importing it: keyword-only parameters,
-``get_params``/``set_params``, clones, ``fit`` returns self, learned attributes end in ``_``.
+``get_params``/``set_params``, clones, ``fit`` returns self, learned attributes end in ``_``. What the file of a method
+needs beside its base class is imported from here too (see ``__all__``).
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import Bounds, Count, CountFromZero, RandomState
 from crowdwise.core.em import EMFit, Family, Params, Part, Stats
 from crowdwise.core.limits import check_memory
-from crowdwise.core.loop import Callback
+from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
-from crowdwise.core.parameters import Parameterised, declared
+from crowdwise.core.parameters import Parameterised, declared, leading
 from crowdwise.core.result import warn_unconverged
 from crowdwise.core.starts import Start
 from crowdwise.core.unseen import scores_with_unseen
@@ -30,7 +31,10 @@ from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, NotFittedError, Option, ParameterError, Remedy
 
-__all__ = ["EMModel", "Model", "Outcome"]
+__all__ = [
+    "Callback", "EMFit", "EMModel", "Family", "Floats", "Ints", "Model", "Outcome", "Params", "Part", "Rounds", "Stats",
+    "Votes", "declared", "leading",
+]  # fmt: skip
 
 
 SingleVotes = Literal["certain", "doubted", "open"]

@@ -66,27 +66,12 @@ import numpy as np
 
 from crowdwise.core import priors, starts
 from crowdwise.core.constraints import Count, NonNegative
-from crowdwise.core.em import Part
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.model import Model, Outcome
+from crowdwise.core.model import Callback, Model, Outcome, Part, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, softmax
-from crowdwise.core.parameters import declared
-from crowdwise.core.priors import ClassPrior
-from crowdwise.core.starts import Start
 from crowdwise.core.unseen import with_unseen
-from crowdwise.data.votes import Votes
-from crowdwise.methods.ability_regression import (
-    Gaussian,
-    Height,
-    Problem,
-    Rows,
-    ascend,
-    best_difficulty,
-    expect,
-    log_gaussian,
-    sigmoid,
-)
+from crowdwise.methods import ability_regression as regression
+from crowdwise.methods.ability_regression import Gaussian, Problem, Rows
 
 NODES = np.polynomial.hermite_e.hermegauss(9)[0]
 LOG_WEIGHTS = np.log(np.polynomial.hermite_e.hermegauss(9)[1])
@@ -117,8 +102,8 @@ class AbilityModel(Model, ABC):
 
     _chance: ClassVar[str]
     """The column for the mean of p_s."""
-    class_prior: ClassPrior
-    start: Start = "votes"
+    class_prior: priors.ClassPrior
+    start: starts.Start = "votes"
     max_iter: Count = 500
     tol: NonNegative = 1e-7
     ability_: Floats = field(init=False)
@@ -169,21 +154,21 @@ class AbilityModel(Model, ABC):
     ) -> tuple[Floats, Floats, Floats]:
         """Posterior, credits, and each item's log-likelihood."""
         x, _, _ = to.x(state.a, state.b)
-        q, evidence = expect(to.rows, *self._evidence(to.rows, x, state.guess), log_prior, gold)
+        q, evidence = regression.expect(to.rows, *self._evidence(to.rows, x, state.guess), log_prior, gold)
         return q, self._credit(to.rows, x, state.guess, q), evidence
 
     def _objective(self, to: Problem, state: State, evidence: Floats) -> float:
         return float(evidence.sum()) + to.log_priors(state.a, state.b) + self._log_guess_prior(state.guess)
 
-    def _height(self, to: Problem, state: State, log_prior: Floats, gold: Ints | None) -> Height:
+    def _height(self, to: Problem, state: State, log_prior: Floats, gold: Ints | None) -> regression.Height:
         """Each item's part of J, and its slope, as functions of the b of every item."""
 
         def height(b: Floats) -> tuple[Floats, Floats]:
             x, _, v = to.x(state.a, b)
-            q, found = expect(to.rows, *self._evidence(to.rows, x, state.guess), log_prior, gold)
-            r = to.rows.weight * (self._credit(to.rows, x, state.guess, q) - sigmoid(x))
+            q, found = regression.expect(to.rows, *self._evidence(to.rows, x, state.guess), log_prior, gold)
+            r = to.rows.weight * (self._credit(to.rows, x, state.guess, q) - regression.sigmoid(x))
             slope = to.rows.per_item(r * v) - (b - to.on_b[0]) / to.on_b[1] ** 2
-            return found + log_gaussian(b, to.on_b), slope
+            return found + regression.log_gaussian(b, to.on_b), slope
 
         return height
 
@@ -192,10 +177,10 @@ class AbilityModel(Model, ABC):
     ) -> State:
         """The state with the best b of every item; its own b where that is better by the ``evidence`` at it."""
         height = self._height(to, state, log_prior, gold)
-        b = best_difficulty(height, to.on_b, to.rows.N)
+        b = regression.best_difficulty(height, to.on_b, to.rows.N)
         if evidence is not None:
             # Equal up to rounding is not better: items of the fit and new ones with the same votes must agree.
-            worse = height(b)[0] < evidence + log_gaussian(state.b, to.on_b) - 1e-10
+            worse = height(b)[0] < evidence + regression.log_gaussian(state.b, to.on_b) - 1e-10
             b = np.where(worse, state.b, b)
         return replace(state, b=b)
 
@@ -219,7 +204,7 @@ class AbilityModel(Model, ABC):
             c = rows.voted(q)
         while rounds.another():
             for _ in rounds:
-                a, b = ascend(to, c, state.a, state.b)
+                a, b = regression.ascend(to, c, state.a, state.b)
                 pi = normalise(q.sum(axis=0), axis=0) if fixed is None else fixed
                 state = State(a, b, self._guesses(rows, c), pi)
                 q, c, evidence = self._pass(to, state, log_prior(state), gold)
@@ -255,10 +240,10 @@ class AbilityModel(Model, ABC):
         points = [state.b + t * width for t in NODES]
         for b, t, log_w in zip(points, NODES, LOG_WEIGHTS, strict=True):
             x, u, _ = to.x(state.a, b)
-            q, evidence = expect(rows, *self._evidence(rows, x, state.guess), log_prior, gold)
+            q, evidence = regression.expect(rows, *self._evidence(rows, x, state.guess), log_prior, gold)
             c = self._credit(rows, x, state.guess, q)
-            heights.append(evidence + log_gaussian(b, to.on_b) + log_w + 0.5 * t * t)
-            found.append((u * (c - sigmoid(x)), self._guess_slope(rows, c, state.guess)))
+            heights.append(evidence + regression.log_gaussian(b, to.on_b) + log_w + 0.5 * t * t)
+            found.append((u * (c - regression.sigmoid(x)), self._guess_slope(rows, c, state.guess)))
         share = softmax(np.stack(heights, axis=1))
         in_a, in_guess = (
             sum((share[rows.item, j] * pair[side] for j, pair in enumerate(found)), np.zeros(len(rows.item)))
@@ -306,8 +291,10 @@ class AbilityModel(Model, ABC):
         """The mean of p_s over the votes of every annotator; on a typical item for those without votes."""
         rows = to.rows
         seen = rows.per_annotator(rows.weight)
-        p = sigmoid(to.link(state.a, np.array([to.on_b[0]]), np.arange(rows.M), np.zeros(rows.M, np.int64))[0])
-        total = rows.per_annotator(rows.weight * sigmoid(to.x(state.a, state.b)[0]))
+        p = regression.sigmoid(
+            to.link(state.a, np.array([to.on_b[0]]), np.arange(rows.M), np.zeros(rows.M, np.int64))[0]
+        )
+        total = rows.per_annotator(rows.weight * regression.sigmoid(to.x(state.a, state.b)[0]))
         return np.asarray(np.divide(total, seen, out=p, where=seen > 0))
 
     def _predict(self, votes: Votes) -> Floats:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from crowdwise.core.constraints import Count, Positive
-from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.parameters import declared
+from crowdwise.core.model import Floats, Ints, declared
 from crowdwise.core.priors import ClassPrior
 from crowdwise.methods.ability_fit import AbilityModel
 from crowdwise.methods.ability_regression import Gaussian, Rows, softplus

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from crowdwise.core.constraints import Positive
+from crowdwise.core.model import declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
-from crowdwise.core.parameters import declared
 from crowdwise.core.priors import ClassPrior
 from crowdwise.methods.ability_fit import AbilityModel
 from crowdwise.methods.ability_regression import Gaussian, Rows, sigmoid, softplus

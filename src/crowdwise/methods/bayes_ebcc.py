@@ -41,14 +41,10 @@ import numpy as np
 
 from crowdwise.core import em, starts
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative, Positive
-from crowdwise.core.em import EMFit, Params, Part, Stats
 from crowdwise.core.limits import check_memory
-from crowdwise.core.loop import Callback
-from crowdwise.core.model import EMModel, Outcome
+from crowdwise.core.model import Callback, EMFit, EMModel, Outcome, Params, Part, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise
-from crowdwise.core.parameters import declared
 from crowdwise.core.priors import ClassAlpha, DirichletPrior, History, class_dirichlet, dirichlet_rows
-from crowdwise.data.votes import Votes
 from crowdwise.methods.bayes_ibcc import (
     DirichletFamily,
     Dirichlets,

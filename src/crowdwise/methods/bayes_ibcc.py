@@ -41,13 +41,9 @@ import numpy as np
 
 from crowdwise.core import em
 from crowdwise.core.constraints import Bounds, CountFromZero
-from crowdwise.core.em import Params, Part, Stats
-from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.model import Outcome
+from crowdwise.core.model import Callback, Outcome, Params, Part, Rounds, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
-from crowdwise.core.parameters import declared
 from crowdwise.core.priors import ClassAlpha, DirichletPrior, History, class_dirichlet, dirichlet_rows
-from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.online.streaming import StreamingModel
 

@@ -42,16 +42,11 @@ import numpy as np
 
 from crowdwise.core import em, priors, starts
 from crowdwise.core.constraints import Bounds, Check, CountFromZero, NonNegative, Positive, are_numbers
-from crowdwise.core.em import EMFit, Params, Part, Stats, log_class_prior
 from crowdwise.core.intervals import around, beta_interval, with_interval
 from crowdwise.core.limits import check_memory
-from crowdwise.core.loop import Callback
-from crowdwise.core.model import EMModel, Outcome
+from crowdwise.core.model import Callback, EMFit, EMModel, Outcome, Params, Part, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, effective_votes, normalise, safe_log
-from crowdwise.core.parameters import declared
-from crowdwise.core.priors import ClassPrior
 from crowdwise.core.vote_sums import right_votes
-from crowdwise.data.votes import Votes
 from crowdwise.methods.bayes_ibcc import drawn_by_name, expected_log, log_beta
 from crowdwise.methods.skills_precision import knowing_information
 
@@ -111,7 +106,7 @@ class HabitFamily:
             self.log_knowing, self.log_strategy = expected_log(knowing, axis=1), expected_log(strategy, axis=1)
         else:
             self.log_knowing, self.log_strategy = (safe_log(normalise(x, axis=1)) for x in (knowing, strategy))
-        log_prior = log_class_prior(stats.mass, self.class_prior)
+        log_prior = em.log_class_prior(stats.mass, self.class_prior)
         log_score = scores(self.log_knowing, self.log_strategy).reshape(stats.counts.shape)
         return Habits(log_score, log_prior, self.log_knowing, self.log_strategy, knowing, strategy)
 
@@ -187,7 +182,7 @@ class MACE(EMModel):
     competence_prior: CompetencePrior = 0.5
     strategy_prior: Positive = 10.0
     smoothing: NonNegative = 0.01
-    class_prior: ClassPrior = "uniform"
+    class_prior: priors.ClassPrior = "uniform"
     restarts: CountFromZero = 2
     accelerate: bool = field(default=False, init=False)
     strategy_: Floats = field(init=False)

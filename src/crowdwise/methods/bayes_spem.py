@@ -51,16 +51,11 @@ import numpy.typing as npt
 
 from crowdwise.core import em, priors
 from crowdwise.core.constraints import CountFromZero, Fraction, Positive
-from crowdwise.core.em import Params, Part, Stats, log_class_prior
 from crowdwise.core.intervals import Z, with_interval
 from crowdwise.core.limits import check_memory
-from crowdwise.core.loop import Callback
-from crowdwise.core.model import EMModel, Outcome
+from crowdwise.core.model import Callback, EMModel, Outcome, Params, Part, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, effective_votes, normalise, safe_log
-from crowdwise.core.parameters import declared
-from crowdwise.core.priors import ClassPrior
 from crowdwise.core.vote_sums import right_votes
-from crowdwise.data.votes import Votes
 
 STEPS = 100
 TOLERANCE = 1e-3
@@ -169,7 +164,7 @@ class SpammerFamily:
     def maximise(self, stats: Stats) -> Params:
         theta = penalised(stats.table().transpose(0, 2, 1) + self.pseudo, self.precision)
         log_score = safe_log(theta.transpose(0, 2, 1)).reshape(stats.counts.shape)
-        return Params(log_score, log_class_prior(stats.mass, self.class_prior))
+        return Params(log_score, em.log_class_prior(stats.mass, self.class_prior))
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         """log-likelihood + sum b log theta - sum lambda S / 2."""
@@ -219,7 +214,7 @@ class SpEM(EMModel):
 
     min_skill: Fraction = 0.1
     prior: Positive = 0.01
-    class_prior: ClassPrior = "learned"
+    class_prior: priors.ClassPrior = "learned"
     max_rounds: CountFromZero = 100
     restarts: CountFromZero = field(default=0, init=False)
     precision_: Floats = field(init=False)

@@ -38,12 +38,9 @@ import numpy as np
 
 from crowdwise.core import em
 from crowdwise.core.constraints import Share
-from crowdwise.core.em import Family, Params, Part, Stats
-from crowdwise.core.numerics import Ints
-from crowdwise.core.parameters import declared
+from crowdwise.core.model import Family, Ints, Params, Part, Stats, Votes, declared
 from crowdwise.core.priors import Prior
 from crowdwise.core.starts import shares
-from crowdwise.data.votes import Votes
 from crowdwise.methods.ds_dawid_skene import DawidSkene
 
 

@@ -45,14 +45,8 @@ import numpy as np
 
 from crowdwise.core import predictive, priors
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
-from crowdwise.core.em import Part
 from crowdwise.core.limits import check_memory
-from crowdwise.core.loop import Callback
-from crowdwise.core.model import Model, Outcome
-from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.parameters import declared
-from crowdwise.core.priors import ClassPrior, History
-from crowdwise.data.votes import Votes
+from crowdwise.core.model import Callback, Floats, Ints, Model, Outcome, Part, Votes, declared
 from crowdwise.methods.ds_confusion_models import CONFUSION_MODELS, ConfusionModel, Fitted, fit_confusion_model
 
 ENOUGH = 20_000
@@ -157,8 +151,8 @@ class Auto(Model):
     single_votes = "certain"
 
     anchor: Share = 0.25
-    history: History = None
-    class_prior: ClassPrior = "learned"
+    history: priors.History = None
+    class_prior: priors.ClassPrior = "learned"
     folds: Annotated[int, Bounds(minimum=2)] = 5
     max_votes: Count = 200_000
     max_iter: Count = 200

@@ -51,7 +51,7 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 
 from crowdwise.core import em, starts
-from crowdwise.core.em import Params, Part, Stats, log_class_prior
+from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints, clamp, dirichlet_multinomial, normalise, safe_log, winners
 from crowdwise.core.shrinkage import one_coin_table, own_accuracy
@@ -301,7 +301,7 @@ class ModelFamily:
         """The step without the anchor."""
         counts = stats.table() if self.past is None else stats.table() + self.past
         log_score = safe_log(self.model.table(counts)).reshape(stats.counts.shape)
-        return Params(log_score, log_class_prior(stats.mass, self.class_prior))
+        return Params(log_score, em.log_class_prior(stats.mass, self.class_prior))
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         K = params.log_score.shape[1]

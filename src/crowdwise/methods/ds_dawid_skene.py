@@ -41,10 +41,8 @@ import numpy as np
 
 from crowdwise.core import priors
 from crowdwise.core.em import Family, Params, Part, Stats, log_class_prior
+from crowdwise.core.model import Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
-from crowdwise.core.parameters import declared
-from crowdwise.core.priors import ClassPrior, History, Prior
-from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.online.streaming import StreamingModel
 
@@ -129,9 +127,9 @@ class DawidSkene(StreamingModel):
     _tie = staticmethod(full)
     _hard = False
 
-    prior: Prior = 0.01
-    history: History = None
-    class_prior: ClassPrior = "learned"
+    prior: priors.Prior = 0.01
+    history: priors.History = None
+    class_prior: priors.ClassPrior = "learned"
 
     def check_stream(self) -> None:
         super().check_stream()

@@ -53,19 +53,14 @@ import numpy.typing as npt
 
 from crowdwise.core import em, priors
 from crowdwise.core.constraints import Check, is_number
-from crowdwise.core.em import Family, Params, Part, Stats
 from crowdwise.core.intervals import with_interval
 from crowdwise.core.limits import TABLES, check_memory
-from crowdwise.core.loop import Callback
-from crowdwise.core.model import Outcome
+from crowdwise.core.model import Callback, Family, Outcome, Params, Part, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, share_interval
-from crowdwise.core.parameters import declared
-from crowdwise.core.priors import ClassPrior, History
 from crowdwise.core.unseen import crowd_table, with_unseen
 from crowdwise.core.vote_sums import per_annotator
 from crowdwise.data import encoding
 from crowdwise.data.frames import is_missing
-from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, DawidSkene, full
 
@@ -223,8 +218,8 @@ class GroupConditional(DawidSkene):
 
     groups: Groups = None
     pooling: Pooling = "learned"
-    class_prior: ClassPrior | Literal["shared"] = "learned"
-    history: History = field(default=None, init=False)
+    class_prior: priors.ClassPrior | Literal["shared"] = "learned"
+    history: priors.History = field(default=None, init=False)
 
     groups_: npt.NDArray[Any] = field(init=False)
     pooling_: float = field(init=False)

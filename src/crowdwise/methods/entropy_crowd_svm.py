@@ -41,12 +41,9 @@ import numpy as np
 
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative, Positive, fixed_seed
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.model import Outcome
+from crowdwise.core.model import Callback, Outcome, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, decide, normalise, safe_log, softmax
-from crowdwise.core.parameters import declared
 from crowdwise.core.unseen import with_unseen
-from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.methods.entropy_m3v import MarginModel, confusion_counts, margins, rivals, scores
 from crowdwise.methods.entropy_vote_order import Canonical, one_thread

@@ -40,14 +40,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from crowdwise.core.constraints import Count, Fraction, Positive
-from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.model import Model, Outcome
+from crowdwise.core.model import Callback, Model, Outcome, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, decide, maximise_1d, normalise, safe_log, softmax
-from crowdwise.core.parameters import declared
 from crowdwise.core.starts import gold_weighted
 from crowdwise.core.unseen import with_unseen
 from crowdwise.core.vote_sums import tally
-from crowdwise.data.votes import Votes
 from crowdwise.methods.entropy_vote_order import Canonical
 
 COSTS = (2.0**-8, 2.0**-6, 2.0**-4)

@@ -44,15 +44,10 @@ import numpy as np
 
 from crowdwise.core import starts
 from crowdwise.core.constraints import Count, NonNegative, Positive
-from crowdwise.core.em import Part
-from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.model import Model, Outcome
+from crowdwise.core.model import Callback, Model, Outcome, Part, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
-from crowdwise.core.parameters import declared
-from crowdwise.core.starts import Start
 from crowdwise.core.unseen import with_unseen
 from crowdwise.core.vote_sums import Edges
-from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.methods.entropy_vote_order import Canonical, one_thread
 
@@ -214,7 +209,7 @@ class Minimax(Model):
     annotator_penalty: Positive | None = None
     item_penalty: Positive | None = None
     inner_iter: Count = 25
-    start: Start = "votes"
+    start: starts.Start = "votes"
     max_iter: Count = 50
     tol: NonNegative = 1e-5
     sigma_: Floats = field(init=False)

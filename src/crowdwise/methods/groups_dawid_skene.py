@@ -43,17 +43,11 @@ import numpy as np
 from crowdwise.core import priors, shrinkage, starts
 from crowdwise.core.annotator_groups import MIN_COMMON, Dependence, cut, dependence, renumbered, spectral_groups, tree
 from crowdwise.core.constraints import Bounds, Check, Count, Fraction, NonNegative, is_count
-from crowdwise.core.em import Part
 from crowdwise.core.limits import check_memory
-from crowdwise.core.loop import Callback
-from crowdwise.core.model import Model, Outcome
+from crowdwise.core.model import Callback, Model, Outcome, Part, Votes, declared, leading
 from crowdwise.core.numerics import Floats, Ints, clamp, safe_log, winners
-from crowdwise.core.parameters import declared, leading
-from crowdwise.core.priors import Prior
-from crowdwise.core.starts import Start
 from crowdwise.core.unseen import scores_with_unseen, with_unseen
 from crowdwise.data import encoding
-from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError, listing
 from crowdwise.kernels import reference
 from crowdwise.methods.groups_em import Cells, Levels, expect, first_opinions, fit_levels, one_vote_each
@@ -257,9 +251,9 @@ class GroupedDawidSkene(GroupedModel):
     key = "grouped-dawid-skene"
     takes_item_prior = True
 
-    prior: Prior = "hierarchical"
+    prior: priors.Prior = "hierarchical"
     group_prior: NonNegative = 1.0
-    start: Start = "groups"
+    start: starts.Start = "groups"
     max_iter: Count = 1000
     tol: NonNegative = 1e-7
     levels_: Levels = field(init=False)

@@ -14,14 +14,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative
-from crowdwise.core.em import EMFit, Family, Params, Part, Stats
 from crowdwise.core.limits import check_memory
-from crowdwise.core.loop import Callback
-from crowdwise.core.model import EMModel, Outcome
+from crowdwise.core.model import Callback, EMFit, EMModel, Family, Outcome, Params, Part, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, softmax
-from crowdwise.core.parameters import declared
 from crowdwise.core.priors import ClassAlpha, DirichletPrior, dirichlet_rows
-from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.bayes_ibcc import shared_prior
 

@@ -43,12 +43,10 @@ from typing import Literal
 import numpy as np
 
 from crowdwise.core.constraints import Count, Positive
-from crowdwise.core.em import EMFit, Params, Part, Stats
+from crowdwise.core.model import EMFit, Params, Part, Stats, Votes, declared
 from crowdwise.core.numerics import TINY, Floats, Ints, normalise, softmax
-from crowdwise.core.parameters import declared
 from crowdwise.core.priors import class_dirichlet
 from crowdwise.core.shrinkage import own_accuracy
-from crowdwise.data.votes import Votes
 from crowdwise.methods.bayes_ibcc import divergence, expected_log
 from crowdwise.methods.groups_mixture import GroupNumber, MixtureModel, by_accuracy
 

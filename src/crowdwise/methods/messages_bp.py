@@ -39,15 +39,10 @@ import numpy as np
 
 from crowdwise.core import em, priors, shrinkage
 from crowdwise.core.constraints import Bounds, Check, Count, NonNegative
-from crowdwise.core.em import Params, Part
-from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.model import Model, Outcome
+from crowdwise.core.model import Callback, Model, Outcome, Params, Part, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log
-from crowdwise.core.parameters import declared
-from crowdwise.core.priors import ClassPrior, DirichletPrior, History
 from crowdwise.core.unseen import with_unseen
 from crowdwise.data import encoding
-from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.methods.messages_integrals import Graph, Nodes
 from crowdwise.methods.messages_sweeps import Dice, Integrator, exact_jobs, sampled_jobs
@@ -147,9 +142,9 @@ class BeliefPropagation(Model):
     columns_without_interval = ("effective_samples",)
 
     coins: Literal["full", "one"] = "full"
-    prior: DirichletPrior | DrawnPrior = 2.0
-    history: History = None
-    class_prior: ClassPrior = "uniform"
+    prior: priors.DirichletPrior | DrawnPrior = 2.0
+    history: priors.History = None
+    class_prior: priors.ClassPrior = "uniform"
     integral: Literal["auto", "exact", "sampled"] = "auto"
     samples: Count = 400
     damping: Annotated[float, Bounds(minimum=0, below=1)] = 0.0

@@ -25,11 +25,7 @@ import numpy as np
 
 from crowdwise.core import priors, shrinkage
 from crowdwise.core.em import Params, Part, Stats, log_class_prior
-from crowdwise.core.model import EMModel
-from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.parameters import declared
-from crowdwise.core.priors import ClassPrior, DirichletPrior, History
-from crowdwise.data.votes import Votes
+from crowdwise.core.model import EMModel, Floats, Ints, Votes, declared
 from crowdwise.methods.messages_bp import one_coin_parameters
 
 
@@ -101,9 +97,9 @@ class MeanField(EMModel):
     single_annotator = True
 
     coins: Literal["full", "one"] = "full"
-    prior: DirichletPrior = 2.0
-    history: History = None
-    class_prior: ClassPrior = "uniform"
+    prior: priors.DirichletPrior = 2.0
+    history: priors.History = None
+    class_prior: priors.ClassPrior = "uniform"
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> MeanFieldFamily:
         fixed = priors.class_prior_counts(self.class_prior, votes)

@@ -49,23 +49,9 @@ from scipy.sparse import csr_matrix
 from crowdwise import kernels
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.limits import check_cost
-from crowdwise.core.loop import Rounds
+from crowdwise.core.model import Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
-from crowdwise.core.parameters import declared
-from crowdwise.data.votes import Votes
-from crowdwise.methods.moments_shared import (
-    MomentModel,
-    Solution,
-    WeightedMomentModel,
-    Weighting,
-    enough,
-    marginal_prior,
-    match,
-    proper,
-    vote_counts,
-    vote_table,
-    with_gold,
-)
+from crowdwise.methods import moments_shared as shared
 
 MANY = 2_000_000
 """Pairs of votes from which the compiled count is worth loading."""
@@ -85,7 +71,7 @@ SMOOTHING = 3.0
 def pair_counts(votes: Votes, gold: Ints | None) -> csr_matrix:
     """R[m * K + l, m' * K + l'] for different annotators with enough votes; gold labels are annotator M."""
     M, K = votes.n_annotators, votes.n_classes
-    item, cell, weight = with_gold(votes, gold, enough(votes), np.arange(M))
+    item, cell, weight = shared.with_gold(votes, gold, shared.enough(votes), np.arange(M))
     size = np.bincount(item, minlength=len(votes)).astype(np.int64)
     indptr = np.concatenate([[0], np.cumsum(size)])
     C = (M + 1) * K
@@ -138,40 +124,40 @@ def corners(blocks: Floats, smoothing: float, rank: int) -> Floats:
     return np.asarray(points[:, chosen])
 
 
-def solve_corners(pairs: csr_matrix, counts: Floats, smoothing: float) -> Solution:
+def solve_corners(pairs: csr_matrix, counts: Floats, smoothing: float) -> shared.Solution:
     """``multispa``."""
     K = counts.shape[2]
     rank = int((counts.sum(axis=(0, 2)) > 0).sum())  # a class that nobody names has no column to be found
-    table, solved = vote_table(counts), np.zeros(len(counts), dtype=bool)
+    table, solved = shared.vote_table(counts), np.zeros(len(counts), dtype=bool)
     for m in range(len(counts)):
         blocks = partners(pairs, m, K, rank)
         if blocks.shape[1] > rank:
-            found = proper(corners(blocks, smoothing, rank))
-            classes, places = match(found, counts[m])
+            found = shared.proper(corners(blocks, smoothing, rank))
+            classes, places = shared.match(found, counts[m])
             table[m][:, classes] = found[:, places]
             solved[m] = True
-    return Solution(table, marginal_prior(counts, table), solved)
+    return shared.Solution(table, shared.marginal_prior(counts, table), solved)
 
 
 def solve_coupled(
-    votes: Votes, gold: Ints | None, strength: float, weighting: Weighting, rounds: Rounds, tol: float
-) -> Solution:
+    votes: Votes, gold: Ints | None, strength: float, weighting: shared.Weighting, rounds: Rounds, tol: float
+) -> shared.Solution:
     """``cnmf``: the KL fit of all pairs, from the corners."""
     M, K = votes.n_annotators, votes.n_classes
-    counts, pairs = vote_counts(votes, gold), pair_counts(votes, gold)
+    counts, pairs = shared.vote_counts(votes, gold), pair_counts(votes, gold)
     check_cost(f"cnmf fits {pairs.nnz:,} counts of pairs at once", 8.0 * (3 * K + 8) * pairs.nnz, 0.0, ADVICE)
     first = solve_corners(pairs, counts, SMOOTHING)
     paired = np.diff(pairs.indptr).reshape(-1, K).sum(axis=1)[:M] > 0
     if not paired.any():
         return first
-    table, d = fit_pairs(pairs, first.table, first.d, vote_table(counts), strength, weighting, rounds, tol)
+    table, d = fit_pairs(pairs, first.table, first.d, shared.vote_table(counts), strength, weighting, rounds, tol)
     table[~paired] = first.table[~paired]
-    return Solution(table, d, paired, **rounds.outcome)
+    return shared.Solution(table, d, paired, **rounds.outcome)
 
 
 def fit_pairs(
-    pairs: csr_matrix, table: Floats, d: Floats, base: Floats, strength: float, weighting: Weighting, rounds: Rounds,
-    tol: float,
+    pairs: csr_matrix, table: Floats, d: Floats, base: Floats, strength: float, weighting: shared.Weighting,
+    rounds: Rounds, tol: float,
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """Lower sum w KL(R || A d A') - strength sum base log A by multiplicative sweeps from A and d.
 
@@ -210,7 +196,7 @@ def fit_pairs(
 
 
 @declared
-class MultiSPA(MomentModel):
+class MultiSPA(shared.MomentModel):
     """Corners of the labels of each annotator given those of another, by successive projection, then EM.
 
     Parameters
@@ -231,12 +217,12 @@ class MultiSPA(MomentModel):
 
     smoothing: NonNegative = SMOOTHING
 
-    def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
-        return [solve_corners(pair_counts(votes, gold), vote_counts(votes, gold), self.smoothing)]
+    def _solutions(self, votes: Votes, gold: Ints | None) -> list[shared.Solution]:
+        return [solve_corners(pair_counts(votes, gold), shared.vote_counts(votes, gold), self.smoothing)]
 
 
 @declared
-class CNMF(WeightedMomentModel):
+class CNMF(shared.WeightedMomentModel):
     """All pairs of annotators fitted at once in Kullback-Leibler divergence, from ``multispa``, then EM.
 
     >>> import crowdwise as cw
@@ -251,6 +237,6 @@ class CNMF(WeightedMomentModel):
     max_sweeps: Count = 1000
     sweep_tol: NonNegative = 1e-7
 
-    def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
+    def _solutions(self, votes: Votes, gold: Ints | None) -> list[shared.Solution]:
         rounds = Rounds(self.max_sweeps, 1.0)
         return [solve_coupled(votes, gold, self.prior_strength, self.weighting, rounds, self.sweep_tol)]

@@ -38,16 +38,10 @@ from scipy.optimize import linear_sum_assignment
 
 from crowdwise.core import em, priors, starts
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative
-from crowdwise.core.em import EMFit, Params, Part, Stats
 from crowdwise.core.limits import check_memory
-from crowdwise.core.loop import Callback
-from crowdwise.core.model import EMModel, Outcome
+from crowdwise.core.model import Callback, EMFit, EMModel, Outcome, Params, Part, Stats, Votes, declared, leading
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
-from crowdwise.core.parameters import declared, leading
-from crowdwise.core.priors import ClassPrior, Prior
-from crowdwise.core.starts import Start
 from crowdwise.core.vote_sums import per_annotator
-from crowdwise.data.votes import Votes
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full
 
 MIN_VOTES = 2.0
@@ -201,9 +195,9 @@ class MomentModel(EMModel):
     single_votes = "certain"
 
     refine: bool = leading(default=True)
-    prior: Prior = 0.01
-    class_prior: ClassPrior = "learned"
-    start: Start = field(default="votes", init=False)
+    prior: priors.Prior = 0.01
+    class_prior: priors.ClassPrior = "learned"
+    start: starts.Start = field(default="votes", init=False)
     restarts: CountFromZero = field(default=0, init=False)
     solution_: Solution = field(init=False)
     """The start of EM."""

@@ -39,23 +39,11 @@ import numpy as np
 
 from crowdwise import kernels
 from crowdwise.core.constraints import Count, NonNegative, RandomState
-from crowdwise.core.em import Part
 from crowdwise.core.limits import check_cost
+from crowdwise.core.model import Part, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise
-from crowdwise.core.parameters import declared
 from crowdwise.core.vote_sums import per_annotator
-from crowdwise.data.votes import Votes
-from crowdwise.methods.moments_shared import (
-    FLOOR,
-    MomentModel,
-    Solution,
-    match,
-    proper,
-    ranking,
-    vote_counts,
-    vote_solution,
-    vote_table,
-)
+from crowdwise.methods import moments_shared as shared
 
 RCOND = 1e-4
 """Directions under this share of the largest are not inverted."""
@@ -69,7 +57,7 @@ def three_groups(votes: Votes, splits: int, rng: np.random.Generator) -> list[In
 
     Three neighbours in the ranking always go to three groups, so the groups stay alike.
     """
-    M, rank = votes.n_annotators, ranking(votes)
+    M, rank = votes.n_annotators, shared.ranking(votes)
     out = []
     for split in range(splits):
         threes = np.tile(np.arange(3), (-(-M // 3), 1))
@@ -148,19 +136,19 @@ def solve_view(Z: Floats, view: int) -> tuple[Floats, Floats] | None:
     if not good.any():
         return None
     strength, vectors = strength[good], vectors[good]
-    return proper(colour @ (vectors * strength[:, None]).T), strength**-2.0
+    return shared.proper(colour @ (vectors * strength[:, None]).T), strength**-2.0
 
 
 def solve_groups(
     votes: Votes, gold: Ints | None, smoothing: float, splits: int, random_state: RandomState
-) -> list[Solution]:
+) -> list[shared.Solution]:
     """``spectral-ds``: a solution for each split into groups that has one; that of the counts where none has."""
     check_triples(len(votes), votes.n_classes, splits)
     rng = np.random.default_rng(random_state)
-    counts = vote_counts(votes, gold)
+    counts = shared.vote_counts(votes, gold)
     found = [solve_split(votes, counts, group, smoothing) for group in three_groups(votes, splits, rng)]
     kept = [solution for solution in found if solution is not None]
-    return kept or [vote_solution(counts)]
+    return kept or [shared.vote_solution(counts)]
 
 
 def check_triples(N: int, K: int, splits: int) -> None:
@@ -170,7 +158,7 @@ def check_triples(N: int, K: int, splits: int) -> None:
     check_cost(f"spectral-ds solves for a tensor of {K:,} x {K:,} x {K:,} over {N:,} items", need, steps, advice)
 
 
-def solve_split(votes: Votes, counts: Floats, group: Ints, smoothing: float) -> Solution | None:
+def solve_split(votes: Votes, counts: Floats, group: Ints, smoothing: float) -> shared.Solution | None:
     """The three groups' mean confusion and the prior, then every annotator by regression on the other two groups."""
     K = votes.n_classes
     Z = group_shares(votes, group)
@@ -180,14 +168,14 @@ def solve_split(votes: Votes, counts: Floats, group: Ints, smoothing: float) -> 
         if view is None:
             return None
         pooled = counts[group == g].sum(axis=0)
-        classes, places = match(view[0], pooled)
-        means[g], share = normalise(pooled + FLOOR, axis=0), normalise(pooled.sum(axis=0) + FLOOR, axis=0)
+        classes, places = shared.match(view[0], pooled)
+        means[g], share = normalise(pooled + shared.FLOOR, axis=0), normalise(pooled.sum(axis=0) + shared.FLOOR, axis=0)
         means[g][:, classes], share[classes] = view[0][:, places], view[1][places]
         d += normalise(share, axis=0) / 3.0
-    d = normalise(np.maximum(d, FLOOR), axis=0)
+    d = normalise(np.maximum(d, shared.FLOOR), axis=0)
     table, solved = regress(votes, Z, group, means, d, smoothing)
-    table[~solved] = vote_table(counts)[~solved]
-    return Solution(table, d, solved)
+    table[~solved] = shared.vote_table(counts)[~solved]
+    return shared.Solution(table, d, solved)
 
 
 def regress(votes: Votes, Z: Floats, group: Ints, means: Floats, d: Floats, smoothing: float) -> tuple[Floats, Ints]:
@@ -206,14 +194,14 @@ def regress(votes: Votes, Z: Floats, group: Ints, means: Floats, d: Floats, smoo
         joint[group == g] = 0.0
         left += joint @ H.T
         right += joint.sum(axis=(1, 2))[:, None, None] * (H @ H.T)
-    found = proper(left @ np.linalg.pinv(right, rcond=RCOND, hermitian=True))
+    found = shared.proper(left @ np.linalg.pinv(right, rcond=RCOND, hermitian=True))
     seen = per_annotator(votes)[:, None] * d
-    table = (seen[:, None] * found + smoothing * means[group]) / np.maximum(seen + smoothing, FLOOR)[:, None]
+    table = (seen[:, None] * found + smoothing * means[group]) / np.maximum(seen + smoothing, shared.FLOOR)[:, None]
     return table, np.asarray(right.any(axis=(1, 2)))
 
 
 @declared
-class SpectralDS(MomentModel):
+class SpectralDS(shared.MomentModel):
     """Third moments of three groups of annotators, solved by the tensor power method, then EM.
 
     Parameters
@@ -238,5 +226,5 @@ class SpectralDS(MomentModel):
     splits: Count = 10
     smoothing: NonNegative = 10.0
 
-    def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
+    def _solutions(self, votes: Votes, gold: Ints | None) -> list[shared.Solution]:
         return solve_groups(votes, gold, self.smoothing, self.splits, self.random_state)

@@ -46,21 +46,10 @@ from scipy.sparse import csr_matrix
 
 from crowdwise.core.constraints import NonNegative
 from crowdwise.core.limits import check_cost
-from crowdwise.core.loop import Rounds
+from crowdwise.core.model import Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise
-from crowdwise.core.parameters import declared
-from crowdwise.data.votes import Votes
+from crowdwise.methods import moments_shared as shared
 from crowdwise.methods.moments_pairs import ADVICE, pair_counts
-from crowdwise.methods.moments_shared import (
-    FLOOR,
-    Solution,
-    SweptMomentModel,
-    match,
-    proper,
-    ranking,
-    vote_counts,
-    vote_solution,
-)
 
 EPS = 1e-6
 
@@ -121,30 +110,30 @@ def rotate(U: Floats, max_turns: int = 500) -> Floats:
     return np.asarray(np.maximum(U @ Q, 0.0))
 
 
-def solve_symmetric(votes: Votes, gold: Ints | None, ridge: float, rounds: Rounds, tol: float) -> Solution:
+def solve_symmetric(votes: Votes, gold: Ints | None, ridge: float, rounds: Rounds, tol: float) -> shared.Solution:
     """``symnmf``."""
     M, K = votes.n_annotators, votes.n_classes
-    counts = vote_counts(votes, gold)
-    guess = vote_solution(counts)
+    counts = shared.vote_counts(votes, gold)
+    guess = shared.vote_solution(counts)
     first, second, blocks, common = blocks_of(pair_counts(votes, gold), K)
     if not len(first):
         return guess
     used = np.flatnonzero(counts.sum(axis=(0, 2)) > 0)  # a class that nobody names has no column to be found
     start = (np.concatenate([guess.table, np.eye(K)[None]]) * np.sqrt(guess.d))[:, :, used]
-    U = column_space(first, second, blocks, common, start, ranking(votes), ridge, rounds, tol)
+    U = column_space(first, second, blocks, common, start, shared.ranking(votes), ridge, rounds, tol)
     solved = np.bincount(first, minlength=M + 1)[:M] > 0
     H = rotate(U[:M][solved].reshape(-1, len(used))).reshape(-1, K, len(used))
     sums = H.sum(axis=1)
-    found = proper(H / np.maximum(sums, FLOOR)[:, None])
-    classes, places = match(found.reshape(-1, len(used)), counts[solved].reshape(-1, K))
-    table, d = guess.table.copy(), np.full(K, FLOOR)
+    found = shared.proper(H / np.maximum(sums, shared.FLOOR)[:, None])
+    classes, places = shared.match(found.reshape(-1, len(used)), counts[solved].reshape(-1, K))
+    table, d = guess.table.copy(), np.full(K, shared.FLOOR)
     table[np.ix_(solved, np.arange(K), classes)] = found[:, :, places]
-    d[classes] = np.maximum(np.median(sums[:, places], axis=0) ** 2, FLOOR)
-    return Solution(table, normalise(d, axis=0), solved, **rounds.outcome)
+    d[classes] = np.maximum(np.median(sums[:, places], axis=0) ** 2, shared.FLOOR)
+    return shared.Solution(table, normalise(d, axis=0), solved, **rounds.outcome)
 
 
 @declared
-class SymNMF(SweptMomentModel):
+class SymNMF(shared.SweptMomentModel):
     """A symmetric factorisation of all pairwise statistics, rotated to be non-negative, then EM.
 
     Parameters
@@ -166,5 +155,5 @@ class SymNMF(SweptMomentModel):
 
     ridge: NonNegative = 30.0
 
-    def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
+    def _solutions(self, votes: Votes, gold: Ints | None) -> list[shared.Solution]:
         return [solve_symmetric(votes, gold, self.ridge, Rounds(self.max_sweeps, 1.0), self.sweep_tol)]

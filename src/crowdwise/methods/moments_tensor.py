@@ -49,24 +49,10 @@ from __future__ import annotations
 import numpy as np
 
 from crowdwise.core.constraints import Count, NonNegative
-from crowdwise.core.loop import Rounds
+from crowdwise.core.model import Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise
-from crowdwise.core.parameters import declared
-from crowdwise.data.votes import Votes
+from crowdwise.methods import moments_shared as shared
 from crowdwise.methods.moments_counts import Moments, check_size, statistics
-from crowdwise.methods.moments_shared import (
-    FLOOR,
-    Solution,
-    WeightedMomentModel,
-    Weighting,
-    enough,
-    match,
-    proper,
-    ranking,
-    vote_counts,
-    vote_solution,
-    with_gold,
-)
 
 # -------------------------------------------------------------------- the decomposition
 
@@ -168,16 +154,16 @@ def fit_moments(
 
 
 def solve_tensor(
-    votes: Votes, gold: Ints | None, min_votes: float | None, weighting: Weighting, strength: float, inner: int,
+    votes: Votes, gold: Ints | None, min_votes: float | None, weighting: shared.Weighting, strength: float, inner: int,
     rounds: Rounds, tol: float,
-) -> Solution:  # fmt: skip
+) -> shared.Solution:  # fmt: skip
     """``tensor``: the fit of all moments, from the matrices of the counts."""
     K = votes.n_classes
-    counts, able = vote_counts(votes, gold), enough(votes, min_votes)
-    guess = vote_solution(counts)
+    counts, able = shared.vote_counts(votes, gold), shared.enough(votes, min_votes)
+    guess = shared.vote_solution(counts)
     local = np.cumsum(able) - 1
     J = int(able.sum()) + 1  # the last: the gold labels
-    item, cell, weight = with_gold(votes, gold, able, local)
+    item, cell, weight = shared.with_gold(votes, gold, able, local)
     check_size(np.bincount(item, minlength=len(votes)), J - (gold is None), K)
     data = statistics(item, cell, weight, len(votes), J, K, weighting)
     paired = np.array([len(others) > 0 for others, _ in data.pair_weight[:-1]], dtype=bool)
@@ -186,22 +172,24 @@ def solve_tensor(
     # A class that nobody names has no column to be found.
     classes = np.flatnonzero(data.first.sum(axis=0) > 0)
     start = np.concatenate([guess.table[able], np.eye(K)[None]])[:, :, classes]
-    rank = ranking(votes)
+    rank = shared.ranking(votes)
     order = local[rank[able[rank]]]
     first = normalise(guess.d[classes], axis=0)
     A, d = fit_moments(data, start, first, start, strength, order[paired[order]], inner, rounds, tol)
     solved = able.copy()
     solved[able] = paired
     found = A[:-1][paired]
-    columns, places = match(found.reshape(-1, len(classes)), counts[solved][:, :, classes].reshape(-1, len(classes)))
-    table, prior = guess.table.copy(), np.full(K, FLOOR)
-    table[np.ix_(solved, np.arange(K), classes[columns])] = proper(found)[:, :, places]
-    prior[classes[columns]] = np.maximum(d[places], FLOOR)
-    return Solution(table, normalise(prior, axis=0), solved, **rounds.outcome)
+    columns, places = shared.match(
+        found.reshape(-1, len(classes)), counts[solved][:, :, classes].reshape(-1, len(classes))
+    )
+    table, prior = guess.table.copy(), np.full(K, shared.FLOOR)
+    table[np.ix_(solved, np.arange(K), classes[columns])] = shared.proper(found)[:, :, places]
+    prior[classes[columns]] = np.maximum(d[places], shared.FLOOR)
+    return shared.Solution(table, normalise(prior, axis=0), solved, **rounds.outcome)
 
 
 @declared
-class TensorDS(WeightedMomentModel):
+class TensorDS(shared.WeightedMomentModel):
     """All triples of annotators fitted at once, a coupled tensor decomposition by alternating ADMM, then EM.
 
     Parameters
@@ -226,6 +214,6 @@ class TensorDS(WeightedMomentModel):
     inner_iter: Count = 10
     min_votes: NonNegative | None = None
 
-    def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
+    def _solutions(self, votes: Votes, gold: Ints | None) -> list[shared.Solution]:
         how = self.min_votes, self.weighting, self.prior_strength, self.inner_iter
         return [solve_tensor(votes, gold, *how, Rounds(self.max_sweeps, 1.0), self.sweep_tol)]

@@ -42,25 +42,12 @@ import numpy as np
 
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.model import Model, Outcome
+from crowdwise.core.model import Callback, Model, Outcome, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
-from crowdwise.core.parameters import declared
 from crowdwise.core.starts import GOLD_WEIGHT, log_odds, tested_and_right
 from crowdwise.core.vote_sums import per_annotator, tally
-from crowdwise.data.votes import Votes
-from crowdwise.methods.skills_graph import (
-    Pairs,
-    at_mean,
-    by_group,
-    contradicted,
-    groups_of,
-    leading,
-    like,
-    pairs,
-    used_classes,
-    weighted,
-)
+from crowdwise.methods import skills_graph as graph
+from crowdwise.methods.skills_graph import Pairs
 from crowdwise.methods.skills_precision import pair_variance
 
 # -------------------------------------------------------------------- ratio of eigenvectors
@@ -72,17 +59,17 @@ def ratio_weights(found: Pairs) -> tuple[Floats, Floats]:
     c = s s^T on the graph G of common items (both with ones on the diagonal); if G is about l2 v2 v2^T, then
     v1 = s v2 sqrt(l2 / l1).
     """
-    linked = like(found.n, np.ones(found.n.nnz))
+    linked = graph.like(found.n, np.ones(found.n.nnz))
     scale = np.ones(found.n.shape[0])
 
     def solve(members: Ints) -> Floats:
         c, g = found.c[members][:, members], linked[members][:, members]
-        l1, v1 = leading(lambda x: c @ x + x, len(members))
-        l2, v2 = leading(lambda x: g @ x + x, len(members))
+        l1, v1 = graph.leading(lambda x: c @ x + x, len(members))
+        l2, v2 = graph.leading(lambda x: g @ x + x, len(members))
         scale[members] = np.sqrt(abs(l1) / l2)
         return v1 / np.abs(v2)
 
-    weight = by_group(groups_of(linked), solve)
+    weight = graph.by_group(graph.groups_of(linked), solve)
     return weight, weight * scale
 
 
@@ -91,8 +78,8 @@ def pair_scale(found: Pairs, skill: Floats) -> Floats:
 
     The ones on the diagonal, in the place of s^2, make skills too large as a whole.
     """
-    group = groups_of(found.n)
-    agreed = np.bincount(group, weights=skill * (like(found.n, found.n.data * found.c.data) @ skill))
+    group = graph.groups_of(found.n)
+    agreed = np.bincount(group, weights=skill * (graph.like(found.n, found.n.data * found.c.data) @ skill))
     squared = np.bincount(group, weights=skill**2 * (found.n @ skill**2))
     return np.asarray(np.sqrt(np.clip(agreed / np.maximum(squared, 1e-300), 0.0, 1.0))[group])
 
@@ -117,12 +104,12 @@ class EigenRatio(Model):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         M, K = votes.n_annotators, votes.n_classes
-        found = pairs(votes, gold)
+        found = graph.pairs(votes, gold)
         weight, skill = ratio_weights(found)
-        group = groups_of(found.n)
+        group = graph.groups_of(found.n)
         sign = np.where(np.bincount(group, weights=_vote_support(votes, weight))[group] >= 0.0, 1.0, -1.0)
-        self.used_, self.skill_ = used_classes(votes, gold), (sign * skill)[:M]
-        if contradicted(self._predict(votes), gold):
+        self.used_, self.skill_ = graph.used_classes(votes, gold), (sign * skill)[:M]
+        if graph.contradicted(self._predict(votes), gold):
             sign[group == group[-1]] *= -1.0  # the group with the gold labels, the last annotator
             self.skill_ = (sign * skill)[:M]
         q = clamp(self._predict(votes), gold)
@@ -136,8 +123,8 @@ class EigenRatio(Model):
         return Outcome(posterior=q, prior=normalise(q.sum(axis=0), axis=0), annotator_columns=columns)
 
     def _predict(self, votes: Votes) -> Floats:
-        skill = at_mean(self.skill_, votes.n_annotators)
-        return weighted(votes, votes.n_classes * skill, self.used_)
+        skill = graph.at_mean(self.skill_, votes.n_annotators)
+        return graph.weighted(votes, votes.n_classes * skill, self.used_)
 
 
 def _vote_support(votes: Votes, weight: Floats) -> Floats:
@@ -182,15 +169,15 @@ class PairSkills(Model, ABC):
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         M, K = votes.n_annotators, votes.n_classes
         low, high = bounds(int((np.diff(votes.indptr) > 0).sum()), K)
-        found = pairs(votes, gold)
+        found = graph.pairs(votes, gold)
         rounds = self._rounds(votes, callback)
         skill, paired = self._skills(found, votes, gold, low, high, rounds)[:M], np.diff(found.n.indptr)[:M] > 0
         if not paired.all():  # no others to compare with: the average
             skill, size = skill.copy(), per_annotator(votes)
             skill[~paired] = np.average(skill[paired], weights=size[paired]) if size[paired].sum() > 0 else 0.5
-        self.used_, self.skill_ = used_classes(votes, gold), np.clip(skill, low, high)
-        if contradicted(self._predict(votes), gold):
-            group = groups_of(found.n)
+        self.used_, self.skill_ = graph.used_classes(votes, gold), np.clip(skill, low, high)
+        if graph.contradicted(self._predict(votes), gold):
+            group = graph.groups_of(found.n)
             turn = np.where((group == group[-1])[:M], -1.0, 1.0)
             self.skill_ = np.clip(turn * skill, low, high)
         q = clamp(self._predict(votes), gold)
@@ -207,8 +194,8 @@ class PairSkills(Model, ABC):
         )
 
     def _predict(self, votes: Votes) -> Floats:
-        K, skill = votes.n_classes, at_mean(self.skill_, votes.n_annotators)
-        return weighted(votes, log_odds((1.0 + (K - 1.0) * skill) / K, K), self.used_)
+        K, skill = votes.n_classes, graph.at_mean(self.skill_, votes.n_annotators)
+        return graph.weighted(votes, log_odds((1.0 + (K - 1.0) * skill) / K, K), self.used_)
 
 
 @declared
@@ -244,8 +231,8 @@ def descend(found: Pairs, x: Floats, low: Floats, high: Floats, rounds: Rounds, 
 
     A step that does not lower f enough is halved, so f never rises; the next one begins twice as long.
     """
-    n = like(found.n, found.n.data / max(float(found.n.data.mean()), 1e-300)) if found.n.nnz else found.n
-    nc = like(n, n.data * found.c.data)
+    n = graph.like(found.n, found.n.data / max(float(found.n.data.mean()), 1e-300)) if found.n.nnz else found.n
+    nc = graph.like(n, n.data * found.c.data)
     ncc = float((n.data * found.c.data**2).sum())
     degree = np.maximum(np.asarray(n.sum(axis=1)).ravel(), 1e-12)
     f, gradient = misfit(x, n, nc, ncc)

@@ -26,10 +26,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative
-from crowdwise.core.loop import Rounds
-from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.parameters import declared
-from crowdwise.data.votes import Votes
+from crowdwise.core.model import Floats, Ints, Rounds, Votes, declared
 from crowdwise.methods.skills_agreement import IteratedSkills
 from crowdwise.methods.skills_graph import Pairs, by_group, groups_of, leading, like
 

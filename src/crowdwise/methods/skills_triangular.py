@@ -25,10 +25,7 @@ from typing import Annotated
 import numpy as np
 
 from crowdwise.core.constraints import Bounds
-from crowdwise.core.loop import Rounds
-from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.parameters import declared
-from crowdwise.data.votes import Votes
+from crowdwise.core.model import Floats, Ints, Rounds, Votes, declared
 from crowdwise.methods.skills_agreement import PairSkills
 from crowdwise.methods.skills_graph import Pairs, groups_of, like
 from crowdwise.methods.skills_precision import triangle_variance

@@ -23,12 +23,8 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.constraints import Count
-from crowdwise.core.loop import Callback
-from crowdwise.core.model import Outcome
-from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.parameters import declared
+from crowdwise.core.model import Callback, Floats, Ints, Outcome, Votes, declared
 from crowdwise.data import encoding
-from crowdwise.data.votes import Votes
 from crowdwise.methods.skills_graph import groups_through, signed
 from crowdwise.methods.spectral_vectors import OneVsRest, Question, centred
 

@@ -32,26 +32,11 @@ from typing import Any, Literal
 import numpy as np
 
 from crowdwise.core import em
-from crowdwise.core.em import Params, Part
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.loop import Callback
-from crowdwise.core.model import Model, Outcome
+from crowdwise.core.model import Callback, Model, Outcome, Params, Part, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, maximise_1d
-from crowdwise.core.parameters import declared
-from crowdwise.data.votes import Votes
-from crowdwise.methods.skills_graph import (
-    CONTRADICTIONS,
-    Pairs,
-    at_mean,
-    by_group,
-    common,
-    groups_of,
-    leading,
-    like,
-    on_pattern,
-    signed,
-    used_classes,
-)
+from crowdwise.methods import skills_graph as graph
+from crowdwise.methods.skills_graph import Pairs
 from crowdwise.methods.spectral_vectors import evidence, influence_variance, mean_log_odds, posterior
 
 
@@ -62,8 +47,8 @@ def covariances(A: Any) -> tuple[Floats, Pairs]:
     mu = np.divide(np.asarray(A.sum(axis=0)).ravel(), total, out=np.zeros_like(total), where=total > 0)
     centred = A.copy()
     centred.data -= mu[A.indices] * np.abs(A.data)
-    n = common(size)
-    return mu, Pairs(n, like(n, on_pattern(centred.T @ centred, n) / n.data))
+    n = graph.common(size)
+    return mu, Pairs(n, graph.like(n, graph.on_pattern(centred.T @ centred, n) / n.data))
 
 
 def rank_one(found: Pairs, bound: Floats, max_iter: int = 500, tol: float = 1e-11) -> Floats:
@@ -74,13 +59,13 @@ def rank_one(found: Pairs, bound: Floats, max_iter: int = 500, tol: float = 1e-1
     Without the bound, annotators who share few items with others get any value and spoil those of the rest.
     """
     n = found.n
-    nc = like(n, n.data * found.c.data)
-    group = groups_of(n)
+    nc = graph.like(n, n.data * found.c.data)
+    group = graph.groups_of(n)
 
     def solve(members: Ints) -> Floats:
         w, wc = n[members][:, members], nc[members][:, members]
         degree = np.sqrt(np.asarray(w.sum(axis=1)).ravel())
-        _, e = leading(lambda x: (wc @ (x / degree)) / degree + x, len(members))  # + x: the top, not the bottom
+        _, e = graph.leading(lambda x: (wc @ (x / degree)) / degree + x, len(members))  # + x: the top, not the bottom
         v = e / degree
         v = u = np.clip(
             v * np.sqrt(max(float(v @ (wc @ v)), 0.0) / max(float(v**2 @ (w @ v**2)), 1e-300)), *ends(members)
@@ -95,7 +80,7 @@ def rank_one(found: Pairs, bound: Floats, max_iter: int = 500, tol: float = 1e-1
     def ends(members: Ints) -> tuple[Floats, Floats]:
         return -bound[members], bound[members]
 
-    return by_group(group, solve)
+    return graph.by_group(group, solve)
 
 
 def _half(w: Any, wc: Any, v: Floats, low: Floats, high: Floats) -> Floats:
@@ -181,13 +166,13 @@ class SML(Model):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         K = votes.n_classes
-        self.used_ = used_classes(votes, gold)
+        self.used_ = graph.used_classes(votes, gold)
         self.coins_ = [self._learn(votes, k, gold) for k in ([1] if K == 2 else range(K))]
         if self.rule == "linear":
             self.worth_ = [mean_log_odds(*evidence(*self._linear(votes, c))) for c in self.coins_]
         q = clamp(self._predict(votes), gold)
         psi, eta = (np.column_stack([getattr(c, name) for c in self.coins_]) for name in ("psi", "eta"))
-        A = signed(votes, 0)
+        A = graph.signed(votes, 0)
 
         def interval(name: str, value: Floats, influence: Floats) -> dict[str, Any]:
             return with_interval(name, value, *around(value, influence_variance(A, influence), 0.0, 1.0))
@@ -213,7 +198,7 @@ class SML(Model):
     def _learn(self, votes: Votes, k: int, gold: Ints | None) -> Coins:
         from scipy.sparse import csc_matrix, hstack
 
-        A, M = signed(votes, k), votes.n_annotators
+        A, M = graph.signed(votes, k), votes.n_annotators
         known = np.flatnonzero(gold >= 0) if gold is not None else np.empty(0, dtype=np.int64)
         if gold is not None and len(known):
             truth = csc_matrix(
@@ -223,7 +208,7 @@ class SML(Model):
         mu, found = covariances(A)
         size = np.asarray(abs(A).sum(axis=0)).ravel()
         bound = np.sqrt(1.0 - mu**2)  # |cov(vote, truth)| <= sd(vote) sd(truth)
-        v, group = rank_one(found, bound), groups_of(found.n)
+        v, group = rank_one(found, bound), graph.groups_of(found.n)
         support = np.bincount(group, weights=v * size)
         v *= np.where(support[group] >= 0.0, 1.0, -1.0)
         paired = np.diff(found.n.indptr) > 0
@@ -231,7 +216,7 @@ class SML(Model):
         v = np.clip(v, -bound, bound)
         if len(known) and gold is not None:
             said = np.sign((A[:, :M] @ v[:M])[known])
-            if -(said * np.where(gold[known] == k, 1.0, -1.0)).sum() >= CONTRADICTIONS:
+            if -(said * np.where(gold[known] == k, 1.0, -1.0)).sum() >= graph.CONTRADICTIONS:
                 v[group == group[-1]] *= -1.0
         mu, v, size = mu[:M], v[:M], size[:M]
         part = _question_part(votes, k, gold)
@@ -247,11 +232,11 @@ class SML(Model):
         else:
             b = maximise_1d(fit, max(float(grid[best]) - 0.05, -0.99), min(float(grid[best]) + 0.05, 0.99))
         psi, eta = sensitivities(mu, v, b, size)
-        return Coins(k, v, b, psi, eta, fit(b), coin_influences(signed(votes, k), mu, v, b))
+        return Coins(k, v, b, psi, eta, fit(b), coin_influences(graph.signed(votes, k), mu, v, b))
 
     def _linear(self, votes: Votes, coins: Coins) -> tuple[Any, Floats, Floats]:
-        A = signed(votes, coins.k)
-        return A, at_mean(coins.v, votes.n_annotators)[A.indices], np.zeros(len(votes))
+        A = graph.signed(votes, coins.k)
+        return A, graph.at_mean(coins.v, votes.n_annotators)[A.indices], np.zeros(len(votes))
 
     def _predict(self, votes: Votes) -> Floats:
         logits = []
@@ -260,7 +245,7 @@ class SML(Model):
                 z, g = evidence(*self._linear(votes, coins))
                 logits.append(self.worth_[i] * z * g)
                 continue
-            psi, eta = (at_mean(x, votes.n_annotators) for x in (coins.psi, coins.eta))
+            psi, eta = (graph.at_mean(x, votes.n_annotators) for x in (coins.psi, coins.eta))
             params = scores(psi, eta, coins.b)
             logit = _yes_no(_question_part(votes, coins.k, None), params)
             logits.append(logit)

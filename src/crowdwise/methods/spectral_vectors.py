@@ -45,21 +45,9 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.loop import Callback
-from crowdwise.core.model import Model, Outcome
+from crowdwise.core.model import Callback, Model, Outcome, Votes
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
-from crowdwise.data.votes import Votes
-from crowdwise.methods.skills_graph import (
-    CONTRADICTIONS,
-    at_mean,
-    by_group,
-    groups_through,
-    leading,
-    share_items,
-    signed,
-    softmax_used,
-    used_classes,
-)
+from crowdwise.methods import skills_graph as graph
 
 
 def spread_of(A: Any, y: Floats) -> tuple[Floats, Floats]:
@@ -124,14 +112,14 @@ class OneVsRest(Model, ABC):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         K = votes.n_classes
-        self.used_, self.questions_, logits = used_classes(votes, gold), [], []
+        self.used_, self.questions_, logits = graph.used_classes(votes, gold), [], []
         for k in [1] if K == 2 else range(K):
-            A = signed(votes, k)
+            A = graph.signed(votes, k)
             question = self._learn(A, k)
             z, g = evidence(A, self._first_edges(A, question), _item_offset(A, question.offset))
             if gold is not None:
                 said, true = np.sign(z[gold >= 0]), np.where(gold[gold >= 0] == k, 1.0, -1.0)
-                if -(said * true).sum() >= CONTRADICTIONS:
+                if -(said * true).sum() >= graph.CONTRADICTIONS:
                     question, z = replace(question, sign=-question.sign), -z
             question = replace(question, worth=mean_log_odds(z, g))
             self.questions_.append(question)
@@ -155,8 +143,8 @@ class OneVsRest(Model, ABC):
     def _predict(self, votes: Votes) -> Floats:
         logits = []
         for question in self.questions_:
-            A = signed(votes, question.k)
-            weight, offset = (at_mean(x, votes.n_annotators) for x in (question.weight, question.offset))
+            A = graph.signed(votes, question.k)
+            weight, offset = (graph.at_mean(x, votes.n_annotators) for x in (question.weight, question.offset))
             whole = replace(question, weight=weight, offset=offset)
             z, g = evidence(A, self._edge_weight(A, votes, whole), _item_offset(A, whole.offset))
             logits.append(question.sign * question.worth * z * g)
@@ -166,7 +154,7 @@ class OneVsRest(Model, ABC):
 def influence_variance(A: Any, influence: Floats) -> Floats:
     """M: the variance of estimates, from the influence of each stored entry of A; infinite without common items."""
     variance = np.bincount(A.indices, weights=influence**2, minlength=A.shape[1]).astype(np.float64)
-    variance[~share_items(A)] = np.inf
+    variance[~graph.share_items(A)] = np.inf
     return variance
 
 
@@ -183,7 +171,7 @@ def posterior(logits: Floats, used: Ints) -> Floats:
     """Probabilities from the log-odds of the questions; a class nobody ever named gets none."""
     if logits.shape[1] == 1:
         logits = np.column_stack([-logits[:, 0] / 2.0, logits[:, 0] / 2.0])
-    return softmax_used(logits, used)
+    return graph.softmax_used(logits, used)
 
 
 # -------------------------------------------------------------------- singular vectors
@@ -196,7 +184,7 @@ def top_right(A: Any, centre: bool) -> tuple[Floats, Floats, Ints]:
     """
     M = A.shape[1]
     by_annotator = A.tocsc()
-    group = groups_through(A)
+    group = graph.groups_through(A)
     offset = np.zeros(M)
 
     def solve(members: Ints) -> Floats:
@@ -204,11 +192,11 @@ def top_right(A: Any, centre: bool) -> tuple[Floats, Floats, Ints]:
         part = part.tocsr()[np.flatnonzero(np.diff(part.tocsr().indptr))]
         N = part.shape[0]
         mean = np.asarray(part.mean(axis=0)).ravel() if centre else np.zeros(len(members))
-        _, v = leading(lambda x: part.T @ (part @ x) - N * mean * (mean @ x), len(members))
+        _, v = graph.leading(lambda x: part.T @ (part @ x) - N * mean * (mean @ x), len(members))
         offset[members] = mean @ v
         return v
 
-    return by_group(group, solve), offset, group
+    return graph.by_group(group, solve), offset, group
 
 
 def orient(v: Floats, offset: Floats, group: Ints, support: Floats) -> tuple[Floats, Floats]:

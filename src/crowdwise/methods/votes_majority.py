@@ -19,13 +19,10 @@ import numpy as np
 
 from crowdwise.core.constraints import Positive
 from crowdwise.core.intervals import beta_interval, with_interval
-from crowdwise.core.loop import Callback
-from crowdwise.core.model import Model, Outcome
+from crowdwise.core.model import Callback, Model, Outcome, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, winners
-from crowdwise.core.parameters import declared
 from crowdwise.core.starts import log_odds, shares, tested_and_right, weighted_posterior
 from crowdwise.core.unseen import with_unseen
-from crowdwise.data.votes import Votes
 
 
 @declared

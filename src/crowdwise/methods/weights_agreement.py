@@ -44,13 +44,10 @@ import numpy as np
 
 from crowdwise.core.constraints import Bounds, Count, NonNegative
 from crowdwise.core.intervals import rate_interval, with_interval
-from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.model import Model, Outcome, SingleVotes
+from crowdwise.core.model import Callback, Model, Outcome, Rounds, SingleVotes, Votes, declared
 from crowdwise.core.numerics import TIE, Floats, Ints, clamp, normalise, softmax, winners
-from crowdwise.core.parameters import declared
 from crowdwise.core.unseen import with_unseen
 from crowdwise.core.vote_sums import per_annotator, tally
-from crowdwise.data.votes import Votes
 
 
 def agreement(votes: Votes, h: Floats) -> Floats:

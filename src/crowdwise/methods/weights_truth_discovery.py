@@ -54,13 +54,10 @@ import numpy as np
 
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Positive
 from crowdwise.core.intervals import chi_squared_interval, rate_interval, with_interval
-from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.model import Model, Outcome
+from crowdwise.core.model import Callback, Model, Outcome, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
-from crowdwise.core.parameters import declared
 from crowdwise.core.unseen import with_unseen
 from crowdwise.core.vote_sums import per_annotator
-from crowdwise.data.votes import Votes
 from crowdwise.methods.weights_agreement import Alternating, alternate
 
 FLOOR = 1e-6

@@ -32,12 +32,8 @@ from crowdwise.core import priors
 from crowdwise.core.constraints import NonNegative, Share
 from crowdwise.core.em import Params, Part, Stats, log_class_prior
 from crowdwise.core.intervals import accuracy_interval, with_interval
-from crowdwise.core.loop import Callback
-from crowdwise.core.model import EMModel, Outcome
+from crowdwise.core.model import Callback, EMModel, Outcome, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, safe_log
-from crowdwise.core.parameters import declared
-from crowdwise.core.priors import ClassPrior
-from crowdwise.data.votes import Votes
 
 
 def reliability(right: Floats, wrong: Floats, a: float, b: float, K: int) -> Floats:
@@ -117,7 +113,7 @@ class ZenCrowd(EMModel):
 
     reliability: Share = 0.8
     prior_strength: NonNegative = 1.0
-    class_prior: ClassPrior = "uniform"
+    class_prior: priors.ClassPrior = "uniform"
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> ReliableFamily:
         a, b = self.prior_strength * self.reliability, self.prior_strength * (1.0 - self.reliability)
