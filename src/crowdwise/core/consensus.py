@@ -26,8 +26,6 @@ from crowdwise.errors import InputError, ParameterError
 MAX_CELLS = 2**27
 """The most cells (annotators x classes x classes) whose counts a consensus keeps: a gigabyte a table."""
 
-__all__ = ["Consensus", "Outcome"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Consensus(Result):

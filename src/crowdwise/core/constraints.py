@@ -30,12 +30,6 @@ import numpy as np
 
 from crowdwise.errors import ParameterError, Setting, suggestion
 
-__all__ = [
-    "Bounds", "Check", "Constraint", "Count", "CountFromZero", "Fraction", "MethodKey", "NonNegative", "Positive",
-    "RandomState", "Share", "are_numbers", "checked", "constraint_of", "fixed_seed", "is_count", "is_number",
-    "seed_of",
-]  # fmt: skip
-
 
 def is_number(value: Any) -> bool:
     """Whether it is a finite number, and no truth value."""

@@ -33,10 +33,6 @@ from crowdwise.data.votes import Votes
 NEAR = 3e-5
 REACH = 0.002
 
-__all__ = [
-    "EMFit", "Family", "Params", "Part", "Stats", "best_fit", "expect", "log_class_prior", "run_em", "statistics",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Part:

@@ -19,8 +19,6 @@ from crowdwise.core.truth_scores import r_squared, some_known
 from crowdwise.data.ratings import Ratings
 from crowdwise.data.truth import encode_numbers
 
-__all__ = ["Estimates"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Estimates(Result):

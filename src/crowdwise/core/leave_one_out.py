@@ -166,9 +166,6 @@ def _leave_out(votes: Votes, logit: Floats, gold: Ints, log_theta: Floats, cell:
     return np.asarray(column)
 
 
-# -------------------------------------------------------------------- accuracy
-
-
 def accuracies(
     votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None
 ) -> tuple[Floats, Floats]:

@@ -7,8 +7,6 @@ import os
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 
-__all__ = ["TABLES", "check_cost", "check_memory", "machine_memory"]
-
 TABLES = 6
 """How many M x K x K tables a fit holds at once, with acceleration."""
 

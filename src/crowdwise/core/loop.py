@@ -21,8 +21,6 @@ import numpy as np
 
 from crowdwise.core.numerics import Floats
 
-__all__ = ["Callback", "Progress", "Rounds"]
-
 
 @dataclass(frozen=True)
 class Progress:

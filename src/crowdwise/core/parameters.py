@@ -21,8 +21,6 @@ from typing import Any, Self, TypeVar, dataclass_transform
 from crowdwise.core.constraints import Constraint, constraint_of
 from crowdwise.errors import ParameterError, suggestion
 
-__all__ = ["Parameterised", "declared", "leading"]
-
 Class = TypeVar("Class", bound=type)
 
 

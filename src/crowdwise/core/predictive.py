@@ -48,11 +48,6 @@ from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, winners
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.data.votes import Votes
 
-__all__ = [
-    "Scores", "item_folds", "leave_one_out_scores", "log_scores", "paired", "predict_held_out", "read_out",
-    "split_pairs",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Scores:

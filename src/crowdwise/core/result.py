@@ -25,8 +25,6 @@ from crowdwise.errors import ConvergenceWarning, ParameterError, ReadError
 FORMAT = 4
 FACTS, ARRAYS = "consensus.json", "arrays.npz"
 
-__all__ = ["Result", "plain", "warn_unconverged"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Result(Frozen, ABC):

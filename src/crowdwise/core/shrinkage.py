@@ -21,8 +21,6 @@ import numpy as np
 
 from crowdwise.core.numerics import Floats, dirichlet_multinomial, maximise_1d, normalise
 
-__all__ = ["learned_prior", "one_coin_table", "own_accuracy", "strength"]
-
 STRENGTH = (1e-2, 1e4)
 """The range in which the strength of a learned prior is looked for."""
 

@@ -17,11 +17,6 @@ from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError, suggestion
 
-__all__ = [
-    "NAMED", "Start", "gold_weighted", "initial_posterior", "log_odds", "majority", "random_start", "shares",
-    "tested_and_right", "warm_start", "weighted_posterior",
-]  # fmt: skip
-
 NAMED: dict[str, Callable[[Votes, Ints | None, RandomState], Floats]] = {}
 """Starts with a name, handed in by the packages that have them (:mod:`crowdwise.methods`): they give theta[m, k, l]."""
 

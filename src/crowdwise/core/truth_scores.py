@@ -13,8 +13,6 @@ import numpy.typing as npt
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import InputError
 
-__all__ = ["adjusted_rand", "kendall_tau", "r_squared", "some_known"]
-
 
 def some_known(known: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The items with known truth, of which there is at least one."""

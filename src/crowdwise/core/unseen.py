@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from crowdwise.core.numerics import Floats
 
-__all__ = ["crowd_table", "scores_with_unseen", "with_unseen"]
-
 
 def with_unseen(known: Floats, n_annotators: int, unseen: npt.ArrayLike) -> Floats:
     """What was learned of the annotators of the fit, a row each, and the row ``unseen`` for each further one.

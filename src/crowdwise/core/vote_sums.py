@@ -9,8 +9,6 @@ import numpy as np
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 
-__all__ = ["Edges", "per_annotator", "right_votes", "tally"]
-
 
 @dataclass(frozen=True)
 class Edges:

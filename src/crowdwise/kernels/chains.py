@@ -30,8 +30,6 @@ from crowdwise import kernels
 from crowdwise.kernels import reference
 from crowdwise.kernels.reference import Floats, Ints
 
-__all__ = ["expect", "viterbi"]
-
 
 def expect(
     indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, log_prior: Floats, truth: Ints, starts: Ints,
@@ -59,9 +57,6 @@ def viterbi(logit: Floats, log_prior: Floats, starts: Ints, *, engine: str = "au
 
 def _native(work: int, engine: str) -> bool:
     return kernels.choose(work, engine) is not reference
-
-
-# -------------------------------------------------------------------- plain numpy
 
 
 def reference_expect(

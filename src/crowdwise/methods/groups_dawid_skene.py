@@ -61,9 +61,6 @@ SHORT = 30
 """Passes over the votes in each of these trials."""
 
 
-# -------------------------------------------------------------------- the groups
-
-
 def given_groups(groups: Any, votes: Votes) -> Ints:
     """The group of each annotator, from a mapping or one group for each annotator."""
     M = votes.n_annotators

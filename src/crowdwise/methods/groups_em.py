@@ -74,9 +74,6 @@ def one_vote_each(votes: Votes, group: Ints) -> Floats:
     return normalise(total.astype(np.float64), axis=1)
 
 
-# -------------------------------------------------------------------- the two-level model
-
-
 @dataclass(frozen=True)
 class Levels:
     """The parameters, as logarithms: theta[m * K + l, z], xi[j, k, z] and pi."""

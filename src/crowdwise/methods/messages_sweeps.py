@@ -71,9 +71,6 @@ class Dice:
         return Nodes(log_theta, ratio - np.log(len(g)))
 
 
-# -------------------------------------------------------------------- all annotators
-
-
 @dataclass
 class Integrator:
     """The jobs of a graph under a prior, and their sum: one sweep of messages from annotators to items."""

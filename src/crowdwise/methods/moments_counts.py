@@ -35,8 +35,6 @@ CELLS = 5_000_000
 PIECE = 2_000_000
 """Triples of votes that are enumerated at a time."""
 
-# -------------------------------------------------------------------- tables of moments
-
 
 @dataclass(frozen=True, eq=False)
 class Slab:

@@ -54,8 +54,6 @@ from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.methods import moments_shared as shared
 from crowdwise.methods.moments_counts import Moments, check_size, statistics
 
-# -------------------------------------------------------------------- the decomposition
-
 
 def simplex(Y: Floats, axis: int) -> Floats:
     """The nearest point on the probability simplex, along an axis."""

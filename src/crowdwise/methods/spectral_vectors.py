@@ -174,9 +174,6 @@ def posterior(logits: Floats, used: Ints) -> Floats:
     return graph.softmax_used(logits, used)
 
 
-# -------------------------------------------------------------------- singular vectors
-
-
 def top_right(A: Any, centre: bool) -> tuple[Floats, Floats, Ints]:
     """Top right singular vector of A (of A minus its column means over the group's items), group by group.
 
