@@ -19,8 +19,8 @@ from crowdwise.methods.entropy_vote_order import Canonical
 
 def recoded(sim):
     v = Canonical.of(sim.votes)
-    counts = v.counts()
-    return v, counts.argmax(axis=1)
+    N, _, K = v.shape
+    return v, mg.scores(v.item, v.label, v.weight, N, K).argmax(axis=1)
 
 
 def small(seed=0, n=12, M=5, K=3, r=4):

@@ -70,20 +70,14 @@ class PairBlocks:
     block: Floats
     n_annotators: int
 
-    def __len__(self) -> int:
-        return len(self.i)
-
 
 @dataclass(frozen=True)
 class Dependence:
     """The residuals of the pairs once the truth is accounted for, and the groups in them."""
 
     pairs: PairBlocks
-    factor: Floats
     rest: Floats
     surprise: Floats
-    shift: float
-    spread: float
     threshold: float
     """The z from which a pair is dependent, at the level asked for over all pairs."""
     group: Ints
@@ -229,7 +223,7 @@ def dependence(votes: Votes, *, level: float = 0.05, min_common: int = MIN_COMMO
     z = (z - max(middle, 0.0)) / spread
     threshold = float(-ndtri(level / max(len(z), 1)))
     group = cut(tree(pairs, z, threshold), M, 1) if (z > threshold).any() else np.arange(M)
-    return Dependence(pairs, factor, rest, z, max(middle, 0.0), spread, threshold, group)
+    return Dependence(pairs, rest, z, threshold, group)
 
 
 def tree(pairs: PairBlocks, z: Floats, threshold: float | None = None) -> list[tuple[int, int]]:

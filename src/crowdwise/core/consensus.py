@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise import kernels
-from crowdwise.core.constraints import RandomState, seed_of
 from crowdwise.core.em import Part
 from crowdwise.core.leave_one_out import LeaveOneOut, accuracies
 from crowdwise.core.numerics import TIE, Floats, Ints, entropy, normalise, share_interval, share_with_interval
@@ -276,33 +275,10 @@ class Outcome:
     """Further fields of the result, where that is a subclass of :class:`Consensus`."""
 
 
-def build_consensus(
-    method: str,
-    params: dict[str, Any],
-    votes: Votes,
-    outcome: Outcome,
-    *,
-    labels: npt.NDArray[np.int32],
-    seed: RandomState,
-    seconds: float,
-    gold: Ints | None = None,
-    item_prior: Floats | None = None,
-) -> Consensus:
-    """A consensus from votes, known truths, what a fit found out, and what is known of items without votes (logs)."""
-    return Consensus(
-        method=method, params=params, item_names=votes.items, annotator_names=votes.annotators, seconds=seconds,
-        seed=seed_of(seed), n_answers=votes.n_answers, kind=votes.kind,
-        **consensus_fields(votes, outcome, labels, gold, item_prior),
-    )  # fmt: skip
-
-
 def consensus_fields(
-    votes: Votes,
-    outcome: Outcome,
-    labels: npt.NDArray[np.int32],
-    gold: Ints | None = None,
+    votes: Votes, outcome: Outcome, labels: npt.NDArray[np.int32], gold: Ints | None = None,
     item_prior: Floats | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """What a consensus holds besides the names and how it was made."""
     M, K = votes.n_annotators, votes.n_classes
     cell = Part.of(votes).cell

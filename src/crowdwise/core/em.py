@@ -94,6 +94,10 @@ class Stats:
         K = self.counts.shape[1]
         return self.counts.reshape(-1, K, K)
 
+    def params(self, theta: Floats, class_prior: Floats | None) -> Params:
+        """Parameters with these theta[m, l, k], and a class prior: the given one, or from the mass of the classes."""
+        return Params(safe_log(theta).reshape(self.counts.shape), log_class_prior(self.mass, class_prior))
+
 
 @dataclass(frozen=True)
 class Params:
@@ -110,10 +114,12 @@ class Params:
 
 
 class Family(Protocol):
-    """How parameters come from statistics, and the objective. ``hard``: items count for their best class alone."""
+    """How parameters come from statistics, and the objective."""
 
     @property
-    def hard(self) -> bool: ...
+    def hard(self) -> bool:
+        """Whether items count for their best class alone."""
+        return False
 
     def maximise(self, stats: Stats) -> Params: ...
 
@@ -178,18 +184,9 @@ def statistics(part: Part, q: Floats) -> Stats:
 
 
 def run_em(
-    part: Part,
-    family: Family,
-    start: Stats,
-    *,
-    max_iter: int = 500,
-    tol: float = 1e-7,
-    accelerate: bool = True,
-    callback: Callback | None = None,
-    restart: int = 0,
-    engine: str = "auto",
-    expectation: Expectation | None = None,
-) -> EMFit:
+    part: Part, family: Family, start: Stats, *, max_iter: int = 500, tol: float = 1e-7, accelerate: bool = True,
+    callback: Callback | None = None, restart: int = 0, engine: str = "auto", expectation: Expectation | None = None,
+) -> EMFit:  # fmt: skip
     """Alternate the two steps from some statistics until the objective gains less than ``tol`` per vote.
 
     An iteration is one pass over the votes, whether the point it tried was kept or not. ``expectation`` stands in for

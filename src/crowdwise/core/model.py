@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
-from crowdwise.core.constraints import Bounds, Count, CountFromZero, RandomState
+from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, RandomState
 from crowdwise.core.em import EMFit, Family, Params, Part, Stats
 from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback, Rounds
@@ -32,8 +32,8 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, NotFittedError, Option, ParameterError, Remedy
 
 __all__ = [
-    "Callback", "EMFit", "EMModel", "Family", "Floats", "Ints", "Model", "Outcome", "Params", "Part", "Rounds", "Stats",
-    "Votes", "declared", "leading",
+    "Callback", "EMFit", "EMModel", "Family", "Floats", "Ints", "Model", "Outcome", "Params", "Part", "Rounds",
+    "StartedModel", "Stats", "Votes", "declared", "leading",
 ]  # fmt: skip
 
 
@@ -176,6 +176,23 @@ class Model(Parameterised, ABC):
             return self.consensus_
         except AttributeError:
             raise NotFittedError(f"This {type(self).__name__} has not been fitted: call fit(votes) first.") from None
+
+
+@declared
+class StartedModel(Model, ABC):
+    """A model that is fitted in rounds from a start.
+
+    Parameters
+    ----------
+    start, max_iter, tol
+        As in :class:`DawidSkene`.
+    """
+
+    takes_item_prior = True
+
+    start: Start = "votes"
+    max_iter: Count = 500
+    tol: NonNegative = 1e-7
 
 
 @declared

@@ -51,6 +51,18 @@ def clamp(q: Floats, gold: Ints | None) -> Floats:
     return q
 
 
+def posterior_and_evidence(logit: Floats, gold: Ints | None = None) -> tuple[Floats, Floats]:
+    """The softmax of every row and the log of its normaliser; of gold labels, certainty and the logit of the class."""
+    top = logit.max(axis=1, keepdims=True)
+    q = np.exp(logit - top)
+    total = q.sum(axis=1, keepdims=True)
+    evidence = (top + np.log(total))[:, 0]
+    if gold is not None:
+        known = np.flatnonzero(gold >= 0)
+        evidence[known] = logit[known, gold[known]]
+    return clamp(q / total, gold), evidence
+
+
 def entropy(q: Floats) -> Floats:
     """The entropy of each row, in bits."""
     return np.asarray(-(q * np.log2(np.maximum(q, TINY))).sum(axis=1) + 0.0)

@@ -46,6 +46,7 @@ from crowdwise.core import em
 from crowdwise.core.em import Params, Part
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, winners
 from crowdwise.core.shrinkage import learned_prior
+from crowdwise.core.vote_sums import sum_rows
 from crowdwise.data.votes import Votes
 
 
@@ -86,8 +87,8 @@ def leave_one_out_scores(
     own = params.log_score.reshape(-1, K, K)[votes.annotator, votes.label] * w[:, None]
     key, pair = np.unique(item.astype(np.int64) * M + votes.annotator, return_inverse=True)
     where = key // M
-    by_pair = _sums(own, pair, len(key))
-    logit = _sums(by_pair, where, N) + params.log_prior
+    by_pair = sum_rows(own, pair, len(key))
+    logit = sum_rows(by_pair, where, N) + params.log_prior
     if item_prior is not None:
         logit = logit + item_prior
     rest = logit[where] - by_pair
@@ -100,11 +101,6 @@ def leave_one_out_scores(
     log_p = np.logaddexp.reduce(rest + by_pair, axis=1) - np.logaddexp.reduce(rest, axis=1)
     weight = np.bincount(pair, weights=w, minlength=len(key))
     return Scores(where[predicted], weight[predicted], log_p[predicted])
-
-
-def _sums(rows: Floats, group: Ints, n: int) -> Floats:
-    """Rows summed by group, column by column."""
-    return np.stack([np.bincount(group, weights=column, minlength=n) for column in rows.T], axis=1)
 
 
 # -------------------------------------------------------------------- by pairs

@@ -49,39 +49,28 @@ def _is_history(value: Any) -> bool:
     return value is None or isinstance(value, (Mapping, Consensus))
 
 
-Prior = Annotated[
-    Any,
-    Check(
-        _is_prior,
-        "a number of votes of at least 0, 'crowd', 'hierarchical', or an array of pseudo-counts (K x K or M x K x K)",
-        (0.0, 0.5, *NAMED),
-        (-0.5, np.nan, "nobody"),
-    ),
-]
+Prior = Annotated[Any, Check(
+    _is_prior,
+    "a number of votes of at least 0, 'crowd', 'hierarchical', or an array of pseudo-counts (K x K or M x K x K)",
+    (0.0, 0.5, *NAMED), (-0.5, np.nan, "nobody"),
+)]  # fmt: skip
 """Pseudo-counts on the confusion matrices."""
 
-DirichletPrior = Annotated[
-    Any,
-    Check(
-        lambda value: are_numbers(value, Bounds(above=0)),
-        "positive Dirichlet parameters: a number on the truth, with one on each other label, a pair (on the truth, on "
-        "each other label), or an array (K x K or M x K x K)",
-        (2.0, (5.0, 2.0)),
-        (0.0, -1.0, "crowd"),
-    ),
-]
+DirichletPrior = Annotated[Any, Check(
+    lambda value: are_numbers(value, Bounds(above=0)),
+    "positive Dirichlet parameters: a number on the truth, with one on each other label, a pair (on the truth, on "
+    "each other label), or an array (K x K or M x K x K)",
+    (2.0, (5.0, 2.0)), (0.0, -1.0, "crowd"),
+)]  # fmt: skip
 """Parameters of the Dirichlet distributions of the rows of confusion matrices."""
 
 Probabilities = Annotated[Any, Check(_are_probabilities, "the probability of each class", (), ("x", 0.5, (0.5, -0.5)))]
 ClassPrior = Literal["learned", "uniform"] | Probabilities
 """The distribution of the classes."""
 
-ClassAlpha = Annotated[
-    Any,
-    Check(
-        lambda value: are_numbers(value, Bounds(above=0)), "a number above 0, or one for each class", (1.0,), (0.0, "x")
-    ),
-]
+ClassAlpha = Annotated[Any, Check(
+    lambda value: are_numbers(value, Bounds(above=0)), "a number above 0, or one for each class", (1.0,), (0.0, "x")
+)]  # fmt: skip
 """Parameters of the Dirichlet distribution of the classes."""
 
 History = Annotated[

@@ -42,9 +42,10 @@ def own_accuracy(counts: Floats) -> Floats:
 
 
 def one_coin_table(accuracy: Floats, K: int) -> Floats:
-    """theta[m, l, k] of annotators who are right with one probability and wrong evenly."""
-    out = np.repeat(((1.0 - accuracy) / (K - 1.0))[:, None], K * K, axis=1).reshape(-1, K, K)
-    out[:, np.arange(K), np.arange(K)] = accuracy[:, None]
+    """theta[m, l, k] of annotators who are right with one probability (M) or one per class (M x K), wrong evenly."""
+    w = accuracy.reshape(len(accuracy), -1)
+    out = np.broadcast_to(((1.0 - w) / (K - 1.0))[:, None, :], (len(w), K, K)).copy()
+    out[:, np.arange(K), np.arange(K)] = w
     return out
 
 

@@ -30,6 +30,11 @@ class Edges:
         return np.bincount(self.annotator, weights=x, minlength=self.M).astype(np.float64, copy=False)
 
 
+def sum_rows(rows: Floats, group: Ints, n: int) -> Floats:
+    """n x K: the rows of each group summed, column by column."""
+    return np.stack([np.bincount(group, weights=column, minlength=n) for column in rows.T], axis=1).astype(np.float64)
+
+
 def per_annotator(votes: Votes, value: Floats | Ints | None = None) -> Floats:
     """M: the weighted sum of a value of each vote over an annotator's votes; by default their total weight."""
     weights = votes.weights if value is None else votes.weights * value

@@ -22,16 +22,9 @@ SPECIALISED = 16
 
 
 def expect(
-    indptr: Ints,
-    cell: Ints,
-    weight: Floats,
-    log_score: Floats,
-    log_prior: Floats,
-    truth: Ints,
-    hard: bool = False,
-    posterior: bool = True,
-    threads: int = 0,
-) -> tuple[Floats, Floats, float, Floats]:
+    indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, log_prior: Floats, truth: Ints, hard: bool = False,
+    posterior: bool = True, threads: int = 0,
+) -> tuple[Floats, Floats, float, Floats]:  # fmt: skip
     """As :func:`crowdwise.kernels.reference.expect`; without ``posterior`` the last result is empty."""
     C, K = log_score.shape
     N = len(indptr) - 1
@@ -117,21 +110,9 @@ def _expect(n_classes: int, weighted: bool) -> Callable[..., None]:
 
     @njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"}, error_model="numpy")
     def run(
-        lo: int,
-        hi: int,
-        indptr: Any,
-        cell: Any,
-        weight: Any,
-        log_score: Any,
-        log_prior: Any,
-        truth: Any,
-        hard: bool,
-        powers: Any,
-        q: Any,
-        counts: Any,
-        mass: Any,
-        evidence: Any,
-    ) -> None:
+        lo: int, hi: int, indptr: Any, cell: Any, weight: Any, log_score: Any, log_prior: Any, truth: Any, hard: bool,
+        powers: Any, q: Any, counts: Any, mass: Any, evidence: Any,
+    ) -> None:  # fmt: skip
         K = n_classes if n_classes > 0 else log_score.shape[1]
         x = np.empty(K)
         per_item, gold, keep = log_prior.shape[0] > 1, truth.size > 0, q.shape[0] > 0
@@ -226,17 +207,9 @@ def _count_partners(indptr: Any, cell: Any, item: Any, by_cell: Any, start: Any,
 
 @njit(nogil=True, cache=True)
 def _fill_partners(
-    indptr: Any,
-    cell: Any,
-    w: Any,
-    item: Any,
-    by_cell: Any,
-    start: Any,
-    rows: Any,
-    indices: Any,
-    values: Any,
+    indptr: Any, cell: Any, w: Any, item: Any, by_cell: Any, start: Any, rows: Any, indices: Any, values: Any,
     n_cells: int,
-) -> None:
+) -> None:  # fmt: skip
     total = np.zeros(n_cells)
     for c in range(n_cells):
         end = rows[c]

@@ -36,7 +36,7 @@ from crowdwise.core import starts
 from crowdwise.core.constraints import Bounds, Count, NonNegative
 from crowdwise.core.limits import check_memory
 from crowdwise.core.model import recode
-from crowdwise.core.numerics import Floats, clamp, safe_log
+from crowdwise.core.numerics import Floats, clamp, safe_log, softmax
 from crowdwise.core.parameters import declared
 from crowdwise.core.priors import DirichletPrior
 from crowdwise.data.votes import Votes
@@ -47,7 +47,7 @@ from crowdwise.learners.tensors import as_array
 from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.vote_edges import Edges
 from crowdwise.methods import messages_bp
-from crowdwise.methods.messages_bp import BeliefPropagation, gather, same_items, softmax, with_gold
+from crowdwise.methods.messages_bp import BeliefPropagation, gather, same_items, with_gold
 from crowdwise.methods.messages_integrals import Graph
 
 COLD = 100
@@ -129,17 +129,17 @@ class Beliefs:
         follows = self.adaptive and cold
         integrator = self.source(q)
         logit = gather(graph, log_mu, log_pi)
-        nu = q[graph.item] if follows else softmax(logit[graph.item] - log_mu)[0]
+        nu = q[graph.item] if follows else softmax(logit[graph.item] - log_mu)
         for sweep in range(max(self.model.max_iter, COLD) if cold else self.model.max_iter):
             if follows and sweep:
                 integrator = self.source(q, integrator)
             new, theta, *_ = integrator.sweep(with_gold(nu, graph, self.gold))
             new = (1.0 - self.model.damping) * new + self.model.damping * log_mu if sweep or not cold else new
-            change = float(np.abs(softmax(new)[0] - softmax(log_mu)[0]).max(initial=0.0))
+            change = float(np.abs(softmax(new) - softmax(log_mu)).max(initial=0.0))
             log_mu = new
             logit = gather(graph, log_mu, log_pi)
-            q = clamp(softmax(logit)[0], self.gold)
-            nu = softmax(logit[graph.item] - log_mu)[0]
+            q = clamp(softmax(logit), self.gold)
+            nu = softmax(logit[graph.item] - log_mu)
             follows = follows and sweep < messages_bp.FOLLOW and change > messages_bp.CALM
             if change <= self.model.tol and not follows:
                 break
@@ -214,5 +214,5 @@ class DeepBP(DeepMF):
         here, there = same_items(coded, head.fitted_votes(coded, self.consensus_.item_names))
         if len(here):
             log_f = safe_log(super().predict_proba(X)[here])
-            q[here] = softmax(clipped(log_f, head.max_probability) + as_array(head.incoming)[there])[0]
+            q[here] = softmax(clipped(log_f, head.max_probability) + as_array(head.incoming)[there])
         return q

@@ -65,9 +65,8 @@ from typing import ClassVar
 import numpy as np
 
 from crowdwise.core import priors, starts
-from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.model import Callback, Model, Outcome, Part, Rounds, Votes, declared
+from crowdwise.core.model import Callback, Outcome, Part, Rounds, StartedModel, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, softmax
 from crowdwise.core.unseen import with_unseen
 from crowdwise.methods import ability_regression as regression
@@ -89,23 +88,12 @@ class State:
 
 
 @declared
-class AbilityModel(Model, ABC):
-    """EM over abilities and difficulties: the base of ``glad`` and ``irt``.
-
-    Parameters
-    ----------
-    start, max_iter, tol
-        As in :class:`DawidSkene`. At the end every item's difficulty is maximised once more from a grid.
-    """
-
-    takes_item_prior = True
+class AbilityModel(StartedModel, ABC):
+    """EM over abilities and difficulties: the base of ``glad`` and ``irt``."""
 
     _chance: ClassVar[str]
     """The column for the mean of p_s."""
     class_prior: priors.ClassPrior
-    start: starts.Start = "votes"
-    max_iter: Count = 500
-    tol: NonNegative = 1e-7
     ability_: Floats = field(init=False)
     """a_m of every annotator."""
     guess_: Floats = field(init=False)

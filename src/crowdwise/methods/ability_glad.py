@@ -7,6 +7,7 @@ import numpy as np
 from crowdwise.core.constraints import Count, Positive
 from crowdwise.core.model import Floats, Ints, declared
 from crowdwise.core.priors import ClassPrior
+from crowdwise.core.shrinkage import one_coin_table
 from crowdwise.methods.ability_fit import AbilityModel
 from crowdwise.methods.ability_regression import Gaussian, Rows, softplus
 
@@ -42,12 +43,9 @@ class GLAD(AbilityModel):
     class_prior
         ``"uniform"``, ``"learned"``, or the probability of each class.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.difficulty(500, n_annotators=30, votes_per_item=9, random_state=0)
-    >>> consensus = cw.GLAD().fit(crowd.votes).consensus_
-    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
+    >>> cw.aggregate(crowd.votes, "glad").score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
     True
     """
 
@@ -75,5 +73,4 @@ class GLAD(AbilityModel):
         return np.asarray(np.exp(-b))
 
     def _mean_confusion(self, p: Floats, guess: Floats, K: int) -> Floats:
-        wrong = ((1.0 - p) / (K - 1.0))[:, None, None]
-        return np.asarray(wrong + (p[:, None, None] - wrong) * np.eye(K))
+        return one_coin_table(p, K)

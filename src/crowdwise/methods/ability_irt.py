@@ -43,20 +43,16 @@ class ItemResponse(AbilityModel):
         ``"learned"``, ``"uniform"``, or the probability of each class. Guesses follow the class shares, and under a
         fixed, wrong prior those who know the common class look like guessers.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.hammer_spammer(400, n_classes=4, accuracy=0.9, votes_per_item=5, random_state=0)
-    >>> consensus = cw.ItemResponse().fit(crowd.votes).consensus_
-    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
+    >>> cw.aggregate(crowd.votes, "irt").score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
     True
     """
 
     key = "irt"
+    reads_backwards = False
     _link = staticmethod(difference)
     _chance = "knows"
-
-    reads_backwards = False
 
     ability_mean: float = 1.0
     ability_sd: Positive = 2.0

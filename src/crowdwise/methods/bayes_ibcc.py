@@ -41,7 +41,7 @@ import numpy as np
 
 from crowdwise.core import em
 from crowdwise.core.constraints import Bounds, CountFromZero
-from crowdwise.core.model import Callback, Outcome, Params, Part, Rounds, Stats, Votes, declared
+from crowdwise.core.model import Callback, Family, Outcome, Params, Part, Rounds, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.priors import ClassAlpha, DirichletPrior, History, class_dirichlet, dirichlet_rows
 from crowdwise.errors import ParameterError
@@ -92,12 +92,11 @@ class Dirichlets(Params):
 
 
 @dataclass(frozen=True)
-class DirichletFamily:
+class DirichletFamily(Family):
     """The variational step and the bound it raises."""
 
     rows: Floats
     classes: Floats
-    hard: bool = False
 
     def maximise(self, stats: Stats) -> Dirichlets:
         L = self.rows.shape[1]

@@ -44,7 +44,7 @@ from crowdwise.core import em, priors, starts
 from crowdwise.core.constraints import Bounds, Check, CountFromZero, NonNegative, Positive, are_numbers
 from crowdwise.core.intervals import around, beta_interval, with_interval
 from crowdwise.core.limits import check_memory
-from crowdwise.core.model import Callback, EMFit, EMModel, Outcome, Params, Part, Stats, Votes, declared
+from crowdwise.core.model import Callback, EMFit, EMModel, Family, Outcome, Params, Part, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, effective_votes, normalise, safe_log
 from crowdwise.core.vote_sums import right_votes
 from crowdwise.methods.bayes_ibcc import drawn_by_name, expected_log, log_beta
@@ -80,7 +80,7 @@ def answers(counts: Floats, log_knowing: Floats, log_strategy: Floats) -> tuple[
 
 
 @dataclass
-class HabitFamily:
+class HabitFamily(Family):
     """The step and its objective.
 
     Whether an annotator knew depends on the parameters before the step, so the family stores them: each run of EM has a
@@ -93,7 +93,6 @@ class HabitFamily:
     class_prior: Floats | None
     log_knowing: Floats
     log_strategy: Floats
-    hard: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         both = (self.knowing_prior, self.strategy_prior)
@@ -114,10 +113,8 @@ class HabitFamily:
         """log-likelihood plus the smoothing, or less the divergences from the priors (:func:`bayes.divergence`)."""
         assert isinstance(params, Habits)
         if not self.variational:
-            smoothed = (self.knowing_prior * params.log_knowing).sum() + (
-                self.strategy_prior * params.log_strategy
-            ).sum()
-            return log_likelihood + float(smoothed)
+            smoothed = (self.knowing_prior * params.log_knowing).sum()
+            return log_likelihood + float(smoothed + (self.strategy_prior * params.log_strategy).sum())
         bound = log_likelihood - self._log_beta  # that of the priors, always the same
         for a, a0, mean_log in (
             (params.knowing, self.knowing_prior, params.log_knowing),
@@ -127,15 +124,10 @@ class HabitFamily:
         return bound
 
 
-CompetencePrior = Annotated[
-    Any,
-    Check(
-        lambda value: are_numbers(value, Bounds(above=0), ((), (2,))),
-        "a number above 0, or two, (knowing, not knowing)",
-        (0.5, (1.0, 2.0)),
-        (0.0, (1.0, -1.0), (1.0, 1.0, 1.0), "x"),
-    ),
-]
+CompetencePrior = Annotated[Any, Check(
+    lambda value: are_numbers(value, Bounds(above=0), ((), (2,))), "a number above 0, or two, (knowing, not knowing)",
+    (0.5, (1.0, 2.0)), (0.0, (1.0, -1.0), (1.0, 1.0, 1.0), "x"),
+)]  # fmt: skip
 
 
 @declared
@@ -193,14 +185,10 @@ class MACE(EMModel):
         vb = self.inference == "variational"
         b = self.smoothing / K
         knowing = np.asarray(self.competence_prior, dtype=np.float64) if vb else np.full(2, b)
-        return HabitFamily(
-            vb,
-            np.broadcast_to(knowing, (M, 2)),
-            np.full((M, K), float(self.strategy_prior) if vb else b),
-            priors.class_prior_counts(self.class_prior, votes),
-            np.full((M, 2), np.log(0.5)),
-            np.full((M, K), -np.log(K)),
-        )
+        strategy = np.full((M, K), float(self.strategy_prior) if vb else b)
+        fixed = priors.class_prior_counts(self.class_prior, votes)
+        even = np.full((M, 2), np.log(0.5)), np.full((M, K), -np.log(K))
+        return HabitFamily(vb, np.broadcast_to(knowing, (M, 2)), strategy, fixed, *even)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)

@@ -53,8 +53,8 @@ from crowdwise.core import em, priors
 from crowdwise.core.constraints import CountFromZero, Fraction, Positive
 from crowdwise.core.intervals import Z, with_interval
 from crowdwise.core.limits import check_memory
-from crowdwise.core.model import Callback, EMModel, Outcome, Params, Part, Stats, Votes, declared
-from crowdwise.core.numerics import Floats, Ints, effective_votes, normalise, safe_log
+from crowdwise.core.model import Callback, EMModel, Family, Outcome, Params, Part, Stats, Votes, declared
+from crowdwise.core.numerics import Floats, Ints, effective_votes, normalise
 from crowdwise.core.vote_sums import right_votes
 
 STEPS = 100
@@ -153,18 +153,16 @@ def updated(precision: Floats, S: Floats, T: Floats, K: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class SpammerFamily:
+class SpammerFamily(Family):
     """The maximisation step and the objective, for given precisions (infinite: dropped)."""
 
     precision: Floats
     pseudo: float
     class_prior: Floats | None
-    hard: bool = field(default=False, init=False)
 
     def maximise(self, stats: Stats) -> Params:
         theta = penalised(stats.table().transpose(0, 2, 1) + self.pseudo, self.precision)
-        log_score = safe_log(theta.transpose(0, 2, 1)).reshape(stats.counts.shape)
-        return Params(log_score, em.log_class_prior(stats.mass, self.class_prior))
+        return stats.params(theta.transpose(0, 2, 1), self.class_prior)
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         """log-likelihood + sum b log theta - sum lambda S / 2."""

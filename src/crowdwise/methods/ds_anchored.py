@@ -64,12 +64,11 @@ class Anchor:
 
 
 @dataclass(frozen=True)
-class AnchoredFamily:
+class AnchoredFamily(Family):
     """A family with its counts mixed with those of the vote shares."""
 
     free: Family
     anchor: Anchor
-    hard: bool = False
 
     def maximise(self, stats: Stats) -> Params:
         return self.free.maximise(self.anchor.mixed(stats))
@@ -87,8 +86,6 @@ class Anchored(DawidSkene):
     anchor
         a, from 0 (the likelihood alone) to 1 (the vote shares alone).
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(800, n_annotators=60, n_classes=8, votes_per_item=2, random_state=0)
     >>> anchored, plain = cw.aggregate(crowd.votes, "anchored"), cw.aggregate(crowd.votes, "dawid-skene")

@@ -135,8 +135,6 @@ class Auto(Model):
     max_iter, tol
         Stop a fit after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(600, n_annotators=20, n_classes=3, votes_per_item=5, random_state=0)
     >>> consensus = cw.aggregate(crowd.votes, "auto")

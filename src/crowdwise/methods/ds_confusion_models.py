@@ -51,7 +51,7 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 
 from crowdwise.core import em, starts
-from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.em import Family, Params, Part, Stats
 from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints, clamp, dirichlet_multinomial, normalise, safe_log, winners
 from crowdwise.core.shrinkage import one_coin_table, own_accuracy
@@ -140,6 +140,14 @@ class Accuracies(ABC):
         """The share of right votes, with those of the prior."""
         return normalise(self.right_and_wrong(counts) + self.pseudo, axis=-1)[..., 0]
 
+    def table(self, counts: Floats) -> Floats:
+        return one_coin_table(self.accuracy(counts), counts.shape[1])
+
+    def log_prior(self, table: Floats) -> float:
+        k = np.arange(self.pseudo.size // 2)  # where classes share an accuracy, the first stands for all
+        both = safe_log(np.stack([table[:, k, k], table[:, (k + 1) % table.shape[1], k]], axis=2)).sum(axis=0)
+        return float((self.pseudo * both).sum())
+
 
 class Coin(Accuracies):
     """One accuracy per annotator."""
@@ -152,12 +160,6 @@ class Coin(Accuracies):
         right = np.einsum("mkk->m", counts)
         return np.stack([right, counts.sum(axis=(1, 2)) - right], axis=1)
 
-    def table(self, counts: Floats) -> Floats:
-        return one_coin_table(self.accuracy(counts), counts.shape[1])
-
-    def log_prior(self, table: Floats) -> float:
-        return float(self.pseudo @ safe_log(np.stack([table[:, 0, 0], table[:, 1, 0]])).sum(axis=1))
-
 
 class Vector(Accuracies):
     """One accuracy per annotator and class."""
@@ -169,17 +171,6 @@ class Vector(Accuracies):
     def right_and_wrong(counts: Floats) -> Floats:
         right = np.einsum("mkk->mk", counts)
         return np.stack([right, counts.sum(axis=1) - right], axis=2)
-
-    def table(self, counts: Floats) -> Floats:
-        K, w = counts.shape[1], self.accuracy(counts)
-        out = np.repeat(((1.0 - w) / (K - 1.0))[:, None, :], K, axis=1)
-        out[:, np.arange(K), np.arange(K)] = w
-        return out
-
-    def log_prior(self, table: Floats) -> float:
-        k = np.arange(table.shape[1])
-        both = safe_log(np.stack([table[:, k, k], table[:, (k + 1) % len(k), k]], axis=2)).sum(axis=0)
-        return float((self.pseudo * both).sum())
 
 
 @dataclass(frozen=True)
@@ -284,7 +275,7 @@ def weighted_shares(votes: Votes, gold: Ints | None, counts: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class ModelFamily:
+class ModelFamily(Family):
     """The maximisation step of a confusion model, with anchored counts."""
 
     model: ConfusionModel
@@ -292,7 +283,6 @@ class ModelFamily:
     class_prior: Floats | None
     past: Floats | None = None
     """M x L x K counts of earlier performance."""
-    hard: bool = False
 
     def maximise(self, stats: Stats) -> Params:
         return self.free(self.anchor.mixed(stats))
@@ -300,8 +290,7 @@ class ModelFamily:
     def free(self, stats: Stats) -> Params:
         """The step without the anchor."""
         counts = stats.table() if self.past is None else stats.table() + self.past
-        log_score = safe_log(self.model.table(counts)).reshape(stats.counts.shape)
-        return Params(log_score, em.log_class_prior(stats.mass, self.class_prior))
+        return stats.params(self.model.table(counts), self.class_prior)
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         K = params.log_score.shape[1]
@@ -330,19 +319,10 @@ class Fitted:
 
 
 def fit_confusion_model(
-    model: type[ConfusionModel],
-    votes: Votes,
-    gold: Ints | None = None,
-    item_prior: Floats | None = None,
-    *,
-    anchor: float,
-    class_prior: Floats | None = None,
-    past: Floats | None = None,
-    max_iter: int = 200,
-    tol: float = 1e-6,
-    callback: Callback | None = None,
-    restart: int = 0,
-) -> Fitted:
+    model: type[ConfusionModel], votes: Votes, gold: Ints | None = None, item_prior: Floats | None = None, *,
+    anchor: float, class_prior: Floats | None = None, past: Floats | None = None, max_iter: int = 200,
+    tol: float = 1e-6, callback: Callback | None = None, restart: int = 0,
+) -> Fitted:  # fmt: skip
     """A model with its prior and its anchor learned ``ROUNDS`` times, then one step without the anchor.
 
     ``past`` (M x L x K counts) is evidence like the votes: it counts for the prior, the anchor and every step.

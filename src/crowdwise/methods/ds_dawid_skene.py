@@ -40,9 +40,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from crowdwise.core import priors
-from crowdwise.core.em import Family, Params, Part, Stats, log_class_prior
+from crowdwise.core.em import Family, Params, Part, Stats
 from crowdwise.core.model import Votes, declared
-from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.errors import ParameterError
 from crowdwise.online.streaming import StreamingModel
 
@@ -77,7 +77,7 @@ def _even_errors(right: Floats, wrong: Floats, K: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class ConfusionFamily:
+class ConfusionFamily(Family):
     """The maximisation step and the objective, for one way of tying the confusion matrices."""
 
     tie: Tie
@@ -86,9 +86,7 @@ class ConfusionFamily:
     hard: bool = False
 
     def maximise(self, stats: Stats) -> Params:
-        counts = stats.table() + self.pseudo
-        log_score = safe_log(self.tie(counts)).reshape(stats.counts.shape)
-        return Params(log_score, log_class_prior(stats.mass, self.class_prior))
+        return stats.params(self.tie(stats.table() + self.pseudo), self.class_prior)
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         """log-likelihood + sum b log theta."""
@@ -114,8 +112,6 @@ class DawidSkene(StreamingModel):
     class_prior
         ``"learned"``, ``"uniform"``, or the probability of each class.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(500, n_annotators=20, n_classes=3, votes_per_item=5, random_state=0)
     >>> model = cw.DawidSkene().fit(crowd.votes)

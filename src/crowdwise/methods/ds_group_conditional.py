@@ -120,7 +120,7 @@ def between(counts: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class GroupFamily:
+class GroupFamily(Family):
     """The maximisation step: a confusion matrix per annotator and group, a class prior per group."""
 
     pseudo: Floats
@@ -130,7 +130,6 @@ class GroupFamily:
     shared: bool
     tied: bool = False
     """One matrix per annotator: infinite pooling."""
-    hard: bool = False
 
     def maximise(self, stats: Stats) -> Params:
         K, G = stats.counts.shape[1], self.groups

@@ -128,8 +128,6 @@ class CrowdSVM(MarginModel):
     burn_in, samples
         Draws thrown away, and draws kept. Those kept are stored: samples x M x K^2 numbers.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(300, n_annotators=15, n_classes=3, votes_per_item=5, random_state=0)
     >>> consensus = cw.aggregate(crowd.votes, "crowd-svm")

@@ -44,8 +44,8 @@ import numpy as np
 
 from crowdwise.core import starts
 from crowdwise.core.constraints import Count, NonNegative, Positive
-from crowdwise.core.model import Callback, Model, Outcome, Part, Rounds, Votes, declared
-from crowdwise.core.numerics import Floats, Ints, clamp, normalise
+from crowdwise.core.model import Callback, Outcome, Part, Rounds, StartedModel, Votes, declared
+from crowdwise.core.numerics import Floats, Ints, normalise, posterior_and_evidence
 from crowdwise.core.unseen import with_unseen
 from crowdwise.core.vote_sums import Edges
 from crowdwise.errors import InputError
@@ -82,17 +82,6 @@ def logits(e: Edges, sigma: Floats, tau: Floats, log_prior: Floats) -> Floats:
     """log pi[n, k] + sum over n's votes of w log P(l | k)."""
     K = tau.shape[1]
     return log_prior + np.stack([e.per_item(e.weight * answers(e, sigma, tau, k)[1]) for k in range(K)], axis=1)
-
-
-def truth_distribution(logit: Floats, gold: Ints) -> tuple[Floats, float]:
-    """q, and sum_n log sum_k exp logit[n, k]; for gold labels certainty, and the logit of that class."""
-    top = logit.max(axis=1, keepdims=True)
-    q = np.exp(logit - top)
-    total = q.sum(axis=1, keepdims=True)
-    evidence = (top + np.log(total))[:, 0]
-    known = np.flatnonzero(gold >= 0)
-    evidence[known] = logit[known, gold[known]]
-    return clamp(q / total, gold), float(evidence.sum())
 
 
 def penalty(sigma: Floats, tau: Floats, a: float, b: float) -> float:
@@ -162,7 +151,7 @@ def item_terms(e: Edges, sigma: Floats, log_prior: Floats, gold: Ints, b: float)
     for _ in range(ITEM_ROUNDS):
         found = [answers(e, sigma, tau, k) for k in range(K)]
         logit = log_prior + np.stack([e.per_item(e.weight * said) for _, said in found], axis=1)
-        q, _ = truth_distribution(logit, gold)
+        q, _ = posterior_and_evidence(logit, gold)
         step = -b * tau
         for k, (p, _) in enumerate(found):
             for label, x in enumerate(residual(e, p, e.weight * q[e.item, k])):
@@ -175,7 +164,7 @@ def item_terms(e: Edges, sigma: Floats, log_prior: Floats, gold: Ints, b: float)
 
 
 @declared
-class Minimax(Model):
+class Minimax(StartedModel):
     """Minimax conditional entropy, regularised: an item's own confusion beside the annotator's.
 
     Parameters
@@ -187,13 +176,7 @@ class Minimax(Model):
         number of votes per item. The greater, the nearer to a model in which all items are alike.
     inner_iter
         The most iterations of L-BFGS in one turn of sigma and tau.
-    start
-        As in :class:`DawidSkene`.
-    max_iter, tol
-        Stop after so many turns, or when one gains less than ``tol`` per vote.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(150, n_annotators=12, n_classes=3, votes_per_item=6, random_state=0)
     >>> consensus = cw.aggregate(crowd.votes, "minimax")
@@ -204,12 +187,10 @@ class Minimax(Model):
     """
 
     key = "minimax"
-    takes_item_prior = True
 
     annotator_penalty: Positive | None = None
     item_penalty: Positive | None = None
     inner_iter: Count = 25
-    start: starts.Start = "votes"
     max_iter: Count = 50
     tol: NonNegative = 1e-5
     sigma_: Floats = field(init=False)
@@ -244,8 +225,8 @@ class Minimax(Model):
         rounds = Rounds(self.max_iter, total, callback)
         for _ in rounds:
             sigma, tau = fit_terms(e, q, sigma, tau, a, b, self.inner_iter, 0.1 * self.tol * total)
-            q, evidence = truth_distribution(logits(e, sigma, tau, log_prior), c.gold)
-            rounds.reached(evidence - penalty(sigma, tau, a, b), below=self.tol)
+            q, evidence = posterior_and_evidence(logits(e, sigma, tau, log_prior), c.gold)
+            rounds.reached(float(evidence.sum()) - penalty(sigma, tau, a, b), below=self.tol)
         q, tau = item_terms(e, sigma, log_prior, c.gold, b)
         self._store(c, sigma, tau, b)
         prior = normalise(q.sum(axis=0), axis=0)

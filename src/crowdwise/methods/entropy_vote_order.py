@@ -124,12 +124,6 @@ class Canonical:
         """N, M, and the classes that take part."""
         return len(self.item_order), len(self.annotator_order), len(self.class_order)
 
-    def counts(self) -> Floats:
-        """N x K: the weight of the votes for each class on each item."""
-        N, _, K = self.shape
-        counts = np.bincount(self.item * K + self.label, weights=self.weight, minlength=N * K)
-        return counts.astype(np.float64).reshape(N, K)
-
     def restore_items(self, q: Floats) -> Floats:
         """N x K probabilities back in the order of the votes, 0 for classes that were left out."""
         out = np.zeros((len(q), self.n_classes))

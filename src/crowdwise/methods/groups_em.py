@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, winners
+from crowdwise.core.numerics import Floats, Ints, normalise, posterior_and_evidence, safe_log, winners
+from crowdwise.core.vote_sums import sum_rows
 from crowdwise.data.votes import Votes
 from crowdwise.kernels import reference
 
@@ -41,14 +42,8 @@ class Cells:
         new[1:] = (item[1:] != item[:-1]) | (of[1:] != of[:-1])
         begin = np.flatnonzero(new)
         first = np.concatenate([[0], np.cumsum(np.bincount(item[begin], minlength=len(votes)))])
-        return cls(
-            np.append(begin, len(item)),
-            first,
-            item[begin],
-            of[begin],
-            votes.annotator[order].astype(np.int64) * votes.n_classes + votes.label[order],
-            votes.weights[order],
-        )
+        vote = votes.annotator[order].astype(np.int64) * votes.n_classes + votes.label[order]
+        return cls(np.append(begin, len(item)), first, item[begin], of[begin], vote, votes.weights[order])
 
     def opinions(self, K: int) -> Floats:
         """cells x K: the (weighted) share of each label among the group's votes on the item."""
@@ -70,8 +65,7 @@ def one_vote_each(votes: Votes, group: Ints) -> Floats:
     N, K = len(votes), votes.n_classes
     cells = Cells.of(votes, group)
     say = winners(cells.opinions(K)) * cells.sizes(votes)[:, None]
-    total = np.column_stack([np.bincount(cells.item, weights=say[:, k], minlength=N) for k in range(K)])
-    return normalise(total.astype(np.float64), axis=1)
+    return normalise(sum_rows(say, cells.item, N), axis=1)
 
 
 @dataclass(frozen=True)
@@ -96,17 +90,8 @@ def expect(
         at = shared[lo : lo + CHUNK]
         g[at] = _logsumexp(levels.log_xi[cells.group[at]] + f[at, None, :])
     logit = np.tile(levels.log_pi, (N, 1)) if log_prior is None else levels.log_pi + log_prior
-    for k in range(K):
-        logit[:, k] += np.bincount(cells.item, weights=g[:, k], minlength=N)
-    top = logit.max(axis=1, keepdims=True)
-    q = np.exp(logit - top)
-    total = q.sum(axis=1, keepdims=True)
-    evidence = (top + np.log(total))[:, 0]
-    q /= total
-    if gold is not None:
-        known = np.flatnonzero(gold >= 0)
-        evidence[known] = logit[known, gold[known]]
-        q = clamp(q, gold)
+    logit += sum_rows(g, cells.item, N)
+    q, evidence = posterior_and_evidence(logit, gold)
     if not counting:
         return np.empty((0, K)), np.empty((0, K, K)), q, float(evidence.sum())
     r = q[cells.item]
@@ -127,12 +112,7 @@ def _logsumexp(x: Floats) -> Floats:
 
 def _by_group(table: Floats, group: Ints, J: int) -> Floats:
     """Tables of cells summed over the cells of each group."""
-    K = table.shape[1]
-    out = np.empty((J, K, K))
-    for k in range(K):
-        for z in range(K):
-            out[:, k, z] = np.bincount(group, weights=table[:, k, z], minlength=J)
-    return out
+    return sum_rows(table.reshape(len(table), -1), group, J).reshape(J, *table.shape[1:])
 
 
 def maximise(counts: Floats, opinions: Floats, mass: Floats, b: Floats, d: Floats, single: Ints) -> Levels:
@@ -164,18 +144,9 @@ def first_opinions(cells: Cells, group: Ints, q: Floats, K: int) -> Floats:
 
 
 def fit_levels(
-    votes: Votes,
-    group: Ints,
-    *,
-    b: Floats,
-    d: Floats,
-    max_iter: int,
-    tol: float,
-    start: Floats | None = None,
-    gold: Ints | None = None,
-    log_prior: Floats | None = None,
-    callback: Callback | None = None,
-) -> Fit:
+    votes: Votes, group: Ints, *, b: Floats, d: Floats, max_iter: int, tol: float, start: Floats | None = None,
+    gold: Ints | None = None, log_prior: Floats | None = None, callback: Callback | None = None,
+) -> Fit:  # fmt: skip
     """EM from a posterior of the truths (by default one vote per group) and the groups' shares of labels."""
     K = votes.n_classes
     cells, single = Cells.of(votes, group), np.bincount(group) == 1

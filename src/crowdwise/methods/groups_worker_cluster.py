@@ -43,7 +43,7 @@ from typing import Literal
 import numpy as np
 
 from crowdwise.core.constraints import Count, Positive
-from crowdwise.core.model import EMFit, Params, Part, Stats, Votes, declared
+from crowdwise.core.model import EMFit, Family, Params, Part, Stats, Votes, declared
 from crowdwise.core.numerics import TINY, Floats, Ints, normalise, softmax
 from crowdwise.core.priors import class_dirichlet
 from crowdwise.core.shrinkage import own_accuracy
@@ -87,7 +87,7 @@ class Clusters(Params):
 
 
 @dataclass
-class ClusterFamily:
+class ClusterFamily(Family):
     """The step and its objective.
 
     Memberships move from step to step, so the family stores them: each run of EM has a family of its own, and is not
@@ -98,7 +98,6 @@ class ClusterFamily:
     classes: Floats
     member: Floats
     concentration: float | None
-    hard: bool = field(default=False, init=False)
 
     def mixing(self) -> tuple[Floats, Floats]:
         """The distribution of the shares of the clusters, and E log lam."""

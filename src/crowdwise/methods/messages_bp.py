@@ -40,8 +40,9 @@ import numpy as np
 from crowdwise.core import em, priors, shrinkage
 from crowdwise.core.constraints import Bounds, Check, Count, NonNegative
 from crowdwise.core.model import Callback, Model, Outcome, Params, Part, Rounds, Votes, declared
-from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise, posterior_and_evidence, safe_log, softmax
 from crowdwise.core.unseen import with_unseen
+from crowdwise.core.vote_sums import sum_rows
 from crowdwise.data import encoding
 from crowdwise.errors import ParameterError
 from crowdwise.methods.messages_integrals import Graph, Nodes
@@ -68,32 +69,14 @@ def one_coin_parameters(prior: Any, history: Any, votes: Votes) -> Floats:
     return out if history is None else out + on_and_off(priors.pseudo_counts(0.0, history, votes))
 
 
-def softmax(x: Floats) -> tuple[Floats, Floats]:
-    """Rows normalised, and the logarithms of their normalisers."""
-    top = x.max(axis=1, keepdims=True)
-    q = np.exp(x - top)
-    total = q.sum(axis=1, keepdims=True)
-    return q / total, (top + np.log(total))[:, 0]
-
-
 def gather(graph: Graph, log_mu: Floats, log_pi: Floats) -> Floats:
     """log pi[n, k] + sum over the edges e of n of log mu_e(k), N x K."""
-    N, K = log_pi.shape
-    return log_pi + np.stack([np.bincount(graph.item, weights=log_mu[:, k], minlength=N) for k in range(K)], axis=1)
+    return log_pi + sum_rows(log_mu, graph.item, len(log_pi))
 
 
 def with_gold(nu: Floats, graph: Graph, gold: Ints | None) -> Floats:
     """Messages of items, which are certain for items with gold labels."""
     return nu if gold is None else clamp(nu, gold[graph.item])
-
-
-def bethe(log_z: float, nu: Floats, log_mu: Floats, logit: Floats, log_z_item: Floats, gold: Ints | None) -> float:
-    """sum_m log Z_m + sum_n log Z_n - sum_e log Z_e; a known item contributes the logit of its class."""
-    if gold is not None:
-        known = np.flatnonzero(gold >= 0)
-        log_z_item = log_z_item.copy()
-        log_z_item[known] = logit[known, gold[known]]
-    return log_z + float(log_z_item.sum()) - float(softmax(safe_log(nu) + log_mu)[1].sum())
 
 
 @declared
@@ -126,8 +109,6 @@ class BeliefPropagation(Model):
     Items of the fit, with the votes they had there, are predicted as they were in the fit; others from the
     annotators' posterior mean confusion.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.regular(600, l=5, r=6, a=1.0, b=0.5, random_state=0)
     >>> found = cw.aggregate(crowd.votes, "bp", coins="one", prior=(1.0, 0.5)).score(crowd.truth)
@@ -176,7 +157,7 @@ class BeliefPropagation(Model):
         q = clamp(normalise(votes.shares() + 1.0 / K, axis=1), gold) if adaptive else None
         log_mu = np.zeros((len(graph.item), K))
         # Draws near the posterior represent the prior badly: there the first messages are vote shares, not uniform.
-        nu = with_gold(softmax(prior_rows()[graph.item])[0] if q is None else q[graph.item], graph, gold)
+        nu = with_gold(softmax(prior_rows()[graph.item]) if q is None else q[graph.item], graph, gold)
         change, value, theta, size = np.inf, np.nan, np.empty(0), np.empty(0)
         integrator, follows = source(q), adaptive
         rounds = Rounds(self.max_iter, votes.n_votes, callback)
@@ -186,19 +167,19 @@ class BeliefPropagation(Model):
                 follows = sweep <= FOLLOW and change > CALM
             new, theta, log_z, size = integrator.sweep(nu)
             new = (1.0 - self.damping) * new + self.damping * log_mu if sweep > 1 else new
-            change = float(np.abs(softmax(new)[0] - softmax(log_mu)[0]).max(initial=0.0))
+            change = float(np.abs(softmax(new) - softmax(log_mu)).max(initial=0.0))
             log_mu = new
             logit = gather(graph, log_mu, prior_rows())
-            belief, log_z_item = softmax(logit)
-            value = bethe(log_z, nu, log_mu, logit, log_z_item, gold)
-            q = clamp(belief, gold)
+            q, log_z_item = posterior_and_evidence(logit, gold)
+            _, log_z_edge = posterior_and_evidence(safe_log(nu) + log_mu)
+            value = log_z + float(log_z_item.sum()) - float(log_z_edge.sum())
             if fixed is None:
                 pi = normalise(q.sum(axis=0), axis=0)
                 logit = gather(graph, log_mu, prior_rows())
-            nu = with_gold(softmax(logit[graph.item] - log_mu)[0], graph, gold)
+            nu = with_gold(softmax(logit[graph.item] - log_mu), graph, gold)
             rounds.reached(value, moved=change, converged=change <= self.tol and not follows, traced=False)
         self.theta_, self._log_pi, self._votes = theta, safe_log(pi), votes
-        self.belief_ = softmax(logit)[0]
+        self.belief_ = softmax(logit)
         return Outcome(
             posterior=clamp(self.belief_, gold),
             prior=pi,

@@ -25,7 +25,7 @@ import numpy as np
 
 from crowdwise.core import priors, shrinkage
 from crowdwise.core.em import Params, Part, Stats, log_class_prior
-from crowdwise.core.model import EMModel, Floats, Ints, Votes, declared
+from crowdwise.core.model import EMModel, Family, Floats, Ints, Votes, declared
 from crowdwise.methods.messages_bp import one_coin_parameters
 
 
@@ -37,12 +37,11 @@ class MeanLogs(Params):
 
 
 @dataclass(frozen=True)
-class MeanFieldFamily:
+class MeanFieldFamily(Family):
     """Digamma updates: rows of Dirichlet parameters (M x K x K), or one Beta per annotator (M x 2)."""
 
     alpha: Floats
     class_prior: Floats | None
-    hard: bool = False
 
     def maximise(self, stats: Stats) -> MeanLogs:
         from scipy.special import psi
@@ -84,12 +83,9 @@ class MeanField(EMModel):
     coins, prior, history, class_prior
         As in :class:`BeliefPropagation`, the prior without a function; ``class_prior="learned"`` maximises the bound.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.two_coin(400, n_annotators=20, votes_per_item=6, random_state=0)
-    >>> consensus = cw.aggregate(crowd.votes, "mf")
-    >>> consensus.score(crowd.truth) > 0.85
+    >>> cw.aggregate(crowd.votes, "mf").score(crowd.truth) > 0.85
     True
     """
 

@@ -205,8 +205,6 @@ class MultiSPA(shared.MomentModel):
         Pseudo-counts of an annotator's own marginal added to each column before corners are looked for, so that a
         column of a few votes is no corner. 0: the paper's method.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(500, n_annotators=20, n_classes=3, votes_per_item=6, random_state=0)
     >>> bool(cw.aggregate(crowd.votes, "multispa").score(crowd.truth) > 0.9)

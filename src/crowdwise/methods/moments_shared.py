@@ -39,7 +39,19 @@ from scipy.optimize import linear_sum_assignment
 from crowdwise.core import em, priors, starts
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative
 from crowdwise.core.limits import check_memory
-from crowdwise.core.model import Callback, EMFit, EMModel, Outcome, Params, Part, Stats, Votes, declared, leading
+from crowdwise.core.model import (
+    Callback,
+    EMFit,
+    EMModel,
+    Outcome,
+    Params,
+    Part,
+    Rounds,
+    Stats,
+    Votes,
+    declared,
+    leading,
+)
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.vote_sums import per_annotator
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full
@@ -67,6 +79,14 @@ class Solution:
     trace: Floats = field(default_factory=lambda: np.empty(0))
     iterations: int = 0
     converged: bool = True
+
+    def replaced(self, solved: Ints, classes: Ints, columns: Floats, share: Floats, rounds: Rounds) -> Solution:
+        """This one with the columns of some classes replaced, for annotators who were solved for, and with their d."""
+        K = len(self.d)
+        table, d = self.table.copy(), np.full(K, FLOOR)
+        table[np.ix_(solved, np.arange(K), classes)] = columns
+        d[classes] = np.maximum(share, FLOOR)
+        return Solution(table, normalise(d, axis=0), solved, **rounds.outcome)
 
 
 def vote_counts(votes: Votes, gold: Ints | None) -> Floats:

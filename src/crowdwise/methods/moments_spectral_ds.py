@@ -212,8 +212,6 @@ class SpectralDS(shared.MomentModel):
     smoothing
         Votes for each class, distributed like those of an annotator's group, added to their regression.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(500, n_annotators=20, n_classes=3, votes_per_item=6, random_state=0)
     >>> model = cw.SpectralDS(refine=False).fit(crowd.votes)

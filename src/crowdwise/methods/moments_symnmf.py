@@ -47,7 +47,7 @@ from scipy.sparse import csr_matrix
 from crowdwise.core.constraints import NonNegative
 from crowdwise.core.limits import check_cost
 from crowdwise.core.model import Rounds, Votes, declared
-from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.methods import moments_shared as shared
 from crowdwise.methods.moments_pairs import ADVICE, pair_counts
 
@@ -126,10 +126,7 @@ def solve_symmetric(votes: Votes, gold: Ints | None, ridge: float, rounds: Round
     sums = H.sum(axis=1)
     found = shared.proper(H / np.maximum(sums, shared.FLOOR)[:, None])
     classes, places = shared.match(found.reshape(-1, len(used)), counts[solved].reshape(-1, K))
-    table, d = guess.table.copy(), np.full(K, shared.FLOOR)
-    table[np.ix_(solved, np.arange(K), classes)] = found[:, :, places]
-    d[classes] = np.maximum(np.median(sums[:, places], axis=0) ** 2, shared.FLOOR)
-    return shared.Solution(table, normalise(d, axis=0), solved, **rounds.outcome)
+    return guess.replaced(solved, classes, found[:, :, places], np.median(sums[:, places], axis=0) ** 2, rounds)
 
 
 @declared
@@ -142,12 +139,9 @@ class SymNMF(shared.SweptMomentModel):
         How strongly factors are shrunk towards those of the counts. The ridge is worth a fixed number of common items,
         so it gives way as votes come in.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(500, n_annotators=20, n_classes=3, votes_per_item=6, random_state=0)
-    >>> model = cw.SymNMF(refine=False).fit(crowd.votes)
-    >>> bool(abs(model.consensus_.confusion - crowd.parameters["confusion"]).mean() < 0.06)
+    >>> bool(abs(cw.SymNMF().initial_confusion(crowd.votes) - crowd.parameters["confusion"]).mean() < 0.06)
     True
     """
 

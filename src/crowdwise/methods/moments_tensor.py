@@ -180,10 +180,7 @@ def solve_tensor(
     columns, places = shared.match(
         found.reshape(-1, len(classes)), counts[solved][:, :, classes].reshape(-1, len(classes))
     )
-    table, prior = guess.table.copy(), np.full(K, shared.FLOOR)
-    table[np.ix_(solved, np.arange(K), classes[columns])] = shared.proper(found)[:, :, places]
-    prior[classes[columns]] = np.maximum(d[places], shared.FLOOR)
-    return shared.Solution(table, normalise(prior, axis=0), solved, **rounds.outcome)
+    return guess.replaced(solved, classes[columns], shared.proper(found)[:, :, places], d[places], rounds)
 
 
 @declared
@@ -198,8 +195,6 @@ class TensorDS(shared.WeightedMomentModel):
         Annotators with fewer votes get the matrix of their counts; by default two for each class. A higher number
         brings large crowds under the limit on triples.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(500, n_annotators=20, n_classes=3, votes_per_item=6, random_state=0)
     >>> gap = cw.TensorDS(refine=False).fit(crowd.votes).consensus_.confusion - crowd.parameters["confusion"]

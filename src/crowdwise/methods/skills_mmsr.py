@@ -114,8 +114,6 @@ class MMSR(IteratedSkills):
     trim
         F, the values left out on either side. None: half of the fewest partners of an annotator, less one.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(500, n_annotators=30, n_classes=3, votes_per_item=8, random_state=0)
     >>> cw.aggregate(crowd.votes, "m-msr").score(crowd.truth) > 0.85

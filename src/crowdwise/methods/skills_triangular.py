@@ -102,8 +102,6 @@ class Triangular(PairSkills):
     max_partners
         How many partners of each annotator are used, at most.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(500, n_annotators=20, n_classes=3, votes_per_item=10, random_state=0)
     >>> cw.aggregate(crowd.votes, "triangular").score(crowd.truth) > 0.9

@@ -93,8 +93,6 @@ class KOS(OneVsRest):
     rounds
         How many times messages go back and forth; the first are drawn from Normal(1, 1), seeded.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.hammer_spammer(600, n_annotators=60, share=0.4, votes_per_item=9, random_state=0)
     >>> messages, plain = (cw.aggregate(crowd.votes, key).score(crowd.truth) for key in ("kos", "majority"))

@@ -148,8 +148,6 @@ class SML(Model):
         ``"likelihood"``: labels by Bayes' rule from psi, eta and b (Jaffe et al.). ``"linear"``: the sign of the
         votes weighted with v (Parisi et al.), with probabilities as in :class:`Ghosh`.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.two_coin(800, n_annotators=15, votes_per_item=10, random_state=0)
     >>> cw.aggregate(crowd.votes, "sml").score(crowd.truth) > 0.9

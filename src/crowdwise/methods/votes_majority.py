@@ -37,8 +37,6 @@ class MajorityVote(Model):
     ties, random_state
         Tied items: the class chosen more often overall (``"prior"``), then the first; or ``"random"``, seeded.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> votes = cw.Votes.from_records([("a", 1, "cat"), ("a", 2, "cat"), ("a", 3, "dog"), ("b", 1, "dog")])
     >>> cw.aggregate(votes, "majority").labels.tolist()
@@ -71,8 +69,6 @@ class GoldWeighted(Model):
         Pseudo-votes by which an annotator's accuracy is shrunk towards the crowd's: without votes on gold items it is
         the crowd's.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(300, n_annotators=9, n_classes=3, votes_per_item=5, random_state=0)
     >>> gold = {n: int(crowd.truth[n]) for n in range(60)}

@@ -62,14 +62,10 @@ def rate_of(right: Floats, total: Floats) -> Floats:
 
 
 def alternate(
-    votes: Votes,
-    gold: Ints | None,
-    weigh: Callable[[Floats, Floats], Floats],
-    count: Callable[[Votes, Floats], Floats],
-    max_iter: int,
-    callback: Callback | None,
+    votes: Votes, gold: Ints | None, weigh: Callable[[Floats, Floats], Floats],
+    count: Callable[[Votes, Floats], Floats], max_iter: int, callback: Callback | None,
     value: Callable[[Floats, Floats, Floats], float] | None = None,
-) -> tuple[Floats, Rounds]:
+) -> tuple[Floats, Rounds]:  # fmt: skip
     """Weights from labels, labels from weights, from the majority until the labels stay.
 
     ``weigh(right, total)`` makes the weights, ``count(votes, weight)`` the posterior; ``value(weight, right, total)``
@@ -107,9 +103,9 @@ class WeightedVote(Model, ABC):
     def _count(self, votes: Votes, weight: Floats) -> Floats:
         return normalise(tally(votes, weight), axis=1)
 
-    @abstractmethod
     def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
         """The weights with their intervals, from the votes that agree with the labels."""
+        return with_interval("skill", weight, *rate_interval(weight * total, total))
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         weight, rounds = self._weights(votes, gold, callback)
@@ -146,12 +142,9 @@ class Wawa(WeightedVote):
 
     One round: the majority, the agreement with it, the weighted votes. Gold labels replace the majority's.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0)
-    >>> consensus = cw.aggregate(crowd.votes, "wawa")
-    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
+    >>> cw.aggregate(crowd.votes, "wawa").score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
     True
     """
 
@@ -163,9 +156,6 @@ class Wawa(WeightedVote):
         for _ in rounds:
             rounds.reached(converged=True)
         return rate_of(right, per_annotator(votes)), rounds
-
-    def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
-        return with_interval("skill", weight, *rate_interval(weight * total, total))
 
 
 @declared
@@ -185,8 +175,6 @@ class ZeroBasedSkill(WeightedVote):
     max_iter, tol
         See above.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0)
     >>> skill = cw.aggregate(crowd.votes, "zero-based-skill").annotator_columns["skill"]
@@ -215,9 +203,6 @@ class ZeroBasedSkill(WeightedVote):
             if not rounds.converged:
                 skill = skill + rate * (aim - skill)
         return skill, rounds
-
-    def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
-        return with_interval("skill", weight, *rate_interval(weight * total, total))
 
 
 class IWMV(Alternating):

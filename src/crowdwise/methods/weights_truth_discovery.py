@@ -172,10 +172,10 @@ class CATD(Alternating):
 
     Parameters
     ----------
-    alpha
-        The bound is the upper end of the interval of level 1 - alpha.
     smoothing
         A pseudo-loss for everybody, in votes.
+    alpha
+        The bound is the upper end of the interval of level 1 - alpha.
 
     >>> import crowdwise as cw
     >>> votes = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0).votes

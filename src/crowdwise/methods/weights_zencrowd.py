@@ -30,9 +30,9 @@ import numpy as np
 
 from crowdwise.core import priors
 from crowdwise.core.constraints import NonNegative, Share
-from crowdwise.core.em import Params, Part, Stats, log_class_prior
+from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.intervals import accuracy_interval, with_interval
-from crowdwise.core.model import Callback, EMModel, Outcome, Votes, declared
+from crowdwise.core.model import Callback, EMModel, Family, Outcome, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, safe_log
 
 
@@ -53,13 +53,12 @@ def reliability(right: Floats, wrong: Floats, a: float, b: float, K: int) -> Flo
 
 
 @dataclass(frozen=True)
-class ReliableFamily:
+class ReliableFamily(Family):
     """The maximisation step and the objective of ``zencrowd``."""
 
     a: float
     b: float
     class_prior: Floats | None
-    hard: bool = False
 
     def maximise(self, stats: Stats) -> Params:
         counts = stats.table()
@@ -69,8 +68,7 @@ class ReliableFamily:
         w = reliability(right, wrong, self.a, self.b, K)
         theta = np.repeat((1.0 - w) / K, K * K).reshape(-1, K, K)
         theta[:, np.arange(K), np.arange(K)] += w[:, None]
-        log_score = safe_log(theta).reshape(stats.counts.shape)
-        return Params(log_score, log_class_prior(stats.mass, self.class_prior))
+        return stats.params(theta, self.class_prior)
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         """log-likelihood + sum_m ( a log w + b log(1 - w) )."""
@@ -97,8 +95,6 @@ class ZenCrowd(EMModel):
     class_prior
         ``"uniform"``, ``"learned"``, or the probability of each class.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0)
     >>> consensus = cw.aggregate(crowd.votes, "zencrowd")

@@ -45,7 +45,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 
 from crowdwise.core import em, starts
-from crowdwise.core.consensus import Consensus, Outcome, build_consensus
+from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import Bounds, Count, NonNegative, checked
 from crowdwise.core.em import Family, Params, Part, Stats
 from crowdwise.core.model import EMModel
@@ -349,25 +349,21 @@ class Online(SavedStream):
         A batch fit can go on from there: ``DawidSkene(start=online.consensus()).fit(votes)``.
         """
         began = time.perf_counter()
-        params, stats, q = self._expect()
+        before, stats, q = self._expect()
         votes = self.votes()
         # The table names the classes in the usual order, which may not be that in which they came.
         order, _ = self.class_names.encode(votes.classes)
         K = len(order)
         cells = (np.arange(len(self.store.annotators))[:, None] * K + order).ravel()
-        self.params_ = Params(params.log_score[np.ix_(cells, order)], params.log_prior[:, order])
+        self.params_ = Params(before.log_score[np.ix_(cells, order)], before.log_prior[:, order])
         self.stats_ = Stats(stats.counts[np.ix_(cells, order)], stats.mass[order], stats.log_likelihood)
         q, pi = q[:, order], normalise(np.exp(self.params_.log_prior[0]), axis=0)
-        theta = self.model._confusion(params, K)[:, order][:, :, order]
-        return build_consensus(
-            self.model.key,
-            self.model.get_params() | {"online": self.options()},
-            votes,
-            Outcome(posterior=q, prior=pi, confusion=theta, log_likelihood=stats.log_likelihood),
-            labels=decide(q, pi, self.model.ties, np.random.default_rng(self.model.random_state)),
-            seed=self.model.random_state,
-            seconds=time.perf_counter() - began,
-        )
+        theta = self.model._confusion(before, K)[:, order][:, :, order]
+        outcome = Outcome(posterior=q, prior=pi, confusion=theta, log_likelihood=stats.log_likelihood)
+        labels = decide(q, pi, self.model.ties, np.random.default_rng(self.model.random_state))
+        params = self.model.get_params() | {"online": self.options()}
+        found = consensus_fields(votes, outcome, labels)
+        return Consensus.of(self.model, votes, params=params, seconds=time.perf_counter() - began, **found)
 
     def e_step(self) -> tuple[Floats, Floats]:
         """N x K and K: the posterior of every item in the store under the current parameters, and the prior.
