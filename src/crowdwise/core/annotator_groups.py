@@ -28,11 +28,9 @@ Groups grow by joining the two whose pairs have the highest mean z, as long as t
 first join is of two annotators, so that the probability of finding any group where there is none is at most ``level``.
 A given number of groups is found by spectral clustering of the positive z.
 
-Two classes: Jaffe et al. 2016; any number: Traganitis and Giannakis 2022. Both start from the
-same second-order statistics; the robust factor and the threshold are ours.
-
 A. Jaffe, E. Fetaya, B. Nadler, T. Jiang and Y. Kluger, Unsupervised ensemble learning with dependent classifiers,
-AISTATS 2016. P. A. Traganitis and G. B. Giannakis, Identifying dependent annotators in crowdsourcing, Asilomar 2022.
+AISTATS 2016, for two classes; P. A. Traganitis and G. B. Giannakis, Identifying dependent annotators in crowdsourcing,
+Asilomar 2022, for any number. The robust factor and the threshold are ours.
 """
 
 from __future__ import annotations

@@ -206,13 +206,10 @@ class Consensus(Result):
     def _item_table(self, probabilities: bool) -> dict[str, Any]:
         N = len(self.item_names)
         columns: dict[str, Any] = {
-            "item": self.item_names,
-            "label": self.labels,
-            "probability": self.posterior[np.arange(N), self.label_codes],
-            "entropy": entropy(self.posterior),
-            "votes": self.votes_per_item,
-            **self.item_columns,
-        }
+            "item": self.item_names, "label": self.labels,
+            "probability": self.posterior[np.arange(N), self.label_codes], "entropy": entropy(self.posterior),
+            "votes": self.votes_per_item, **self.item_columns,
+        }  # fmt: skip
         if probabilities:
             columns |= {f"p({name})": self.posterior[:, k] for k, name in enumerate(self.classes.tolist())}
         return columns
@@ -220,14 +217,9 @@ class Consensus(Result):
     def _annotator_table(self, level: float) -> dict[str, Any]:
         accuracy, low, high = self.accuracy(level)
         return {
-            "annotator": self.annotator_names,
-            "votes": self.votes_per_annotator,
-            "accuracy": accuracy,
-            "accuracy_low": low,
-            "accuracy_high": high,
-            "agreement": self.agreement,
-            **self.annotator_columns,
-        }
+            "annotator": self.annotator_names, "votes": self.votes_per_annotator, "accuracy": accuracy,
+            "accuracy_low": low, "accuracy_high": high, "agreement": self.agreement, **self.annotator_columns,
+        }  # fmt: skip
 
     def _confusion_table(self, level: float) -> dict[str, Any]:
         if self.confusion is None:
@@ -238,14 +230,10 @@ class Consensus(Result):
         low, high = self.confusion_interval(level)
         m, k, label = (a.ravel() for a in np.indices((M, K, K)))
         return {
-            "annotator": self.annotator_names[m],
-            "truth": self.classes[k],
-            "label": self.classes[label],
-            "probability": self.confusion.ravel(),
-            "low": np.minimum(low, self.confusion).ravel(),
-            "high": np.maximum(high, self.confusion).ravel(),
-            "count": self.expected_counts()[0].ravel(),
-        }
+            "annotator": self.annotator_names[m], "truth": self.classes[k], "label": self.classes[label],
+            "probability": self.confusion.ravel(), "low": np.minimum(low, self.confusion).ravel(),
+            "high": np.maximum(high, self.confusion).ravel(), "count": self.expected_counts()[0].ravel(),
+        }  # fmt: skip
 
     # ---------------------------------------------------------------- saving it
 

@@ -154,12 +154,9 @@ def _number(kind: Any, bounds: Bounds) -> Constraint:
 def _words(words: tuple[Any, ...]) -> Constraint:
     texts = tuple(word for word in words if isinstance(word, str))
     return Constraint(
-        lambda v: any(type(v) is type(word) and v == word for word in words),
-        _either([repr(word) for word in words]),
-        words,
-        ("no such word", 1.5, object()),
-        texts,
-    )
+        lambda v: any(type(v) is type(word) and v == word for word in words), _either([repr(word) for word in words]),
+        words, ("no such word", 1.5, object()), texts,
+    )  # fmt: skip
 
 
 def _union(members: list[Constraint | None]) -> Constraint | None:

@@ -9,7 +9,6 @@ from crowdwise.errors import InputError
 
 TABLES = 6
 """How many M x K x K tables a fit holds at once, with acceleration."""
-
 MAX_STEPS = 1e13
 """Steps of arithmetic from which a fit is refused: hours, at 10^9 a second."""
 

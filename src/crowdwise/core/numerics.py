@@ -13,7 +13,6 @@ Ints = npt.NDArray[Any]
 
 TINY = 1e-300
 """No probability is taken to be smaller: its logarithm stays finite, so a score can be weighted and summed."""
-
 TIE = 1e-9
 """Two posterior probabilities closer than this are a tie."""
 

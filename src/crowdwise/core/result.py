@@ -67,13 +67,9 @@ class Result(Frozen, ABC):
     def of(cls, model: Any, answers: Any, **found: Any) -> Self:
         """The result of a model that was fitted to some answers: what it ``found``, and how it was made."""
         return cls(**{
-            "method": model.key,
-            "params": {name: plain(value) for name, value in model.get_params(deep=False).items()},
-            "item_names": answers.items,
-            "annotator_names": answers.annotators,
-            "n_answers": answers.n_answers,
-            "seed": seed_of(model.random_state),
-            "kind": answers.kind,
+            "method": model.key, "params": {name: plain(value) for name, value in model.get_params(deep=False).items()},
+            "item_names": answers.items, "annotator_names": answers.annotators, "n_answers": answers.n_answers,
+            "seed": seed_of(model.random_state), "kind": answers.kind,
         } | found)  # fmt: skip
 
     @property

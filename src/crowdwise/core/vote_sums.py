@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.numerics import Floats, Ints, effective_votes
 from crowdwise.data.votes import Votes
 
 
@@ -45,6 +45,12 @@ def right_votes(votes: Votes, q: Floats) -> tuple[Floats, Floats, Floats]:
     """Each annotator's expected right votes under a posterior, all their votes, and the variance of the former."""
     p = q[votes.item, votes.label]
     return per_annotator(votes, p), per_annotator(votes), per_annotator(votes, p * (1.0 - p))
+
+
+def known_share(votes: Votes, q: Floats) -> Floats:
+    """M: the share of each annotator's votes that would carry their information if the truths were known."""
+    right, total, unsure = right_votes(votes, q)
+    return np.divide(effective_votes(right, total, unsure), total, out=np.zeros_like(total), where=total > 0)
 
 
 def tally(votes: Votes, weight: Floats) -> Floats:

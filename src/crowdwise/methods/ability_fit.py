@@ -43,13 +43,6 @@ raise it (:mod:`crowdwise.methods.ability_regression`), so J rises too. When EM 
 item's difficulty by itself, from a grid: an item may have two local maxima, and EM ends at the nearer one. Items that
 were not in the fit get their difficulty in the same way.
 
-When they fail: difficulties are point estimates, so with a handful of votes per item they are mostly their prior, and
-under a wide one they explain disagreement away; ability and difficulty are only distinguished where annotators share
-items; an item that everybody gets wrong looks easy. ``glad`` misses annotators who are better at one class than at
-another, ``irt`` those who mistake one class for another. With two classes and many items that nobody knows, "nobody
-knows, and guesses are even" and "half know that it is 1, the others guess 0" explain such items equally well; guesses
-then become uneven and the items drift into one class, unless the prior keeps guesses even.
-
 J. Whitehill, P. Ruvolo, T. Wu, J. Bergsma and J. Movellan, Whose vote should count more: optimal integration of
 labels from labelers of unknown expertise, NIPS 2009 (``glad``). G. Rasch, Probabilistic models for some intelligence
 and attainment tests, 1960, and D. Hovy, T. Berg-Kirkpatrick, A. Vaswani and E. Hovy, Learning whom to trust with
@@ -208,14 +201,9 @@ class AbilityModel(StartedModel, ABC):
         self._unseen = float(share @ state.a), share @ state.guess  # like the crowd as a whole
         annotators, items = self._columns(to, state, log_prior(state), gold)
         return Outcome(
-            posterior=q,
-            prior=state.pi,
-            confusion=self._mean_confusion(annotators[self._chance], state.guess, rows.K),
-            log_likelihood=float(evidence.sum()),
-            annotator_columns=annotators,
-            item_columns=items,
-            **rounds.outcome,
-        )
+            posterior=q, prior=state.pi, confusion=self._mean_confusion(annotators[self._chance], state.guess, rows.K),
+            log_likelihood=float(evidence.sum()), annotator_columns=annotators, item_columns=items, **rounds.outcome,
+        )  # fmt: skip
 
     def _slopes(
         self, to: Problem, state: State, log_prior: Floats, gold: Ints | None, width: Floats

@@ -38,7 +38,7 @@ class ItemResponse(AbilityModel):
         difficulties is rarely good: they are point estimates from a few votes each.
     guess_smoothing
         Pseudo-guesses of every annotator, spread evenly over the classes: a Dirichlet prior. More of them (20) where
-        nobody knows many of the items, see the module.
+        nobody knows many of the items: split votes drift into one class otherwise.
     class_prior
         ``"learned"``, ``"uniform"``, or the probability of each class. Guesses follow the class shares, and under a
         fixed, wrong prior those who know the common class look like guessers.

@@ -29,9 +29,6 @@ half the logarithm of M for each number that describes them (the Bayesian inform
 The model is that of Venanzi et al. with one change: they scatter members around a community by Gaussian noise on
 log-odds and infer by expectation propagation; Dirichlet rows do the same job and keep every step exact.
 
-When it fails: with many votes per annotator communities are of no help, and it is ``ibcc`` with a learned prior.
-Communities are found from the answers: a crowd in which each annotator is different has one, wide, community.
-
 M. Venanzi, J. Guiver, G. Kazai, P. Kohli and M. Shokouhi, Community-based Bayesian aggregation models for
 crowdsourcing, WWW 2014. T. P. Minka, Estimating a Dirichlet distribution (2000), for the fixed point.
 """

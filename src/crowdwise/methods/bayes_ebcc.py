@@ -22,12 +22,7 @@ ELBO           objective                          sum_n log Z_n - KL(tau) - sum_
 =============  ===============  ================  ====================================================================
 
 The start splits each item's vote shares over subtypes at random. Different starts end at different optima, so several
-are tried and the highest ELBO is kept. On bluebird 60 starts ended at some 40 optima, with accuracies from 78 to 89 %;
-on larger sets most starts agree, and a better optimum may be rare (web: one start in 70, worth 2.5 points). The paper
-tries forty; ten, the default here, come within half a point of its figures on the sets tried, but for these two.
-
-When it fails: with few votes per item subtypes cannot be distinguished, and it is ``ibcc`` at many times the cost. A
-higher ELBO is not always a higher accuracy.
+are tried and the highest ELBO is kept. The paper tries forty; ten come within half a point of its figures on most sets.
 
 Y. Li, B. Rubinstein and T. Cohn, Exploiting worker correlation for label aggregation in crowdsourcing, ICML 2019.
 """
@@ -45,14 +40,8 @@ from crowdwise.core.limits import check_memory
 from crowdwise.core.model import Callback, EMFit, EMModel, Outcome, Params, Part, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.priors import ClassAlpha, DirichletPrior, History, class_dirichlet, dirichlet_rows
-from crowdwise.methods.bayes_ibcc import (
-    DirichletFamily,
-    Dirichlets,
-    divergence,
-    drawn_by_name,
-    expected_log,
-    shared_prior,
-)
+from crowdwise.methods import bayes_ibcc as ibcc
+from crowdwise.methods.bayes_ibcc import DirichletFamily, Dirichlets
 
 IMPOSSIBLE = -1e30
 """The log prior of a class that a gold label rules out: finite, so that it can be added to."""
@@ -78,16 +67,16 @@ class SubtypeFamily(DirichletFamily):
         mass = stats.mass.reshape(K, -1)
         rows = stats.counts.reshape(-1, L, stats.counts.shape[1]) + self.rows
         classes, subtypes = mass.sum(axis=1) + self.classes, mass + self.spread
-        log_prior = expected_log(classes, axis=0)[:, None] + expected_log(subtypes, axis=1)
-        log_score = expected_log(rows, axis=1).reshape(stats.counts.shape)
+        log_prior = ibcc.expected_log(classes, axis=0)[:, None] + ibcc.expected_log(subtypes, axis=1)
+        log_score = ibcc.expected_log(rows, axis=1).reshape(stats.counts.shape)
         return Mixtures(log_score, log_prior.reshape(1, -1), rows, classes, subtypes)
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         assert isinstance(params, Mixtures)
-        rows = divergence(params.rows, self.rows, params.log_score.reshape(params.rows.shape), axis=1)
-        tau = divergence(params.classes, self.classes, expected_log(params.classes, axis=0), axis=0)
+        rows = ibcc.divergence(params.rows, self.rows, params.log_score.reshape(params.rows.shape), axis=1)
+        tau = ibcc.divergence(params.classes, self.classes, ibcc.expected_log(params.classes, axis=0), axis=0)
         empty = np.full_like(params.subtypes, self.spread)
-        pi = divergence(params.subtypes, empty, expected_log(params.subtypes, axis=1), axis=1)
+        pi = ibcc.divergence(params.subtypes, empty, ibcc.expected_log(params.subtypes, axis=1), axis=1)
         return log_likelihood - rows - tau - pi
 
 
@@ -175,7 +164,7 @@ class EBCC(EMModel):
         rng = np.random.default_rng(self.random_state)
 
         def run(restart: int) -> EMFit:
-            start = em.statistics(part, split(first, drawn_by_name(votes, rng, G)))
+            start = em.statistics(part, split(first, ibcc.drawn_by_name(votes, rng, G)))
             return self._run_em(part, self._family(part, start, votes, gold), start, callback, restart)
 
         best = em.best_fit(map(run, range(self.restarts + 1)), self.tol * part.n_votes)
@@ -196,7 +185,7 @@ class EBCC(EMModel):
         )
 
     def _class_prior(self, params: Mixtures) -> Floats:
-        return np.asarray(shared_prior(params.log_prior[0]).reshape(params.subtypes.shape).sum(axis=1))
+        return np.asarray(ibcc.shared_prior(params.log_prior[0]).reshape(params.subtypes.shape).sum(axis=1))
 
     def _predict(self, votes: Votes) -> Floats:
         posterior = super()._predict(votes).reshape(len(votes), votes.n_classes, -1).sum(axis=2)

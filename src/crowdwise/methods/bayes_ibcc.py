@@ -22,11 +22,6 @@ ELBO         objective                        sum_n log Z_n - KL(q(pi) | p(pi)) 
 Z_n is the normaliser of q[n]. The default prior, 4 on the diagonal and 1 beside it, says that annotators are somewhat
 better than chance; it keeps classes at their labels where votes are few, and gives way where they are many.
 
-When it fails: the prior is the same for all annotators, and weighs 4 + (K - 1) votes per row; with many classes and few
-votes per annotator it outweighs them. Where annotators are bad, the prior still takes them for good (75 % on ``web``,
-where plain ``dawid-skene`` has 82 %). Annotators are independent given the truth, as in ``dawid-skene``. The
-variational posterior is narrower than the exact one, so probabilities are a little too sure.
-
 H.-C. Kim and Z. Ghahramani, Bayesian classifier combination, AISTATS 2012 (the model, by Gibbs sampling). E. Simpson,
 S. Roberts, I. Psorakis and A. Smith, Dynamic Bayesian combination of multiple imperfect classifiers (2013), the
 variational version.
@@ -256,9 +251,6 @@ class IBCC(StreamingModel):
         self.stats_ = em.statistics(part, chain.posterior)
         best = chain.posterior.argmax(axis=1)
         return Outcome(
-            posterior=chain.posterior,
-            prior=chain.pi,
-            confusion=chain.theta.transpose(0, 2, 1).copy(),
-            iterations=rounds.iterations,
-            item_columns={"simulation_error": chain.error[np.arange(len(best)), best]},
-        )
+            posterior=chain.posterior, prior=chain.pi, confusion=chain.theta.transpose(0, 2, 1).copy(),
+            iterations=rounds.iterations, item_columns={"simulation_error": chain.error[np.arange(len(best)), best]},
+        )  # fmt: skip

@@ -21,14 +21,8 @@ ELBO           objective                     sum_n log Z_n - KL(theta) - KL(xi)
 =============  ==============  ============  ====================================================================
 
 ``em`` puts shares, smoothed by pseudo-counts b, in place of the distributions, and raises
-log-likelihood + b sum( log theta + log(1 - theta) + sum_l log xi ). The settings are those of the authors' program: a
-Beta(1/2, 1/2) on competence (annotators tend to be good or bad), 10 pseudo-votes per label on strategies, 0.01 / K for
-``em``; classes equally probable. The authors start ten times at random. Here the first start is the vote shares; on
-the real sets tried, further ones, which do not depend on the votes, all ended at the same optimum, so there are two.
-
-When it fails: an annotator cannot be worse than useless here, so systematic confusion of two classes, and adversaries,
-are taken for spam; with one strategy per annotator it misses annotators who are good at one class and bad at another.
-With few votes each, the Beta prior makes annotators extreme.
+log-likelihood + b sum( log theta + log(1 - theta) + sum_l log xi ). The settings are those of the authors' program,
+which starts ten times at random. Here the first start is the vote shares, and there are two random ones.
 
 D. Hovy, T. Berg-Kirkpatrick, A. Vaswani and E. Hovy, Learning whom to trust with MACE, NAACL-HLT 2013.
 """
@@ -45,8 +39,8 @@ from crowdwise.core.constraints import Bounds, Check, CountFromZero, NonNegative
 from crowdwise.core.intervals import around, beta_interval, with_interval
 from crowdwise.core.limits import check_memory
 from crowdwise.core.model import Callback, EMFit, EMModel, Family, Outcome, Params, Part, Stats, Votes, declared
-from crowdwise.core.numerics import Floats, Ints, clamp, effective_votes, normalise, safe_log
-from crowdwise.core.vote_sums import right_votes
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log
+from crowdwise.core.vote_sums import known_share
 from crowdwise.methods.bayes_ibcc import drawn_by_name, expected_log, log_beta
 from crowdwise.methods.skills_precision import knowing_information
 
@@ -166,7 +160,6 @@ class MACE(EMModel):
     """
 
     key = "mace"
-
     reads_backwards = False
     columns_without_interval = ("favourite",)
 
@@ -225,13 +218,8 @@ class MACE(EMModel):
         )
 
     def _competence_interval(self, votes: Votes, q: Floats, params: Habits) -> tuple[Floats, Floats]:
-        """Normal in log-odds, by the information of the votes and of the priors.
-
-        The votes count for as many as they would with known truths (:func:`effective_votes`).
-        """
-        right, total, unsure = right_votes(votes, q)
-        worth = np.divide(effective_votes(right, total, unsure), total, out=np.zeros_like(total), where=total > 0)
-        truths = worth[:, None] * self.stats_.table().sum(axis=1)
+        """Normal in log-odds, by the information of the votes and of the priors."""
+        truths = known_share(votes, q)[:, None] * self.stats_.table().sum(axis=1)
         prior = self._family(Part.of(votes), self.stats_, votes, None)
         theta = np.clip(self.competence_, 1e-9, 1.0 - 1e-9)
         information = knowing_information(theta, self.strategy_, truths, prior.strategy_prior)

@@ -34,9 +34,6 @@ for more is ours, with their score for several classes in the place of theirs fo
 An annotator whose votes leave S as uncertain as under uniform rows (T at lambda = 0, with half a vote more in every
 cell, above d / lambda0) keeps lambda = 0: there is no evidence, and precisions learned without evidence run away too.
 
-When it fails: as dawid-skene. Annotators who know little are dropped together with those who know nothing, which costs
-little; where most of the crowd is dropped, look at the data.
-
 V. C. Raykar and S. Yu, Eliminating spammers and ranking annotators for crowdsourced labeling tasks, Journal of
 Machine Learning Research 13 (2012).
 """
@@ -54,8 +51,8 @@ from crowdwise.core.constraints import CountFromZero, Fraction, Positive
 from crowdwise.core.intervals import Z, with_interval
 from crowdwise.core.limits import check_memory
 from crowdwise.core.model import Callback, EMModel, Family, Outcome, Params, Part, Stats, Votes, declared
-from crowdwise.core.numerics import Floats, Ints, effective_votes, normalise
-from crowdwise.core.vote_sums import right_votes
+from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.vote_sums import known_share
 
 STEPS = 100
 TOLERANCE = 1e-3
@@ -265,10 +262,8 @@ class SpEM(EMModel):
 
     def _worth(self, votes: Votes, stats: Stats, q: Floats) -> Floats:
         """Counts (annotator, truth, label), reduced to as many as would carry their information with known truths."""
-        right, total, unsure = right_votes(votes, q)
-        worth = np.divide(effective_votes(right, total, unsure), total, out=np.zeros_like(total), where=total > 0)
-        K = votes.n_classes
-        return np.asarray(stats.table().transpose(0, 2, 1) * worth[:, None, None] + self.prior / K)
+        worth = known_share(votes, q)[:, None, None]
+        return np.asarray(stats.table().transpose(0, 2, 1) * worth + self.prior / votes.n_classes)
 
     def _informativeness(self, votes: Votes, stats: Stats, q: Floats) -> dict[str, npt.NDArray[Any]]:
         """S from the counts alone, less the mean of what noise adds, Normal on the scale of its root."""

@@ -25,9 +25,7 @@ the posterior. Once the anchor has decided which class is which, one maximisatio
 normalised, gives the matrices that the votes support. Posterior, confusion and prior are reported after that step;
 objective and trace are those of J.
 
-With a = 0 this is ``dawid-skene`` under the hierarchical prior. Plain ``dawid-skene`` is the better choice where
-annotators have hundreds of votes each (the likelihood then needs no anchor), and where most of the crowd is
-adversarial or confuses classes systematically (the vote shares then are the wrong anchor).
+With a = 0 this is ``dawid-skene`` under the hierarchical prior.
 """
 
 from __future__ import annotations

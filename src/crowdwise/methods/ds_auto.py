@@ -29,9 +29,6 @@ the most informative annotators); no vote is predicted by parameters that have s
 items, where nothing could be predicted and the weights carry no information, the simplest model decides: the vote
 stands, unless its annotator is worse than chance.
 
-When it fails: copiers, hard items and other reasons why annotators err together are outside all models; ``crowdwise
-compare`` shows whether votes depend on each other in ways the consensus does not explain.
-
 The weights are those of D. Wolpert, Stacked generalization, Neural Networks 5 (1992), for densities: P. Smyth and D.
 Wolpert, Linearly combining density estimators via stacking, Machine Learning 36 (1999).
 """

@@ -37,9 +37,6 @@ once, from counts against the majority's labels; where the majority is poor, its
 and bad annotators look alike, and the prior makes them so. Here priors and vote weights are therefore learned
 ``ROUNDS`` times, each time from the labels of the fit before: empirical Bayes, by alternation. Strengths are taken from
 a grid of steps of 10^(1/4), so that rounding cannot move them.
-
-When it fails: see the methods page under ``auto``; whatever breaks independence given the truth (copiers, hard items)
-breaks all four.
 """
 
 from __future__ import annotations

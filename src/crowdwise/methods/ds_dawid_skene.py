@@ -23,10 +23,6 @@ theta      ``table``    M x L x K            (c + b) / sum_l (c + b), tied as ab
 objective                                    sum_n log sum_k pi_k prod theta + sum b log theta
 =========  ===========  ===================  =================================================
 
-When it fails: with few votes per annotator and many classes a full confusion matrix has more cells than votes, and the
-classes may drift from what the labels mean while the likelihood rises (``anchored`` guards against that); with
-annotators who copy each other, agreement is mistaken for competence.
-
 A. P. Dawid and A. M. Skene, Maximum likelihood estimation of observer error-rates using the EM
 algorithm, Applied Statistics 28 (1979). V. B. Sinha, S. Rao and V. N. Balasubramanian, Fast Dawid-Skene
 (2018), for the hard version.

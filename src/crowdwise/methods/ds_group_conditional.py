@@ -35,9 +35,6 @@ started from the second, with phi and s counted against the labels of the second
 they are, the groups look too much alike: on simulated crowds with a strong bias this cost 3 to 4 points of accuracy,
 and taking phi and s from the pooled fit again and again 1 to 2.)
 
-When it fails: groups with few items have priors and matrices of their own to learn from little; a mistake that the
-whole crowd makes on one group cannot be distinguished from a difference of the truth, unless there are gold labels.
-
 The matrices A_m(z) are those of the tutorial on learning from crowds by S. Ibrahim, P. A. Traganitis, X. Fu and
 G. B. Giannakis; the pooling and its estimate are crowdwise's own.
 """
@@ -287,14 +284,10 @@ class GroupConditional(DawidSkene):
         self.params_ = Params(safe_log(overall).reshape(M * K, K), safe_log(share @ self.group_prior_)[None])
         self.stats_ = Stats(counts.sum(axis=1).reshape(M * K, K), stats.mass, stats.log_likelihood)
         return Outcome(
-            posterior=q,
-            prior=share @ self.group_prior_,
-            confusion=overall.transpose(0, 2, 1).copy(),
-            log_likelihood=stats.log_likelihood,
-            annotator_columns=self._accuracies(votes, group, q, names),
-            item_columns={"group": names[group].astype(str)},
-            **fit.outcome | {"iterations": passes},
-        )
+            posterior=q, prior=share @ self.group_prior_, confusion=overall.transpose(0, 2, 1).copy(),
+            log_likelihood=stats.log_likelihood, annotator_columns=self._accuracies(votes, group, q, names),
+            item_columns={"group": names[group].astype(str)}, **fit.outcome | {"iterations": passes},
+        )  # fmt: skip
 
     def _strength(self, votes: Votes, group: Ints, q: Floats, G: int) -> float:
         if self.pooling != "learned":

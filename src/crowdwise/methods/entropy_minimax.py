@@ -27,11 +27,6 @@ difficulty          ``difficulty``      N           - sum_k q[n, k] ( tau[k, k] 
 The terms of an item depend on sigma and on its own votes alone. So, once sigma has converged, q and tau of every item
 are computed again from its votes, in the same way for the items of the fit and for any other (``item_terms``).
 
-When it fails: with many classes and few votes a = K^2 / 4 flattens the rows of classes an annotator seldom labelled, as
-add-one smoothing does in Dawid-Skene (Music, ten classes: 52 % right; with a = 1/4, 77 %). pi is uniform, so a rare
-class is proposed too often (D_Product: 84 %, Dawid-Skene 94 %). It costs many times what Dawid-Skene costs, and data
-beyond ``MAX_NUMBERS`` or ``MAX_WORK`` is refused.
-
 D. Zhou, J. C. Platt, S. Basu and Y. Mao, Learning from the wisdom of crowds by minimax entropy, NIPS 2012. D. Zhou,
 Q. Liu, J. C. Platt and C. Meek, Aggregating ordinal labels from crowds by minimax conditional entropy, ICML 2014.
 """

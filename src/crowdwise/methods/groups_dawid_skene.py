@@ -25,9 +25,6 @@ A cell is an item and a group that labelled it; the steps are in :mod:`crowdwise
 
 ``grouped-majority`` is the vote of groups: one vote each, for what most of its members say.
 
-When it fails: with only two groups the votes do not decide which of the two is nearer to the truth; wrong groups (or
-groups not found for lack of common items) do harm or do not help; opinions of small groups on few items are noise.
-
 P. A. Traganitis and G. B. Giannakis, Identifying dependent annotators in crowdsourcing, Asilomar 2022.
 A. Jaffe et al., Unsupervised ensemble learning with dependent classifiers, AISTATS 2016, for two classes.
 """
@@ -164,13 +161,12 @@ class GroupedModel(Model):
 
     def _groups(self, votes: Votes) -> Ints:
         """The groups, given or found in the votes."""
-        if isinstance(self.groups, str):
-            found = dependence(votes, level=self.level, min_common=self.min_common)
-            return likeliest_groups(votes, found) if self.groups == "evidence" else found.group
+        if not (isinstance(self.groups, str) or is_count(self.groups)):
+            return given_groups(self.groups, votes)
+        found = dependence(votes, level=self.level, min_common=self.min_common)
         if is_count(self.groups):
-            found = dependence(votes, level=self.level, min_common=self.min_common)
             return spectral_groups(found, int(self.groups))
-        return given_groups(self.groups, votes)
+        return likeliest_groups(votes, found) if self.groups == "evidence" else found.group
 
     def _groups_with_unseen(self, M: int) -> Ints:
         """The group of every annotator; those not seen in the fit are groups of one."""
@@ -273,13 +269,9 @@ class GroupedDawidSkene(GroupedModel):
         self.counts_ = fit.counts
         theta = self.group_confusion_[group] @ self.member_confusion_
         return Outcome(
-            posterior=fit.q,
-            prior=np.exp(fit.levels.log_pi),
-            confusion=theta / theta.sum(axis=2, keepdims=True),
-            log_likelihood=fit.log_likelihood,
-            annotator_columns=_columns(group),
-            **fit.rounds.outcome,
-        )
+            posterior=fit.q, prior=np.exp(fit.levels.log_pi), confusion=theta / theta.sum(axis=2, keepdims=True),
+            log_likelihood=fit.log_likelihood, annotator_columns=_columns(group), **fit.rounds.outcome,
+        )  # fmt: skip
 
     def _pseudo_counts(self, votes: Votes, gold: Ints | None, group: Ints, start: Floats) -> Floats:
         """b[m, l, z]; a learned prior goes by the majority of the group, not of the crowd.

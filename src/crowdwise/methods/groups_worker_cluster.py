@@ -25,10 +25,6 @@ could have been numbered in so many ways. The Dirichlet process leaves those tha
 
 ``cbcc`` is the same with members who scatter around their cluster, each with a matrix of their own.
 
-When it fails: annotators who differ by degrees are forced into steps; with many votes each, a matrix per annotator
-(``dawid-skene``, ``ibcc``) is better. The members of a cluster answer *alike*, they do not copy: for dependence see
-``grouped-dawid-skene``.
-
 H. Imamura, I. Sato and M. Sugiyama, Analysis of minimax error rate for crowdsourcing and its application to worker
 clustering model, ICML 2018. P. G. Moreno, A. Artes-Rodriguez, Y. W. Teh and F. Perez-Cruz, Bayesian nonparametric
 crowdsourcing, JMLR 16 (2015), for the Dirichlet process.

@@ -21,10 +21,6 @@ log evidence       log_likelihood           sum_m log Z_m + sum_n log Z_n - sum_
 The expectations are in :mod:`crowdwise.methods.messages_integrals`: exact with one coin per annotator or with two
 classes, drawn otherwise. Posterior and evidence are exact where the graph is a tree.
 
-When it fails: the class distribution is uniform unless given, so on lopsided data the confusion matrices compensate for
-it, and many items change to the rare class; a prior far from the crowd hurts as well. It is excellent where votes are
-sparse and cycles long, and may oscillate on small dense graphs (``damping`` helps).
-
 Q. Liu, J. Peng and A. Ihler, Variational inference for crowdsourcing, NIPS 2012. H. Kim, S. Cho, D. Kim and J. Ok,
 Robust deep learning from crowds with belief propagation, AISTATS 2022, for the sampled messages.
 """
@@ -181,13 +177,9 @@ class BeliefPropagation(Model):
         self.theta_, self._log_pi, self._votes = theta, safe_log(pi), votes
         self.belief_ = softmax(logit)
         return Outcome(
-            posterior=clamp(self.belief_, gold),
-            prior=pi,
-            confusion=theta,
-            log_likelihood=value,
-            annotator_columns={"effective_samples": size} if sampled else {},
-            **rounds.outcome,
-        )
+            posterior=clamp(self.belief_, gold), prior=pi, confusion=theta, log_likelihood=value,
+            annotator_columns={"effective_samples": size} if sampled else {}, **rounds.outcome,
+        )  # fmt: skip
 
     def source(self, votes: Votes, graph: Graph) -> tuple[Callable[..., Integrator], bool, bool]:
         """A function from beliefs (and the earlier integrator) to an integrator; whether it draws; whether the draws

@@ -10,9 +10,6 @@ objective is the evidence lower bound,
 
     sum_n log sum_k pi_k prod_votes exp E[log theta]  -  sum_m KL( Dirichlet(alpha + c_m) || Dirichlet(alpha) ).
 
-When it fails: as ``bp`` on lopsided data and under a prior far from the crowd. It is overconfident about annotators
-with few votes.
-
 Q. Liu, J. Peng and A. Ihler, Variational inference for crowdsourcing, NIPS 2012.
 """
 
@@ -26,6 +23,7 @@ import numpy as np
 from crowdwise.core import priors, shrinkage
 from crowdwise.core.em import Params, Part, Stats, log_class_prior
 from crowdwise.core.model import EMModel, Family, Floats, Ints, Votes, declared
+from crowdwise.methods.bayes_ibcc import divergence, expected_log
 from crowdwise.methods.messages_bp import one_coin_parameters
 
 
@@ -44,15 +42,13 @@ class MeanFieldFamily(Family):
     class_prior: Floats | None
 
     def maximise(self, stats: Stats) -> MeanLogs:
-        from scipy.special import psi
-
         K = len(stats.mass)
         counts = stats.table().transpose(0, 2, 1)
         if self.alpha.ndim == 2:
             right = np.einsum("mkk->m", counts)
             counts = np.stack([right, counts.sum(axis=(1, 2)) - right], axis=1)
         alpha = self.alpha + counts
-        mean_log = psi(alpha) - psi(alpha.sum(axis=-1, keepdims=True))
+        mean_log = expected_log(alpha, axis=-1)
         if self.alpha.ndim == 2:
             table = np.repeat(mean_log[:, 1] - np.log(K - 1.0), K * K).reshape(-1, K, K)
             table[:, np.arange(K), np.arange(K)] = mean_log[:, :1]
@@ -63,20 +59,14 @@ class MeanFieldFamily(Family):
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         """The lower bound: log-likelihood under E[log theta], less the divergence of the annotators from the prior."""
-        from scipy.special import gammaln, psi
-
         assert isinstance(params, MeanLogs)
-        a, b = params.alpha, np.broadcast_to(self.alpha, params.alpha.shape)
-        mean_log = psi(a) - psi(a.sum(axis=-1, keepdims=True))
-        norm = gammaln(a.sum(axis=-1)) - gammaln(b.sum(axis=-1)) + (gammaln(b) - gammaln(a)).sum(axis=-1)
-        return log_likelihood - float(norm.sum() + ((a - b) * mean_log).sum())
+        a, before = params.alpha, np.broadcast_to(self.alpha, params.alpha.shape)
+        return log_likelihood - divergence(a, before, expected_log(a, axis=-1), axis=-1)
 
 
 @declared
 class MeanField(EMModel):
     """Mean field: truths and confusion matrices are independent, each updated given the others' mean logarithms.
-
-    The objective is the evidence lower bound.
 
     Parameters
     ----------

@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from crowdwise.core.numerics import TINY, Floats, Ints, safe_log
+from crowdwise.methods.bayes_ibcc import log_beta
 from crowdwise.methods.messages_integrals import BLOCK, FULL, Graph, Grid, Job, Nodes, integrate, rule_size
 
 TEMPER = 0.8
@@ -36,10 +37,8 @@ class Dice:
     def roll(cls, D: int, rank: Ints, rng: np.random.Generator, tries: int = 8) -> Dice:
         """Classes have their numbers by rank, so that their order does not matter."""
         K = len(rank)
-        normal, uniform, boost = (
-            rng.standard_normal((tries, D, K, K)), rng.random((tries, D, K, K)), rng.random((D, K, K)),
-        )  # fmt: skip
-        return cls(*(x[..., rank, :][..., rank] for x in (normal, uniform, boost)))
+        drawn = rng.standard_normal((tries, D, K, K)), rng.random((tries, D, K, K)), rng.random((D, K, K))
+        return cls(*(x[..., rank, :][..., rank] for x in drawn))
 
     def log_gamma(self, shape: Floats) -> Floats:
         """log of D Gamma draws for each entry of a K x K table of shapes, after Marsaglia and Tsang (2000).
@@ -59,16 +58,12 @@ class Dice:
 
     def dirichlet(self, alpha: Floats, proposal: Floats) -> Nodes:
         """Matrices with rows from Dirichlet(proposal), weighted to stand for Dirichlet(alpha)."""
-        from scipy.special import gammaln, logsumexp
+        from scipy.special import logsumexp
 
         g = self.log_gamma(proposal)
         log_theta = np.maximum(g - logsumexp(g, axis=2, keepdims=True), np.log(TINY))
-
-        def log_norm(x: Floats) -> float:
-            return float((gammaln(x.sum(axis=1)) - gammaln(x).sum(axis=1)).sum())
-
-        ratio = ((alpha - proposal) * log_theta).sum(axis=(1, 2)) + log_norm(alpha) - log_norm(proposal)
-        return Nodes(log_theta, ratio - np.log(len(g)))
+        scale = float((log_beta(proposal, 1) - log_beta(alpha, 1)).sum()) - np.log(len(g))
+        return Nodes(log_theta, ((alpha - proposal) * log_theta).sum(axis=(1, 2)) + scale)
 
 
 @dataclass
@@ -131,10 +126,8 @@ def exact_jobs(graph: Graph, coins: Floats, K: int) -> Integrator:
     for which, n in sorted({(int(i), int(j)) for i, j in zip(kind, size, strict=True)}):
         grid = Grid(n, tuple((float(a), float(b)) for a, b in kinds[which].reshape(D, 2)), K)
         who = np.flatnonzero((kind == which) & (size == n))
-        if n**D <= FULL[D]:
-            out.add(who, grid.all())
-        else:
-            out.add(who, grid, single=True)
+        whole_grid = n**D <= FULL[D]
+        out.add(who, grid.all() if whole_grid else grid, single=not whole_grid)
     return out
 
 

@@ -28,10 +28,8 @@ from crowdwise.errors import InputError
 
 VOTE_TRIPLES = 30_000_000
 """The most triples of votes on a common item that are counted: some ten seconds."""
-
 CELLS = 5_000_000
 """The most different triples of (annotator, label) that are held: under a gigabyte, and seconds for each sweep."""
-
 PIECE = 2_000_000
 """Triples of votes that are enumerated at a time."""
 
@@ -163,14 +161,10 @@ def moments_of(
         mine, a, b, value = _around(m, who, cells, count)
         own.append(Slab.of((mine % K, a, b, value), _around(m, trio, trio, w3), C, J))
     return Moments(
-        said.reshape(J, K),
-        w1,
-        [R[m * K : (m + 1) * K] for m in range(J)],
-        [(pair_key[lo:hi] % J, w2[lo:hi]) for lo, hi in itertools.pairwise(at)],
-        own,
-        Slab.of((*cells, count), (*trio, w3), C, J),
-        size1 + size2 / 2.0 + size3,
-    )
+        said.reshape(J, K), w1, [R[m * K : (m + 1) * K] for m in range(J)],
+        [(pair_key[lo:hi] % J, w2[lo:hi]) for lo, hi in itertools.pairwise(at)], own,
+        Slab.of((*cells, count), (*trio, w3), C, J), size1 + size2 / 2.0 + size3,
+    )  # fmt: skip
 
 
 def _weighted(count: Floats, block: Ints, B: int, weighting: str) -> tuple[Floats, Floats, float]:

@@ -34,9 +34,6 @@ most probable. Annotators with fewer than two votes per class or without common 
 those without more than K usable columns (of blocks of full rank), get the matrix of those counts. Gold labels are one
 more annotator, who is never wrong.
 
-When it fails: ``multispa`` where nobody is nearly perfect on some class (no corner is seen) and where pairs have
-few common items (noise looks like a corner); both where annotators copy one another.
-
 S. Ibrahim, X. Fu, N. Kargas and K. Huang, Crowdsourcing via pairwise co-occurrences: identifiability and algorithms,
 NeurIPS 2019. The paper lowers KL by mirror descent with a line search; here it is done by sweeps that need none.
 """
@@ -55,15 +52,12 @@ from crowdwise.methods import moments_shared as shared
 
 MANY = 2_000_000
 """Pairs of votes from which the compiled count is worth loading."""
-
 ADVICE = "Leave out annotators with few votes (votes.without), merge rare classes, or use dawid-skene."
 
 COUNTED = 8
 """Numbers held for each non-zero while the pairs are counted: rows, columns and values, with their copies."""
-
 COUNT_STEPS = 20
 """Steps of arithmetic for each pair of votes that is counted."""
-
 SMOOTHING = 3.0
 """Pseudo-counts of a column that give the least error of the corners on simulated crowds."""
 

@@ -21,10 +21,6 @@ Moments do not determine which latent class is which: a solution is matched to t
 gold label counts for that. Annotators without the pairs or triples that a method needs (for pairs also those with fewer
 than two votes per class) get the matrix of their counts. Nothing depends on the order of rows or on names: where
 annotators have to be taken in some order, it is that of ``ranking``, by their votes.
-
-When they fail: with few common items the moments are noise, and the error grows quickly with K; with a rare class, or
-a crowd that cannot distinguish two classes, the matrices to be inverted are nearly singular; annotators who copy one
-another break the equations.
 """
 
 from __future__ import annotations
@@ -39,28 +35,14 @@ from scipy.optimize import linear_sum_assignment
 from crowdwise.core import em, priors, starts
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative
 from crowdwise.core.limits import check_memory
-from crowdwise.core.model import (
-    Callback,
-    EMFit,
-    EMModel,
-    Outcome,
-    Params,
-    Part,
-    Rounds,
-    Stats,
-    Votes,
-    declared,
-    leading,
-)
+from crowdwise.core.model import Callback, EMFit, EMModel, Outcome, Params, Part, Rounds, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.parameters import leading
 from crowdwise.core.vote_sums import per_annotator
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full
 
 MIN_VOTES = 2.0
-"""Votes per class from which an annotator takes part in the pairs.
-
-On simulated crowds it makes no difference; the pairs of many annotators with few votes only cost time.
-"""
+"""Votes per class from which an annotator takes part in the pairs: those of annotators with fewer only cost time."""
 
 FLOOR = 1e-6
 """The least probability of a solution: a cell that a noisy moment puts at or under zero may still be possible."""

@@ -24,10 +24,6 @@ c_k                                      d_k^(-1/2) U s^(1/2) v_k
 Several splits into groups are tried, and the one that makes the votes most probable is kept. Where no item has votes of
 all three groups, the solution is that of the counts.
 
-When it fails: as all methods of moments do (see ``moments_shared``), and sooner than those that use pairs, for triples
-need more votes. Directions under a ten-thousandth of the largest eigenvalue are not inverted: the rarest classes are
-then left to the votes.
-
 Y. Zhang, X. Chen, D. Zhou and M. I. Jordan, Spectral methods meet EM: a provably optimal algorithm for
 crowdsourcing, JMLR 17 (2016). A. Anandkumar et al., Tensor decompositions for learning latent variable models,
 JMLR 15 (2014), for the power method.
@@ -47,7 +43,6 @@ from crowdwise.methods import moments_shared as shared
 
 RCOND = 1e-4
 """Directions under this share of the largest are not inverted."""
-
 ROUNDS = 30
 """Rounds of the power method after which the strongest start goes on alone."""
 

@@ -31,9 +31,6 @@ A[m, l, k]   ``table``    M x K x K      H_m with its columns set to sum one
 d[k]         ``d``        K              square of the median column sum of H_m, normalised
 ===========  ===========  =============  ==================================================================
 
-When it fails: as all methods of moments do (see ``moments_shared``); also where the graph of common items is not
-connected, since each part may then be rotated differently, and with many annotators with very few common items.
-
 S. Ibrahim and X. Fu, Crowdsourcing via annotator co-occurrence imputation and provable symmetric nonnegative matrix
 factorization, ICML 2021: its robust stage one and its stage two. Weights by common items, the start and the
 ridge towards it are ours; without the ridge, sparse crowds with many or rare classes are rotated wrongly.

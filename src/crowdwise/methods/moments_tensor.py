@@ -34,10 +34,6 @@ rho                                      trace(Gram) / K
 A ``*`` is taken cell by cell. The moments, and the limit on their number, are in ``moments_counts``. Gold labels are
 one more annotator, who is never wrong. Where no three annotators share an item, the solution is that of the counts.
 
-When it fails: as all methods of moments do (see ``moments_shared``). Triples need more common items than pairs, F has
-local minima, and squares of probabilities carry little information on rare classes. The number of triples grows with
-the third power of the annotators who share items; over a limit the fit is refused.
-
 P. A. Traganitis, A. Pages-Zamora and G. B. Giannakis, Blind multiclass ensemble classification, IEEE Transactions on
 Signal Processing 66 (2018). K. Huang, N. D. Sidiropoulos and A. P. Liavas, A flexible and efficient algorithmic
 framework for constrained matrix and tensor factorization, same journal 64 (2016), for the inner ADMM and its rho.

@@ -26,9 +26,6 @@ p          accuracy         M       (1 + (K - 1) s) / K
 
 Gold labels are one more annotator, whose skill is 1.
 
-When they fail: annotators with errors that lean to one class agree beyond their skill (all methods here drop on data
-such as bluebird, where full confusion matrices do not), and pairs with few common items are mostly noise.
-
 References: Dalvi, Dasgupta, Kumar and Rastogi 2013 (eigenratio); Ma, Olshevsky, Saligrama and Szepesvari 2018 (pgd).
 """
 
@@ -89,8 +86,7 @@ class EigenRatio(Model):
     """Weights v1 / v2: the top eigenvector of agreement rates over that of the graph of common items.
 
     Dividing by v2 takes out how busy and well connected an annotator is. Agreement is corrected for chance, so there
-    may be any number of classes; with two it is the authors' product of +-1 votes. A vote weighs K times the skill,
-    the first-order log-odds, so that labels are those of the linear rule. Gold labels are one more annotator.
+    may be any number of classes; with two it is the authors' product of +-1 votes.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(400, n_annotators=30, n_classes=4, votes_per_item=6, random_state=0)
@@ -131,9 +127,7 @@ def _vote_support(votes: Votes, weight: Floats) -> Floats:
     """How far the weighted votes of each item agree with the plain ones, attributed to one annotator per item."""
     plain, score = tally(votes, np.ones(votes.n_annotators)), tally(votes, weight)
     along = ((score - score.mean(axis=1, keepdims=True)) * plain).sum(axis=1)
-    some = np.diff(votes.indptr) > 0
-    first = votes.annotator[votes.indptr[:-1][some]]
-    return np.bincount(first, weights=along[some], minlength=len(weight)).astype(np.float64)
+    return graph.by_first(votes.indptr, votes.annotator, along, len(weight))
 
 
 # -------------------------------------------------------------------- skills within bounds

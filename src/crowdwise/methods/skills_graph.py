@@ -179,6 +179,12 @@ def by_group(group: Ints, solve: Callable[[Ints], Floats]) -> Floats:
     return out
 
 
+def by_first(indptr: Ints, annotator: Ints, value: Floats, M: int) -> Floats:
+    """M: values of items, each attributed to the first of its annotators, to be summed over groups."""
+    some = np.diff(indptr) > 0
+    return np.bincount(annotator[indptr[:-1][some]], weights=value[some], minlength=M).astype(np.float64)
+
+
 def at_mean(value: Floats, M: int) -> Floats:
     """Values of M annotators, those not seen in the fit at the mean of the others."""
     return with_unseen(value, M, value.mean())

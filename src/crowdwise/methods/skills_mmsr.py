@@ -13,9 +13,6 @@ abs(s)     ``skill``         M       sqrt(u v)
 sign(s)    ``graph_signs``   M       top eigenvector of D^-1/2 (n c) D^-1/2, D the degrees; + for most annotators
 =========  ================  ======  =================================================================================
 
-When it fails: one annotator with few partners makes F small and the mean a plain one (give ``trim`` then); with few
-common items per pair the ratios are noise whose mean is above the skill, since |c| is.
-
 Reference: Ma and Olshevsky 2020.
 """
 

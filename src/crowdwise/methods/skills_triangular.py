@@ -11,9 +11,6 @@ k*         ``triangle_signs``   1       argmax over k of |s_k^2 + sum over i of 
 sign(s)    ``triangle_signs``   M       that of c[k, k*] times that of k*
 =========  ===================  ======  ==============================================================================
 
-When it fails: each skill rests on three numbers, so with few common items per pair it is noisier than a fit to all
-pairs (``pgd``).
-
 Reference: Bonald and Combes 2017.
 """
 

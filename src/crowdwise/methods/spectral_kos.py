@@ -9,9 +9,6 @@ from random y around 1, and the score of an item is t[n] = sum_m A[n, m] y[m>n],
 their own vote, annotators do not agree with themselves; on a sparse random graph, which has few short cycles, that
 makes the messages nearly independent.
 
-When it fails: like singular vectors, messages concentrate on the busiest annotators where votes are unevenly
-distributed, and lopsided classes look like skill.
-
 Reference: Karger, Oh and Shah 2011.
 """
 
@@ -83,10 +80,9 @@ def all_but_own(value: Floats, at: Ints, size: int) -> tuple[Floats, Floats]:
 class KOS(OneVsRest):
     """Iterative message passing between items and annotators.
 
-    The message of an annotator to an item is how far the *other* items confirm their votes; that of an item to an
-    annotator is the votes of the others. Made for random sparse assignments (l annotators per item, r items per
-    annotator), where it is order-optimal. Probabilities as in :class:`Ghosh`. Items of the fit are predicted with the
-    messages that leave them out, new ones with the annotators' whole weights.
+    Made for random sparse assignments (l annotators per item, r items per annotator), where it is order-optimal.
+    Probabilities as in :class:`Ghosh`. Items of the fit are predicted with the messages that leave them out, new ones
+    with the annotators' whole weights.
 
     Parameters
     ----------
@@ -101,7 +97,6 @@ class KOS(OneVsRest):
     """
 
     key = "kos"
-
     single_votes = "open"
 
     rounds: Count = 10

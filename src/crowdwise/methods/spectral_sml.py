@@ -17,9 +17,6 @@ q          posterior           N x 2   Bayes' rule with psi, eta and b
 More than two classes: one question per class, "k or not k?", and q[n, k] proportional to the odds of k. Gold labels
 are one more annotator in the covariances, and count in the likelihood of b.
 
-When it fails: covariances need common items; with a few per pair v is noise. Annotators who copy from each other look
-skilled. With many classes each question has few yes votes.
-
 References: Parisi, Strino, Nadler and Kluger 2014 (v, and the rule sign(sum of v x)); Jaffe, Nadler and Kluger 2015
 (psi, eta and b).
 """
@@ -35,6 +32,7 @@ from crowdwise.core import em
 from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Callback, Model, Outcome, Params, Part, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, maximise_1d
+from crowdwise.kernels import reference
 from crowdwise.methods import skills_graph as graph
 from crowdwise.methods.skills_graph import Pairs
 from crowdwise.methods.spectral_vectors import evidence, influence_variance, mean_log_odds, posterior
@@ -138,9 +136,7 @@ class Coins:
 class SML(Model):
     """Spectral meta-learner: sensitivity and specificity of each annotator from the covariances of their votes.
 
-    Off its diagonal the covariance is v v^T, v[m] = sqrt(1 - b^2) (psi + eta - 1). The mean votes and the class
-    skew b = P(yes) - P(no) then give psi and eta; b is the value under which the votes are likeliest. No start,
-    no local optimum, two coins per annotator. Three or more classes: one question per class.
+    No start, no local optimum. Three or more classes: one question per class.
 
     Parameters
     ----------
@@ -155,7 +151,6 @@ class SML(Model):
     """
 
     key = "sml"
-
     single_votes = "open"
 
     rule: Literal["likelihood", "linear"] = "likelihood"
@@ -186,12 +181,9 @@ class SML(Model):
         columns |= interval("sensitivity", coins.psi, coins.influence[0])
         columns |= interval("specificity", coins.eta, coins.influence[1])
         return Outcome(
-            posterior=q,
-            prior=np.array([(1.0 - coins.b) / 2.0, (1.0 + coins.b) / 2.0]),
-            confusion=theta,
-            log_likelihood=coins.log_likelihood,
-            annotator_columns=columns,
-        )
+            posterior=q, prior=np.array([(1.0 - coins.b) / 2.0, (1.0 + coins.b) / 2.0]), confusion=theta,
+            log_likelihood=coins.log_likelihood, annotator_columns=columns,
+        )  # fmt: skip
 
     def _learn(self, votes: Votes, k: int, gold: Ints | None) -> Coins:
         from scipy.sparse import csc_matrix, hstack
@@ -244,9 +236,9 @@ class SML(Model):
                 logits.append(self.worth_[i] * z * g)
                 continue
             psi, eta = (graph.at_mean(x, votes.n_annotators) for x in (coins.psi, coins.eta))
-            params = scores(psi, eta, coins.b)
-            logit = _yes_no(_question_part(votes, coins.k, None), params)
-            logits.append(logit)
+            part, params = _question_part(votes, coins.k, None), scores(psi, eta, coins.b)
+            logit = reference.logits(part.indptr, part.cell, part.weight, params.log_score, params.log_prior)
+            logits.append(logit[:, 1] - logit[:, 0])
         return posterior(np.column_stack(logits), self.used_)
 
 
@@ -256,13 +248,3 @@ def _question_part(votes: Votes, k: int, gold: Ints | None) -> Part:
     weight = np.empty(0) if votes.weight is None else votes.weight
     truth = np.empty(0, np.int32) if gold is None else np.where(gold < 0, -1, gold == k).astype(np.int32)
     return Part(votes.indptr, cell, weight, truth, votes.n_annotators, 2)
-
-
-def _yes_no(part: Part, params: Params) -> Floats:
-    """The log-odds of yes for every item, before they saturate."""
-    item = np.repeat(np.arange(len(part.indptr) - 1), np.diff(part.indptr))
-    worth = (params.log_score[:, 1] - params.log_score[:, 0])[part.cell]
-    total = np.bincount(
-        item, weights=worth * part.weight if len(part.weight) else worth, minlength=len(part.indptr) - 1
-    )
-    return np.asarray(total + params.log_prior[0, 1] - params.log_prior[0, 0])

@@ -29,9 +29,6 @@ decide the sign of the vector where they contradict the method's rule clearly.
 
 ``kos`` (:mod:`crowdwise.methods.spectral_kos`) finds such a direction by messages, and its posterior in the same way.
 
-When they fail: singular vectors of sparse matrices concentrate on the busiest annotators, so that all three fall to
-chance on data where a plain vote is right on 90 % (rte), and lopsided classes look like skill to ``ghosh`` and ``kos``.
-
 References: Zhang, Chen, Zhou and Jordan 2016 (kos-svd, as they ran it under the name of kos); Ghosh, Kale and McAfee
 2011 (ghosh).
 """
@@ -243,7 +240,7 @@ class Ghosh(OneVsRest):
     def _learn(self, A: Any, k: int) -> Question:
         v, offset, group = top_right(A, centre=False)
         support = np.sign(A @ v) * np.asarray(A.sum(axis=1)).ravel()
-        v, offset = orient(v, offset, group, _per_annotator(A, support))
+        v, offset = orient(v, offset, group, graph.by_first(A.indptr, A.indices, support, A.shape[1]))
         return Question(k, v, offset, influences(A, v, np.zeros(A.shape[1]), group))
 
 
@@ -266,10 +263,3 @@ class KOSSVD(OneVsRest):
         v, offset, group = top_right(A, centre=True)
         v, offset = orient(v, offset, group, np.where(v >= 0.0, v**2, -(v**2)))
         return Question(k, v, offset, influences(A, v, offset, group))
-
-
-def _per_annotator(A: Any, value: Floats) -> Floats:
-    """Values of items, each attributed to one of its annotators: to be summed over groups."""
-    some = np.diff(A.indptr) > 0
-    first = A.indices[A.indptr[:-1][some]]
-    return np.bincount(first, weights=value[some], minlength=A.shape[1]).astype(np.float64)

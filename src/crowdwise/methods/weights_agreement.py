@@ -25,10 +25,6 @@ Tied items count in part for each of the tied classes, so the order of classes d
 ``iwmv`` are the log-odds log( w (K - 1) / (1 - w) ) to first order around chance, w = 1 / K, up to the factor
 K / (K - 1); its posterior uses just that.
 
-When they fail: agreement is with the crowd's own labels. Where most of the crowd shares a mistake, those who make it
-get the weight (``iwmv`` is below the majority on bluebirds); an annotator who errs on one class alone looks mediocre;
-copies look competent.
-
 ``wawa`` and ``zero-based-skill`` are those of the Crowd-Kit library. H. Li and B. Yu, Error rate bounds and iterative
 weighted majority voting for crowdsourcing (2014).
 """
@@ -165,15 +161,14 @@ class ZeroBasedSkill(WeightedVote):
     All skills start just above chance, 1/K. In each step the votes are counted with the skills as weights, and every
     skill moves by ``rate`` of the way to its annotator's agreement with the outcome: a gradient step on half the
     squared difference of the two. The rate is multiplied by ``rate_factor`` at every ``rate_steps``-th step, so that
-    labels stop oscillating. The fit stops when no skill is further than ``tol`` from its agreement, or after
-    ``max_iter`` steps.
+    labels stop oscillating.
 
     Parameters
     ----------
     rate, rate_factor, rate_steps
         The learning rate, over 0 and at most 1, and its schedule.
     max_iter, tol
-        See above.
+        The fit stops when no skill is further than ``tol`` from its agreement, or after ``max_iter`` steps.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(400, n_annotators=15, n_classes=4, votes_per_item=5, random_state=0)

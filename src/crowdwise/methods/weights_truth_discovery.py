@@ -34,11 +34,6 @@ The three updates each maximise the log-posterior, up to a constant
 
 so it never falls. The posterior is z with its rows normalised.
 
-When they fail: ``pm`` counts losses, not rates of loss, so annotators with few votes seem good (on the web search data
-it is far below the majority; ``per_vote`` counts rates). ``catd`` and ``bwa`` follow a majority that errs together.
-None of them learns which classes an annotator confuses; no weight is negative, so no vote counts against its label. The
-posteriors are shares of weight, not calibrated.
-
 Q. Li, Y. Li, J. Gao, B. Zhao, W. Fan and J. Han, Resolving conflicts in heterogeneous data by truth discovery and
 source reliability estimation, SIGMOD (2014), for PM (also called CRH). Q. Li et al., A confidence-aware approach for
 truth discovery on long-tail data, PVLDB 8 (2014), for CATD. Y. Li, B. I. P. Rubinstein and T. Cohn, Truth inference at

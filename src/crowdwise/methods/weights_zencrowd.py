@@ -15,9 +15,6 @@ It is not ``one-coin``: there 1 - w is the probability of a *wrong* answer, whic
 count against their label. Here an unreliable answer carries no information, so no vote counts against its label; the
 reliability has a prior, which matters most for annotators with few votes; and the classes' prior is fixed.
 
-When it fails: where most of the crowd shares a mistake, those who make it look reliable; an annotator who errs on one
-class alone looks mediocre; copies look competent.
-
 G. Demartini, D. E. Difallah and P. Cudre-Mauroux, ZenCrowd: leveraging probabilistic reasoning and crowdsourcing
 techniques for large-scale entity linking, WWW (2012).
 """
@@ -104,7 +101,6 @@ class ZenCrowd(EMModel):
     """
 
     key = "zencrowd"
-
     reads_backwards = False
 
     reliability: Share = 0.8
