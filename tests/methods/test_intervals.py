@@ -16,22 +16,10 @@ from crowdwise.methods.skills_triangular import best_triangles
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 
-NO_ESTIMATE = {
-    "gold-weighted": {"gold_votes", "gold_right"},  # counted
-    "mace": {"favourite"},  # a label
-    "cbcc": {"community", "community_probability"},  # a group, and how probable it is
-    "bp": {"effective_samples"},  # of the draws, not of the annotator
-    "worker-cluster": {"cluster", "cluster_probability"},
-    "grouped-dawid-skene": {"group", "group_size"},
-    "grouped-majority": {"group", "group_size"},
-    "m3v": {"weight"},  # of the widest margin, which estimates nothing
-    "spem": {"pruned"},  # a verdict
-}
-
 
 def estimates(key, columns):
     ends = {name for name in columns if name.endswith(("_low", "_high"))}
-    return set(columns) - ends - NO_ESTIMATE.get(key, set())
+    return set(columns) - ends - set(registry.find(key).load().columns_without_interval)
 
 
 def inside(columns, name, true):

@@ -367,14 +367,6 @@ def test_two_annotators_do_not_determine_their_matrices_and_three_do():
 
 # -------------------------------------------------------------------- one label per item
 
-BELIEVE = {
-    "majority", "auto", "anchored", "fast-dawid-skene", "wawa", "zero-based-skill", "pm", "catd", "bwa", "cbcc",
-    "spectral-ds", "multispa", "cnmf", "symnmf", "tensor", "grouped-majority", "crowd-svm",
-}  # fmt: skip
-"""With nobody to contradict them annotators are right, with probability 1."""
-UNDECIDED = {"kos", "sml", "one-coin", "confusion-vector"}
-"""Not bound to repeat the votes: no message or covariance is left, or a class may be anybody's error."""
-
 
 @pytest.mark.parametrize("key", registry.METHODS)
 def test_one_label_per_item_says_nothing_of_annotators(key):
@@ -383,16 +375,17 @@ def test_one_label_per_item_says_nothing_of_annotators(key):
     Labels are the votes, but for a few; whoever does not take them for true must be in doubt. Accuracies are open.
     """
     sim = cw.simulate.one_coin(200, n_annotators=10, n_classes=3, a=6.0, b=3.0, votes_per_item=1, random_state=0)
-    gold = told(sim.truth, 0.1) if registry.find(key).load().needs_gold else None
+    model = registry.find(key).load()
+    gold = told(sim.truth, 0.1) if model.needs_gold else None
     params = {"restarts": 0} if key == "ebcc" else {}
     c = cw.aggregate(sim.votes, key, gold=gold, **params)
     untold = slice(None) if gold is None else gold < 0
     assert np.isfinite(c.posterior).all()
-    if key not in UNDECIDED:
+    if model.single_votes != "open":
         assert (c.label_codes == sim.votes.label)[untold].mean() > 0.9
     _, low, high = c.accuracy()
     assert (high - low).mean() > (0.35 if gold is not None else 0.99)  # nobody is a witness of their own votes
-    if key in BELIEVE:
+    if model.single_votes == "certain":
         assert np.allclose(c.posterior.max(axis=1), 1.0, atol=0.01)
     else:
         assert c.posterior.max(axis=1).mean() < 0.97
@@ -408,23 +401,18 @@ def test_skills_from_pairs_are_open_where_there_are_no_pairs(key):
 
 # -------------------------------------------------------------------- a crowd that is mostly wrong
 
-NEVER_BACKWARDS = {
-    "majority", "grouped-majority", "wawa", "zero-based-skill", "pm", "catd", "bwa",  # no weight is negative
-    "mace", "irt", "zencrowd",  # whoever is not right is a spammer
-    "anchored", "iwmv",  # what the votes say is where they begin, and a few known truths do not turn that
-}  # fmt: skip
-
 
 @pytest.mark.parametrize("key", registry.METHODS)
 def test_worse_than_chance_needs_known_truth_and_a_model_that_can_read_backwards(key):
     sim = cw.simulate.hammer_spammer(300, n_annotators=12, skill=0.25, spread=0.05, votes_per_item=8, random_state=0)
     gold = told(sim.truth, 0.12)
     params = {"restarts": 0} if key == "ebcc" else {}
-    if not registry.find(key).load().needs_gold:  # nothing in the votes tells a crowd from its mirror image
+    model = registry.find(key).load()
+    if not model.needs_gold:  # nothing in the votes tells a crowd from its mirror image
         assert cw.aggregate(sim.votes, key, **params).score(sim.truth) < 0.15
     c = cw.aggregate(sim.votes, key, gold=gold, **params)
     untold = (c.label_codes == sim.truth)[gold < 0].mean()
-    assert untold < 0.15 if key in NEVER_BACKWARDS else untold > 0.85
+    assert untold > 0.85 if model.reads_backwards else untold < 0.15
 
 
 def experts_outnumbered(seed=0):
