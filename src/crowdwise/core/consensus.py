@@ -55,17 +55,17 @@ class Consensus(Result):
     answer_type: str = "votes"
     classes: npt.NDArray[Any]
     posterior: Floats
-    label_codes: npt.NDArray[np.int32]
     prior: Floats
+    label_codes: npt.NDArray[np.int32]
     total: Floats
     """The number (weight) of each annotator's votes."""
-    votes_per_item: Ints
-    votes_per_annotator: Ints
     agreement: Floats
     """The share of each annotator's votes that say what the consensus says."""
     counts: Floats | None = None
     spread: Floats | None = None
     """The posterior variance of the counts."""
+    votes_per_item: Ints
+    votes_per_annotator: Ints
     confusion: Floats | None = None
     log_likelihood: float | None = None
     gold: Ints | None = None

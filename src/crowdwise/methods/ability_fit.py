@@ -58,8 +58,9 @@ from typing import ClassVar
 import numpy as np
 
 from crowdwise.core import priors, starts
+from crowdwise.core.constraints import Positive
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.model import Callback, Outcome, Part, Rounds, StartedModel, Votes, declared
+from crowdwise.core.model import Callback, Outcome, Part, Rounds, StartedModel, Votes, declared, leading
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, softmax
 from crowdwise.core.unseen import with_unseen
 from crowdwise.methods import ability_regression as regression
@@ -86,6 +87,8 @@ class AbilityModel(StartedModel, ABC):
 
     _chance: ClassVar[str]
     """The column for the mean of p_s."""
+    ability_mean: float = leading(default=1.0)
+    ability_sd: Positive = leading(default=1.0)
     class_prior: priors.ClassPrior
     ability_: Floats = field(init=False)
     """a_m of every annotator."""

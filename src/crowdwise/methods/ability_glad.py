@@ -53,8 +53,6 @@ class GLAD(AbilityModel):
     _link = staticmethod(product)
     _chance = "right"
 
-    ability_mean: float = 1.0
-    ability_sd: Positive = 1.0
     ease_mean: float = 1.0
     ease_sd: Positive = 1.0
     class_prior: ClassPrior = "uniform"

@@ -54,7 +54,6 @@ class ItemResponse(AbilityModel):
     _link = staticmethod(difference)
     _chance = "knows"
 
-    ability_mean: float = 1.0
     ability_sd: Positive = 2.0
     difficulty_sd: Positive = 0.5
     guess_smoothing: Positive = 3.0

@@ -41,7 +41,6 @@ a grid of steps of 10^(1/4), so that rounding cannot move them.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
@@ -114,18 +113,22 @@ class ConfusionModel(Protocol):
 
 
 @dataclass(frozen=True)
-class Accuracies(ABC):
+class Accuracies:
     """Right votes and wrong ones, which are spread evenly over the other labels: what the first two models count."""
 
     pseudo: Floats
     """Right and wrong votes of the prior, on the last axis."""
     name: ClassVar[str]
     words: ClassVar[str]
+    by_class: ClassVar[bool]
 
-    @staticmethod
-    @abstractmethod
-    def right_and_wrong(counts: Floats) -> Floats:
+    @classmethod
+    def right_and_wrong(cls, counts: Floats) -> Floats:
         """The right and wrong votes of each annotator, on the last axis."""
+        right, said = np.einsum("mkk->mk", counts), counts.sum(axis=1)
+        if not cls.by_class:
+            right, said = right.sum(axis=1), said.sum(axis=1)
+        return np.stack([right, said - right], axis=-1)
 
     @classmethod
     def learned(cls, counts: Floats) -> Self:
@@ -151,11 +154,7 @@ class Coin(Accuracies):
 
     name = "coin"
     words = "one accuracy per annotator"
-
-    @staticmethod
-    def right_and_wrong(counts: Floats) -> Floats:
-        right = np.einsum("mkk->m", counts)
-        return np.stack([right, counts.sum(axis=(1, 2)) - right], axis=1)
+    by_class = False
 
 
 class Vector(Accuracies):
@@ -163,11 +162,7 @@ class Vector(Accuracies):
 
     name = "vector"
     words = "an accuracy per annotator and class"
-
-    @staticmethod
-    def right_and_wrong(counts: Floats) -> Floats:
-        right = np.einsum("mkk->mk", counts)
-        return np.stack([right, counts.sum(axis=1) - right], axis=2)
+    by_class = True
 
 
 @dataclass(frozen=True)

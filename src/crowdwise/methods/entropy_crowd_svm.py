@@ -125,9 +125,8 @@ class CrowdSVM(MarginModel):
         Draws thrown away, and draws kept. Those kept are stored: samples x M x K^2 numbers.
 
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.dirichlet(300, n_annotators=15, n_classes=3, votes_per_item=5, random_state=0)
-    >>> consensus = cw.aggregate(crowd.votes, "crowd-svm")
-    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
+    >>> votes = cw.simulate.dirichlet(300, n_annotators=15, n_classes=3, votes_per_item=5, random_state=0).votes
+    >>> cw.aggregate(votes, "crowd-svm").score(votes.truth) > cw.aggregate(votes, "majority").score(votes.truth)
     True
     """
 

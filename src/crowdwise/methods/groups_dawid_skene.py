@@ -236,8 +236,8 @@ class GroupedDawidSkene(GroupedModel):
     --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.groups(1000, n_annotators=24, n_groups=4, random_state=0)
-    >>> found = cw.aggregate(crowd.votes, "grouped-dawid-skene")
-    >>> found.score(crowd.truth) > cw.aggregate(crowd.votes, "dawid-skene").score(crowd.truth)
+    >>> grouped, plain = (cw.aggregate(crowd.votes, key) for key in ("grouped-dawid-skene", "dawid-skene"))
+    >>> grouped.score(crowd.truth) > plain.score(crowd.truth)
     True
     """
 
