@@ -11,7 +11,6 @@ import crowdwise as cw
 from crowdwise.core import leave_one_out
 from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import share_with_interval
-from crowdwise.core.result import FORMAT
 from crowdwise.errors import InputError
 from crowdwise.trust.annotators import assess_annotators
 
@@ -116,7 +115,7 @@ def test_known_truths_count_and_stay_with_a_saved_consensus(tmp_path):
     assert np.array_equal(back.gold, gold)
     for a, b in zip(c.accuracy(0.9), back.accuracy(0.9), strict=True):
         assert np.array_equal(a, b)
-    assert back.votes is None and FORMAT == 3
+    assert back.votes is None
     with pytest.raises(InputError, match="fit it again"):
         replace(back, judged=None).accuracy()
     without = cw.aggregate(sim.votes, "dawid-skene")
