@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.bench.tables import markdown
 from crowdwise.bench.papers_plan import PaperTable
+from crowdwise.bench.tables import markdown
 
 MEASURES = {
     "accuracy_last": "Images alone, last epoch",
