@@ -10,7 +10,7 @@ from scipy.special import betaln, gammaln, logsumexp
 
 import crowdwise as cw
 from crowdwise import metrics
-from crowdwise.answers.similarities_crowd_clustering import Graph, bound, colours, first_hyper, learn_hyper
+from crowdwise.answers.similarities_crowd_clustering import FIRST_HYPER, Graph, bound, colours, learn_hyper
 from crowdwise.errors import InputError, ParameterError
 
 
@@ -42,7 +42,7 @@ def tiny(seed, answers_per_pair=3):
 def test_the_bound_is_one_and_co_membership_is_that_of_all_clusterings(seed):
     answers = tiny(seed).answers
     found = cw.aggregate(answers, "crowd-clustering", n_clusters=2, pool=False, tol=1e-10)
-    exact, together = enumerate_all(answers, 2, first_hyper())
+    exact, together = enumerate_all(answers, 2, FIRST_HYPER)
     # Each clustering is numbered in two ways, and a product of distributions can only follow one of them.
     assert found.objective <= exact
     assert found.objective + np.log(2) > exact - 1.0
@@ -60,7 +60,7 @@ def test_a_bound_of_certain_clusters_is_the_exact_joint_probability():
     mine = np.zeros((4, 2, 2))
     np.add.at(mine, (answers.annotator, (z[a] == z[b]).astype(int), answers.same.astype(int)), 1.0)
     assert np.allclose(counts, mine)
-    hyper = first_hyper()
+    hyper = FIRST_HYPER
     joint = (betaln(*np.moveaxis(mine + hyper, 2, 0)) - betaln(*hyper.T)).sum()
     joint += gammaln(2) - gammaln(8) + 2 * gammaln(4)
     assert bound(q, counts, hyper, pool=False) == pytest.approx(joint)
@@ -78,7 +78,7 @@ def test_the_objective_never_falls(pool):
 def test_learning_the_prior_raises_the_bound_to_a_fixed_point():
     rng = np.random.default_rng(0)
     counts = rng.poisson(6.0, size=(40, 2, 2)).astype(float)
-    q, hyper = np.full((5, 2), 0.5), first_hyper()
+    q, hyper = np.full((5, 2), 0.5), FIRST_HYPER
     trace = [bound(q, counts, hyper, pool=True)]
     for _ in range(60):
         hyper = learn_hyper(counts, hyper)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.core.numerics import Ints
+from crowdwise.data.encoding import by_size
 from crowdwise.errors import InputError, listing
 
 
@@ -25,7 +26,7 @@ def components(left: Ints, right: Ints, N: int) -> npt.NDArray[np.int32]:
 
     graph = coo_array((np.ones(len(left)), (left, right)), shape=(N, N))
     count, part = connected_components(graph, directed=False)
-    return _by_size(part, count)
+    return by_size(part, count)
 
 
 def strong_components(matches: Matches, ties: bool = True) -> npt.NDArray[np.int32]:
@@ -39,16 +40,7 @@ def strong_components(matches: Matches, ties: bool = True) -> npt.NDArray[np.int
     i, j = np.concatenate(tail), np.concatenate(head)
     graph = coo_array((np.ones(len(i)), (i, j)), shape=(matches.n_items, matches.n_items))
     count, part = connected_components(graph, directed=True, connection="strong")
-    return _by_size(part, count)
-
-
-def _by_size(part: Ints, count: int) -> npt.NDArray[np.int32]:
-    first = np.full(count, len(part))
-    np.minimum.at(first, part, np.arange(len(part)))
-    order = np.lexsort((first, -np.bincount(part, minlength=count)))
-    code = np.empty(count, dtype=np.int32)
-    code[order] = np.arange(count)
-    return code[part]
+    return by_size(part, count)
 
 
 def notes(part: npt.NDArray[np.int32], matches: Matches, names: npt.NDArray[np.object_]) -> list[str]:

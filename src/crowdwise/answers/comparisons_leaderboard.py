@@ -116,10 +116,8 @@ class Ranking(Result):
         return float((self.draws[:, self._at(i)] > self.draws[:, self._at(j)]).mean())
 
     def score(self, truth: Any) -> float:
-        """Kendall's rank correlation (tau-b) with known true scores.
-
-        ``truth`` is a mapping from item to score, or N scores with NaN for unknown.
-        """
+        """Kendall's rank correlation (tau-b) with known true scores. ``truth`` is a mapping from item to score, or N
+        scores with NaN for unknown."""
         true = encode_numbers(truth, self.item_names)
         known = some_known(~np.isnan(true))
         return kendall_tau(self.scores[known], true[known])

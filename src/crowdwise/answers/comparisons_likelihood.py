@@ -276,10 +276,8 @@ class MatchObjective(Objective):
         )
 
     def for_step(self, d: Derivatives, theta: Floats) -> Derivatives:
-        """With reliabilities eta in place of their logits, in units of eta (1 - eta).
-
-        In eta, not in its logit, the log likelihood and the prior are concave, so that D is positive everywhere.
-        """
+        """With reliabilities eta in place of their logits, in units of eta (1 - eta). In eta, not in its logit, the log
+        likelihood and the prior are concave, so that D is positive everywhere."""
         if self.model.effect != "reliable":
             return d
         return replace(d, D=d.D - d.g_theta * np.tanh(0.5 * theta))

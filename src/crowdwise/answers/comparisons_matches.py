@@ -37,9 +37,7 @@ class Matches:
         cls, table: Comparisons, *, ties: str = "davidson", by_annotator: bool = True, placed: bool = True
     ) -> Matches:
         """The comparisons; ``ties`` as they are (``davidson``), as ``half`` a win for each, or left out (``drop``).
-
-        What a model does not use (annotators, positions) is dropped first, so that more rows are equal.
-        """
+        What a model does not use (annotators, positions) is dropped first, so that more rows are equal."""
         a, b, y, w = table.left.astype(np.int64), table.right.astype(np.int64), table.outcome, table.weights
         m = table.annotator.astype(np.int64) if by_annotator else np.zeros(len(a), np.int64)
         M = table.n_annotators if by_annotator else 1

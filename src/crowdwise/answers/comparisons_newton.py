@@ -22,11 +22,8 @@ from crowdwise.core.numerics import Floats
 
 @dataclass(frozen=True)
 class Derivatives:
-    """Gradient and negative Hessian in blocks: x = (scores, tau, mean position), theta = one per annotator.
-
-    ``H`` (x by x) and ``C`` (x by theta; ``None`` without theta) are arrays or sparse; ``D`` is the diagonal of theta
-    by theta.
-    """
+    """Gradient and negative Hessian in blocks: x = (scores, tau, mean position), theta = one per annotator. ``H`` (x by
+    x) and ``C`` (x by theta; ``None`` without theta) are arrays or sparse; ``D`` is the diagonal of theta by theta."""
 
     g: Floats
     H: Any

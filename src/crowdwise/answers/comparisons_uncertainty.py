@@ -41,11 +41,8 @@ class Spread:
 
 
 def covariance(d: Derivatives, scores: Floats, *, free: bool, rng: np.random.Generator) -> Spread:
-    """From the inverse of the observed information, the scores held to sum to zero.
-
-    Draws are made in the order of the scores, so that names do not matter; beyond ``DENSE`` items each is drawn by
-    itself.
-    """
+    """From the inverse of the observed information, the scores held to sum to zero. Draws are made in the order of the
+    scores, so that names do not matter; beyond ``DENSE`` items each is drawn by itself."""
     N = len(scores)
     R = int(np.clip(500_000 // N, 200, 4000))
     S = schur(d, free)

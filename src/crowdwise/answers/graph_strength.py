@@ -54,10 +54,8 @@ class GraphInference:
         return out
 
     def beliefs(self, evidence: Floats, field: Floats, J: float, tol: float = 1e-8) -> Beliefs:
-        """The posterior, starting from the last messages; without any, J rises in steps.
-
-        Under a strong prior all items in one class may be a fixed point of its own, which is not to be started in.
-        """
+        """The posterior, starting from the last messages; without any, J rises in steps. Under a strong prior all items
+        in one class may be a fixed point of its own, which is not to be started in."""
         for share in ANNEAL if self.state is None else ():
             early = self.infer(evidence, field, share * J, self.links, self.state, sweeps=QUICK_SWEEPS, tol=1e-3)
             self.state = early.state

@@ -81,11 +81,8 @@ def decided(answers: LabelSets, q: Floats) -> Floats:
 
 
 def learn_strength(counts: Floats) -> Floats:
-    """For each truth, the s that makes the counts of all annotators and labels most probable.
-
-    These are counts against decided labels: expected ones are fractions, which vary less, so that all labels would look
-    alike.
-    """
+    """For each truth, the s that makes the counts of all annotators and labels most probable. These are counts against
+    decided labels: expected ones are fractions, which vary less, so that all labels would look alike."""
     mean, n = habits(counts)
     out = np.empty(2)
     low, high = np.log(STRENGTH)

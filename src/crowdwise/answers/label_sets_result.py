@@ -65,10 +65,8 @@ class LabelSetConsensus(Result):
         return encode_sets(truth, self.item_names, self.labels)
 
     def score(self, truth: Any) -> float:
-        """The share of items whose set is right as a whole (subset accuracy).
-
-        ``truth`` is a mapping from item to labels, or N x L booleans.
-        """
+        """The share of items whose set is right as a whole (subset accuracy). ``truth`` is a mapping from item to
+        labels, or N x L booleans."""
         true, known = self.truth_table(truth)
         return float((self.member == true).all(axis=1)[some_known(known)].mean())
 

@@ -63,10 +63,8 @@ def ordered(
 def scoring(
     counts: Floats, crowd: Crowd, start: tuple[Floats, Floats] | None = None, steps: int = 50, tol: float = 1e-6
 ) -> tuple[Floats, Floats]:
-    """d and log s that maximise sum c log theta + log prior, by Fisher scoring with halved steps.
-
-    Annotators who have converged (a full step promises less than ``tol``) stop while others go on.
-    """
+    """d and log s that maximise sum c log theta + log prior, by Fisher scoring with halved steps. Annotators who have
+    converged (a full step promises less than ``tol``) stop while others go on."""
     location, log_spread = moments(counts, crowd) if start is None else (start[0].copy(), start[1].copy())
     active = np.arange(len(counts))
     for _ in range(steps):

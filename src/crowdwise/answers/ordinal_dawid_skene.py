@@ -119,10 +119,8 @@ def learn_cuts(pooled: Floats, crowd: Crowd) -> Floats:
 def learn_crowd(
     family: OrderedFamily, part: Part, start: Stats, votes: Votes, learn: bool, cuts: bool, rounds: int = 8
 ) -> Crowd:
-    """The prior (and the cuts), from short runs of EM: each time the distribution of the annotators found.
-
-    (M - 1) S^2 is the sum of squares and variances: a prior proportional to S, which keeps it off zero.
-    """
+    """The prior (and the cuts), from short runs of EM: each time the distribution of the annotators found. (M - 1) S^2
+    is the sum of squares and variances: a prior proportional to S, which keeps it off zero."""
     crowd, stats = family.crowd, start
     for _ in range(rounds if learn or cuts else 0):
         if cuts:
@@ -199,9 +197,9 @@ class OrdinalDawidSkene(EMModel):
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ordinal(400, n_annotators=40, votes_per_item=4, random_state=0)
-    >>> consensus = cw.aggregate(crowd.votes, "ordinal-dawid-skene")
-    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "dawid-skene").score(crowd.truth)
-    True
+    >>> keys = ("majority", "dawid-skene", "ordinal-dawid-skene")
+    >>> [round(cw.aggregate(crowd.votes, key).score(crowd.truth), 2) for key in keys]
+    [0.68, 0.62, 0.76]
     """
 
     key = "ordinal-dawid-skene"

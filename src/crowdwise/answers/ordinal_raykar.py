@@ -47,9 +47,7 @@ from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full
 
 def falling(above: Floats) -> Floats:
     """The nearest rows that do not rise: for place j the least over i <= j of the largest mean of places i to j' >= j.
-
-    (The minimax form of pooling adjacent violators, for all rows at once; J is small.)
-    """
+    (The minimax form of pooling adjacent violators, for all rows at once; J is small.)"""
     N, J = above.shape
     total = np.concatenate([np.zeros((N, 1)), np.cumsum(above, axis=1)], axis=1)
     out = np.empty_like(above)
@@ -92,10 +90,9 @@ class OrdinalRaykar(Model):
         For each question: stop after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
 
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.ordinal(400, n_annotators=20, votes_per_item=5, random_state=0)
-    >>> consensus = cw.aggregate(crowd.votes, "ordinal-raykar")
-    >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
-    True
+    >>> crowd = cw.simulate.ordinal(400, votes_per_item=5)
+    >>> round(cw.aggregate(crowd.votes, "ordinal-raykar").score(crowd.truth), 2)
+    0.7
     """
 
     key = "ordinal-raykar"

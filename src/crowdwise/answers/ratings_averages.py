@@ -29,8 +29,9 @@ class MeanRating(RatingModel):
     """The mean of each item's ratings, weighted where ratings have weights.
 
     >>> import crowdwise as cw
-    >>> cw.aggregate(cw.Ratings.from_dense([[1.0, 2.0, 6.0], [2.0, 2.0, 2.0]]), "mean").values.tolist()
-    [3.0, 2.0]
+    >>> ratings = cw.Ratings.from_dense([[1.0, 2.0, 6.0], [2.0, 2.0, 2.0]])
+    >>> [cw.aggregate(ratings, key).values.tolist() for key in ("mean", "median")]
+    [[3.0, 2.0], [2.0, 2.0]]
     """
 
     key = "mean"
@@ -44,8 +45,8 @@ class MedianRating(RatingModel):
     """The median of each item's ratings, weighted where ratings have weights.
 
     >>> import crowdwise as cw
-    >>> cw.aggregate(cw.Ratings.from_dense([[1.0, 2.0, 6.0], [2.0, 2.0, 2.0]]), "median").values.tolist()
-    [2.0, 2.0]
+    >>> cw.aggregate(cw.Ratings.from_dense([[1.0, 2.0, 6.0]]), "median").values.tolist()
+    [2.0]
     """
 
     key = "median"

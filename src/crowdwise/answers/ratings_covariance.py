@@ -137,10 +137,8 @@ def low_rank_and_sparse(n: Floats, C: Floats, level: float, min_items: int) -> t
 
 
 def squeezed(variance: Floats, freedom: Floats) -> tuple[Floats, Floats]:
-    """Variances pulled towards their crowd's, and the degrees of freedom they then have.
-
-    log R - digamma(d/2) + log(d/2) has the variance trigamma(d/2) + trigamma(d0/2): d0 by moments.
-    """
+    """Variances pulled towards their crowd's, and the degrees of freedom they then have. log R - digamma(d/2) +
+    log(d/2) has the variance trigamma(d/2) + trigamma(d0/2): d0 by moments."""
     from scipy.special import digamma, polygamma
 
     d = np.maximum(freedom, 1e-3)
@@ -211,9 +209,8 @@ class CovarianceRatings(RatingModel):
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(500, n_annotators=12, n_copiers=4, votes_per_item=8, random_state=3)
-    >>> found = cw.aggregate(crowd.ratings, "covariance")
-    >>> found.score(crowd.truth) > cw.aggregate(crowd.ratings, "mean").score(crowd.truth)
-    True
+    >>> [round(cw.aggregate(crowd.ratings, key).score(crowd.truth), 2) for key in ("mean", "covariance")]
+    [0.37, 0.79]
     """
 
     key = "covariance"
@@ -232,9 +229,7 @@ class CovarianceRatings(RatingModel):
         y, centre, unit = standardise(answers)
         n, C, D = pair_moments(answers, y)
         if not ((n > 2) & ~np.eye(M, dtype=bool)).any():
-            raise InputError(
-                "No two annotators rated three items in common, so there are no covariances. Use gaussian."
-            )
+            raise InputError("No two annotators rated three items in common: there are no covariances. Use gaussian.")
         own = np.diag(n)
         average = float((own * np.diag(C)).sum() / max(own[own > 1].sum(), 1.0))
         C[np.arange(M), np.arange(M)] = np.where(own > 2, np.maximum(np.diag(C), MIN_VARIANCE), average)

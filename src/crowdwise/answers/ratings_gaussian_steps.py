@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.answers.ratings_shared import counts, ease_prior, nearby
+from crowdwise.answers.ratings_shared import counts, ease_prior, nearby, variance_within
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.ratings import Ratings
 
@@ -46,10 +46,7 @@ class Crowd:
     def of(cls, ratings: Ratings, y: Floats) -> Crowd:
         N, M = len(ratings), ratings.n_annotators
         item, w = ratings.item, ratings.weights
-        total = counts(item, w, N)
-        mean = np.divide(counts(item, w * y, N), total, out=np.zeros(N), where=total > 0)
-        free = float(w.sum() - (total > 0).sum())
-        within = float((w * (y - mean[item]) ** 2).sum()) / free if free > 0 else 1.0
+        within = variance_within(item, w, y, N, default=1.0)
         return cls(item, ratings.annotator, y, w, ratings.indptr, N, M, max(EXACT * within, MIN_VARIANCE))
 
     def matrix(self, data: Floats) -> Any:
@@ -252,10 +249,8 @@ def lower_bound(s: State, n: Floats, square: Floats, settings: Settings, extra: 
 def eases(
     crowd: Crowd, weight: Floats, square: Floats, s: State
 ) -> tuple[State, Floats, float]:  # fmt: skip
-    """E[d] of every item, kappa, and what they add to the bound.
-
-    q(d) = Gamma(kappa + n / 2, kappa + Q / 2), n the ratings (their weight) of the item and Q the sum of w p E[r^2].
-    """
+    """E[d] of every item, kappa, and what they add to the bound. q(d) = Gamma(kappa + n / 2, kappa + Q / 2), n the
+    ratings (their weight) of the item and Q the sum of w p E[r^2]."""
     from scipy.special import digamma, gammaln
 
     n = counts(crowd.item, crowd.weight, crowd.N) / 2.0
@@ -271,10 +266,8 @@ def eases(
 def rating_weights(
     crowd: Crowd, square: Floats, s: State, settings: Settings
 ) -> tuple[State, Floats, float]:  # fmt: skip
-    """E[l] of every rating under t noise, df where it is learned, and what they add to the bound.
-
-    q(l) = Gamma((df + 1) / 2, (df + p d E[r^2]) / 2); ``square`` holds d E[r^2].
-    """
+    """E[l] of every rating under t noise, df where it is learned, and what they add to the bound. q(l) = Gamma((df + 1)
+    / 2, (df + p d E[r^2]) / 2); ``square`` holds d E[r^2]."""
     from scipy.special import digamma, gammaln
 
     pr = s.p[crowd.annotator] * square

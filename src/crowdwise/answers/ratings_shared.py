@@ -39,12 +39,16 @@ def weighted_mean(item: Ints, weight: Floats, x: Floats, N: int) -> Floats:
     return np.asarray(np.divide(counts(item, weight * x, N), total, out=np.full(N, overall), where=total > 0))
 
 
-def weighted_median(item: Ints, weight: Floats, x: Floats, N: int) -> Floats:
-    """By item; the median of all ratings where an item has none.
+def variance_within(item: Ints, weight: Floats, x: Floats, N: int, default: float) -> float:
+    """The variance of ratings around the means of their items; a default where every item has a single one."""
+    gap = x - weighted_mean(item, weight, x, N)[item]
+    free = float(weight.sum() - (counts(item, weight, N) > 0).sum())
+    return float((weight * gap**2).sum()) / free if free > 0 else default
 
-    The lowest number with at least half of the weight at or under it; where exactly half is, the middle of it and the
-    next.
-    """
+
+def weighted_median(item: Ints, weight: Floats, x: Floats, N: int) -> Floats:
+    """By item; the median of all ratings where an item has none. The lowest number with at least half of the weight at
+    or under it; where exactly half is, the middle of it and the next."""
     order = np.lexsort((x, item))
     what, w, v = item[order], weight[order], x[order]
     total = counts(item, weight, N)
@@ -66,10 +70,8 @@ def weighted_median(item: Ints, weight: Floats, x: Floats, N: int) -> Floats:
 
 
 def scatter(ratings: Ratings, z: Floats) -> dict[str, Any]:
-    """Bias and precision of annotators, and deviations of items, by their distance from given values.
-
-    A residual has 1 - w / (weight on the item) degrees of freedom: none where an item has a single rating.
-    """
+    """Bias and precision of annotators, and deviations of items, by their distance from given values. A residual has 1
+    - w / (weight on the item) degrees of freedom: none where an item has a single rating."""
     item, m, w, N, M = ratings.item, ratings.annotator, ratings.weights, len(ratings), ratings.n_annotators
     on_item = counts(item, w, N)
     r = ratings.value - z[item]

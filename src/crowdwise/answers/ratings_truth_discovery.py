@@ -93,9 +93,9 @@ class PMNumeric(Discovery):
         Judge annotators by their mean loss, not by its sum.
 
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.ratings(300, n_annotators=20, bias=0.0, votes_per_item=5, random_state=0)
-    >>> found = cw.aggregate(crowd.ratings, "pm-numeric")
-    >>> found.score(crowd.truth) > cw.aggregate(crowd.ratings, "mean").score(crowd.truth)
+    >>> ratings = cw.simulate.ratings(300, bias=0.0, votes_per_item=5).ratings
+    >>> found = cw.PMNumeric().fit(ratings).consensus_
+    >>> bool(found.score(ratings.truth) > cw.aggregate(ratings, "mean").score(ratings.truth))
     True
     """
 
@@ -136,10 +136,9 @@ class CATDNumeric(Discovery):
         The bound holds with probability 1 - alpha / 2.
 
     >>> import crowdwise as cw
-    >>> crowd = cw.simulate.ratings(300, n_annotators=20, bias=0.0, votes_per_item=5, random_state=0)
-    >>> found = cw.aggregate(crowd.ratings, "catd-numeric")
-    >>> found.score(crowd.truth) > cw.aggregate(crowd.ratings, "mean").score(crowd.truth)
-    True
+    >>> ratings = cw.simulate.ratings(300, bias=0.0, votes_per_item=5).ratings
+    >>> [round(cw.aggregate(ratings, key).score(ratings.truth), 2) for key in ("mean", "catd-numeric")]
+    [0.74, 0.77]
     """
 
     key = "catd-numeric"

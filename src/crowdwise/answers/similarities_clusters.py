@@ -78,10 +78,8 @@ class Clustering(Result):
         return self.cluster_codes.astype(np.int64) + 1
 
     def score(self, truth: Any) -> float:
-        """The adjusted Rand index against known classes: 1 is a perfect match, 0 chance.
-
-        ``truth`` is a mapping from item to class, or N class codes with -1 for unknown.
-        """
+        """The adjusted Rand index against known classes: 1 is a perfect match, 0 chance. ``truth`` is a mapping from
+        item to class, or N class codes with -1 for unknown."""
         true = self.truth_codes(truth)
         known = some_known(true >= 0)
         return adjusted_rand(self.cluster_codes[known], true[known], np.ones(int(known.sum())))

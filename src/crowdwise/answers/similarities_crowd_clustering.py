@@ -51,8 +51,8 @@ from crowdwise.core.parameters import declared
 from crowdwise.data.similarities import Similarities
 from crowdwise.errors import InputError
 
-RIGHT, WRONG = 2.0, 1.0
-"""The Beta prior of a rate before it is learned: one answer in three is wrong."""
+FIRST_HYPER = np.array([[2.0, 1.0], [1.0, 2.0]])
+"""[t, s]: the Beta prior of the rates before it is learned, with one answer in three wrong."""
 HYPER_STEPS = 5
 DENSE = 0.25
 """The share of all pairs above which items are updated one by one."""
@@ -84,11 +84,8 @@ class Graph:
         ends = np.concatenate([pairs, pairs[:, ::-1]])
         # The entries of the matrix are numbers of pairs (from 1 on, as 0 would not be stored).
         number = csr_array((np.tile(np.arange(1, P + 1), 2), (ends[:, 0], ends[:, 1])), shape=(N, N))
-        blocks = []
-        for rows in colours(pairs, N):
-            part = number[rows]
-            entry = part.data - 1
-            blocks.append((rows, part.astype(np.float64), entry))
+        parts = [(rows, number[rows]) for rows in colours(pairs, N)]
+        blocks = [(rows, part.astype(np.float64), part.data - 1) for rows, part in parts]
         cell = answers.annotator.astype(np.int64) * 2 + answers.same
         return cls(N, answers.n_annotators, pairs, answers.pair, cell, answers.weights, blocks)
 
@@ -151,18 +148,12 @@ def learn_hyper(counts: Floats, hyper: Floats) -> Floats:
     """
     from scipy.special import digamma
 
-    first = first_hyper()
     for _ in range(HYPER_STEPS):
         total, n = hyper.sum(axis=1, keepdims=True), counts.sum(axis=2, keepdims=True)
         gain = hyper * (digamma(hyper + counts) - digamma(hyper)).sum(axis=0) + 1.0
-        cost = (digamma(total + n) - digamma(total)).sum(axis=0) + 1.0 / first
+        cost = (digamma(total + n) - digamma(total)).sum(axis=0) + 1.0 / FIRST_HYPER
         hyper = gain / cost
     return np.asarray(hyper)
-
-
-def first_hyper() -> Floats:
-    """[t, s]: RIGHT for answers that are right, WRONG for others."""
-    return np.array([[RIGHT, WRONG], [WRONG, RIGHT]])
 
 
 def bound(q: Floats, counts: Floats, hyper: Floats, pool: bool) -> float:
@@ -172,7 +163,7 @@ def bound(q: Floats, counts: Floats, hyper: Floats, pool: bool) -> float:
     N, K = q.shape
     fit = float((betaln(*np.moveaxis(counts + hyper, 2, 0)) - betaln(*hyper.T)).sum())
     shares = float(gammaln(K) - gammaln(K + N) + gammaln(1.0 + q.sum(axis=0)).sum())
-    held = float((np.log(hyper) - hyper / first_hyper()).sum()) if pool else 0.0
+    held = float((np.log(hyper) - hyper / FIRST_HYPER).sum()) if pool else 0.0
     return fit + shares - float(xlogy(q, q).sum()) + held
 
 
@@ -290,7 +281,7 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
         return best
 
     def _run(self, graph: Graph, code: Ints, K: int, callback: Callback | None, restart: int) -> Fit:
-        hyper = first_hyper()
+        hyper = FIRST_HYPER
         # A rough start makes all annotators look unreliable, and all items would drift together: the first passes
         # hold the rates at their prior.
         prior_rates = rates(np.zeros((graph.M, 2, 2)), hyper)

@@ -36,9 +36,7 @@ def said_before(tags: Tags) -> Ints:
     votes = tags.votes
     order = np.lexsort((votes.item, votes.annotator))
     token, who, label = votes.item[order], votes.annotator[order], votes.label[order]
-    opens = np.zeros(tags.n_tokens, dtype=bool)
-    opens[tags.starts[:-1]] = True
-    follows = np.append(False, (np.diff(token) == 1) & (np.diff(who) == 0)) & ~opens[token]
+    follows = np.append(False, (np.diff(token) == 1) & (np.diff(who) == 0)) & ~tags.opens[token]
     out = np.empty(len(order), dtype=np.int64)
     out[order] = np.where(follows, np.append(0, label[:-1]), votes.n_classes)
     return out
@@ -55,9 +53,7 @@ def with_memory(part: Part, tags: Tags) -> Part:
 
 def pseudo_counts(prior: Any, history: Any, tags: Tags, part: Part, gold: Ints | None) -> Floats:
     """b[m', l, k], as :func:`crowdwise.core.priors.pseudo_counts` but pooled over annotators with the same tag before.
-
-    Past performance is spread over what may have been said before as it is in the crowd.
-    """
+    Past performance is spread over what may have been said before as it is in the crowd."""
     votes, K = tags.votes, part.n_classes
     M, H = votes.n_annotators, K + 1
     counts = em.statistics(part, majority(votes, gold)).table().reshape(M, H, K, K)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -115,11 +115,6 @@ def decode(logit: Floats, log_prior: Floats, starts: Ints, preference: Floats) -
     return order[path].astype(np.int32)
 
 
-def valid_only(allowed: npt.NDArray[np.bool_]) -> Floats:
-    """A flat log prior over the allowed transitions."""
-    return np.where(allowed, 0.0, -np.inf)
-
-
 def sequence_fields(tags: Tags) -> dict[str, Any]:
     """What a result holds of the sequences."""
     words = np.empty(0, dtype=object) if tags.words is None else tags.words
@@ -127,12 +122,6 @@ def sequence_fields(tags: Tags) -> dict[str, Any]:
         "starts": tags.starts, "sequence_names": tags.sequences, "position": tags.position, "words": words,
         "scheme": tags.scheme,
     }  # fmt: skip
-
-
-def tag_consensus(consensus: Consensus, tags: Tags) -> TagConsensus:
-    """A consensus over tokens with what is known of their sequences."""
-    found = {f.name: getattr(consensus, f.name) for f in fields(Consensus)}
-    return TagConsensus(**found | {"answer_type": "tags"}, **sequence_fields(tags))
 
 
 Inferred = tuple[Outcome, npt.NDArray[np.int32], Floats | None]
@@ -198,11 +187,9 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
 
 def checked_truth(tags: Tags, gold: Ints) -> Ints:
     """Known tags, unless they contradict the scheme."""
-    opens = np.zeros(tags.n_tokens, dtype=bool)
-    opens[tags.starts[:-1]] = True
     known = gold >= 0
-    follows = np.append(False, known[:-1]) & known & ~opens
-    bad = tag_schemes.invalid(np.where(known, gold, 0), opens & known, follows, tags.classes, tags.scheme)
+    follows = np.append(False, known[:-1]) & known & ~tags.opens
+    bad = tag_schemes.invalid(np.where(known, gold, 0), tags.opens & known, follows, tags.classes, tags.scheme)
     if len(bad):
         at = bad[0]
         raise LabelError(
@@ -214,4 +201,4 @@ def checked_truth(tags: Tags, gold: Ints) -> Ints:
 
 def token_decode(q: Floats, tags: Tags, prior: Floats) -> npt.NDArray[np.int32]:
     """The valid tagging with the largest product of its tokens' probabilities."""
-    return decode(safe_log(q), valid_only(tags.allowed()), tags.starts, prior)
+    return decode(safe_log(q), np.where(tags.allowed(), 0.0, -np.inf), tags.starts, prior)

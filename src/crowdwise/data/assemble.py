@@ -103,9 +103,7 @@ class Repeats:
         self, order: npt.NDArray[Any], same: npt.NDArray[np.bool_], said: Callable[[int], tuple[str, str]]
     ) -> npt.NDArray[Any]:
         """The order of rows with repeats left out, or an error; ``same[t]``: row t + 1 of the order repeats row t.
-
-        ``said`` gives the annotator of a row, and what it is about.
-        """
+        ``said`` gives the annotator of a row, and what it is about."""
         if self.on_duplicate == "error":
             pair = order[(at := int(np.flatnonzero(same)[0])) : at + 2]
             (who, about), count = said(int(pair[0])), int(same.sum())

@@ -83,10 +83,8 @@ def encode(column: pl.Series) -> tuple[Codes, Vocabulary]:
 
 
 def integers_in_text(codes: Codes, vocabulary: Vocabulary) -> tuple[Codes, Vocabulary]:
-    """Text that is nothing but integers, written the usual way, becomes integers (in sorted order).
-
-    ``'007'`` or ``'+7'`` keep the whole column text: a name must come back as it was written.
-    """
+    """Text that is nothing but integers, written the usual way, becomes integers (in sorted order). ``'007'`` or
+    ``'+7'`` keep the whole column text: a name must come back as it was written."""
     if vocabulary.dtype != object:
         return codes, vocabulary
     try:
@@ -124,11 +122,8 @@ def sort_vocabulary(codes: Codes, vocabulary: Vocabulary) -> tuple[Codes, Vocabu
 
 
 def locate(values: Vocabulary, vocabulary: Vocabulary) -> Codes:
-    """The code of each value in a vocabulary, -1 where it is not there.
-
-    Where one side is text and the other integers (a mapping with keys ``0, 1`` against names ``'0',
-    '1'``) they are compared as text.
-    """
+    """The code of each value in a vocabulary, -1 where it is not there. Where one side is text and the other integers
+    (a mapping with keys ``0, 1`` against names ``'0', '1'``) they are compared as text."""
     position: dict[Any, int] = {v: i for i, v in enumerate(vocabulary.tolist())}
     found = np.array([position.get(v, -1) for v in values.tolist()], dtype=np.int32)
     if len(found) and (found < 0).any() and (values.dtype == object) != (vocabulary.dtype == object):
@@ -150,6 +145,14 @@ def invert(order: npt.NDArray[Any]) -> npt.NDArray[Any]:
     out = np.empty(len(order), dtype=np.int64)
     out[order] = np.arange(len(order))
     return out
+
+
+def by_size(code: npt.NDArray[Any], size: int) -> Codes:
+    """Groups renumbered from the largest on; equally large ones in the order of their first members."""
+    first = np.full(size, len(code))
+    np.minimum.at(first, code, np.arange(len(code)))
+    order = np.lexsort((first, -np.bincount(code, minlength=size)))
+    return np.asarray(invert(order)[code], dtype=np.int32)
 
 
 def check_distinct(vocabulary: Vocabulary, what: str) -> None:

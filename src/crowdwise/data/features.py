@@ -103,10 +103,8 @@ def find_rows(items: Vocabulary, names: Vocabulary | None, n_rows: int, source: 
 
 
 def class_codes(labels: npt.ArrayLike, classes: Vocabulary, legend: Sequence[Any] | None = None) -> Codes:
-    """Codes of true classes that are given by name, or as codes of classes that have names.
-
-    ``legend`` has names for classes that are called 0, 1, ... in the votes.
-    """
+    """Codes of true classes that are given by name, or as codes of classes that have names. ``legend`` has names for
+    classes that are called 0, 1, ... in the votes."""
     given = encoding.to_vocabulary(np.asarray(labels))
     codes = encoding.locate(given, classes)
     if (codes < 0).any() and legend is not None and classes.dtype.kind == "i":

@@ -49,11 +49,8 @@ def read_table(
     path: PathLike, choose: Choose | None = None, *, separator: str | None = None, null_values: Sequence[str] = NULLS,
     wide: bool = False, n_rows: int | None = None,
 ) -> tuple[pl.DataFrame, bool]:  # fmt: skip
-    """The file (or its first rows) as a polars table, and whether it was read as text.
-
-    ``choose`` picks the columns of a text file that are read. A ``wide`` one may have a single column, and keeps its
-    blank rows.
-    """
+    """The file (or its first rows) as a polars table, and whether it was read as text. ``choose`` picks the columns of
+    a text file that are read. A ``wide`` one may have a single column, and keeps its blank rows."""
     import polars as pl
 
     path = Path(path)
@@ -99,9 +96,7 @@ def format_of(path: Path) -> str:
     endings = [s.lower() for s in path.suffixes if s.lower() not in COMPRESSED]
     kind = FORMATS.get(endings[-1] if endings else "")
     if kind is None and endings and endings[-1] in SHEETS:
-        raise ReadError(
-            f"{path.name} is a spreadsheet, which is not read: save the sheet with the answers as CSV (UTF-8)."
-        )
+        raise ReadError(f"{path.name} is a spreadsheet, which is not read: save the sheet as CSV (UTF-8).")
     if kind is None:
         raise ReadError(
             f"{path.name} is of an unknown format: expected a name ending in {', '.join(FORMATS)} (CSV "

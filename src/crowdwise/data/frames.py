@@ -48,9 +48,7 @@ def to_polars(frame: Any) -> pl.DataFrame:
     if isinstance(frame, dict):
         return _from_columns(frame)
     if isinstance(frame, (str, os.PathLike)):
-        raise InputError(
-            f"Expected a table and found the text {str(frame)[:80]!r}. If it names a file, read that first."
-        )
+        raise InputError(f"Expected a table and found the text {str(frame)[:80]!r}. If it is a file, read that first.")
     import narwhals as nw
 
     try:
@@ -150,9 +148,7 @@ def _series(name: str, values: Any) -> pl.Series:
     kinds = {type(v.item() if isinstance(v, np.generic) else v) for v in plain if v is not None}
     if len(kinds) > 1 and kinds & {str, bool}:
         names = " and ".join(sorted(k.__name__ for k in kinds))
-        raise InputError(
-            f"Column {name!r} mixes {names}: a column must hold one kind of value. Convert it to text first."
-        )
+        raise InputError(f"Column {name!r} mixes {names}: expected one kind of value. Convert it to text first.")
     try:
         return (
             pl.Series(name, plain, dtype=pl.Float64, strict=False) if kinds == {int, float} else pl.Series(name, plain)

@@ -45,9 +45,7 @@ class Graph(Readable):
         rows = [tuple(row) if isinstance(row, (tuple, list, np.ndarray)) else row for row in edges]
         odd = [n for n, row in enumerate(rows) if not isinstance(row, tuple) or len(row) not in (2, 3)]
         if odd:
-            raise InputError(
-                f"Expected (item, item) or (item, item, weight) in every edge: edge {odd[0]} is {rows[odd[0]]!r}."
-            )
+            raise InputError(f"Expected (item, item) or (item, item, weight): edge {odd[0]} is {rows[odd[0]]!r}.")
         weight = np.array([row[2] if len(row) == 3 else 1.0 for row in rows], dtype=np.float64)
         names = encoding.to_vocabulary([name for row in rows for name in row[:2]])
         kinds = encoding.to_vocabulary(list(dict.fromkeys(names.tolist())))

@@ -204,9 +204,7 @@ class LabelSets(ByItem):
         encoding.check_distinct(names, "labels")
         code, ends = assemble.checked_codes(chosen, names, "label"), np.asarray(set_indptr, dtype=np.int64)
         if ends[0] != 0 or ends[-1] != len(code) or (np.diff(ends) < 0).any():
-            raise InputError(
-                f"set_indptr must rise from 0 to the {len(code)} chosen labels: found {ends[:5].tolist()}..."
-            )
+            raise InputError(f"set_indptr must rise from 0 to {len(code)} chosen labels: found {ends[:5].tolist()}...")
 
         def answers(order: npt.NDArray[Any] | None) -> dict[str, Any]:
             starts, take = blocks(ends, np.arange(len(ends) - 1) if order is None else order)
@@ -220,9 +218,7 @@ class LabelSets(ByItem):
     def _offering(self, lists: Mapping[Any, Iterable[Any]]) -> Self:
         """With the labels on offer; an item that is not named was offered all."""
         if len(self) * self.n_labels > 2**26:
-            raise InputError(
-                "Labels on offer can be given for at most 67 million (item, label) pairs: offer all labels."
-            )
+            raise InputError("Labels on offer can be given for at most 67 million (item, label) pairs: offer all.")
         table = np.ones((len(self), self.n_labels), dtype=bool)
         where = {name: n for n, name in enumerate(self.items.tolist())}
         for name, some in lists.items():
@@ -257,9 +253,7 @@ class LabelSets(ByItem):
 
     def votes_of(self, label: Any) -> Votes:
         """The answers about one label as votes, True where it was chosen; items for which it was not on offer are out.
-
-        Annotators keep their codes.
-        """
+        Annotators keep their codes."""
         at = encoding.locate(encoding.to_vocabulary([label]), self.labels)[0]
         if at < 0:
             raise LabelError(f"There is no label {label!r}: there are {listing(self.labels, 10)}.")

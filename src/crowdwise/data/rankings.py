@@ -144,9 +144,7 @@ class Rankings(Table):
         m = assemble.checked_codes(annotator, who, "annotator")
         q = assemble.checked_codes(np.arange(R) if question is None else question, about, "question")
         if R < 1 or ends[0] != 0 or ends[-1] != len(code) or (np.diff(ends) < 0).any():
-            raise InputError(
-                f"indptr must rise from 0 to the {len(code)} ranked items and found {ends[:5].tolist()}..."
-            )
+            raise InputError(f"indptr must rise from 0 to the {len(code)} ranked items: found {ends[:5].tolist()}...")
         if len(m) != R or len(q) != R:
             raise InputError(f"{R} rankings have {len(m)} annotators and {len(q)} questions: expected one for each.")
         fields, _ = cls._beside(beside, R)

@@ -11,9 +11,6 @@ field          shape                       meaning
 ``truth``      N or ``None``               the true number, NaN where unknown
 ``items``, ``annotators``                  the names behind the codes
 =============  ==========================  =====================================================
-
-It shares the habits of :class:`~crowdwise.Votes`: frozen, validated once, the order of rows does not matter, and no
-method looks at ``truth``.
 """
 
 from __future__ import annotations
@@ -111,11 +108,7 @@ class Ratings(ByItem):
         cls, item: npt.ArrayLike, annotator: npt.ArrayLike, value: npt.ArrayLike, *, items: Any, annotators: Any,
         **beside: Unpack[Beside],
     ) -> Ratings:  # fmt: skip
-        """Ratings from codes, numbers and the names behind the codes (what every other way of making one ends in).
-
-        ``truth`` is an array of N numbers (NaN unknown) or a mapping from item to number. ``rows`` are the numbers by
-        which messages call the ratings, where those are not simply their positions.
-        """
+        """Ratings from codes, numbers and the names behind the codes (what every other way of making one ends in)."""
         number = np.asarray(value)
         if (number.dtype.kind not in "fiub" and len(number)) or number.ndim != 1:
             raise InputError(

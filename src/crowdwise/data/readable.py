@@ -89,9 +89,7 @@ class Readable(Frozen):
         how = {option.name: values[option.name] for option in schema.FILE}
         table, from_text = files.read_table(path, choose, wide=wide, **how)
         if table.height == 0:
-            raise ReadError(
-                f"{path} has no {cls._rows}: it names the columns {listing(table.columns, 12)} and has no rows."
-            )
+            raise ReadError(f"{path} has no {cls._rows}: it names {listing(table.columns, 12)} and has no rows.")
         return Source(table, given, cls._rows, from_text=from_text, parts=found or None)
 
     @classmethod

@@ -21,10 +21,8 @@ Counts = npt.NDArray[np.int64]
 def columns_of(
     records: Iterable[Any], names: Sequence[str], what: str, *, optional: Sequence[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Records, all tuples of one length or all dicts, as columns.
-
-    ``names`` are the columns of tuples, which ``optional`` ones may follow.
-    """
+    """Records, all tuples of one length or all dicts, as columns. ``names`` are the columns of tuples, which
+    ``optional`` ones may follow."""
     rows = list(records)
     if not rows:
         raise InputError(f"No {what}: the records are empty.")
@@ -46,10 +44,8 @@ def columns_of(
 def dense(
     values: Any, items: Sequence[Any] | None, annotators: Sequence[Any] | None, missing: Any = None
 ) -> tuple[npt.NDArray[Any], dict[str, Any]]:
-    """The cells of an items x annotators array that hold an answer, and their codes and names for ``from_codes``.
-
-    A cell holds none where the array is masked, NaN or ``None``, or equals ``missing``.
-    """
+    """The cells of an items x annotators array that hold an answer, and their codes and names for ``from_codes``. A
+    cell holds none where the array is masked, NaN or ``None``, or equals ``missing``."""
     # As objects a list keeps what it holds: numpy would make text of a NaN beside text.
     as_is = isinstance(values, np.ndarray)
     try:

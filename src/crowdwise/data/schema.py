@@ -94,10 +94,8 @@ FILE = (
 
 
 class Beside(TypedDict, total=False):
-    """What ``from_codes`` of every table takes beside the answers.
-
-    ``rows`` are the numbers by which messages call the rows, where those are not simply their positions.
-    """
+    """What ``from_codes`` of every table takes beside the answers. ``rows`` are the numbers by which messages call the
+    rows, where those are not simply their positions."""
 
     weight: npt.ArrayLike | None
     timestamp: npt.NDArray[Any] | None
@@ -129,10 +127,8 @@ def sort_out(
 def documented(
     function: Callable[..., Any], summary: str, first: tuple[str, str], columns: Sequence[Col], options: Iterable[Opt]
 ) -> None:
-    """Give a function of ``(first, **keywords)`` the signature and docstring that a declaration implies.
-
-    ``first`` is the name of the first argument and what it is.
-    """
+    """Give a function of ``(first, **keywords)`` the signature and docstring that a declaration implies. ``first`` is
+    the name of the first argument and what it is."""
     make, keyword = inspect.Parameter, inspect.Parameter.KEYWORD_ONLY
     positional = [name for name in inspect.signature(function).parameters if name == "cls"] + [first[0]]
     parameters = [make(name, make.POSITIONAL_OR_KEYWORD) for name in positional]

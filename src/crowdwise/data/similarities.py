@@ -103,10 +103,7 @@ class Similarities(Table):
         cls, item_a: npt.ArrayLike, item_b: npt.ArrayLike, annotator: npt.ArrayLike, same: npt.ArrayLike, *,
         items: Any, annotators: Any, **beside: Unpack[Beside],
     ) -> Similarities:  # fmt: skip
-        """Similarities from arrays of codes and the names behind them (what every other way of making one ends in).
-
-        ``rows`` are the numbers by which messages call the answers, where those are not simply their positions.
-        """
+        """Similarities from arrays of codes and the names behind them (what every other way of making one ends in)."""
         items, annotators = encoding.to_vocabulary(items), encoding.to_vocabulary(annotators)
         encoding.check_distinct(items, "items")
         a, b = (assemble.checked_codes(codes, items, "item") for codes in (item_a, item_b))
@@ -188,9 +185,7 @@ class Similarities(Table):
         N = len(self)
         graph = coo_array((np.ones(self.n_pairs), (self.pairs[:, 0], self.pairs[:, 1])), shape=(N, N))
         found, part = connected_components(graph, directed=False)
-        size, first = np.bincount(part, minlength=found), np.full(found, N)
-        np.minimum.at(first, part, np.arange(N))
-        return np.asarray(encoding.invert(np.lexsort((first, -size)))[part], dtype=np.int32)
+        return encoding.by_size(part, found)
 
     def _of_items(self, items: Counts) -> Self:
         place = renumbered(items, len(self))

@@ -111,11 +111,8 @@ class Source:
             raise InputError(f"No {self.what}: no row has {' and '.join([', '.join(articles[:-1]), articles[-1]])}.")
 
     def lengthen(self, form: Form, answer: str, alike: bool = False) -> bool:
-        """One row per cell, where the table has a column for each annotator (or is said to); whether it has.
-
-        ``alike``: in doubt, columns are annotators only if some label stands in two of them (not so ``color`` and
-        ``size``).
-        """
+        """One row per cell, where the table has a column for each annotator (or is said to); whether it has. ``alike``:
+        in doubt, columns are annotators only if some label stands in two of them (not so ``color`` and ``size``)."""
         names, parts = self.table.columns, self.parts
         wide = form == "wide"
         if form == "auto" and parts["annotator"] is None and parts[answer] is None and parts["item"] is not None:

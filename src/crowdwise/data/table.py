@@ -152,9 +152,7 @@ class Table(Readable, ABC):
 
     def __getitem__(self, index: Any) -> Self:
         """The answers on some items: an integer, a slice, an array of positions or a mask. Annotators keep their codes.
-
-        Where an answer is about several items, it stays if all of them do.
-        """
+        Where an answer is about several items, it stays if all of them do."""
         return self._of_items(positions(index, len(self), type(self).__name__, distinct=self._distinct))
 
     def select(self, rows: npt.ArrayLike) -> Self:
@@ -199,9 +197,7 @@ class Table(Readable, ABC):
     @classmethod
     def read_truth(cls, path: PathLike, **named: str | None) -> dict[Any, Any]:
         """Item -> what is true of it, from a file with an item column and one of the answers (or of the truth).
-
-        ``item=`` and the name of the answer, such as ``label=``, name the columns where they are called otherwise.
-        """
+        ``item=`` and the name of the answer, such as ``label=``, name the columns where they are called otherwise."""
         table, from_text = files.read_table(path)
         answer = cls._truths[-1]
         known = [Col(name) for name in (*cls._keys, *cls._truths)]

@@ -86,11 +86,8 @@ def allowed(classes: npt.NDArray[Any], scheme: str) -> npt.NDArray[np.bool_]:
 def invalid(
     code: Ints, opens: npt.NDArray[np.bool_], follows: npt.NDArray[np.bool_], classes: npt.NDArray[Any], scheme: str
 ) -> Ints:
-    """The places of tags that may not stand where they stand.
-
-    ``opens``: the token begins a sequence; ``follows``: the tag before is that of the token before. Where neither is
-    so, the tag before is not known, and any will do.
-    """
+    """The places of tags that may not stand where they stand. ``opens``: the token begins a sequence; ``follows``: the
+    tag before is that of the token before. Where neither is so, the tag before is not known, and any will do."""
     may = allowed(classes, scheme)
     before = np.append(0, code[:-1])
     return np.flatnonzero((opens & ~may[0][code]) | (follows & ~may[1:][before, code]))

@@ -124,9 +124,7 @@ class Tags(Table):
         truth = given["truth"]
         if values["form"] == "conll" or (values["form"] == "auto" and Path(path).suffix.lower() in ENDINGS):
             if isinstance(truth, str):
-                raise ParameterError(
-                    f"truth={truth!r}: in CoNLL-like columns it is the number of a column, such as -1."
-                )
+                raise ParameterError(f"truth={truth!r}: in CoNLL-like files it is the number of a column, such as -1.")
             how = (values[name] for name in ("separator", "missing", "comment"))
             frame = read_conll(Path(path), values["annotators"], truth, *how)
             return Source(frame, dict.fromkeys(given), cls._rows, from_text=True)
@@ -180,6 +178,11 @@ class Tags(Table):
     def sequence(self) -> npt.NDArray[np.int64]:
         """The sequence code of every token."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
+
+    @property
+    def opens(self) -> npt.NDArray[np.bool_]:
+        """Whether a token begins a sequence."""
+        return np.isin(np.arange(self.n_tokens), self.starts[:-1])
 
     annotator = property(attrgetter("votes.annotator"), doc="The annotator of every tag that was given.")
     annotators = property(attrgetter("votes.annotators"), doc="The names of the annotators.")
@@ -248,11 +251,8 @@ class Tags(Table):
         return replace(self, votes=self.votes.with_truth(None if truth is None else self.encode_truth(truth)))
 
     def encode_truth(self, truth: Any) -> Codes:
-        """T tag codes (-1 unknown).
-
-        From such codes, from a mapping of sequences to their lists of tags, or from one of tokens
-        (``sequence:position``) to tags.
-        """
+        """T tag codes (-1 unknown). From such codes, from a mapping of sequences to their lists of tags, or from one of
+        tokens (``sequence:position``) to tags."""
         return self.votes.encode_truth(truth_by_token(truth, self.sequences, self.starts, self.votes.items))
 
     def _columns(self) -> dict[str, Any]:
@@ -293,9 +293,7 @@ class Tags(Table):
             return self
         order = np.lexsort((votes.item, votes.annotator))
         token, who, label = votes.item[order], votes.annotator[order], votes.label[order]
-        opens = np.zeros(self.n_tokens, dtype=bool)
-        opens[self.starts[:-1]] = True
-        opens = opens[token]
+        opens = self.opens[token]
         follows = np.append(False, (np.diff(token) == 1) & (np.diff(who) == 0)) & ~opens
         bad = tag_schemes.invalid(label, opens, follows, self.classes, self.scheme)
         if not len(bad):

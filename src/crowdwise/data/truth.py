@@ -26,9 +26,7 @@ DECLARE = Remedy("If the name is right, declare every class: {}.", encoding.CLAS
 
 def encode_classes(truth: Any, items: Vocabulary, classes: Vocabulary, what: str = "votes") -> Codes:
     """N class codes (-1 unknown) from such codes or from a mapping of items to classes; other items are left out.
-
-    ``what`` the items have is for the message where no item is known.
-    """
+    ``what`` the items have is for the message where no item is known."""
     if isinstance(truth, (np.ndarray, list, tuple)):
         codes = np.asarray(truth)
         fits = codes.shape == (len(items),) and (codes.dtype.kind in "iu" or len(codes) == 0)

@@ -12,8 +12,7 @@ field          shape                       meaning
 ``items``, ``annotators``, ``classes``     the names behind the codes
 =============  ==========================  =====================================================
 
-``truth`` is there to measure with. No method looks at it unless it is handed over explicitly
-(``fit(votes, truth=...)``).
+``truth`` is there to measure with: no method looks at it.
 """
 
 from __future__ import annotations
@@ -118,9 +117,7 @@ class Votes(ByItem):
     ) -> Votes:  # fmt: skip
         """Votes from three arrays of codes and the names behind them (what every other way of making one ends in).
 
-        ``label`` holds codes into ``label_names`` where given, else into ``classes``. ``truth`` is
-        an array of N class codes (-1 unknown) or a mapping from item to class. ``rows`` are the numbers
-        by which messages call the votes, where those are not simply their positions.
+        ``label`` holds codes into ``label_names`` where given, else into ``classes``.
         """
         if label_names is None and classes is None:
             raise ParameterError("Votes.from_codes needs classes, or label_names to sort them from.")
@@ -146,11 +143,6 @@ class Votes(ByItem):
         return Votes.from_codes(**joined(tables), on_duplicate=on_duplicate)
 
     @property
-    def n_answers(self) -> int:
-        """The number of answers: rows of the long table."""
-        return len(self.label)
-
-    @property
     def n_votes(self) -> int:
         """S, the number of votes (``len(votes)`` is the number of items)."""
         return len(self.label)
@@ -172,10 +164,8 @@ class Votes(ByItem):
         return kernels.shares(self.indptr, self.label, weight, self.n_classes)
 
     def encode_truth(self, truth: Any) -> Codes:
-        """N class codes (-1 unknown) from such codes or from a mapping of items to classes.
-
-        Items the votes do not have are left out.
-        """
+        """N class codes (-1 unknown) from such codes or from a mapping of items to classes. Items the votes do not have
+        are left out."""
         return encode_classes(truth, self.items, self.classes, self._rows)
 
     def _counted(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from crowdwise.answers.tags_result import TagConsensus, checked_truth, decode, valid_only
+from crowdwise.answers.tags_result import TagConsensus, checked_truth, decode
 from crowdwise.core.consensus import Outcome
 from crowdwise.core.constraints import CountFromZero
 from crowdwise.core.numerics import Floats, Ints, safe_log
@@ -172,7 +172,9 @@ class CrowdLayerTags(Learner):
         return WindowInputs(features, cuts, self.window)
 
     def _tagging(self, q: Floats, starts: npt.NDArray[Any], scheme: str) -> npt.NDArray[np.int32]:
-        return decode(safe_log(q), valid_only(tag_schemes.allowed(self.classes_, scheme)), starts, q.mean(axis=0))
+        return decode(
+            safe_log(q), np.where(tag_schemes.allowed(self.classes_, scheme), 0.0, -np.inf), starts, q.mean(axis=0)
+        )
 
 
 class WarmCrowdWeights(CrowdWeights):

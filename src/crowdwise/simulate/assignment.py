@@ -101,10 +101,8 @@ def regular_assignment(
 def _part_doubles(
     item: npt.NDArray[np.int64], annotator: npt.NDArray[np.int64], M: int, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """The cells ``item * M + annotator`` after double pairs have swapped annotators.
-
-    With l <= M / 2 a swap that helps always exists.
-    """
+    """The cells ``item * M + annotator`` after double pairs have swapped annotators. With l <= M / 2 a swap that helps
+    always exists."""
     while True:
         cell = item * M + annotator
         order = np.argsort(cell, kind="stable")

@@ -70,11 +70,8 @@ def known(name: str, doc: str) -> Any:
 
 
 class Simulated(SimulatedAnswers[Votes]):
-    """A simulated crowd that votes.
-
-    Parameters always hold ``prior`` (K), ``confusion`` (M, K, K: each annotator's behaviour when looked at alone) and
-    ``accuracy`` (M); the rest depends on the scenario.
-    """
+    """A simulated crowd that votes. Parameters always hold ``prior`` (K), ``confusion`` (M, K, K: each annotator's
+    behaviour when looked at alone) and ``accuracy`` (M); the rest depends on the scenario."""
 
     @property
     def votes(self) -> Votes:
@@ -183,10 +180,8 @@ def one_coin_confusion(accuracy: Array, K: int) -> Array:
 
 
 def dirichlet_rows(alpha: npt.NDArray[Any], rng: np.random.Generator) -> Array:
-    """One draw per last axis.
-
-    In logs, with Gamma(a) = Gamma(a + 1) U^(1/a), so that tiny concentrations do not underflow.
-    """
+    """One draw per last axis. In logs, with Gamma(a) = Gamma(a + 1) U^(1/a), so that tiny concentrations do not
+    underflow."""
     logs = np.log(rng.standard_gamma(alpha + 1)) + np.log1p(-rng.random(alpha.shape)) / alpha
     weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
     out: Array = weights / weights.sum(axis=-1, keepdims=True)

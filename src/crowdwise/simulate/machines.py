@@ -142,9 +142,7 @@ def _label_items(
     n_adversaries: int, subset: tuple[int, int], slip: float, n_classes: int, rng: np.random.Generator,
 ) -> Iterator[tuple[str, int, Codes]]:  # fmt: skip
     """For each annotator in turn: its kind, whom it copies (-1: nobody), and the class it gives to every row of ``X``.
-
-    In order: machines, spammers, copiers, adversaries. Only the labels that somebody copies are kept.
-    """
+    In order: machines, spammers, copiers, adversaries. Only the labels that somebody copies are kept."""
     N, K = len(X), n_classes
     origins = rng.integers(machines, size=n_copiers)
     kept: dict[int, Codes] = {}

@@ -42,9 +42,7 @@ def similarities(
     most = n_items * (n_items - 1) // 2
     P = round(pairs_per_item * n_items / 2)
     if not 1 <= P <= most:
-        raise ParameterError(
-            f"pairs_per_item={pairs_per_item!r} asks for {P} pairs of {n_items} items: expected 1 to {most} pairs."
-        )
+        raise ParameterError(f"pairs_per_item={pairs_per_item!r} asks for {P} pairs: expected 1 to {most}.")
     z = crowds.draw_truth(n_items, pi, rng) if given is None else given.astype(np.int32)
     a, b = _pairs(n_items, P, rng)
     alpha, beta = rng.beta(*sensitivity, size=n_annotators), rng.beta(*specificity, size=n_annotators)
