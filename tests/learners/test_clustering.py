@@ -106,7 +106,7 @@ def test_it_recovers_planted_clusters_and_says_so_in_names(fitted):
 
 
 def test_own_matrices_tell_a_spammer_from_the_others():
-    X, answers, truth = blobs(n=150, pairs_per_item=30, seed=2)
+    X, answers, truth = blobs(n=100, pairs_per_item=30, seed=2)
     same = answers.same.copy()
     spam = answers.annotator == 0
     same[spam] = np.random.default_rng(0).random(spam.sum()) < 0.5

@@ -316,8 +316,8 @@ def test_without_a_guard_a_large_weight_ruins_it():
 def test_confusions_come_closer_with_more_votes():
     theta = confusions(6, 3, seed=2)
     error = []
-    for n in (100, 300, 900):
+    for n in (100, 700):
         X, truth = blobs(n, seed=2)
         learner = CCEM(epochs=30, batch_size=max(16, n // 16), random_state=0).fit(X, vote(truth, theta, 3, seed=2))
         error.append(np.abs(learner.confusion_ - theta).mean())
-    assert error[2] < error[1] < error[0]
+    assert error[1] < 0.8 * error[0]

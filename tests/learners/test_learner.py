@@ -53,7 +53,7 @@ NOT_WITH_SINGLE_PRECISION = {
 def light(key, **given):
     """A learner that is quick to fit, and learns something nevertheless."""
     known = registry.find(key, inputs=True).load().parameters()
-    settings = {"epochs": 6, "lr": 0.03, "batch_size": 128, "weight_epochs": 2, "max_iter": 20} | given
+    settings = {"epochs": 4, "lr": 0.05, "batch_size": 128, "weight_epochs": 1, "max_iter": 10} | given
     return registry.find(key, inputs=True).create(**{name: value for name, value in settings.items() if name in known})
 
 
@@ -62,7 +62,7 @@ def not_for(learner):
 
 
 @parametrize_with_checks(
-    [*(light(key) for key in REPRESENTATIVE), cw.CrowdClassifier("crowd-ar", epochs=6, lr=0.03, batch_size=128)],
+    [*(light(key) for key in REPRESENTATIVE), cw.CrowdClassifier("crowd-ar", epochs=4, lr=0.05, batch_size=128)],
     expected_failed_checks=not_for,
 )
 def test_scikit_learns_own_checks(estimator, check):

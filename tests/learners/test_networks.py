@@ -48,6 +48,12 @@ def made(name, shape, n_classes=10, seed=0):
     return copy.deepcopy(first(name, shape, n_classes, seed))
 
 
+def outline(name, shape, n_classes=10):
+    """A network without numbers: what its layers are, and the shapes that they give."""
+    with torch.device("meta"):
+        return build(name, shape, n_classes)
+
+
 @functools.cache
 def first(name, shape, n_classes, seed):
     torch.manual_seed(seed)
@@ -108,9 +114,8 @@ def test_a_seed_repeats_the_weights(name, shape, width):
 def test_least_size(name):
     least = LEAST[name]
     for sides in ((least, least), (least + 5, least)):
-        network = made(name, (2, *sides), 3).eval()
-        with torch.no_grad():
-            assert network(batch(2, 2, *sides)).shape == (2, 3)
+        network = outline(name, (2, *sides), 3).eval()
+        assert network(torch.empty(2, 2, *sides, device="meta")).shape == (2, 3)
     for sides in ((least - 1, least), (least, least - 1)):
         with pytest.raises(InputError, match=f"at least {least} x {least} pixels"):
             build(name, (2, *sides), 3)
@@ -121,9 +126,8 @@ def test_least_size(name):
     [("rodrigues", (64, 97)), ("lenet5", (32, 40)), ("vgg16", (48, 71)), ("resnet9", (28, 28)), ("resnet18", (33, 18))],
 )
 def test_other_sizes(name, sides):
-    network = made(name, (1, *sides), 4).eval()
-    with torch.no_grad():
-        assert network(batch(2, 1, *sides)).shape == (2, 4)
+    network = outline(name, (1, *sides), 4).eval()
+    assert network(torch.empty(2, 1, *sides, device="meta")).shape == (2, 4)
 
 
 @pytest.mark.parametrize("name", sorted(LEAST))
@@ -155,8 +159,8 @@ def test_mlp_is_what_it_says():
         h = (h @ layer.weight.T + layer.bias).clamp(min=0)
     assert torch.allclose(network.eval()(x), network.head(h))
     assert not torch.equal(network.train()(x), network(x))  # dropout at work
-    assert count(made("mlp", (8192,), 8)) == 8192 * 128 + 128 + 128 * 8 + 8  # LabelMe
-    assert count(made("nguyen", (20,), 3)) == 20 * 512 + 512 + 512 * 512 + 512 + 512 * 3 + 3
+    assert count(outline("mlp", (8192,), 8)) == 8192 * 128 + 128 + 128 * 8 + 8  # LabelMe
+    assert count(outline("nguyen", (20,), 3)) == 20 * 512 + 512 + 512 * 512 + 512 + 512 * 3 + 3
 
 
 @pytest.mark.parametrize(
@@ -212,7 +216,7 @@ def test_lenet5_sees_28_pixels_as_32_with_a_border():
 
 
 def test_vgg16_has_thirteen_convolutions_and_one_linear_layer():
-    network = made("vgg16", (3, 32, 32))
+    network = outline("vgg16", (3, 32, 32))
     widths = [64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512]
     assert [c.out_channels for c in of(network, nn.Conv2d)] == widths
     assert [b.num_features for b in of(network, nn.BatchNorm2d)] == widths
@@ -223,7 +227,7 @@ def test_vgg16_has_thirteen_convolutions_and_one_linear_layer():
 
 
 def test_resnet9_has_eight_convolutions_and_two_shortcuts():
-    network = made("resnet9", (3, 32, 32))
+    network = outline("resnet9", (3, 32, 32))
     widths = [64, 128, 128, 128, 256, 512, 512, 512]
     assert [c.out_channels for c in of(network, nn.Conv2d)] == widths
     assert len(of(network, Residual)) == 2
@@ -236,14 +240,13 @@ def test_resnet9_has_eight_convolutions_and_two_shortcuts():
     [("resnet18", 11_173_962, 18, 3), ("resnet34", 21_282_122, 34, 3), ("resnet50", 23_520_842, 50, 4)],
 )
 def test_resnets_count_as_published(name, parameters, layers, projections):
-    network = made(name, (3, 32, 32))
+    network = outline(name, (3, 32, 32))
     assert count(network) == parameters
     assert len(of(network, nn.Conv2d)) + 1 == layers + projections  # shortcuts by projection are not counted as layers
     stem = of(network, nn.Conv2d)[0]
     assert (stem.kernel_size, stem.stride, stem.out_channels) == ((3, 3), (1, 1), 64)
     assert not of(network, nn.MaxPool2d)
-    with torch.no_grad():
-        assert network.eval().trunk[:-2](batch(1, 3, 32, 32)).shape[2:] == (4, 4)
+    assert network.eval().trunk[:-2](torch.empty(1, 3, 32, 32, device="meta")).shape[2:] == (4, 4)
 
 
 def test_a_block_adds_its_input():
@@ -270,7 +273,7 @@ def test_a_block_that_halves_the_plane_projects_its_input():
 
 @pytest.mark.parametrize(("name", "shape"), [("mlp", (16,)), ("tanno", (1, 8, 8)), ("resnet9", (1, 8, 8))])
 def test_networks_learn(name, shape):
-    x, y = batch(24, *shape), torch.arange(24) % 3
+    x, y = batch(12, *shape), torch.arange(12) % 3
     x = x + 1.5 * batch(3, *shape, seed=1)[y]
     network = made(name, shape, 3)
     optimizer = torch.optim.Adam(network.parameters(), lr=3e-3, fused=True)
@@ -379,7 +382,7 @@ def test_hidden_layer_is_the_last_linear_one():
     assert hidden_layer(mine) is mine.out
     assert hidden_layer(mine.out) is mine.out
     for name, shape, _ in PAPERS:
-        network = build(name, shape, 2)
+        network = outline(name, shape, 2)
         assert hidden_layer(network) is network.head
 
 

@@ -208,10 +208,10 @@ def test_planted_outliers_are_ranked_first(seed: int) -> None:
 def test_without_outliers_nothing_is_lost() -> None:
     difference = []
     for seed in (2, 3):
-        x, votes, truth, _ = crowd(seed, 0.0, n=1600)
+        x, votes, truth, _ = crowd(seed, 0.0, n=1200)
         scores = [
-            registry.find(key, inputs=True).create(epochs=20, lr=3e-3, random_state=seed).fit(x[:400], votes[:400])
-            .score(x[400:], truth[400:]) for key in ("coinnet", "geocrowdnet-f")
+            registry.find(key, inputs=True).create(epochs=12, lr=5e-3, random_state=seed).fit(x[:300], votes[:300])
+            .score(x[300:], truth[300:]) for key in ("coinnet", "geocrowdnet-f")
         ]  # fmt: skip
         difference.append(scores[0] - scores[1])
     assert np.mean(difference) > -0.005

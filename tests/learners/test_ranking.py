@@ -47,7 +47,7 @@ def test_scores_of_items_nobody_compared() -> None:
         table.left[inside], table.right[inside], table.annotator[inside], table.outcome[inside], items=range(45),
         annotators=range(10),
     )  # fmt: skip
-    more = {"epochs": 20, "crowd_lr": 3e-2}
+    more = {"epochs": 12, "lr": 2e-2, "crowd_lr": 5e-2}
     model = learner(**more).fit(seen, some)
     assert np.corrcoef(model.predict(new), s[45:])[0, 1] > 0.85
     eta = model.consensus_.reliability

@@ -15,7 +15,7 @@ from crowdwise.learners.tags_crowd_layer import WindowInputs
 @pytest.fixture(scope="module")
 def crowd():
     """Tags by two annotators per sequence, and features in which a token's tag is half hidden."""
-    made = cw.simulate.bio_tags(150, n_annotators=10, types=("LOC", "PER"), annotators_per_sequence=2, random_state=0)
+    made = cw.simulate.bio_tags(100, n_annotators=8, types=("LOC", "PER"), annotators_per_sequence=2, random_state=0)
     rng = np.random.default_rng(0)
     features = np.eye(5)[made.truth] * 1.5 + rng.normal(size=(made.tags.n_tokens, 5))
     return features, made.tags

@@ -34,9 +34,6 @@ gradient of - log Z_n is that of the cross-entropy against q[n], which is at its
 is ``ibcc``. With a rate of B/N, an update discounts as much as the batch adds: b is b0 and the counts of about the last
 epoch.
 
-When it fails: with ``balance=False``, on few votes, as said above. A network that can memorise q confirms it.
-Annotators who err together count as right.
-
 Reference: S.-Y. Li, S.-J. Huang and S. Chen, Crowdsourcing aggregation with deep Bayesian learning, Science China
 Information Sciences 64 (2021).
 """

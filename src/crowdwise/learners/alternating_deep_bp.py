@@ -18,9 +18,6 @@ theta[m, k, l]     ``counted``  M x K x K  E[ theta | messages ]
 Before the first epoch, while the network is untrained, messages between the votes alone are updated until they
 converge; each later epoch continues with a few more updates. After training they start again.
 
-When it fails: where annotators err together, and where items have so many votes that cycles are short; a wrong prior
-does harm, though less than in mean field where every item has few votes.
-
 Reference: H. Kim, S. Cho, D. Kim and J. Ok, Robust deep learning from crowds with belief propagation, AISTATS 2022.
 """
 

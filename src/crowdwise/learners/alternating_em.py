@@ -24,11 +24,6 @@ f^(x)              ``clipped``  N x K      f(x) clipped to (1 - t) / (K - 1) ...
 
 In the first epoch the network is untrained: all train on the vote shares then.
 
-When they fail: a network that can memorise its target confirms it, and the posterior no longer changes; annotators
-who err together count as right. ``mbem`` needs a network that predicts better than the votes it was trained on.
-With a wrong prior on annotators, ``deep-mf`` can follow a few who answer everything at random. A ``max_probability``
-below one limits the influence of uninformative inputs.
-
 References: S. Albarqouni et al., AggNet, IEEE Transactions on Medical Imaging 35 (2016). A. Khetan, Z. Lipton and
 A. Anandkumar, Learning from noisy singly-labeled data, ICLR 2018. H. Kim, S. Cho, D. Kim and J. Ok, Robust deep
 learning from crowds with belief propagation, AISTATS 2022.

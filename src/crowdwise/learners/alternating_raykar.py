@@ -21,10 +21,6 @@ It starts from the vote shares and maximises
 which never decreases. Pseudo-counts b are those of a Dirichlet prior with parameters 1 + b. Items without votes and
 without gold take no part in learning; gold fixes the class of an item.
 
-When it fails: features that let f fit any q (more features than items and a wide prior; a full-grown tree): then f
-confirms the start, and nothing is learned beyond the votes. Where most annotators are wrong, classes swap their
-meaning.
-
 Reference: V. Raykar et al., Learning from crowds, Journal of Machine Learning Research 11 (2010).
 """
 

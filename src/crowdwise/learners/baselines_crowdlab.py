@@ -25,10 +25,6 @@ The consensus label is the likeliest class under q, and the classifier that pred
 With votes, ``predict_proba`` uses the same ensemble; items of the fit (the same name and input) keep their
 out-of-sample prediction in it, since the classifier has since learned from their votes.
 
-When it fails: weights are linear in agreement and never negative, so an annotator who is worse than guessing is left
-out but not inverted; annotators who err together agree with one another and gain weight; and where hardly any item has
-two votes there is little to estimate the weights from.
-
 Reference: H. Goh, U. Tkachenko and J. Mueller, CROWDLAB: supervised learning to infer consensus labels and quality
 scores for data with multiple annotators, 2022.
 """

@@ -16,9 +16,6 @@ w_m                   ``weights``     M            softmax of ``score`` over ann
     weighted-doctor-net  then, with all g_m fixed: loss = - mean_n sum_l share[n, l] log( mean of g_m(x_n)[l] over the
                          annotators m of item n, weighted by w_m ),   prediction = sum_m w_m g_m(x)
 
-When they fail: the layers learn each annotator's mistakes as well, and averaging removes only those that others do not
-share.
-
 Reference: M. Guan, V. Gulshan, A. Dai and G. Hinton, Who said what: modeling individual labelers improves
 classification, AAAI 2018.
 """

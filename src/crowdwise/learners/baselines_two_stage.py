@@ -18,9 +18,6 @@ theta[k, l]           ``rho``         K x K        row-normalised softplus of rh
     soft-bootstrap       loss = - mean_n sum_k ( beta t[n, k] + (1 - beta) f(x_n)[k] ) log f(x_n)[k]
     single-confusion     loss = - mean over votes of log sum_k f(x)[k] theta[k, l]  +  weight * trace(theta)
 
-When they fail: the inputs never correct mistakes of the first stage; one confusion matrix cannot separate good from bad
-annotators. Further baselines are the doctor nets (:mod:`crowdwise.learners.baselines_doctor_net`).
-
 References: S. Reed et al., Training deep neural networks on noisy labels with bootstrapping, 2014. S. Sukhbaatar et
 al., Training convolutional networks with noisy labels, 2014. R. Tanno et al., Learning from noisy labels by regularized
 estimation of annotator confusion, CVPR 2019, for the last one, and the doctor nets, as baselines.

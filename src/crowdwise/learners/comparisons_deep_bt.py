@@ -19,8 +19,7 @@ logit eta_m    ``Swaps.theta``     M       reliability, with a Beta prior
 
 Standard errors are those of the last layer (Laplace): given its inputs the scores are linear in its weights, whose
 covariance is the inverse of the information of the comparisons. The uncertainty of the layers below is not in them, so
-they are somewhat too small. Fails where features do not determine what makes items better, and where there are few
-items: ``crowd-bt`` needs no features.
+they are somewhat too small.
 
 Reference: X. Chen et al., Pairwise ranking aggregation in a crowdsourced setting, WSDM 2013, for the annotators.
 """

@@ -31,9 +31,6 @@ others. The posterior from inputs and votes is h g / p, normalised.
 The gain does not change when the classes swap names; they are named after the labels that the aggregator weighs for
 them (``match_classes``).
 
-When it fails: where the start from the votes does not correspond to the classes (most annotators share one mistake; see
-``start``), where items have many votes and a batch is tiny, and where inputs do not separate the classes.
-
 Reference: P. Cao, Y. Xu, Y. Kong and Y. Wang, Max-MIG: an information theoretic approach for joint learning from
 crowds, ICLR 2019.
 """

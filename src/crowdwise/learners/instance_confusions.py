@@ -26,9 +26,6 @@ q[n, k]                 ``target``       N x K        f(x_n)[k] prod over votes 
 ``transition-x`` corrects a label where the two likeliest classes are far enough apart: if their probabilities under q
 have at least the ratio ``ratio``, the target is the likelier one alone; else it is q itself.
 
-When they fail: T can explain any votes by itself, so only the start, the penalty or the confident items tie f to the
-truth; with few votes for each annotator plain confusion matrices do better.
-
 References: L. Zhang et al., Disentangling human error from ground truth in segmentation of medical images, NeurIPS
 2020, for the penalty on T(x). H. Guo, B. Wang and G. Yi, Label correction of crowdsourced noisy annotations with an
 instance-dependent noise transition model, NeurIPS 2023, for the stages and the test of likelihood ratios; here

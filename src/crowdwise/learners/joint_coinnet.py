@@ -18,9 +18,6 @@ s[n]                ``scores``   N            the item's outlier score
 F'F                              K x K        mean over items of f f', as in ``geocrowdnet-f``
 ==================  ===========  ===========  ======================================================================
 
-When it fails: where most votes on most items are outliers, and where the network is large enough to memorise the
-outliers before their vectors do.
-
 Reference: T. Nguyen, S. Ibrahim and X. Fu, Noisy label learning with instance-dependent outliers: identifiability via
 crowd wisdom, NeurIPS 2024.
 """

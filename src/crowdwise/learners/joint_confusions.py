@@ -23,9 +23,6 @@ F'F                              K x K        mean over items of f f'
 W'W                              K x K        mean over annotators of theta[m] theta[m]'
 ==================  ===========  ===========  ===================================================
 
-When they fail: where most annotators are wrong most of the time nothing identifies which class is which, and where
-annotators err together the network learns their common error.
-
 References: R. Tanno et al., Learning from noisy labels by regularized estimation of annotator confusion, CVPR 2019.
 S. Ibrahim, T. Nguyen and X. Fu, Deep learning from crowdsourced labels: coupled cross-entropy minimization,
 identifiability, and regularization, ICLR 2023.

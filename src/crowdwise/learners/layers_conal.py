@@ -11,8 +11,7 @@ C[m, k, l]          ``W``                M x K x K     starts as twice the ident
 w(x, m)             ``gate``             one per vote  sigmoid of the cosine between embeddings of x and m
 ==================  ===================  ============  ==========================================================
 
-The weights become confusion matrices as in :mod:`crowdwise.learners.layers_crowd_layer`, which says when such layers
-fail.
+The weights become confusion matrices as in :mod:`crowdwise.learners.layers_crowd_layer`.
 
 Reference: Z. Chu, J. Ma and H. Wang, Learning from crowds by modeling common confusions, AAAI 2021.
 """

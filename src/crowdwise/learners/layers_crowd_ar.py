@@ -13,8 +13,6 @@ loss                                                   mean over votes of share 
                                                        + (1 - share) * cross-entropy of r with 1(label = argmax p)
 ==================  ===================  ============  ==========================================================
 
-When it fails: as the crowd layer does; and a network that is wrong at first takes right votes for unreliable.
-
 Reference: Z. Cao et al., Learning from crowds with annotation reliability, SIGIR 2023.
 """
 

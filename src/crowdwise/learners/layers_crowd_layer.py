@@ -24,10 +24,6 @@ Confusion matrices follow from free weights: row k of an annotator's matrix is t
 certain of class k, the softmax over labels of W[m, k, :]. Since p never leaves the simplex, these rows are as sharp as
 the weights are large, and the identity at the start means only e : 1 for the diagonal.
 
-When they fail: with free weights and many classes or few votes per annotator the layers can exchange classes among
-themselves (the network's class 3 is then the votes' class 5); and where annotators err together the network learns
-their common error, which only ``conal`` models.
-
 References: F. Rodrigues and F. Pereira, Deep learning from crowds, AAAI 2018. Z. Chen et al., Structured probabilistic
 end-to-end learning from crowds, IJCAI 2020.
 """

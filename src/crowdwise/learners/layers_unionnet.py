@@ -11,9 +11,6 @@ T[m, k, l]          ``T``                M x K x K     starts as the identity
 loss                                                   - sum over an item's votes of log P(m, l | x), mean of items
 ==================  ===================  ============  ==========================================================
 
-When it fails: how often an annotator votes and how often they are right are not separated, so that busy annotators
-dominate the network; and with very many annotators each pair is so improbable that little is learned about any.
-
 Reference: H. Wei et al., Deep learning from multiple noisy annotators as a union, IEEE TNNLS 2022.
 """
 

@@ -24,9 +24,6 @@ g                  ``gap``          1      variance of the truth around f, from 
 z[n]               ``values``       N      (f / g + sum p a (x - o)) / (1 / g + sum p a^2): from input and ratings
 =================  ===============  =====  =============================================================================
 
-When it fails: f absorbs a bias that all annotators share; scales are weakly determined where f varies little; where
-inputs carry no information about the number, f is its mean and only ratings count.
-
 Reference: F. Rodrigues and F. Pereira, Deep learning from crowds, AAAI (2018).
 """
 

@@ -22,9 +22,6 @@ f maximises the likelihood with z integrated out; p and g are EM's. With the lin
 which is the trace. Where z is left out of the model and each rating is Normal around f by itself, this is the paper's
 algorithm; with z two ratings of one item count as two measurements of the same number.
 
-When it fails: annotators with a bias (``crowd-regression`` has them); a regressor that fits everything (a full-grown
-tree): then g becomes 0 and the ratings confirm what was fitted to them.
-
 Reference: V. C. Raykar et al., Learning from crowds, Journal of Machine Learning Research 11 (2010), section 5.
 """
 

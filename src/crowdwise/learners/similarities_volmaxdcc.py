@@ -18,9 +18,6 @@ B[m]                               M x K x K     with ``confusion="own"``: sigmo
 F'F                                K x K         K times the mean of f f' over inputs
 ==================  =============  ============  ===============================================================
 
-When it fails: clusters that no pair of items separates stay together; below some hundred pairs per cluster the network
-memorises the pairs; with K too large, clusters split.
-
 Reference: T. Nguyen, S. Ibrahim and X. Fu, Deep clustering with incomplete noisy pairwise annotations: a geometric
 regularization approach, ICML 2023.
 """
