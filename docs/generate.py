@@ -205,8 +205,8 @@ def learner_parameters(key: str) -> str:
     """What is particular to a learner as a table; what it shares with all others as one line."""
     model = (registry.ANSWER_METHODS.get(key) or registry.find(key, inputs=True)).load()
     base = next((c for c in model.__mro__ if c.__name__ in ("NetworkEstimator", "Tabular")), None)
-    if base is None:  # a learner of other answers, which describes all it has
-        return parameter_table(section(model), model.parameters())
+    if base is None:  # a learner without a network, of other answers than votes
+        return parameter_table([entry for owner in model.__mro__ for entry in section(owner)], model.parameters())
     known, shared = model.parameters(), base.parameters()
     entries: list[tuple[tuple[str, ...], str]] = []
     for owner in model.__mro__[: model.__mro__.index(base)]:
