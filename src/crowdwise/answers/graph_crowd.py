@@ -39,8 +39,8 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from crowdwise.answers.graph_potts import Beliefs, Links, held_out_log_likelihood, mean_field, propagate
-from crowdwise.answers.graph_strength import FOLDS, MIN_GAIN, SAME, GraphInference
+from crowdwise.answers import graph_potts as potts
+from crowdwise.answers.graph_potts import GraphInference, Links
 from crowdwise.core import em, priors, starts
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Count, NonNegative
@@ -58,7 +58,10 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full
 
-INFERENCE: dict[str, Callable[..., Beliefs]] = {"belief-propagation": propagate, "mean-field": mean_field}
+INFERENCE: dict[str, Callable[..., potts.Beliefs]] = {
+    "belief-propagation": potts.propagate,
+    "mean-field": potts.mean_field,
+}
 ROUNDS = 10
 
 
@@ -183,10 +186,10 @@ class GraphCrowd(Model):
             else:
                 params = self._run_em(graph, family, params, field, J, max(self.tol, 1e-5), rounds)
                 runs.append(rounds.outcome)
-            near = abs(J - before[0]) <= SAME * max(1.0, J) and (J > 0.0) == (before[0] > 0.0)
-            if near and (J == 0.0 or np.abs(field - before[1]).max() < SAME):
+            near = abs(J - before[0]) <= potts.SAME * max(1.0, J) and (J > 0.0) == (before[0] > 0.0)
+            if near and (J == 0.0 or np.abs(field - before[1]).max() < potts.SAME):
                 break
-            if 0.0 < before[2] and gain < before[2] + MIN_GAIN and self.strength == "learned":
+            if 0.0 < before[2] and gain < before[2] + potts.MIN_GAIN and self.strength == "learned":
                 break  # no further gain
         if J != 0.0:
             rounds = Rounds(self.max_iter, graph.part.n_votes, callback, len(runs))
@@ -221,8 +224,8 @@ class GraphCrowd(Model):
                 rounds.converged = True
                 break
             if self.strength == "learned":
-                score = held_out_log_likelihood(found.held_out, evidence)
-                if score < best[0] - MIN_GAIN:
+                score = potts.held_out_log_likelihood(found.held_out, evidence)
+                if score < best[0] - potts.MIN_GAIN:
                     _, accepted, graph.state, length = best
                     del rounds.trace[length:]
                     rounds.converged = True
@@ -238,7 +241,7 @@ class GraphCrowd(Model):
     def _inference(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, links: Links) -> GraphInference:
         fold = None
         if self.inference == "mean-field":
-            fold = np.array([zlib.crc32(str(name).encode()) % FOLDS for name in votes.items.tolist()])
+            fold = np.array([zlib.crc32(str(name).encode()) % potts.FOLDS for name in votes.items.tolist()])
         part = Part.of(votes, gold, item_prior)
         return GraphInference(part, links, INFERENCE[self.inference], self.sweeps, fold, self.class_prior == "learned")
 

@@ -1,19 +1,56 @@
-"""Confusion matrices with an order: two numbers for each annotator, and their maximum by Fisher scoring.
+"""The order of ordinal classes, and confusion matrices with an order: two numbers for each annotator, fitted by Fisher
+scoring.
 
 The equations are those of :mod:`crowdwise.answers.ordinal_dawid_skene`.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 
-from crowdwise.core.numerics import Floats, safe_log
+from crowdwise.core.constraints import Check
+from crowdwise.core.numerics import Floats, Ints, safe_log
+from crowdwise.data import encoding
+from crowdwise.data.encoding import Vocabulary
+from crowdwise.errors import ParameterError, listing
 
 LOG_SPREAD = (np.log(0.05), np.log(20.0))
 LOGISTIC = float(np.pi / np.sqrt(3.0))
 """The deviation of the logistic distribution: spreads then mean the same with either link."""
+
+
+def _is_order(value: Any) -> bool:
+    return value is None or (hasattr(value, "__len__") and not isinstance(value, str))
+
+
+Order = Annotated[Any, Check(_is_order, "the classes, the lowest first, or None", (None,), ("low", 3))]
+
+
+def ranks(classes: Vocabulary, order: Sequence[Any] | None, key: str) -> Ints:
+    """The place of every class on the scale, lowest first."""
+    if order is not None:
+        place = encoding.locate(classes, encoding.to_vocabulary(list(order)))
+        if (place < 0).any() or len(order) != len(classes) or len(set(place.tolist())) != len(classes):
+            raise ParameterError(
+                f"order={list(order)!r}: expected each of the classes {listing(classes, 10)} once, the lowest first."
+            )
+        return place.astype(np.int64)
+    if classes.dtype.kind in "ib":
+        return np.argsort(np.argsort(classes.astype(np.int64)))
+    names = classes.tolist()
+    if names == sorted(names) and len(names) > 2:
+        warnings.warn(
+            f"{key} orders the classes alphabetically, {' < '.join(map(str, names))}: give order=[...], the lowest "
+            "first, if their order is another.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return np.arange(len(classes))
 
 
 @dataclass(frozen=True)
@@ -29,8 +66,7 @@ class Crowd:
 
     def log_prior(self, location: Floats, log_spread: Floats) -> Floats:
         return np.asarray(
-            -0.5 * (location / self.location_sd) ** 2
-            - 0.5 * ((log_spread - self.spread_mean) / self.spread_sd) ** 2
+            -0.5 * (location / self.location_sd) ** 2 - 0.5 * ((log_spread - self.spread_mean) / self.spread_sd) ** 2
         )  # fmt: skip
 
 

@@ -40,8 +40,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from crowdwise.answers.ordinal_confusions import Crowd, ordered, scoring
-from crowdwise.answers.ordinal_order import Order, ranks
+from crowdwise.answers.ordinal_confusions import Crowd, Order, ordered, ranks, scoring
 from crowdwise.core import em, priors
 from crowdwise.core.constraints import Check, Fraction, is_number
 from crowdwise.core.em import Params, Part, Stats

@@ -22,9 +22,8 @@ R[i]               ``R``           M       C[i, i] - 2 s[i], squeezed towards th
 V                  ``V``           1       2 mean s: ratings stretch the truth by 1 on average
 =================  ==============  ======  ==========================================================================
 
-V cannot be seen in ratings alone; the rule used is that of ``gaussian`` (mean scale 1). Where r - V and R together
-are no covariance matrix (they may not be: many noisy estimates), r is moved towards V until they are; so is E
-towards 0.
+V cannot be seen in ratings alone; the rule used is that of ``gaussian`` (mean scale 1). Where r - V and R together are
+no covariance matrix (they may not be: many noisy estimates), r is moved towards V until they are; so is E towards 0.
 
 When it fails: where half of the crowd copies, its agreement passes for the truth; pairs that share few items:
 covariances need tens of common items, where ``gaussian`` needs none. It compares all pairs, so more than

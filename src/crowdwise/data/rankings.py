@@ -125,9 +125,8 @@ class Rankings(Table):
         return cls.from_codes(
             np.concatenate([[0], np.cumsum([len(row[2]) for row in rows])]),
             np.array([code[2][name] for row in rows for name in row[2]], dtype=np.int32),
-            np.array([code[0][row[0]] for row in rows], dtype=np.int32),
-            items=what, annotators=who, question=np.array([code[1][row[1]] for row in rows], dtype=np.int32),
-            questions=where,
+            np.array([code[0][row[0]] for row in rows], dtype=np.int32), items=what, annotators=who,
+            question=np.array([code[1][row[1]] for row in rows], dtype=np.int32), questions=where,
         )  # fmt: skip
 
     @classmethod

@@ -147,8 +147,7 @@ class Ratings(ByItem):
             "values": {name: float(of(self.value)) if self.n_answers else None for name, of in STATISTICS.items()},
             "deviation_of_item_means": float(mean.std()) if len(mean) else None,
             "deviation_within_items": float(np.sqrt(within / (per_item[paired] - 1).sum())) if paired.any() else None,
-            "items_without_ratings": int((per_item == 0).sum()),
-            "items_with_one_rating": int((per_item == 1).sum()),
+            "items_without_ratings": int((per_item == 0).sum()), "items_with_one_rating": int((per_item == 1).sum()),
             "density": self.n_answers / max(1, len(self) * self.n_annotators),
         }  # fmt: skip
 

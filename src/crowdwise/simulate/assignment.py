@@ -65,13 +65,8 @@ def _keep(N: int, M: int, p: float, rng: np.random.Generator) -> tuple[Codes, Co
 
 
 def regular_assignment(
-    n_items: int,
-    n_annotators: int,
-    l: int,  # noqa: E741
-    r: int,
-    *,
-    random_state: RandomState = 0,
-) -> tuple[Codes, Codes]:
+    n_items: int, n_annotators: int, l: int, r: int, *, random_state: RandomState = 0  # noqa: E741
+) -> tuple[Codes, Codes]:  # fmt: skip
     """A random (l, r)-regular assignment: l annotators for every item, r items for every annotator, no pair twice.
 
     Ends of edges are matched at random (the configuration model), then pairs that came up twice swap

@@ -1,13 +1,6 @@
 """Simulated comparisons and rankings with known scores and known annotators.
 
-=============  ===================  =============================================================
-symbol         code                 meaning
-=============  ===================  =============================================================
-s_i            ``scores``           true scores, Normal(0, ``spread``), centred
-eta_m          ``reliability``      probability of an answer given straight
-b_m            ``position``         log odds in favour of the item shown first
-nu             exp(``tie``)         two equal items tie with probability nu / (2 + nu)
-=============  ===================  =============================================================
+True scores are Normal(0, ``spread``), centred; two equal items tie with probability nu / (2 + nu), nu = exp(``tie``).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
@@ -205,9 +205,9 @@ def around(M: int, mean: float, spread: float, rng: np.random.Generator, name: s
 
 
 def as_generator(random_state: RandomState) -> np.random.Generator:
-    if random_state is None or isinstance(random_state, np.random.Generator):
-        return np.random.default_rng(random_state)
-    if is_integer(random_state) and random_state >= 0:
+    if random_state is None or isinstance(random_state, np.random.Generator) or (
+        is_integer(random_state) and random_state >= 0
+    ):  # fmt: skip
         return np.random.default_rng(random_state)
     raise ParameterError(
         f"random_state={random_state!r}: expected None, an integer of 0 or more, or a numpy.random.Generator."
@@ -222,34 +222,30 @@ def is_number(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, Real) and bool(np.isfinite(float(value)))
 
 
-def check_counts(least: int = 1, **values: Any) -> None:
+def _check(values: dict[str, Any], fits: Callable[[Any], bool], expected: str) -> None:
     for name, value in values.items():
-        if not is_integer(value) or value < least:
-            raise ParameterError(f"{name}={value!r}: expected an integer of {least} or more.")
+        if not fits(value):
+            raise ParameterError(f"{name}={value!r}: expected {expected}.")
+
+
+def check_counts(least: int = 1, **values: Any) -> None:
+    _check(values, lambda v: is_integer(v) and v >= least, f"an integer of {least} or more")
 
 
 def check_shares(**values: Any) -> None:
-    for name, value in values.items():
-        if not is_number(value) or not 0 <= value <= 1:
-            raise ParameterError(f"{name}={value!r}: expected a number from 0 to 1.")
+    _check(values, lambda v: is_number(v) and 0 <= v <= 1, "a number from 0 to 1")
 
 
 def check_positive(**values: Any) -> None:
-    for name, value in values.items():
-        if not is_number(value) or value <= 0:
-            raise ParameterError(f"{name}={value!r}: expected a positive number.")
+    _check(values, lambda v: is_number(v) and v > 0, "a positive number")
 
 
 def check_positive_pairs(**values: Any) -> None:
-    for name, value in values.items():
-        if len(value) != 2 or not all(is_number(v) and v > 0 for v in value):
-            raise ParameterError(f"{name}={value!r}: expected (a, b), two positive numbers.")
+    _check(values, lambda v: len(v) == 2 and all(is_number(x) and x > 0 for x in v), "(a, b), two positive numbers")
 
 
 def check_mean_and_deviation(**values: Any) -> None:
-    for name, value in values.items():
-        if len(value) != 2 or not all(is_number(v) for v in value) or value[1] < 0:
-            raise ParameterError(f"{name}={value!r}: expected (mean, standard deviation).")
+    _check(values, lambda v: len(v) == 2 and all(map(is_number, v)) and v[1] >= 0, "(mean, standard deviation)")
 
 
 def check_choice(name: str, value: Any, options: list[str]) -> None:

@@ -16,8 +16,7 @@ class SimulatedLabelSets(SimulatedAnswers[LabelSets]):
 
 def label_sets(
     n_items: int = 200, *, n_labels: int = 8, n_annotators: int = 20, answers_per_item: VotesPerItem = 4,
-    share: float = 0.3, skill: tuple[float, float] = (1.2, 0.8), likeness: float = 20.0,
-    random_state: RandomState = 0,
+    share: float = 0.3, skill: tuple[float, float] = (1.2, 0.8), likeness: float = 20.0, random_state: RandomState = 0,
 ) -> SimulatedLabelSets:  # fmt: skip
     """Sets of labels, each label in ``share`` of them on average, and annotators with a skill of their own.
 

@@ -1,9 +1,8 @@
 """Annotators that are really trained: small scikit-learn classifiers, each fitted on a few examples.
 
-Unlike annotators drawn from confusion matrices they err on the *same* hard items, as people do.
-Reference: the machine annotators of Ibrahim, Nguyen and Fu 2023 (GeoCrowdNet), whose mix of linear
-models, nearest neighbours, support vector machines and small networks, trained on 100 to 400 examples
-each, this follows.
+Unlike annotators drawn from confusion matrices they err on the *same* hard items, as people do. Reference: the machine
+annotators of Ibrahim, Nguyen and Fu 2023 (GeoCrowdNet), whose mix of linear models, nearest neighbours, support vector
+machines and small networks, trained on 100 to 400 examples each, this follows.
 """
 
 from __future__ import annotations

@@ -2,15 +2,7 @@
 
 ``tag_chain`` is the model of ``hmm-crowd`` itself: a Markov chain of tags, and annotators who confuse tags token by
 token. ``bio_tags`` is what people do to spans: they miss some, move a border, take one type for another, and see some
-where there are none.
-
-==================  =========================  =======================================================
-symbol              code                       meaning
-==================  =========================  =======================================================
-y_t                 ``tags.truth``             true tag of a token
-first, A            ``transition``             (1 + K) x K: of the first tag, and of each tag after each
-theta_m[k, l]       ``confusion``              P(m says l, given truth k), of ``tag_chain``
-==================  =========================  =======================================================
+where there are none. ``transition`` is (1 + K) x K: of the first tag, and of each tag after each.
 """
 
 from __future__ import annotations
@@ -58,8 +50,7 @@ def tag_chain(
     crowds.check_positive(stay=stay, diagonal=diagonal, rest=rest)
     rng = crowds.as_generator(random_state)
     K = n_classes
-    first = np.full((1, K), 1.0 / K)
-    transition = np.vstack([first, crowds.dirichlet_confusion(1, K, stay, 1.0, rng)[0]])
+    transition = np.vstack([np.full((1, K), 1.0 / K), crowds.dirichlet_confusion(1, K, stay, 1.0, rng)[0]])
     theta = crowds.dirichlet_confusion(n_annotators, K, diagonal, rest, rng)
     starts = _lengths(n_sequences, length, rng)
     truth = _chain(transition, starts, rng)
@@ -71,9 +62,8 @@ def tag_chain(
 
 def bio_tags(
     n_sequences: int = 200, *, n_annotators: int = 30, types: Sequence[str] = ("LOC", "ORG", "PER"),
-    length: tuple[int, int] = (8, 25), begin: float = 0.12, go_on: float = 0.5,
-    skill: tuple[float, float] = (2.5, 1.5), miss: float = 0.7, shift: float = 0.4, mislabel: float = 0.5,
-    spurious: float = 0.1,
+    length: tuple[int, int] = (8, 25), begin: float = 0.12, go_on: float = 0.5, skill: tuple[float, float] = (2.5, 1.5),
+    miss: float = 0.7, shift: float = 0.4, mislabel: float = 0.5, spurious: float = 0.1,
     annotators_per_sequence: VotesPerItem = 3, random_state: RandomState = 0,
 ) -> SimulatedTags:  # fmt: skip
     """Spans in BIO, and annotators who miss, shift, mislabel and invent them.

@@ -1,18 +1,7 @@
-"""Simulated crowds with known truth and known annotators, to measure methods with.
+"""The scenarios that give votes: draw the truth, assign annotators to items, and let each answer from probabilities.
 
-Every scenario is a function ``f(n_items, *, ..., votes_per_item, prior, random_state) -> Simulated``,
-listed in :data:`crowdwise.simulate.SCENARIOS`. They share three steps: draw the truth, assign annotators to items, and
-let each annotator answer from a table of probabilities.
-
-==================  ===========================  ======================================================
-symbol              code                         meaning
-==================  ===========================  ======================================================
-y_n                 ``truth[n]``                 true class, drawn from ``prior``
-theta_m[k, l]       ``confusion[m, k, l]``       P(m says l, given truth k), whatever else is going on
-S                   ``item``, ``annotator``      who labels what, sorted by item, then annotator
-==================  ===========================  ======================================================
-
-Memory grows with the votes: an items x annotators table is only made where half of its cells or more hold one.
+``confusion[m, k, l]`` is P(m says l, given truth k), whatever else is going on. Memory grows with the votes: an items x
+annotators table is only made where half of its cells or more hold one.
 """
 
 from __future__ import annotations
@@ -249,12 +238,11 @@ def colluders(
 ) -> Simulated:  # fmt: skip
     """A share of the annotators is a ring: all give one wrong label with probability p_corr, otherwise the truth.
 
-    The tutorial says that colluding adversaries "provide wrong response w.p. p_corr, and ground-truth
-    label w.p. 1 - p_corr" and "cooperate to change labels of some data". We read this as one coin and
-    one wrong class (uniform) per *item* for the whole ring. Seen alone, a colluder is a bad one-coin
-    annotator; given the truth, two colluders are not independent. The honest ones have Dirichlet rows.
-    Parameters hold ``colluders`` (M, mask), ``attacked`` (N, mask) and ``ring_label`` (N, what the ring says).
-    Reference: Traganitis and Giannakis 2021 (ICDM).
+    The tutorial says that colluding adversaries "provide wrong response w.p. p_corr, and ground-truth label w.p. 1 -
+    p_corr" and "cooperate to change labels of some data". We read this as one coin and one wrong class (uniform) per
+    *item* for the whole ring. Seen alone, a colluder is a bad one-coin annotator; given the truth, two colluders are
+    not independent. The honest ones have Dirichlet rows. Parameters hold ``colluders`` (M, mask), ``attacked`` (N,
+    mask) and ``ring_label`` (N, what the ring says). Reference: Traganitis and Giannakis 2021 (ICDM).
     """
     pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
     crowds.check_shares(share=share, p_corr=p_corr)
@@ -278,10 +266,9 @@ def groups(
 ) -> Simulated:  # fmt: skip
     """Groups of annotators who share a hidden opinion: truth -> z of the group -> answer of the member.
 
-    Rows of both levels are Dirichlet; groups are as equal in size as can be. The confusion of an annotator is
-    the product ``group_confusion[j] @ member_confusion[m]``. Parameters hold ``group`` (M), ``group_confusion``
-    (J, K, K), ``member_confusion`` (M, K, K) and ``latent`` (N, J). Reference: Traganitis and Giannakis
-    2022 (Asilomar).
+    Rows of both levels are Dirichlet; groups are as equal in size as can be. The confusion of an annotator is the
+    product ``group_confusion[j] @ member_confusion[m]``. Parameters hold ``group`` (M), ``group_confusion`` (J, K, K),
+    ``member_confusion`` (M, K, K) and ``latent`` (N, J). Reference: Traganitis and Giannakis 2022 (Asilomar).
     """
     pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
     crowds.check_positive(group_diagonal=group_diagonal, member_diagonal=member_diagonal, rest=rest)
@@ -342,11 +329,10 @@ def outliers(
 ) -> Simulated:  # fmt: skip
     """Most items follow the annotators' confusion matrices; a share has its own label distribution per annotator.
 
-    An outlier n has a distribution p_n ~ Dirichlet(``concentration``) that knows nothing of the truth, and
-    annotator m answers it from p_nm ~ Dirichlet(``agreement`` * p_n): COINNet's confusion + perturbation.
-    Parameters hold ``outliers`` (N, mask), ``outlier_distribution`` (p_n of the outliers, in order),
-    ``nominal_confusion`` (on the other items); ``confusion`` is the mixture. Reference: Nguyen, Ibrahim and
-    Fu 2024 (COINNet).
+    An outlier n has a distribution p_n ~ Dirichlet(``concentration``) that knows nothing of the truth, and annotator m
+    answers it from p_nm ~ Dirichlet(``agreement`` * p_n): COINNet's confusion + perturbation. Parameters hold
+    ``outliers`` (N, mask), ``outlier_distribution`` (p_n of the outliers, in order), ``nominal_confusion`` (on the
+    other items); ``confusion`` is the mixture. Reference: Nguyen, Ibrahim and Fu 2024 (COINNet).
     """
     pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
     crowds.check_shares(share=share)
