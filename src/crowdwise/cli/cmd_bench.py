@@ -245,8 +245,8 @@ def bench_papers(
         setup = papers_runs.Setup(
             images or images_folder(), folder, work or out.with_suffix(".work"), deadline, device
         )  # fmt: skip
-        with show_bench.cells_done(cells, papers_runs.finished(out)) as told:
-            papers_runs.run(cells, setup, out, jobs=jobs, progress=told)
+        with show_bench.cells_done(cells, papers_runs.finished(out)) as progress:
+            papers_runs.run(cells, setup, out, jobs=jobs, progress=progress)
     found = papers_runs.finished(out)
     if page is not None:
         write_text(papers_page.page(tables, found), page)
