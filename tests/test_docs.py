@@ -273,7 +273,7 @@ def test_the_method_that_contributing_adds_works(tmp_path: Path, monkeypatch: py
 
 def examples_of(module: types.ModuleType) -> str:
     """Run the examples in a module's docstrings; what went wrong."""
-    runner = doctest.DocTestRunner(optionflags=LOOSE)
+    runner = doctest.DocTestRunner(verbose=False, optionflags=LOOSE)
     said = io.StringIO()
     for test in doctest.DocTestFinder().find(module, module.__name__):
         runner.run(test, out=said.write)
