@@ -197,17 +197,14 @@ def look(matches: Matches, model: Likelihood, x: Floats, theta: Floats) -> tuple
     """The log likelihood, and a function that gives the sums behind its derivatives (``exact``, or EM's)."""
     N, cells = matches.n_items, matches.n_items * matches.n_annotators
     large = len(matches.winner) >= NATIVE_ROWS and N <= tables.DENSE and cells <= tables.CELLS
-    if large and model.effect != "plain" and _in_reach(x, theta, N):  # plain passes are as quick in numpy
-        value, exact = native_pass(matches, model, x, theta, True)
-        return value, lambda asked: exact if asked else native_pass(matches, model, x, theta, False)[1]
+    if large and model.effect != "plain":  # plain passes are as quick in numpy
+        from crowdwise.kernels import comparison_pass
+
+        if comparison_pass.fits(x, theta, N):
+            value, exact = native_pass(matches, model, x, theta, True)
+            return value, lambda asked: exact if asked else native_pass(matches, model, x, theta, False)[1]
     value, rows = log_likelihood(matches, model, x, theta)
     return value, lambda asked: add_up(matches, model, rows, asked)
-
-
-def _in_reach(x: Floats, theta: Floats, N: int) -> bool:
-    from crowdwise.kernels import comparison_pass
-
-    return comparison_pass.fits(x, theta, N)
 
 
 def native_pass(matches: Matches, model: Likelihood, x: Floats, theta: Floats, exact: bool) -> tuple[float, Sums]:

@@ -58,9 +58,7 @@ class Matches:
             )  # fmt: skip
         N = table.n_items
         sign = np.where(winner == a, 1.0, -1.0)
-        if (
-            not by_annotator and not placed and N <= comparisons_matrices.DENSE
-        ):  # count equal rows by a table of all pairs
+        if not by_annotator and not placed and N <= comparisons_matrices.DENSE:  # equal rows by a table of all pairs
             count = comparisons_matrices.total((tie * np.int64(N) + winner) * N + loser, w, 2 * N * N)
             kept = np.flatnonzero(count)
             tie, pair = np.divmod(kept, N * N)

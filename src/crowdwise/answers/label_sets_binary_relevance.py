@@ -148,7 +148,9 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
     def _fit(self, answers: LabelSets, callback: Callback | None) -> dict[str, Any]:
         if answers.n_labels < 1:
             raise InputError("There are no labels.")
-        shares, seed = self._shares() and answers.n_labels > 1, fixed_seed(self.random_state)
+        takes = "history" in registry.find(self.base).load().parameters()
+        shares = answers.n_labels > 1 and (takes if self.share is None else self.share)
+        seed = fixed_seed(self.random_state)
         rounds, strength, history = Rounds(self.max_iter, answers.n_answers, callback), np.empty(0), None
         q = np.full((len(answers), answers.n_labels), np.inf)
         for _ in rounds:
@@ -162,10 +164,6 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
                 history = worth(strength, n) * mean
         found = {"posterior": q, "counts": counts, "spread": spread, "strength": strength}
         return found | rounds.outcome | described(answers, q > 0.5)
-
-    def _shares(self) -> bool:
-        takes = "history" in registry.find(self.base).load().parameters()
-        return takes if self.share is None else bool(self.share)
 
     def _round(self, answers: LabelSets, history: Floats | None, seed: int) -> tuple[Floats, Floats, Floats]:
         """Every label once: probabilities, counts and their variance."""

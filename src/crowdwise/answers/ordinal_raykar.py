@@ -33,7 +33,7 @@ import numpy as np
 from crowdwise.answers.ordinal_confusions import Order, ranks
 from crowdwise.core import em
 from crowdwise.core.constraints import Count, NonNegative
-from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.em import Params, Part
 from crowdwise.core.intervals import rate_interval, with_interval
 from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome
@@ -126,7 +126,8 @@ class OrdinalRaykar(Model):
             traces.append(run.trace)
             passes, converged = passes + run.iterations, converged and run.converged
             evidence += stats.log_likelihood
-            _count(stats, right, total)
+            right += np.diagonal(stats.table(), axis1=1, axis2=2).T
+            total += stats.table().sum(axis=1).T
         q = self._grades(above)
         if gold is not None:
             q = clamp(q, gold)
@@ -152,11 +153,3 @@ class OrdinalRaykar(Model):
             _, q = em.expect(Part.of(answers), Params(score, params.log_prior), posterior=True)
             above[:, j] = q[:, 1]
         return self._grades(above)
-
-
-def _count(stats: Stats, right: Floats, total: Floats) -> None:
-    """Add the expected right answers, and all, of each annotator for each true answer."""
-    table = stats.table()
-    for k in range(2):
-        right[k] += table[:, k, k]
-        total[k] += table[:, :, k].sum(axis=1)

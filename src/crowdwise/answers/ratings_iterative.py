@@ -126,10 +126,6 @@ def _are_weights(value: Any) -> bool:
     return x.ndim == 1 and len(x) > 0 and bool((np.isfinite(x) & (x >= 0)).all()) and x.sum() > 0
 
 
-def _are_positive(value: Any) -> bool:
-    return _are_weights(value) and min(value) > 0
-
-
 @declared
 class BayesIterative(RatingModel):
     """Items and the precisions of annotators by messages (belief propagation).
@@ -156,7 +152,9 @@ class BayesIterative(RatingModel):
 
     key = "bayes-iterative"
 
-    variances: Annotated[Any, Check(_are_positive, "a list of positive numbers")] | None = None
+    variances: Annotated[Any, Check(lambda v: _are_weights(v) and min(v) > 0, "a list of positive numbers")] | None = (
+        None
+    )
     prior: Literal["learned", "uniform"] | Annotated[Any, Check(_are_weights, "probabilities")] = "learned"
     difficulty: bool = False
     hedge: bool = True

@@ -159,11 +159,8 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise ReadError(
-            f"There is no folder {folder}."
-            if not folder.exists()
-            else f"{folder} is a file: use read_votes for a single file."
-        )
+        missing = f"There is no folder {folder}."
+        raise ReadError(f"{folder} is a file: use read_votes for a single file." if folder.exists() else missing)
     labels = find_table(folder, "votes")
     if labels is None:
         found = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"

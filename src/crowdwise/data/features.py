@@ -33,6 +33,7 @@ from crowdwise.data.truth import DECLARE
 from crowdwise.errors import InputError, LabelError, ReadError, listing
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+NAME_ROWS = "Add the names of the rows, in their order: id_train in an .npz file, an item column in a table."
 SPARSE = {"indices", "indptr", "data", "shape", "format"}
 """The arrays of a file that ``scipy.sparse.save_npz`` wrote."""
 
@@ -90,14 +91,13 @@ def find_rows(items: Vocabulary, names: Vocabulary | None, n_rows: int, source: 
     if items.dtype.kind != "i":
         raise InputError(
             f"{source} does not say which row belongs to which item, and the items are called {listing(items, 3)}. "
-            "Add the names of the rows, in their order: id_train in an .npz file, an item column in a table."
+            f"{NAME_ROWS}"
         )
     out = (items < 0) | (items >= n_rows)
     if out.any():
         raise InputError(
             f"{source} has {n_rows} rows without names, so that item n is row n, from 0 to {n_rows - 1}; "
-            f"there is no row for {listing(items[out])}. Add the names of the rows, in their order: id_train in an "
-            ".npz file, an item column in a table."
+            f"there is no row for {listing(items[out])}. {NAME_ROWS}"
         )
     return items.astype(np.int32)
 

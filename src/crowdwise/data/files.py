@@ -62,6 +62,14 @@ def read_table(
     if path.stat().st_size == 0:
         raise ReadError(f"{path} is empty (0 bytes): expected a table with named columns.")
     kind = format_of(path)
+    broken = (
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+        UnicodeDecodeError,
+        OSError,
+        EOFError,
+        zlib.error,
+    )
     try:
         if kind == "parquet":
             return pl.read_parquet(path, n_rows=n_rows, glob=False), False
@@ -72,14 +80,7 @@ def read_table(
         if kind == "jsonl":
             return pl.read_ndjson(path.read_bytes().removeprefix(BOM), infer_schema_length=None, n_rows=n_rows), False
         return _read_text(path, choose, separator, null_values, wide, n_rows)
-    except (
-        pl.exceptions.PolarsError,
-        pl.exceptions.PanicException,
-        UnicodeDecodeError,
-        OSError,
-        EOFError,
-        zlib.error,
-    ) as error:
+    except broken as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         advice = "check the file, its encoding and the ending of its name"
         if "more fields" in str(error):
@@ -206,11 +207,7 @@ def _plain_integers(column: pl.Series) -> bool:
     import polars as pl
 
     numbers = column.cast(pl.Int64, strict=False)
-    return (
-        len(column) > 0
-        and column.null_count() < len(column)
-        and bool((numbers.cast(pl.String).eq_missing(column)).all())
-    )
+    return column.null_count() < len(column) and bool((numbers.cast(pl.String).eq_missing(column)).all())
 
 
 def _starts(path: Path, magic: bytes) -> bool:

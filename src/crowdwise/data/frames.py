@@ -29,11 +29,9 @@ def kind_of(frame: Any) -> str:
 
 def categories(frame: Any, name: str | None) -> list[Any] | None:
     """The categories that a pandas column declares, used or not; ``None`` for any other column."""
-    found = (
-        getattr(frame.dtypes.get(name), "categories", None)
-        if kind_of(frame) == "pandas" and hasattr(frame, "dtypes")
-        else None
-    )
+    if kind_of(frame) != "pandas" or not hasattr(frame, "dtypes"):
+        return None
+    found = getattr(frame.dtypes.get(name), "categories", None)
     return None if found is None else list(found.tolist())
 
 
@@ -54,11 +52,8 @@ def to_polars(frame: Any) -> pl.DataFrame:
     try:
         if kind_of(frame) != "pandas" and hasattr(frame, "__arrow_c_stream__"):
             return pl.DataFrame(frame)
-        if (
-            kind_of(frame) == "pandas"
-            and getattr(frame, "ndim", 0) == 2
-            and not all(isinstance(name, str) for name in frame.columns)
-        ):
+        is_pandas = kind_of(frame) == "pandas" and getattr(frame, "ndim", 0) == 2
+        if is_pandas and not all(isinstance(name, str) for name in frame.columns):
             frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
         table = nw.from_native(frame)
     except (pl.exceptions.PolarsError, nw.exceptions.NarwhalsError, ValueError) as error:
@@ -117,10 +112,8 @@ def _column(column: Any) -> pl.Series:
     import polars as pl
 
     if column.dtype == nw.Categorical or column.dtype == nw.Enum:
-        values, declared = (
-            _series(column.name, column.to_list()),
-            getattr(getattr(column.to_native(), "dtype", None), "categories", None),
-        )
+        values = _series(column.name, column.to_list())
+        declared = getattr(getattr(column.to_native(), "dtype", None), "categories", None)
         if declared is not None and len(declared) and all(isinstance(c, str) for c in declared):
             return values.cast(pl.Enum(declared.tolist()))  # declares the classes, used or not
         return values
@@ -150,9 +143,8 @@ def _series(name: str, values: Any) -> pl.Series:
         names = " and ".join(sorted(k.__name__ for k in kinds))
         raise InputError(f"Column {name!r} mixes {names}: expected one kind of value. Convert it to text first.")
     try:
-        return (
-            pl.Series(name, plain, dtype=pl.Float64, strict=False) if kinds == {int, float} else pl.Series(name, plain)
-        )
+        mixed = kinds == {int, float}
+        return pl.Series(name, plain, dtype=pl.Float64, strict=False) if mixed else pl.Series(name, plain)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
         found = " and ".join(sorted(k.__name__ for k in kinds))
         raise InputError(
@@ -162,9 +154,8 @@ def _series(name: str, values: Any) -> pl.Series:
 
 def is_missing(value: Any) -> bool:
     """``None``, NaN, or pandas' words for them."""
-    return (
-        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
-    )
+    empty = value is None or (isinstance(value, float) and value != value)
+    return empty or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _plain(values: Any) -> Any:

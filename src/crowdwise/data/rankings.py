@@ -117,7 +117,7 @@ class Rankings(Table):
         if not rows:
             raise InputError("No rankings: the records are empty.")
         for n, row in enumerate(rows):
-            if not isinstance(row, (tuple, list)) or len(row) != 3 or isinstance(row[2], str) or not _sequence(row[2]):
+            if not isinstance(row, (tuple, list)) or len(row) != 3 or not isinstance(row[2], (list, tuple, np.ndarray)):
                 raise InputError(f"Expected (annotator, question, [items]) in every record: found {row!r} in row {n}.")
         who, where = (list(dict.fromkeys(row[k] for row in rows)) for k in (0, 1))
         what = list(dict.fromkeys(name for row in rows for name in row[2]))
@@ -234,7 +234,3 @@ class Rankings(Table):
 
 
 read_rankings = reader(Rankings, "read_rankings")
-
-
-def _sequence(value: Any) -> bool:
-    return isinstance(value, (list, tuple, np.ndarray))

@@ -28,18 +28,9 @@ DROP = Remedy("Fill them in, or leave them out with {}.", Option("on_missing", "
 class Source:
     """A frame and what is known of it.
 
-    Parameters
-    ----------
-    frame
-        Any dataframe.
-    given
-        Part -> the column the user named for it, or ``None``: it is found by the aliases.
-    what
-        What rows are called in messages.
-    from_text
-        Whether the columns were read as text, so that integers in them are looked for.
-    parts
-        Part -> column, where the reader of a file has found them already.
+    ``given`` maps a part to the column the user named for it, or ``None``: it is found by the aliases. ``what`` rows
+    are called in messages. ``from_text``: the columns were read as text, so integers in them are looked for. ``parts``
+    maps parts to columns, where the reader of a file has found them already.
     """
 
     def __init__(

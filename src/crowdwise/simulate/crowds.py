@@ -92,6 +92,7 @@ class Simulated(SimulatedAnswers[Votes]):
         votes.with_truth(None).to_frame("polars").write_csv(folder / "labels.csv")
         make_frame({"item": votes.items, "truth": votes.classes[self.truth]}, "polars").write_csv(folder / "truth.csv")
         arrays = {name: np.asarray(value) for name, value in self.parameters.items()}
+        short = {n: a for n, a in arrays.items() if a.dtype.kind == "U" or (a.ndim == 0 and a.dtype.kind in "biuf")}
         np.savez_compressed(
             folder / "parameters.npz", allow_pickle=False, **{n: a for n, a in arrays.items() if a.dtype.kind in "biuf"}
         )
@@ -100,14 +101,9 @@ class Simulated(SimulatedAnswers[Votes]):
         meta = {
             "name": self.name, "source": "simulated by crowdwise", "items": len(votes), "votes": votes.n_votes,
             "annotators": votes.annotators.tolist(), "classes": votes.classes.tolist(),
-            "parameters": {name: array.tolist() for name, array in arrays.items() if _is_short(array)},
+            "parameters": {name: array.tolist() for name, array in short.items()},
         }  # fmt: skip
         (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
-
-
-def _is_short(array: npt.NDArray[Any]) -> bool:
-    """Whether a parameter can be read in ``meta.json``: text or a single number."""
-    return array.dtype.kind == "U" or (array.ndim == 0 and array.dtype.kind in "biuf")
 
 
 def begin(
