@@ -1,7 +1,7 @@
 """Images on the device: kept whole as bytes, and cropped, mirrored and cut out there as a batch is read.
 
 ==========  ===================================================================================================
-augment     what a training batch gets, anew in every epoch
+augment     what a training batch gets, new in every epoch
 ==========  ===================================================================================================
 ``none``    the images as they are
 ``flip``    half of them mirrored
