@@ -31,15 +31,9 @@ __all__ = ["Answers", "Fitted", "Task", "aggregate", "compare", "fit", "prepare"
 
 
 def aggregate(
-    answers: Any,
-    method: str | None = None,
-    *,
-    answer_type: str | None = None,
-    gold: Any = None,
-    graph: Any = None,
-    callback: Callback | None = None,
-    **params: Any,
-) -> Any:
+    answers: Any, method: str | None = None, *, answer_type: str | None = None, gold: Any = None, graph: Any = None,
+    callback: Callback | None = None, **params: Any,
+) -> Any:  # fmt: skip
     """The consensus of some answers: a :class:`~crowdwise.Consensus` of votes, and its like for other answer types.
 
     Parameters
@@ -74,18 +68,10 @@ def aggregate(
 
 
 def fit(
-    source: Any,
-    method: str | None = None,
-    params: Mapping[str, Any] | None = None,
-    *,
-    answers: str | None = None,
-    gold: Any = None,
-    truth: Any = None,
-    graph: Any = None,
-    inputs: Any = None,
-    reading: Mapping[str, Any] | None = None,
-    callback: Any = None,
-) -> Fitted:
+    source: Any, method: str | None = None, params: Mapping[str, Any] | None = None, *, answers: str | None = None,
+    gold: Any = None, truth: Any = None, graph: Any = None, inputs: Any = None,
+    reading: Mapping[str, Any] | None = None, callback: Any = None,
+) -> Fitted:  # fmt: skip
     """Read answers, fit a method to them, and measure it where the truth is known.
 
     Parameters
@@ -205,15 +191,21 @@ def _read(source: Any, answer_type: str, options: dict[str, Any]) -> Answers:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """Answers, and a model that is ready to be fitted to them."""
+class _Work:
+    """Answers, a model for them, and inputs that nobody voted on, with the codes of their classes."""
 
     answers: Answers
     method: str
     model: Any
+    test: tuple[Any, Any] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Task(_Work):
+    """Answers, and a model that is ready to be fitted to them."""
+
     graph: Any = None
     inputs: Any = None
-    test: tuple[Any, Any] | None = None
 
     def fit(self, *, gold: Any = None, truth: Any = None, callback: Any = None) -> Fitted:
         """Fit the model. ``gold`` may be used by it; ``truth`` measures, later."""
@@ -235,19 +227,15 @@ class Task:
         known = {name: value for name, value in (("gold", gold), ("graph", self.graph)) if value is not None}
         given = (table,) if self.inputs is None else (self.inputs, table)
         self.model.fit(*given, callback=callback, **known)
-        return Fitted(answers, self.method, self.model, gold, truth, self.test)
+        return Fitted(answers, self.method, self.model, self.test, gold, truth)
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class Fitted(_Work):
     """What a fit gave: the answers, the fitted model, and the truth that was used (``gold``) and that measures."""
 
-    answers: Answers
-    method: str
-    model: Any
     gold: Any = None
     truth: Any = None
-    test: tuple[Any, Any] | None = None
 
     @property
     def answer_type(self) -> str:
@@ -288,15 +276,9 @@ class Fitted:
 
 
 def prepare(
-    source: Any,
-    method: str | None = None,
-    params: Mapping[str, Any] | None = None,
-    *,
-    answers: str | None = None,
-    graph: Any = None,
-    inputs: Any = None,
-    reading: Mapping[str, Any] | None = None,
-) -> Task:
+    source: Any, method: str | None = None, params: Mapping[str, Any] | None = None, *, answers: str | None = None,
+    graph: Any = None, inputs: Any = None, reading: Mapping[str, Any] | None = None,
+) -> Task:  # fmt: skip
     """The first half of :func:`fit`: all that can be wrong with a method or a file is said here, before the work."""
     answer_type, _ = answer_type_of(source, answers, method)
     if graph is not None and method is None and answer_type == registry.VOTES:
@@ -316,7 +298,7 @@ def prepare(
 
         graph = read_graph(graph)
     X, test = inputs_of(found, inputs) if learner else (None, None)
-    return Task(found, entry.key, model, graph, X, test)
+    return Task(found, entry.key, model, test, graph, X)
 
 
 def inputs_of(answers: Answers, inputs: Any) -> tuple[Any, tuple[Any, Any] | None]:
@@ -345,16 +327,10 @@ def inputs_of(answers: Answers, inputs: Any) -> tuple[Any, tuple[Any, Any] | Non
 
 
 def compare(
-    votes: Any,
-    methods: str | Iterable[str] = registry.COMPARED,
-    *,
-    truth: Any = None,
-    repeats: int = 5,
-    share: float = 0.2,
-    replicates: int = 99,
-    random_state: int | None = 0,
+    votes: Any, methods: str | Iterable[str] = registry.COMPARED, *, truth: Any = None, repeats: int = 5,
+    share: float = 0.2, replicates: int = 99, random_state: int | None = 0,
     progress: Callable[[str, str], None] | None = None,
-) -> Comparison:
+) -> Comparison:  # fmt: skip
     """Methods side by side without any truth: how well each predicts held-out votes.
 
     Parameters

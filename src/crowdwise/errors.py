@@ -1,22 +1,4 @@
-"""What can go wrong, as a tree.
-
-::
-
-    CrowdwiseError
-    ├── InputError (ValueError)       the data handed in cannot be used as it is
-    │   ├── ReadError                 a file is missing, empty, or not what its name says
-    │   ├── ColumnError               a table lacks a column, or a column cannot be told apart
-    │   ├── LabelError                a label or a true class is missing or was never declared
-    │   ├── DuplicateError            an annotator labelled an item twice
-    │   └── SelectionError (IndexError)  items were asked for that a table does not have
-    ├── ParameterError (ValueError)   a method or a parameter is unknown or out of range
-    ├── NotFittedError                a result was asked of a model that has not been fitted
-    ├── DivergedError (ArithmeticError)  training ran away to NaN or infinity
-    ├── ExtraError (ImportError)      an optional part of the installation is needed and not there
-    └── OutputError (OSError)         a result could not be written; nothing was left half-written
-
-    ConvergenceWarning (UserWarning)  a fit stopped at ``max_iter`` before it settled
-    ConnectionWarning (UserWarning)   some items are not joined by comparisons: how they stand is up to the prior
+"""What can go wrong: errors, warnings, and what to do about them.
 
 Every message says what was found, where, what was expected, and what to do about it. What to do is a
 :class:`Remedy`: it names options, which Python and the command line spell each in their own way.
@@ -38,24 +20,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 __all__ = [
-    "ColumnError",
-    "ConnectionWarning",
-    "ConvergenceWarning",
-    "CrowdwiseError",
-    "DivergedError",
-    "DuplicateError",
-    "ExtraError",
-    "InputError",
-    "LabelError",
-    "NotFittedError",
-    "Option",
-    "OutputError",
-    "ParameterError",
-    "ReadError",
-    "Remedy",
-    "SelectionError",
-    "Setting",
-]
+    "ColumnError", "ConnectionWarning", "ConvergenceWarning", "CrowdwiseError", "DivergedError", "DuplicateError",
+    "ExtraError", "InputError", "LabelError", "NotFittedError", "Option", "OutputError", "ParameterError", "ReadError",
+    "Remedy", "SelectionError", "Setting",
+]  # fmt: skip
 
 
 class Option:

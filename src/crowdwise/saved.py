@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crowdwise import registry
 from crowdwise.data import manifests
 from crowdwise.data.saved_files import kind_of, read_saved
 from crowdwise.errors import ReadError, either, listing
+
+if TYPE_CHECKING:
+    from crowdwise.active.campaign import Campaign
 
 __all__ = ["load"]
 
@@ -28,7 +31,7 @@ def load(folder: str | os.PathLike[str]) -> Any:
     """
     folder = Path(folder)
     if (folder / "campaign.db").is_file():
-        return _campaign(folder)
+        return open_campaign(folder)
     kind = kind_of(folder)
     if kind in OPENED:
         return OPENED[kind](folder)
@@ -71,7 +74,8 @@ def _stream(folder: Path) -> Any:
     return Online.load(folder, model)
 
 
-def _campaign(folder: Path) -> Any:
+def open_campaign(folder: Path) -> Campaign:
+    """A campaign with the model that it was made with."""
     from crowdwise.active.campaign import Campaign
     from crowdwise.active.journal import Journal
 

@@ -15,8 +15,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from crowdwise.core.lazy import lazily
 
 _WHERE = {
     "budget_plan": ("Inputs", "Plan", "PlanRow", "make_plan"),
@@ -30,15 +29,4 @@ _WHERE = {
     "stopping": ("AccuracyEstimate", "StopRule", "estimate_accuracy"),
     "strategies": ("STRATEGIES", "Strategy", "find_strategy"),
 }
-__all__ = sorted(name for names in _WHERE.values() for name in names)
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _WHERE.items():
-        if name in names:
-            return getattr(import_module(f"crowdwise.active.{module}"), name)
-    raise AttributeError(f"module 'crowdwise.active' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = lazily(__name__, _WHERE)

@@ -10,20 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crowdwise import registry
+from crowdwise.cli import options as opt
 from crowdwise.cli.cmd_campaign import read_annotators
-from crowdwise.cli.options import (
-    AS_USUAL,
-    EpochsOption,
-    FeaturesOption,
-    JsonOption,
-    PathArgument,
-    Reading,
-    SetOption,
-    StreamMethodOption,
-    assignments,
-    load_votes,
-    reads,
-)
+from crowdwise.cli.options import option
 from crowdwise.cli.outputs import emit, say
 from crowdwise.errors import ExtraError, InputError, ParameterError
 
@@ -36,40 +25,28 @@ if TYPE_CHECKING:
 active = typer.Typer(help="What a strategy would have given, and how to spend a budget.", no_args_is_help=True)
 
 OutOption = Annotated[
-    Path,
-    typer.Option("--out", "-o", help="The folder to write: table.csv, curves.svg, .html, .png, facts.json."),
+    Path, typer.Option("--out", "-o", help="The folder to write: table.csv, curves.svg, .html, .png, facts.json.")
 ]
-JobsOption = Annotated[
-    int | None,
-    typer.Option("--jobs", min=1, help="Processes at a time. [default: as many as cores]", show_default=False),
+JobsOption = Annotated[int | None, option("--jobs", min=1, help="Processes at a time. [default: as many as cores]")]
+StrategiesOption = Annotated[str, typer.Option("--strategies", help="Strategies, comma-separated.")]
+SeedsOption = Annotated[int, typer.Option("--seeds", min=1, help="How often each is played.")]
+TruthOption = Annotated[
+    Path | None, option("--truth", help="True classes to measure against (item and label columns).")
 ]
+PricesOption = Annotated[Path | None, option("--prices", help="A table with an annotator column and a price.")]
+BatchOption = Annotated[float, typer.Option("--batch", help="The share of all votes that is asked for at once.")]
+ShareOption = Annotated[float, typer.Option("--share", help="The share of all votes to spend.")]
 
 
 @active.command("replay")
-@reads
+@opt.reads
 def replay(
-    path: PathArgument,
-    out: OutOption,
-    strategies: Annotated[
-        str, typer.Option("--strategies", help="Strategies, comma-separated.")
-    ] = "random,entropy-random,tutorial,information,value",
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How often each is played.")] = 20,
-    method: StreamMethodOption = "dawid-skene",
-    set_: SetOption = None,
-    truth: Annotated[
-        Path | None,
-        typer.Option("--truth", help="True classes to measure against (item and label columns).", show_default=False),
-    ] = None,
-    prices: Annotated[
-        Path | None,
-        typer.Option("--prices", help="A table with an annotator column and a price.", show_default=False),
-    ] = None,
-    batch: Annotated[float, typer.Option("--batch", help="The share of all votes that is asked for at once.")] = 0.02,
-    share: Annotated[float, typer.Option("--share", help="The share of all votes to spend.")] = 1.0,
-    jobs: JobsOption = None,
-    reading: Reading = AS_USUAL,
-    as_json: JsonOption = False,
-) -> None:
+    path: opt.PathArgument, out: OutOption,
+    strategies: StrategiesOption = "random,entropy-random,tutorial,information,value", seeds: SeedsOption = 20,
+    method: opt.StreamMethodOption = "dawid-skene", set_: opt.SetOption = None, truth: TruthOption = None,
+    prices: PricesOption = None, batch: BatchOption = 0.02, share: ShareOption = 1.0, jobs: JobsOption = None,
+    reading: opt.Reading = opt.AS_USUAL, as_json: opt.JsonOption = False,
+) -> None:  # fmt: skip
     """Replay votes with several strategies: the accuracy of each after so many votes.
 
     Only pairs that were voted on can be asked. The truth only measures.
@@ -85,9 +62,9 @@ def replay(
     names = list(dict.fromkeys(name.strip() for name in strategies.split(",")))
     for name in names:
         find_strategy(name)
-    model = partial(registry.create, method, **assignments(set_))
+    model = partial(registry.create, method, **opt.assignments(set_))
     check_target(out, "replay")
-    votes = load_votes(path, reading).votes
+    votes = opt.load_votes(path, reading).votes
     votes = votes if truth is None else votes.with_truth(read_truth(truth))
     if votes.truth is None:
         raise InputError(f"{path} has no truth to measure with: give it, --truth FILE.")
@@ -114,32 +91,25 @@ def replay(
         say(f"Written to {out}.")
 
 
+BudgetOption = Annotated[int, option("--budget", help="How many votes can be paid for.")]
+VotesPerItemOption = Annotated[str, typer.Option("--votes-per-item", help="What to try, comma-separated.")]
+PlanSeedsOption = Annotated[int, typer.Option("--seeds", min=1, help="Crowds for each.")]
+MethodOption = Annotated[
+    str, typer.Option("--method", "-m", help="What turns votes into labels; it must have confusion matrices.")
+]
+LearnerOption = Annotated[
+    str | None, option("--learner", help="Also learn a classifier: one of `crowdwise methods --learners`.")
+]
+
+
 @active.command("plan")
-@reads
+@opt.reads
 def plan(
-    path: PathArgument,
-    budget: Annotated[int, typer.Option("--budget", help="How many votes can be paid for.", show_default=False)],
-    out: OutOption,
-    votes_per_item: Annotated[
-        str, typer.Option("--votes-per-item", help="What to try, comma-separated.")
-    ] = "1,2,3,5,9",
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Crowds for each.")] = 10,
-    method: Annotated[
-        str, typer.Option("--method", "-m", help="What turns votes into labels; it must have confusion matrices.")
-    ] = registry.DEFAULT,
-    set_: SetOption = None,
-    learner: Annotated[
-        str | None,
-        typer.Option(
-            "--learner", help="Also learn a classifier: one of `crowdwise methods --learners`.", show_default=False
-        ),
-    ] = None,
-    features: FeaturesOption = None,
-    epochs: EpochsOption = None,
-    jobs: JobsOption = None,
-    reading: Reading = AS_USUAL,
-    as_json: JsonOption = False,
-) -> None:
+    path: opt.PathArgument, budget: BudgetOption, out: OutOption, votes_per_item: VotesPerItemOption = "1,2,3,5,9",
+    seeds: PlanSeedsOption = 10, method: MethodOption = registry.DEFAULT, set_: opt.SetOption = None,
+    learner: LearnerOption = None, features: opt.FeaturesOption = None, epochs: opt.EpochsOption = None,
+    jobs: JobsOption = None, reading: opt.Reading = opt.AS_USUAL, as_json: opt.JsonOption = False,
+) -> None:  # fmt: skip
     """Say how to spend a budget on a crowd like this one: how many items, how many votes on each.
 
     A fit of the votes gives the crowd; it then votes on new items, and the results are measured. With a learner, it
@@ -159,23 +129,17 @@ def plan(
         raise ParameterError(f"--votes-per-item {votes_per_item}: expected whole numbers, such as 1,3,5.") from None
     if learner is None and (features is not None or epochs is not None):
         raise ParameterError("--features and --epochs are for a learner: name one, --learner KEY.")
-    params = assignments(set_)
-    data = load_votes(path, reading)
+    params = opt.assignments(set_)
+    data = opt.load_votes(path, reading)
     fit = registry.create(method, **params).fit(data.votes).consensus_
     crowd = FittedCrowd.of(data.votes, fit.confusion, fit.prior)
     inputs = None if learner is None else known_inputs(data, features, path, fit.posterior.argmax(axis=1))
     with show.steps(len(choices) * seeds) as progress:
         made = make_plan(
-            crowd,
-            budget,
-            partial(registry.create, method, **params),
-            votes_per_item=choices,
-            n_seeds=seeds,
-            learner=None if learner is None else partial(new_learner, learner, epochs),
-            inputs=inputs,
-            n_jobs=jobs,
+            crowd, budget, partial(registry.create, method, **params), votes_per_item=choices, n_seeds=seeds,
+            learner=None if learner is None else partial(new_learner, learner, epochs), inputs=inputs, n_jobs=jobs,
             progress=partial(progress, path.name),
-        )
+        )  # fmt: skip
     measures: list[Measure] = ["accuracy", "right"] if learner is None else ["accuracy", "right", "test"]
     facts: dict[str, Any] = {
         "data": path.name, "method": method, "learner": learner, "budget": budget, "seeds": seeds,

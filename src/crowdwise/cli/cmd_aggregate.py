@@ -9,59 +9,31 @@ from typing import Annotated, Any
 
 import typer
 
+from crowdwise.cli import options as opt
 from crowdwise.cli.cmd_report import write_page
-from crowdwise.cli.options import (
-    AS_USUAL,
-    AnnotatorOption,
-    AnnotatorsOption,
-    GoldOption,
-    JsonOption,
-    LabelsOption,
-    MethodOption,
-    MissingOption,
-    OnMissing,
-    PathArgument,
-    ProbabilitiesOption,
-    Reading,
-    SaveOption,
-    SeedOption,
-    SetOption,
-    TruthOption,
-    assignments,
-    fitted,
-    option,
-    reads,
-)
+from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_results
 from crowdwise.data.folders import check_target
 from crowdwise.errors import ColumnError, ParameterError
 
+GraphOption = Annotated[
+    Path | None,
+    option("--graph", help="Which items are linked (a table with the columns source and target), for graph-crowd."),
+]
+ReportOption = Annotated[
+    Path | None,
+    option("--report", help="Write a page about answers, annotators and results here: .html; see `crowdwise report`."),
+]
 
-@reads
+
+@opt.reads
 def aggregate(
-    path: PathArgument,
-    method: MethodOption = None,
-    truth: TruthOption = None,
-    gold: GoldOption = None,
-    set_: SetOption = None,
-    reading: Reading = AS_USUAL,
-    graph: Annotated[
-        Path | None,
-        option("--graph", help="Which items are linked (a table with the columns source and target), for graph-crowd."),
-    ] = None,
-    seed: SeedOption = None,
-    out: LabelsOption = None,
-    probabilities: ProbabilitiesOption = False,
-    annotators: AnnotatorsOption = None,
-    save: SaveOption = None,
-    report: Annotated[
-        Path | None,
-        option(
-            "--report", help="Write a page about answers, annotators and results here: .html; see `crowdwise report`."
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
+    path: opt.PathArgument, method: opt.MethodOption = None, truth: opt.TruthOption = None, gold: opt.GoldOption = None,
+    set_: opt.SetOption = None, reading: opt.Reading = opt.AS_USUAL, graph: GraphOption = None,
+    seed: opt.SeedOption = None, out: opt.LabelsOption = None, probabilities: opt.ProbabilitiesOption = False,
+    annotators: opt.AnnotatorsOption = None, save: opt.SaveOption = None, report: ReportOption = None,
+    as_json: opt.JsonOption = False,
+) -> None:  # fmt: skip
     """Turn votes into one label per item, with probabilities.
 
     Reads a table with an item, an annotator and a label column, estimates how reliable each annotator is, and writes
@@ -87,7 +59,7 @@ def aggregate(
         from crowdwise.report.page import check_extra
 
         check_extra()
-    found = fitted(path, method, assignments(set_, seed), reading, gold=gold, truth=truth, graph=graph)
+    found = opt.fitted(path, method, opt.assignments(set_, seed), reading, gold=gold, truth=truth, graph=graph)
     paths = write_results(items_of(found.result, probabilities), found.result, out, annotators, save, as_json)
     if report is not None:
         write_page(found, path, report)
@@ -106,39 +78,38 @@ def items_of(result: Any, probabilities: bool) -> Any:
     return result.to_frame("items", kind="polars", **({"probabilities": True} if probabilities else {}))
 
 
+PathArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="A file of comparisons: two items and the better one on each line (or chosen and rejected). Or of "
+        "rankings: item and rank.",
+        show_default=False,
+    ),
+]
+MethodOption = Annotated[
+    str | None,
+    option(
+        "--method",
+        "-m",
+        help="crowd-bt (default), bradley-terry (default for one annotator), position-bt, mixture-bt; for "
+        "rankings plackett-luce.",
+    ),
+]
+LeftOption = Annotated[str | None, option("--left", help="The column of one item (left, item_a, model_a...).")]
+RightOption = Annotated[str | None, option("--right", help="The column of the other (right, item_b...).")]
+OutcomeOption = Annotated[str | None, option("--outcome", help="The column of the better one (winner...).")]
+QuestionOption = Annotated[
+    str | None, option("--question", help="The column of what they were compared on (prompt...).")
+]
+OutOption = Annotated[Path | None, option("--out", "-o", help="Write the leaderboard here: .csv, .jsonl or .parquet.")]
+
+
 def rank(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            help="A file of comparisons: two items and the better one on each line (or chosen and rejected). Or of "
-            "rankings: item and rank.",
-            show_default=False,
-        ),
-    ],
-    method: Annotated[
-        str | None,
-        option(
-            "--method", "-m",
-            help="crowd-bt (default), bradley-terry (default for one annotator), position-bt, mixture-bt; for "
-            "rankings plackett-luce.",
-        ),
-    ] = None,
-    set_: SetOption = None,
-    left: Annotated[str | None, option("--left", help="The column of one item (left, item_a, model_a...).")] = None,
-    right: Annotated[str | None, option("--right", help="The column of the other (right, item_b...).")] = None,
-    outcome: Annotated[str | None, option("--outcome", help="The column of the better one (winner...).")] = None,
-    annotator: AnnotatorOption = None,
-    question: Annotated[
-        str | None, option("--question", help="The column of what they were compared on (prompt...).")
-    ] = None,
-    on_missing: MissingOption = OnMissing.error,
-    seed: SeedOption = None,
-    out: Annotated[
-        Path | None, option("--out", "-o", help="Write the leaderboard here: .csv, .jsonl or .parquet.")
-    ] = None,
-    annotators: AnnotatorsOption = None,
-    save: SaveOption = None,
-    as_json: JsonOption = False,
+    path: PathArgument, method: MethodOption = None, set_: opt.SetOption = None, left: LeftOption = None,
+    right: RightOption = None, outcome: OutcomeOption = None, annotator: opt.AnnotatorOption = None,
+    question: QuestionOption = None, on_missing: opt.MissingOption = "error", seed: opt.SeedOption = None,
+    out: OutOption = None, annotators: opt.AnnotatorsOption = None, save: opt.SaveOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Turn comparisons into a leaderboard: scores and ranks, with intervals.
 
@@ -157,17 +128,17 @@ def rank(
     check_target(save, "consensus")
     given = {"left": left, "right": right, "outcome": outcome, "question": question}
     named = [f"{name}={value}" for name, value in given.items() if value is not None]
-    reading = Reading(annotator=annotator, column=named, on_missing=on_missing)
-    params = assignments(set_, seed)
+    reading = opt.Reading(annotator=annotator, column=named, on_missing=on_missing)
+    params = opt.assignments(set_, seed)
     try:
-        found = fitted(
+        found = opt.fitted(
             path, method, params, reading, answers="rankings" if method == "plackett-luce" else "comparisons"
         )
     except ColumnError as error:
         if method is not None or named:
             raise
         try:
-            found = fitted(path, method, params, reading, answers="rankings")
+            found = opt.fitted(path, method, params, reading, answers="rankings")
         except ColumnError:
             raise error from None
     ranking = found.result

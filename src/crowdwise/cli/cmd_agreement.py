@@ -11,20 +11,16 @@ import typer
 from crowdwise.cli.options import AS_USUAL, JsonOption, PathArgument, Reading, load, option, reads
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_table
 
+ScaleOption = Annotated[str | None, option("--scale", help="Of votes: nominal (default), ordinal, interval or ratio.")]
+LevelOption = Annotated[float, typer.Option("--level", help="The level of the confidence intervals.")]
+OutOption = Annotated[Path | None, option("--out", "-o", help="Write the coefficients here: .csv, .jsonl or .parquet.")]
+
 
 @reads
 def agreement(
-    path: PathArgument,
-    scale: Annotated[
-        str | None, option("--scale", help="Of votes: nominal (default), ordinal, interval or ratio.")
-    ] = None,
-    level: Annotated[float, typer.Option("--level", help="The level of the confidence intervals.")] = 0.95,
-    reading: Reading = AS_USUAL,
-    out: Annotated[
-        Path | None, option("--out", "-o", help="Write the coefficients here: .csv, .jsonl or .parquet.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
+    path: PathArgument, scale: ScaleOption = None, level: LevelOption = 0.95, reading: Reading = AS_USUAL,
+    out: OutOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
     """Measure how much annotators agree beyond chance: all coefficients that suit the answers, with intervals.
 
     Votes have Krippendorff's alpha, Fleiss' kappa, Gwet's AC1 and more, ratings intraclass correlations, rankings

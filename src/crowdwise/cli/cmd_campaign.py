@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from crowdwise import registry
-from crowdwise.cli.options import FixedSeedOption, JsonOption, SetOption, StreamMethodOption, assignments
+from crowdwise.cli.options import FixedSeedOption, JsonOption, SetOption, StreamMethodOption, assignments, option
 from crowdwise.cli.outputs import check_outputs, emit, say, write_table
 from crowdwise.errors import ColumnError, InputError, LabelError, ReadError, listing
-
-if TYPE_CHECKING:
-    from crowdwise.active.campaign import Campaign
+from crowdwise.saved import open_campaign
 
 DEFAULT = "one-coin"
 
@@ -24,55 +22,39 @@ campaign = typer.Typer(
 )
 
 FolderArgument = Annotated[Path, typer.Argument(help="The folder of the campaign.", show_default=False)]
+ClassesOption = Annotated[str, option("--classes", help="All classes, comma-separated.")]
+ItemsOption = Annotated[
+    Path | None, option("--items", help="A table with an item column (and truth, group, where known).")
+]
+AnnotatorsOption = Annotated[Path | None, option("--annotators", help="A table with an annotator column (and price).")]
+StrategyOption = Annotated[str, typer.Option("--strategy", help="How the next questions are chosen.")]
+GoldRateOption = Annotated[float, typer.Option("--gold-rate", help="The share of questions whose answer is known.")]
+PriceOption = Annotated[float, typer.Option("--price", help="What a vote costs, where no price is given.")]
+BudgetOption = Annotated[float | None, option("--budget", help="Stop when so much is spent.")]
+TargetOption = Annotated[float | None, option("--target", help="Stop when the labels are so accurate.")]
+ProbabilityOption = Annotated[
+    float, typer.Option("--probability", help="An item is finished when its class is so probable.")
+]
+MaxVotesOption = Annotated[int | None, option("--max-votes", help="The most votes on an item.")]
+GapOption = Annotated[float | None, option("--gap", help="The largest gap in errors expected between groups of items.")]
+UnknownOption = Annotated[
+    Literal["error", "add"],
+    typer.Option("--unknown", help="Votes on items or by annotators not declared: error, or add."),
+]
+PatienceOption = Annotated[
+    float, typer.Option("--patience", help="Seconds after which an unanswered question is asked again.")
+]
 
 
 @campaign.command("init")
 def init(
-    folder: FolderArgument,
-    classes: Annotated[str, typer.Option("--classes", help="All classes, comma-separated.", show_default=False)],
-    items: Annotated[
-        Path | None,
-        typer.Option(
-            "--items", help="A table with an item column (and truth, group, where known).", show_default=False
-        ),
-    ] = None,
-    annotators: Annotated[
-        Path | None,
-        typer.Option("--annotators", help="A table with an annotator column (and price).", show_default=False),
-    ] = None,
-    method: StreamMethodOption = DEFAULT,
-    set_: SetOption = None,
-    strategy: Annotated[str, typer.Option("--strategy", help="How the next questions are chosen.")] = "value",
-    gold_rate: Annotated[
-        float, typer.Option("--gold-rate", help="The share of questions whose answer is known.")
-    ] = 0.0,
-    price: Annotated[float, typer.Option("--price", help="What a vote costs, where no price is given.")] = 1.0,
-    budget: Annotated[
-        float | None, typer.Option("--budget", help="Stop when so much is spent.", show_default=False)
-    ] = None,
-    target: Annotated[
-        float | None, typer.Option("--target", help="Stop when the labels are so accurate.", show_default=False)
-    ] = None,
-    probability: Annotated[
-        float, typer.Option("--probability", help="An item is finished when its class is so probable.")
-    ] = 0.95,
-    max_votes: Annotated[
-        int | None, typer.Option("--max-votes", help="The most votes on an item.", show_default=False)
-    ] = None,
-    gap: Annotated[
-        float | None,
-        typer.Option("--gap", help="The largest gap in errors expected between groups of items.", show_default=False),
-    ] = None,
-    unknown: Annotated[
-        Literal["error", "add"],
-        typer.Option("--unknown", help="Votes on items or by annotators not declared: error, or add."),
-    ] = "error",
-    patience: Annotated[
-        float, typer.Option("--patience", help="Seconds after which an unanswered question is asked again.")
-    ] = 3600.0,
-    seed: FixedSeedOption = 0,
+    folder: FolderArgument, classes: ClassesOption, items: ItemsOption = None, annotators: AnnotatorsOption = None,
+    method: StreamMethodOption = DEFAULT, set_: SetOption = None, strategy: StrategyOption = "value",
+    gold_rate: GoldRateOption = 0.0, price: PriceOption = 1.0, budget: BudgetOption = None, target: TargetOption = None,
+    probability: ProbabilityOption = 0.95, max_votes: MaxVotesOption = None, gap: GapOption = None,
+    unknown: UnknownOption = "error", patience: PatienceOption = 3600.0, seed: FixedSeedOption = 0,
     as_json: JsonOption = False,
-) -> None:
+) -> None:  # fmt: skip
     """Make a campaign: what is to be labelled, by whom, at what price, until when.
 
     Example: `crowdwise campaign init birds --classes wren,robin --items items.csv --annotators people.csv --budget 500`
@@ -106,33 +88,29 @@ def init(
     )
 
 
+VotesArgument = Annotated[Path, typer.Argument(help="A file of votes: item, annotator, label (and vote_id).")]
+
+
 @campaign.command("add")
-def add(
-    folder: FolderArgument,
-    votes: Annotated[Path, typer.Argument(help="A file of votes: item, annotator, label (and vote_id).")],
-    as_json: JsonOption = False,
-) -> None:
+def add(folder: FolderArgument, votes: VotesArgument, as_json: JsonOption = False) -> None:
     """Take in votes, all or none. A vote that is added twice counts once.
 
     Example: `crowdwise campaign add birds today.csv`
     """
     rows, ids = read_rows(votes)
-    with opened(folder) as made:
+    with open_campaign(folder) as made:
         rows = [(item, who, like(label, made.classes)) for item, who, label in rows]
         receipt = made.add(rows, ids)
     facts = {"added": receipt.added, "repeated": receipt.repeated}
     report(facts, as_json, f"{receipt.added:,} votes added, {receipt.repeated:,} were there already")
 
 
+NOption = Annotated[int, typer.Option("-n", "--questions", min=1, help="How many questions.")]
+OutOption = Annotated[Path | None, option("--out", "-o", help="Write them here: .csv, .jsonl or .parquet.")]
+
+
 @campaign.command("next")
-def next_(
-    folder: FolderArgument,
-    n: Annotated[int, typer.Option("-n", "--questions", min=1, help="How many questions.")] = 10,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write them here: .csv, .jsonl or .parquet.", show_default=False)
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
+def next_(folder: FolderArgument, n: NOption = 10, out: OutOption = None, as_json: JsonOption = False) -> None:
     """Say who should be asked about what next, best first.
 
     Example: `crowdwise campaign next birds -n 100 --out questions.csv`
@@ -140,7 +118,7 @@ def next_(
     import polars as pl
 
     check_outputs(out)
-    with opened(folder) as made:
+    with open_campaign(folder) as made:
         asked = made.propose(n)
         why = made.status()["stop"] if not asked else None
     columns = {name: [getattr(q, name) for q in asked] for name in ("item", "annotator", "price", "value")}
@@ -163,7 +141,7 @@ def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
     """Say how far it is: votes, money, the estimated accuracy of the labels, and whether to stop."""
     from crowdwise.cli import show_campaign
 
-    with opened(folder) as made:
+    with open_campaign(folder) as made:
         facts = made.status()
     if as_json:
         emit(json.dumps(facts))
@@ -171,30 +149,26 @@ def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
         show_campaign.show_status(folder.name, facts)
 
 
+ExportOutOption = Annotated[Path | None, option("--out", "-o", help="The labels so far, with probabilities.")]
+ExportAnnotatorsOption = Annotated[Path | None, option("--annotators", help="The table of annotators.")]
+VotesOption = Annotated[Path | None, option("--votes", help="All votes.")]
+SalvageOption = Annotated[
+    Path | None, option("--salvage", help="Of a damaged campaign: the votes that can still be read, .csv.")
+]
+
+
 @campaign.command("export")
 def export(
-    folder: FolderArgument,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The labels so far, with probabilities.", show_default=False)
-    ] = None,
-    annotators: Annotated[
-        Path | None, typer.Option("--annotators", help="The table of annotators.", show_default=False)
-    ] = None,
-    votes: Annotated[Path | None, typer.Option("--votes", help="All votes.", show_default=False)] = None,
-    salvage: Annotated[
-        Path | None,
-        typer.Option(
-            "--salvage", help="Of a damaged campaign: the votes that can still be read, .csv.", show_default=False
-        ),
-    ] = None,
-) -> None:
+    folder: FolderArgument, out: ExportOutOption = None, annotators: ExportAnnotatorsOption = None,
+    votes: VotesOption = None, salvage: SalvageOption = None,
+) -> None:  # fmt: skip
     """Write labels, annotators or votes to files. Without any of these, the labels go to standard output as CSV."""
     check_outputs(out, annotators, votes)
     if salvage is not None:
         check_outputs(salvage, endings=(".csv",))
         save_rest(folder, salvage)
         return
-    with opened(folder) as made:
+    with open_campaign(folder) as made:
         consensus = made.consensus()
         if out is not None:
             write_table(consensus.to_frame("items", kind="polars", probabilities=True), out)
@@ -210,17 +184,6 @@ def export(
 
 
 # -------------------------------------------------------------------- in and out
-
-
-def opened(folder: Path) -> Campaign:
-    """A campaign with the model that it was made with."""
-    from crowdwise.active.campaign import Campaign
-    from crowdwise.active.journal import Journal
-
-    journal = Journal.open(folder / "campaign.db")
-    facts = journal.facts()
-    journal.close()
-    return Campaign.open(folder, registry.create(facts["method"], **facts.get("params", {})))
 
 
 def read_items(path: Path) -> tuple[list[Any], dict[Any, Any], dict[Any, Any]]:

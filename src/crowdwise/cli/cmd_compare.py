@@ -12,32 +12,28 @@ from crowdwise import registry
 from crowdwise.cli.options import AS_USUAL, JsonOption, PathArgument, Reading, load_votes, option, reads, words_in
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_table
 
+MethodsOption = Annotated[
+    str | None,
+    option("--methods", "-m", help=f"Which methods, comma-separated, or all. [default: {','.join(registry.COMPARED)}]"),
+]
+TruthOption = Annotated[
+    Path | None,
+    option("--truth", help="True classes (item and label columns), for a column of accuracies and nothing else."),
+]
+RepeatsOption = Annotated[int, typer.Option("--repeats", min=1, help="How many times votes are held out.")]
+ShareOption = Annotated[float, typer.Option("--share", help="The share of the (item, annotator) pairs held out.")]
+ReplicatesOption = Annotated[
+    int, typer.Option("--replicates", min=0, help="Sets of votes drawn for the checks; 0: no checks.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of splits, draws and methods.")]
+OutOption = Annotated[Path | None, option("--out", "-o", help="Write the table here: .csv, .jsonl or .parquet.")]
+
 
 @reads
 def compare(
-    path: PathArgument,
-    methods: Annotated[
-        str | None,
-        option(
-            "--methods", "-m",
-            help=f"Which methods, comma-separated, or all. [default: {','.join(registry.COMPARED)}]",
-        ),
-    ] = None,
-    truth: Annotated[
-        Path | None,
-        option("--truth", help="True classes (item and label columns), for a column of accuracies and nothing else."),
-    ] = None,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="How many times votes are held out.")] = 5,
-    share: Annotated[float, typer.Option("--share", help="The share of the (item, annotator) pairs held out.")] = 0.2,
-    replicates: Annotated[
-        int, typer.Option("--replicates", min=0, help="Sets of votes drawn for the checks; 0: no checks.")
-    ] = 99,
-    reading: Reading = AS_USUAL,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of splits, draws and methods.")] = 0,
-    out: Annotated[
-        Path | None, option("--out", "-o", help="Write the table here: .csv, .jsonl or .parquet.")
-    ] = None,
-    as_json: JsonOption = False,
+    path: PathArgument, methods: MethodsOption = None, truth: TruthOption = None, repeats: RepeatsOption = 5,
+    share: ShareOption = 0.2, replicates: ReplicatesOption = 99, reading: Reading = AS_USUAL, seed: SeedOption = 0,
+    out: OutOption = None, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Compare methods without any truth: how well each predicts held-out votes.
 
@@ -61,15 +57,9 @@ def compare(
     known = None if truth is None else votes.encode_truth(votes.read_truth(truth))
     with show.steps(len(keys) * (repeats + 1)) as progress:
         found = api.compare(
-            votes,
-            keys,
-            truth=known,
-            repeats=repeats,
-            share=share,
-            replicates=replicates,
-            random_state=seed,
+            votes, keys, truth=known, repeats=repeats, share=share, replicates=replicates, random_state=seed,
             progress=progress,
-        )
+        )  # fmt: skip
     if out is not None:
         write_table(found.to_frame("methods", kind="polars"), out)
     if as_json:

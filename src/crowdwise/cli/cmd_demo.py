@@ -22,14 +22,12 @@ if TYPE_CHECKING:
 
 REPORT = Path("crowdwise-demo-report.html")
 """Where the report goes if no folder is named: into the working folder."""
+OutOption = Annotated[
+    Path | None, option("--out", "-o", help="Also save the crowd, the consensus and the report in this folder.")
+]
 
 
-def demo(
-    seed: FixedSeedOption = 0,
-    out: Annotated[
-        Path | None, option("--out", "-o", help="Also save the crowd, the consensus and the report in this folder.")
-    ] = None,
-) -> None:
+def demo(seed: FixedSeedOption = 0, out: OutOption = None) -> None:
     """See it work: handwritten digits, labelled by a crowd of really trained weak classifiers.
 
     Spammers and copiers are among them.
@@ -101,13 +99,9 @@ def method_table(rows: list[MethodRow]) -> Table:
     for row in rows:
         acc = row.accuracy
         table.add_row(
-            f"{row.key} *" if row.needs_gold else row.key,
-            f"{acc.value:.3f}",
-            f"{acc.low:.3f} to {acc.high:.3f}",
-            f"{row.log_loss:.3f}",
-            f"{row.calibration_error:.3f}",
-            f"{1000 * row.consensus.seconds:.0f}",
-        )
+            f"{row.key} *" if row.needs_gold else row.key, f"{acc.value:.3f}", f"{acc.low:.3f} to {acc.high:.3f}",
+            f"{row.log_loss:.3f}", f"{row.calibration_error:.3f}", f"{1000 * row.consensus.seconds:.0f}",
+        )  # fmt: skip
     return table
 
 

@@ -9,56 +9,28 @@ from typing import Annotated
 import typer
 
 from crowdwise import registry
-from crowdwise.cli.options import (
-    AS_USUAL,
-    FEATURES,
-    DuplicateOption,
-    EpochsOption,
-    FeaturesOption,
-    GoldOption,
-    JsonOption,
-    LabelsOption,
-    MissingOption,
-    OnDuplicate,
-    OnMissing,
-    PathArgument,
-    ProbabilitiesOption,
-    Reading,
-    SeedOption,
-    SetOption,
-    TruthOption,
-    assignments,
-    check_votes,
-    load_votes,
-    option,
-    reads,
-)
+from crowdwise.cli import options as opt
+from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_results
 from crowdwise.data.folders import check_target
 from crowdwise.errors import LabelError
 
+MethodOption = Annotated[
+    str, typer.Option("--method", "-m", help="The method; `crowdwise methods --learners` lists them.")
+]
+NetworkOption = Annotated[
+    str | None, option("--network", help="The network: mlp, linear, cnn, resnet18, ... [default: mlp]")
+]
+OutOption = Annotated[Path | None, option("--out", "-o", help="Save the classifier and the consensus in this folder.")]
 
-@reads
+
+@opt.reads
 def learn(
-    path: PathArgument,
-    features: FeaturesOption = None,
-    method: Annotated[
-        str, typer.Option("--method", "-m", help="The method; `crowdwise methods --learners` lists them.")
-    ] = registry.DEFAULT_LEARNER,
-    network: Annotated[
-        str | None, option("--network", help="The network: mlp, linear, cnn, resnet18, ... [default: mlp]")
-    ] = None,
-    set_: SetOption = None,
-    seed: SeedOption = None,
-    epochs: EpochsOption = None,
-    truth: TruthOption = None,
-    gold: GoldOption = None,
-    reading: Reading = AS_USUAL,
-    out: Annotated[
-        Path | None, option("--out", "-o", help="Save the classifier and the consensus in this folder.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
+    path: opt.PathArgument, features: opt.FeaturesOption = None, method: MethodOption = registry.DEFAULT_LEARNER,
+    network: NetworkOption = None, set_: opt.SetOption = None, seed: opt.SeedOption = None,
+    epochs: opt.EpochsOption = None, truth: opt.TruthOption = None, gold: opt.GoldOption = None,
+    reading: opt.Reading = opt.AS_USUAL, out: OutOption = None, as_json: opt.JsonOption = False,
+) -> None:  # fmt: skip
     """Learn a classifier from inputs and votes.
 
     `crowdwise predict` then labels items that nobody voted on. Where the inputs come with x_test and y_test, the
@@ -74,9 +46,9 @@ def learn(
     from crowdwise.cli import show, show_learn
 
     check_target(out, "learner")
-    params = assignments(set_, seed, network=network, epochs=epochs)
+    params = opt.assignments(set_, seed, network=network, epochs=epochs)
     registry.find(method, inputs=True)
-    check_votes(path, reading)
+    opt.check_votes(path, reading)
     task = api.prepare(path, method, params, answers=registry.VOTES, inputs=features or True, reading=reading.options())
     with show.epochs(method) as callback:
         found = task.fit(gold=gold, truth=truth, callback=callback)
@@ -88,24 +60,24 @@ def learn(
         show_learn.show_learned(found, out)
 
 
+FolderArgument = Annotated[Path, typer.Argument(help="What `crowdwise learn --out` has saved.", show_default=False)]
+FeaturesOption = Annotated[
+    Path,
+    option(
+        "--features",
+        help=f"{opt.FEATURES} Without --votes, x_test goes before x_train, and rows without names are numbered.",
+    ),
+]
+VotesFileOption = Annotated[
+    Path | None, option("--votes", help="Votes on the same items, to be looked at together with the inputs.")
+]
+
+
 def predict(
-    folder: Annotated[Path, typer.Argument(help="What `crowdwise learn --out` has saved.", show_default=False)],
-    features: Annotated[
-        Path,
-        option(
-            "--features",
-            help=f"{FEATURES} Without --votes, x_test goes before x_train, and rows without names are numbered.",
-        ),
-    ],
-    votes_file: Annotated[
-        Path | None, option("--votes", help="Votes on the same items, to be looked at together with the inputs.")
-    ] = None,
-    on_duplicate: DuplicateOption = OnDuplicate.error,
-    on_missing: MissingOption = OnMissing.error,
-    out: LabelsOption = None,
-    probabilities: ProbabilitiesOption = False,
-    as_json: JsonOption = False,
-) -> None:
+    folder: FolderArgument, features: FeaturesOption, votes_file: VotesFileOption = None,
+    on_duplicate: opt.DuplicateOption = "error", on_missing: opt.MissingOption = "error", out: opt.LabelsOption = None,
+    probabilities: opt.ProbabilitiesOption = False, as_json: opt.JsonOption = False,
+) -> None:  # fmt: skip
     """Label items with a classifier that was learned, from their inputs or from inputs and votes.
 
     Without --out, and with standard output sent to a file or a pipe, the labels go there as CSV.
@@ -125,8 +97,8 @@ def predict(
     if votes_file is None:
         names, X, truth = found.unseen()
     else:
-        votes = load_votes(
-            votes_file, Reading(answers=registry.VOTES, on_duplicate=on_duplicate, on_missing=on_missing)
+        votes = opt.load_votes(
+            votes_file, opt.Reading(answers=registry.VOTES, on_duplicate=on_duplicate, on_missing=on_missing)
         ).votes
         names, X, truth = votes.items, found.rows_of(votes.items), None
     q = learner.predict_proba(X, votes)

@@ -12,18 +12,20 @@ from crowdwise.cli.options import JsonOption, option
 from crowdwise.cli.outputs import emit, say
 from crowdwise.errors import ExtraError
 
+LabelsOption = Annotated[bool, typer.Option("--labels", help="Only those that look at votes alone (aggregate).")]
+LearnersOption = Annotated[
+    bool, typer.Option("--learners", help="Only those that learn a classifier from inputs and votes (learn).")
+]
+AnswersOption = Annotated[
+    str | None,
+    option("--answers", metavar="TYPE", help="Only those for this answer type, or all for other types than votes."),
+]
+
 
 def methods(
-    labels: Annotated[bool, typer.Option("--labels", help="Only those that look at votes alone (aggregate).")] = False,
-    learners: Annotated[
-        bool, typer.Option("--learners", help="Only those that learn a classifier from inputs and votes (learn).")
-    ] = False,
-    answers: Annotated[
-        str | None,
-        option("--answers", metavar="TYPE", help="Only those for this answer type, or all for other types than votes."),
-    ] = None,
+    labels: LabelsOption = False, learners: LearnersOption = False, answers: AnswersOption = None,
     as_json: JsonOption = False,
-) -> None:
+) -> None:  # fmt: skip
     """List the methods, or (with --json) all about their parameters."""
     from crowdwise.cli import show_lists
 
@@ -60,15 +62,9 @@ def described(entry: registry.Entry) -> dict[str, Any]:
     from crowdwise.core.result import plain
 
     out: dict[str, Any] = {
-        "key": entry.key,
-        "answer_type": entry.answer_type,
-        "family": entry.family,
-        "inputs": entry.inputs,
-        "class": entry.class_name,
-        "summary": entry.summary,
-        "reference": entry.reference,
-        "parameters": None,
-    }
+        "key": entry.key, "answer_type": entry.answer_type, "family": entry.family, "inputs": entry.inputs,
+        "class": entry.class_name, "summary": entry.summary, "reference": entry.reference, "parameters": None,
+    }  # fmt: skip
     try:
         model = entry.load()
     except ExtraError:

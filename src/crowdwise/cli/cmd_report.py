@@ -7,23 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from crowdwise import registry
-from crowdwise.cli.options import (
-    AS_USUAL,
-    GoldOption,
-    JsonOption,
-    LevelOption,
-    MethodOption,
-    PathArgument,
-    Reading,
-    SeedOption,
-    SetOption,
-    TruthOption,
-    assignments,
-    check_votes,
-    fitted,
-    option,
-    reads,
-)
+from crowdwise.cli import options as opt
+from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, say
 from crowdwise.data.folders import write_text
 from crowdwise.errors import ParameterError
@@ -31,30 +16,26 @@ from crowdwise.errors import ParameterError
 if TYPE_CHECKING:
     from crowdwise.api import Fitted
 
+OutOption = Annotated[
+    Path | None, option("--out", "-o", help="The page to write: .html; or .json. [default: report.html]")
+]
+TitleOption = Annotated[str | None, option("--title", help="What the report is about.")]
+AttributeOption = Annotated[
+    list[str] | None,
+    option(
+        "--attribute",
+        help="A column of items.csv whose groups are compared; repeat for more. [default: all that group]",
+    ),
+]
 
-@reads
+
+@opt.reads
 def report(
-    path: PathArgument,
-    out: Annotated[
-        Path | None, option("--out", "-o", help="The page to write: .html; or .json. [default: report.html]")
-    ] = None,
-    method: MethodOption = None,
-    truth: TruthOption = None,
-    gold: GoldOption = None,
-    title: Annotated[str | None, option("--title", help="What the report is about.")] = None,
-    attribute: Annotated[
-        list[str] | None,
-        option(
-            "--attribute",
-            help="A column of items.csv whose groups are compared; repeat for more. [default: all that group]",
-        ),
-    ] = None,
-    level: LevelOption = 0.05,
-    set_: SetOption = None,
-    reading: Reading = AS_USUAL,
-    seed: SeedOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    path: opt.PathArgument, out: OutOption = None, method: opt.MethodOption = None, truth: opt.TruthOption = None,
+    gold: opt.GoldOption = None, title: TitleOption = None, attribute: AttributeOption = None,
+    level: opt.LevelOption = 0.05, set_: opt.SetOption = None, reading: opt.Reading = opt.AS_USUAL,
+    seed: opt.SeedOption = None, as_json: opt.JsonOption = False,
+) -> None:  # fmt: skip
     """Write one page on how reliable annotators and labels are, and what to review.
 
     The page is a single HTML file that loads nothing. A dataset folder may hold more than votes: texts.csv or items.csv
@@ -77,7 +58,7 @@ def report(
     check_apart([path, truth, gold], [target])
     if target is not None and target.suffix.lower() == ".html":
         check_extra()
-    found = fitted(path, method, assignments(set_, seed), reading, gold=gold, truth=truth)
+    found = opt.fitted(path, method, opt.assignments(set_, seed), reading, gold=gold, truth=truth)
     data = found.answers.dataset
     if attribute and data is None:
         raise ParameterError(f"--attribute does not apply to {found.answer_type}: leave it out.")
@@ -93,18 +74,12 @@ def report(
         emit(json.dumps(plain, ensure_ascii=False))
 
 
-@reads
+@opt.reads
 def diagnose(
-    path: PathArgument,
-    method: MethodOption = None,
-    truth: TruthOption = None,
-    gold: GoldOption = None,
-    level: LevelOption = 0.05,
-    set_: SetOption = None,
-    reading: Reading = AS_USUAL,
-    seed: SeedOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    path: opt.PathArgument, method: opt.MethodOption = None, truth: opt.TruthOption = None, gold: opt.GoldOption = None,
+    level: opt.LevelOption = 0.05, set_: opt.SetOption = None, reading: opt.Reading = opt.AS_USUAL,
+    seed: opt.SeedOption = None, as_json: opt.JsonOption = False,
+) -> None:  # fmt: skip
     """Say in sentences what is wrong with some votes: the report's short form.
 
     Spammers, lazy constant labellers, adversaries, copiers and colluders, drift, bias, classes that are often confused,
@@ -116,8 +91,10 @@ def diagnose(
     from crowdwise.report.findings import diagnose as find
     from crowdwise.report.inspection import STEPS
 
-    check_votes(path, reading)
-    found = fitted(path, method, assignments(set_, seed), reading, gold=gold, truth=truth, answers=registry.VOTES)
+    opt.check_votes(path, reading)
+    found = opt.fitted(
+        path, method, opt.assignments(set_, seed), reading, gold=gold, truth=truth, answers=registry.VOTES
+    )
     with show.steps(len(STEPS)) as progress:
         diagnosis = find(found.table, found.result, gold=found.gold, level=level, progress=progress)
     if as_json:

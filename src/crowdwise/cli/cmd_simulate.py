@@ -14,25 +14,24 @@ from crowdwise.cli.options import FixedSeedOption, JsonOption, assignments, opti
 from crowdwise.cli.outputs import emit, say
 from crowdwise.errors import ParameterError, suggestion
 
+ScenarioArgument = Annotated[
+    str | None, typer.Argument(help="The scenario; leave it out to list them.", show_default=False)
+]
+OutOption = Annotated[
+    Path | None, option("--out", "-o", help="The folder to write: labels.csv, truth.csv, parameters.npz, meta.json.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    option(
+        "--set", help="A parameter of the scenario, as name=value; repeat for more. `crowdwise simulate` lists them."
+    ),
+]
+
 
 def simulate(
-    scenario: Annotated[
-        str | None, typer.Argument(help="The scenario; leave it out to list them.", show_default=False)
-    ] = None,
-    out: Annotated[
-        Path | None,
-        option("--out", "-o", help="The folder to write: labels.csv, truth.csv, parameters.npz, meta.json."),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        option(
-            "--set",
-            help="A parameter of the scenario, as name=value; repeat for more. `crowdwise simulate` lists them.",
-        ),
-    ] = None,
-    seed: FixedSeedOption = 0,
+    scenario: ScenarioArgument = None, out: OutOption = None, set_: SetOption = None, seed: FixedSeedOption = 0,
     as_json: JsonOption = False,
-) -> None:
+) -> None:  # fmt: skip
     """Make a crowd with known truth and known annotators.
 
     Example: `crowdwise simulate one-coin --out crowd --set n_items=1000 --set n_classes=3 --seed 7`

@@ -7,7 +7,6 @@ import inspect
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -15,6 +14,7 @@ import typer
 
 from crowdwise import registry
 from crowdwise.cli.outputs import say
+from crowdwise.data.schema import Form, OnDuplicate, OnMissing
 from crowdwise.errors import InputError, Option, ParameterError, Setting
 
 if TYPE_CHECKING:
@@ -26,24 +26,6 @@ FEATURES = (
     "The inputs: .npz (x_train, named by id_train; or a single array), .npy, a table with an item column and "
     "numbers, or a folder of images named like the items."
 )
-
-
-class OnDuplicate(StrEnum):
-    error = "error"
-    first = "first"
-    last = "last"
-    all = "all"
-
-
-class OnMissing(StrEnum):
-    error = "error"
-    drop = "drop"
-
-
-class Form(StrEnum):
-    auto = "auto"
-    long = "long"
-    wide = "wide"
 
 
 def option(*names: str, help: str, **more: Any) -> Any:
@@ -146,14 +128,13 @@ class Reading:
     label: LabelOption = None
     column: ColumnOption = None
     classes: ClassesOption = None
-    form: FormOption = Form.auto
-    on_duplicate: DuplicateOption = OnDuplicate.error
-    on_missing: MissingOption = OnMissing.error
+    form: FormOption = "auto"
+    on_duplicate: DuplicateOption = "error"
+    on_missing: MissingOption = "error"
 
     def options(self) -> dict[str, Any]:
         """What was given, as options of a table's reader."""
         given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
-        given = {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
         given.pop("answers", None)
         if "classes" in given:
             given["classes"] = [name.strip() for name in given["classes"].split(",")]

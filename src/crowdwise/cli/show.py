@@ -122,12 +122,11 @@ def epochs(title: str) -> Iterator[Callable[[Any], None]]:
 @contextmanager
 def steps(total: int) -> Iterator[Callable[..., None]]:
     """A callback that says which of many steps is being done, with a bar; nothing when piped."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     screen = console()
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Bar(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task("", total=total)
         yield lambda *words: bar.update(task, advance=1, description=": ".join(words))
 

@@ -23,18 +23,12 @@ def facts(found: Fitted) -> dict[str, Any]:
     """The JSON object of ``--json``: what was fitted to what, and the figures against the truth."""
     result, votes = found.result, isinstance(found.table, Votes)
     out: dict[str, Any] = {
-        "method": result.method,
-        "answer_type": found.answer_type,
-        "items": len(result.item_names),
-        "annotators": len(result.annotator_names),
-        **({"classes": len(result.classes)} if votes else {}),
-        "votes" if votes else "answers": result.n_answers,
-        "iterations": result.iterations,
-        "converged": result.converged,
-        "objective": result.objective,
-        "seconds": round(result.seconds, 4),
+        "method": result.method, "answer_type": found.answer_type, "items": len(result.item_names),
+        "annotators": len(result.annotator_names), **({"classes": len(result.classes)} if votes else {}),
+        "votes" if votes else "answers": result.n_answers, "iterations": result.iterations,
+        "converged": result.converged, "objective": result.objective, "seconds": round(result.seconds, 4),
         "notes": result.notes,
-    }
+    }  # fmt: skip
     return out | figures(found.measured)
 
 
@@ -48,18 +42,10 @@ def figures(measured: dict[str, Any]) -> dict[str, Any]:
 
 def show_fitted(found: Fitted, paths: list[Any]) -> None:
     """A summary for people, to standard error."""
-    result = found.result
+    result, votes = found.result, isinstance(found.table, Votes)
     screen = console()
     screen.print()
-    votes = isinstance(found.table, Votes)
-    classes = f"{len(result.classes)} classes, " if votes else ""
-    screen.print(
-        strong(
-            result.method,
-            f": {len(result.item_names):,} items, {len(result.annotator_names):,} annotators, "
-            f"{classes}{result.n_answers:,} {'votes' if votes else 'answers'}",
-        )
-    )
+    screen.print(fitted_line(found))
     screen.print(f"{result.iterations} passes, {result.seconds:.2f} s")
     for words in result.notes:
         screen.print(words, soft_wrap=True)
@@ -80,6 +66,14 @@ def show_fitted(found: Fitted, paths: list[Any]) -> None:
         for line in least_certain(result):
             screen.print(f"  {line}")
     written(screen, paths)
+
+
+def fitted_line(found: Fitted) -> Any:
+    """What was fitted to how much."""
+    result, votes = found.result, isinstance(found.table, Votes)
+    sizes = f"{len(result.item_names):,} items, {len(result.annotator_names):,} annotators"
+    classes = f"{len(result.classes)} classes, " if votes else ""
+    return strong(result.method, f": {sizes}, {classes}{result.n_answers:,} {'votes' if votes else 'answers'}")
 
 
 def least_certain(consensus: Consensus, limit: int = 5) -> list[str]:
@@ -116,11 +110,9 @@ def annotator_table(consensus: Consensus, limit: int = 6) -> Table:
             table.add_row("...", "", "", "")
         else:
             table.add_row(
-                str(consensus.annotator_names[m]),
-                f"{consensus.votes_per_annotator[m]:,}",
-                f"{accuracy[m]:.3f}",
+                str(consensus.annotator_names[m]), f"{consensus.votes_per_annotator[m]:,}", f"{accuracy[m]:.3f}",
                 whisker(low[m], accuracy[m], high[m], 40, blank="·"),
-            )
+            )  # fmt: skip
     return table
 
 
@@ -147,12 +139,9 @@ def leaderboard(ranking: Any, limit: int = 20) -> Table:
             table.add_row("...", "", "", "", "")
             continue
         table.add_row(
-            f"{rows['rank'][n]}",
-            f"{rows['rank_low'][n]}–{rows['rank_high'][n]}",
-            str(rows["item"][n])[:40],
-            f"{rows['score'][n]:+.2f}",
-            whisker(rows["low"][n], rows["score"][n], rows["high"][n], WIDTH, low, high),
-        )
+            f"{rows['rank'][n]}", f"{rows['rank_low'][n]}–{rows['rank_high'][n]}", str(rows["item"][n])[:40],
+            f"{rows['score'][n]:+.2f}", whisker(rows["low"][n], rows["score"][n], rows["high"][n], WIDTH, low, high),
+        )  # fmt: skip
     return table
 
 
@@ -181,12 +170,9 @@ def ranking_annotators(ranking: Any, limit: int = 6) -> Table:
             table.add_row("...")
             continue
         table.add_row(
-            str(people["annotator"][m]),
-            f"{people['comparisons'][m]:g}",
-            f"{value[m]:.2f}",
-            f"{low[m]:.2f} to {high[m]:.2f}",
-            *([f"{people['tie_rate'][m]:.0%}"] if ties else []),
-        )
+            str(people["annotator"][m]), f"{people['comparisons'][m]:g}", f"{value[m]:.2f}",
+            f"{low[m]:.2f} to {high[m]:.2f}", *([f"{people['tie_rate'][m]:.0%}"] if ties else []),
+        )  # fmt: skip
     return table
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdwise.cli.show import console, measures, strong
-from crowdwise.cli.show_aggregate import annotator_table, class_table, figures
+from crowdwise.cli.show_aggregate import annotator_table, class_table, figures, fitted_line
 from crowdwise.data.votes import Votes
 
 if TYPE_CHECKING:
@@ -51,11 +51,9 @@ def predictions(names: Any, classes: Any, q: Any, probabilities: bool) -> dict[s
 def predicted(learner: Any, votes: Votes | None, items: int, tested: tuple[float, int] | None) -> dict[str, Any]:
     """The JSON object of ``crowdwise predict --json``."""
     out: dict[str, Any] = {
-        "method": learner.key,
-        "items": items,
-        "classes": len(learner.classes_),
+        "method": learner.key, "items": items, "classes": len(learner.classes_),
         "votes": 0 if votes is None else votes.n_votes,
-    }
+    }  # fmt: skip
     return out | _test(tested)
 
 
@@ -63,13 +61,7 @@ def show_learned(found: Fitted, out: Any) -> None:
     screen = console()
     result, history = found.result, learned(found)["history"]
     screen.print()
-    screen.print(
-        strong(
-            result.method,
-            f": {len(result.item_names):,} items, {len(result.annotator_names):,} annotators, "
-            f"{len(result.classes)} classes, {result.n_answers:,} votes",
-        )
-    )
+    screen.print(fitted_line(found))
     held = "" if history["held_out_last"] is None else f", held-out votes {history['held_out_last']:.4f}"
     screen.print(f"{history['epochs']} epochs, loss {history['loss_last']:.4f}{held}, {result.seconds:.2f} s")
     measures(screen, found.measured, of=" of the consensus")

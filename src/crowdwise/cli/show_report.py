@@ -72,12 +72,9 @@ def _print(screen: Console, sentence: str, style: str = "", indent: int = 2) -> 
 def diagnosed(found: Diagnosis, measured: dict[str, Any] | None = None) -> dict[str, Any]:
     """The JSON object of ``crowdwise diagnose --json``."""
     out: dict[str, Any] = {
-        "headline": headline(found),
-        "method": found.inspection.consensus.method,
+        "headline": headline(found), "method": found.inspection.consensus.method,
         "findings": [to_dict(finding) for finding in found.findings],
         "verdicts": {str(name): verdict for name, verdict in found.verdicts.items()},
-        "expected": number(found.expected),
-        "level": found.inspection.level,
-        "notes": dict(found.inspection.notes),
-    }
+        "expected": number(found.expected), "level": found.inspection.level, "notes": dict(found.inspection.notes),
+    }  # fmt: skip
     return out | figures(measured or {})

@@ -16,8 +16,7 @@ Estimate(0.745, 95% CI 0.680-0.810, n=200)
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from crowdwise.core.lazy import lazily
 
 _WHERE = {
     "bootstrap": ("Estimate",),
@@ -32,15 +31,4 @@ _WHERE = {
     ),
     "spans": ("span_scores", "span_scores_per_type"),
 }  # fmt: skip
-__all__ = sorted(name for names in _WHERE.values() for name in names)
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _WHERE.items():
-        if name in names:
-            return getattr(import_module(f"crowdwise.metrics.{module}"), name)
-    raise AttributeError(f"module 'crowdwise.metrics' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = lazily(__name__, _WHERE)

@@ -24,15 +24,9 @@ from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 
 __all__ = [
-    "hamming_loss",
-    "jaccard",
-    "label_scores",
-    "set_f1",
-    "set_precision",
-    "set_recall",
-    "subset_accuracy",
+    "hamming_loss", "jaccard", "label_scores", "set_f1", "set_precision", "set_recall", "subset_accuracy",
     "top_k_with_gold_count",
-]
+]  # fmt: skip
 
 Table = npt.NDArray[np.bool_]
 Average = Literal["micro", "macro"]

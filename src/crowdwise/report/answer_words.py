@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 TITLES = {
-    "leaderboard": "Leaderboard",
-    "items": "Items",
-    "clusters": "Clusters",
-    "labels": "Labels",
-    "spans": "Spans",
+    "leaderboard": "Leaderboard", "items": "Items", "clusters": "Clusters", "labels": "Labels", "spans": "Spans",
     "annotators": "Annotators",
-}
+}  # fmt: skip
 TABLES = {
     "leaderboard": "The best first. The dot is the score, the band its 95% CI.",
     "items": "The least sure first.",

@@ -47,20 +47,11 @@ MOST_POINTS = 400
 
 @checked
 def build_report(
-    answers: Any,
-    result: Any = None,
-    *,
-    truth: Any = None,
-    gold: Any = None,
-    texts: Mapping[Any, str] | None = None,
-    images: Mapping[Any, Any] | None = None,
-    attributes: Mapping[str, Mapping[Any, Any]] | None = None,
-    demographics: Any = None,
-    title: str | None = None,
-    level: Fraction = 0.05,
-    progress: Progress | None = None,
+    answers: Any, result: Any = None, *, truth: Any = None, gold: Any = None, texts: Mapping[Any, str] | None = None,
+    images: Mapping[Any, Any] | None = None, attributes: Mapping[str, Mapping[Any, Any]] | None = None,
+    demographics: Any = None, title: str | None = None, level: Fraction = 0.05, progress: Progress | None = None,
     all_items: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Everything a report shows, as a dict that JSON can hold.
 
     Parameters
@@ -129,17 +120,10 @@ def build_report(
     if progress is not None:
         progress("agreement")
     return {
-        "format": FORMAT,
-        "answer_type": kind,
-        "says": registry.ANSWER_TYPES[kind].says,
-        "title": title or kind.capitalize(),
-        "date": date.today().isoformat(),
-        "version": __version__,
-        **sections,
-        "agreement": _agreement(answers, notes),
-        "method": _method(result),
-        "notes": notes,
-    }
+        "format": FORMAT, "answer_type": kind, "says": registry.ANSWER_TYPES[kind].says,
+        "title": title or kind.capitalize(), "date": date.today().isoformat(), "version": __version__, **sections,
+        "agreement": _agreement(answers, notes), "method": _method(result), "notes": notes,
+    }  # fmt: skip
 
 
 def choose_attributes(found: Mapping[str, Any], wanted: list[str] | None) -> dict[str, Any]:
@@ -173,15 +157,9 @@ def _method(result: Any) -> dict[str, Any]:
     if len(trace) > MOST_POINTS:
         trace = trace[np.unique(np.linspace(0, len(trace) - 1, MOST_POINTS).astype(int))]
     return {
-        "key": result.method,
-        "summary": getattr(entry, "summary", ""),
-        "reference": getattr(entry, "reference", ""),
-        "notes": list(result.notes),
-        "parameters": {name: plain(value) for name, value in result.params.items()},
-        "seed": result.seed,
-        "iterations": int(result.iterations),
-        "converged": bool(result.converged),
-        "seconds": round(float(result.seconds), 3),
-        "objective": number(trace[-1]) if len(trace) else None,
+        "key": result.method, "summary": getattr(entry, "summary", ""), "reference": getattr(entry, "reference", ""),
+        "notes": list(result.notes), "parameters": {name: plain(value) for name, value in result.params.items()},
+        "seed": result.seed, "iterations": int(result.iterations), "converged": bool(result.converged),
+        "seconds": round(float(result.seconds), 3), "objective": number(trace[-1]) if len(trace) else None,
         "trace": plain_list(trace),
-    }
+    }  # fmt: skip

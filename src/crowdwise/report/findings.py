@@ -100,13 +100,9 @@ class Diagnosis:
 
 
 def diagnose(
-    votes: Votes,
-    consensus: Consensus | None = None,
-    *,
-    gold: Any = None,
-    level: float = 0.05,
+    votes: Votes, consensus: Consensus | None = None, *, gold: Any = None, level: float = 0.05,
     progress: Progress | None = None,
-) -> Diagnosis:
+) -> Diagnosis:  # fmt: skip
     """What is wrong with these votes: spammers, copiers, drift, classes easily confused, labels in doubt.
 
     Parameters

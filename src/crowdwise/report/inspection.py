@@ -40,7 +40,7 @@ from crowdwise.trust.capacity import channel_capacity
 from crowdwise.trust.colluders import SharedMistakes, shared_mistakes
 from crowdwise.trust.collusion_rings import Colluders, find_colluders
 from crowdwise.trust.dependent_groups import DependentGroups, find_groups
-from crowdwise.trust.evidence import check_match, read_evidence
+from crowdwise.trust.evidence import check_match, read_evidence, sample_items
 from crowdwise.trust.flags import FlagKind
 from crowdwise.trust.item_review import ItemReport, assess_items
 from crowdwise.trust.spammers import Spammers, capacity_spammers
@@ -146,9 +146,10 @@ def inspect(
     elif K >= 2:
         without = "have no intervals" if M * K * K <= MOST_CELLS else "were not computed"
         notes["capacity"] = f"{M:,} annotators x {K:,}² classes: capacities {without}."
-    rows = _sample(votes)
-    some, q = (votes, consensus.posterior) if rows is None else (votes[rows], consensus.posterior[rows])
-    if rows is not None:
+    rows = sample_items(np.diff(votes.indptr), MOST_WORK // max(K, 1), 0)
+    all_items = len(rows) == len(votes)
+    some, q = (votes, consensus.posterior) if all_items else (votes[rows], consensus.posterior[rows])
+    if not all_items:
         notes["shared mistakes"] = f"Looked for in {len(rows):,} of {len(votes):,} items, drawn at random."
     found["shared"] = attempt("shared mistakes", lambda: _shared(some, q, level))
     found["rings"] = attempt("rings", lambda: _rings(votes, level))
@@ -158,16 +159,6 @@ def inspect(
 
 def _capacity(theta: Floats) -> Floats:
     return channel_capacity(theta, tol=1e-3, max_iter=300)
-
-
-def _sample(votes: Votes) -> Any:
-    """Items with ``MOST_WORK`` / K votes between them, by a fixed draw; ``None`` where that is all of them."""
-    most = MOST_WORK // max(votes.n_classes, 1)
-    if votes.n_votes <= most:
-        return None
-    order = np.random.default_rng(0).permutation(len(votes))
-    size = np.diff(votes.indptr)[order]
-    return np.sort(order[: max(int(np.searchsorted(np.cumsum(size), most)), 1)])
 
 
 def _needs(votes: Votes, annotators: int, few_classes: bool = False) -> None:

@@ -39,15 +39,9 @@ FIRST = 6
 
 
 def write_report(
-    answers: Any,
-    result: Any,
-    path: str | os.PathLike[str],
-    *,
-    truth: Any = None,
-    gold: Any = None,
-    title: str | None = None,
-    **options: Any,
-) -> Path:
+    answers: Any, result: Any, path: str | os.PathLike[str], *, truth: Any = None, gold: Any = None,
+    title: str | None = None, **options: Any,
+) -> Path:  # fmt: skip
     """Write a report as one HTML file, for votes and for every other answer type.
 
     Parameters
@@ -56,15 +50,9 @@ def write_report(
         Votes (or a data set, or a table of other answers), and the result of a fit; ``None`` fits the default method.
     path
         The file, whose name ends in ``.html`` (or ``.htm``).
-    truth
-        The truth to measure against, used for evaluation only; by default that of the answers.
-    gold
-        True classes that may be used, by the method and to judge annotators.
-    title
-        What the report is about.
-    **options
-        Texts, images, attributes and demographics to show, ``level`` and ``progress``: see
-        :func:`crowdwise.build_report`.
+    truth, gold, title, **options
+        As in :func:`crowdwise.build_report`: also texts, images, attributes and demographics to show, ``level`` and
+        ``progress``.
 
     Examples
     --------
@@ -103,15 +91,11 @@ def page(report: dict[str, Any]) -> str:
     engine.globals |= {name: macro for name, macro in vars(parts).items() if not name.startswith("_")}
     script = (TEMPLATES / "script.js").read_text(encoding="utf-8")
     return engine.get_template("votes.html" if report["answer_type"] == "votes" else "answers.html").render(
-        r=report,
-        rows=report.get("annotators", [])[:MOST_ROWS],
-        findings=_grouped(report.get("findings", []), report["summary"].get("found", {})),
-        files=_files(report),
-        trace=_points(report["method"]["trace"]),
-        style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
-        script=script,
-        digest=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
-    )
+        r=report, rows=report.get("annotators", [])[:MOST_ROWS],
+        findings=_grouped(report.get("findings", []), report["summary"].get("found", {})), files=_files(report),
+        trace=_points(report["method"]["trace"]), style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
+        script=script, digest=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
+    )  # fmt: skip
 
 
 # -------------------------------------------------------------------- what the templates use

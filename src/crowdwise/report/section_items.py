@@ -24,12 +24,9 @@ LONG = 600
 
 
 def review(
-    found: Diagnosis,
-    truth: Any = None,
-    texts: Mapping[Any, str] | None = None,
-    images: Mapping[Any, Any] | None = None,
-    shown: int = SHOWN,
-) -> list[dict[str, Any]]:
+    found: Diagnosis, truth: Any = None, texts: Mapping[Any, str] | None = None,
+    images: Mapping[Any, Any] | None = None, shown: int = SHOWN,
+) -> list[dict[str, Any]]:  # fmt: skip
     """The items to look at first, one dict each."""
     seen = found.inspection
     report, votes = seen.items, seen.votes

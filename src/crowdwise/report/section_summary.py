@@ -80,18 +80,14 @@ def how_sure(found: Diagnosis, measured: dict[str, Any] | None) -> list[str]:
 def actions(found: Diagnosis) -> list[dict[str, Any]]:
     """What to do first: one entry for each kind of finding that asks for something."""
     return [
-        {
-            "kind": kind.value,
-            "title": TITLES[kind],
-            "names": _names(kind, some, found)[:MOST_NAMES],
-            "advice": ADVICE[kind],
-        }
+        {"kind": kind.value, "title": TITLES[kind], "names": _names(some, found)[:MOST_NAMES], "advice": ADVICE[kind]}
         for kind in FindingKind
         if (some := found.of_kind(kind)) and kind in ADVICE
     ]
 
 
-def _names(kind: FindingKind, some: list[Finding], found: Diagnosis) -> list[str]:
+def _names(some: list[Finding], found: Diagnosis) -> list[str]:
+    kind = some[0].kind
     if kind is FindingKind.COPIERS:
         return [joined(map(str, finding.names), 5) for finding in some]
     if kind is FindingKind.PAIR:

@@ -53,18 +53,12 @@ def vote_sections(
     given = bool(attributes) or demographics is not None
     measured = _truth(consensus, hidden)
     out = {
-        "level": level,
-        "summary": summary(found, measured),
-        "findings": _findings(found),
-        "data": _shape(votes, consensus, true),
-        "truth": measured,
-        "annotators": rows,
-        "confusion": confusions(found, rows),
-        "groups": group_section(found),
-        "items": [] if found.inspection.captured else review(found, hidden, texts, images),
-        "pairs": class_pairs(found),
+        "level": level, "summary": summary(found, measured), "findings": _findings(found),
+        "data": _shape(votes, consensus, true), "truth": measured, "annotators": rows,
+        "confusion": confusions(found, rows), "groups": group_section(found),
+        "items": [] if found.inspection.captured else review(found, hidden, texts, images), "pairs": class_pairs(found),
         "fairness": fairness_section(found, hidden, attributes or {}, demographics) if given else None,
-    }
+    }  # fmt: skip
     return out | ({"item_table": item_table(found)} if all_items else {})
 
 

@@ -17,10 +17,10 @@ Every function takes votes, most a consensus of them as well, and none looks at 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from crowdwise.core.lazy import lazily
 
-_WHERE = {
+_WHERE: dict[str, tuple[str, ...]] = {
+    "agreement": (),
     "agreement_coefficients": (
         "percent_agreement", "fleiss_kappa", "gwet_ac1", "gwet_ac2", "krippendorff_alpha",
     ),
@@ -39,17 +39,4 @@ _WHERE = {
     "posterior_checks": ("predictive_checks",),
     "spammers": ("Spammers", "capacity_spammers", "covariance_spammers", "raykar_yu_spammers"),
 }  # fmt: skip
-__all__ = sorted(name for names in _WHERE.values() for name in names)
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _WHERE.items():
-        if name in names:
-            return getattr(import_module(f"crowdwise.trust.{module}"), name)
-    if name in ("agreement", *_WHERE):
-        return import_module(f"crowdwise.trust.{name}")
-    raise AttributeError(f"module 'crowdwise.trust' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = lazily(__name__, _WHERE)

@@ -7,6 +7,8 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
+from crowdwise import kernels
+from crowdwise.core.em import Part
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
@@ -83,6 +85,20 @@ class Coefficient:
     """P: which patterns count."""
     table: Any
     statistic: Statistic
+
+
+MOST_PAIRS = 3e8
+"""The most pairs of votes on common items that are listed."""
+
+
+def common_cells(votes: Votes, weight: Floats, too_many: str) -> tuple[Ints, Ints, Floats]:
+    """For every two (annotator, label) on common items: the two as m * K + l, and how many items (or their weight)."""
+    pairs = (np.diff(votes.indptr).astype(np.float64) ** 2).sum()
+    if pairs > MOST_PAIRS:
+        raise InputError(f"There are {pairs / 2:,.0f} pairs of votes on common items, too many {too_many}")
+    cells = votes.n_annotators * votes.n_classes
+    rows, col, value = kernels.cooccurrence(votes.indptr, Part.of(votes).cell, weight, cells)
+    return np.repeat(np.arange(cells), np.diff(rows)), col, value
 
 
 def agreement_weights(K: int, weights: Weights, values: Floats | None = None) -> Floats:

@@ -25,22 +25,17 @@ from typing import Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise import kernels
 from crowdwise.core.constraints import Count, Fraction, checked
-from crowdwise.core.em import Part
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
 from crowdwise.metrics.bootstrap import CHUNK, Bootstrap, Estimate, Options
-from crowdwise.trust.agreement_counts import Weights, check_unweighted, one_minus_ratio, ratio, weights_of
+from crowdwise.trust.agreement_counts import Weights, check_unweighted, common_cells, one_minus_ratio, ratio, weights_of
 from crowdwise.trust.mistakes_model import paired_votes
 from crowdwise.trust.result_tables import Tables
 
 __all__ = ["PairwiseAgreement", "cohen_kappa", "light_kappa", "pairwise_agreement", "scott_pi"]
-
-MOST_PAIRS = 3e8
-"""The most pairs of votes on common items that are listed."""
 
 # -------------------------------------------------------------------- the maths
 
@@ -254,14 +249,8 @@ def pairwise_agreement(
     check_unweighted(votes)
     K = votes.n_classes
     w = weights_of(votes, weights, values)
-    size = np.diff(votes.indptr).astype(np.float64)
-    if (size**2).sum() > MOST_PAIRS:
-        raise InputError(
-            f"There are {(size**2).sum() / 2:,.0f} pairs of votes on common items, too many to list. "
-            "Look at some of the annotators or items: votes.only([...]), votes[:10000]."
-        )
-    rows, col, count = kernels.cooccurrence(votes.indptr, Part.of(votes).cell, np.empty(0), votes.n_annotators * K)
-    row = np.repeat(np.arange(votes.n_annotators * K), np.diff(rows))
+    too_many = "to list. Look at some of the annotators or items: votes.only([...]), votes[:10000]."
+    row, col, count = common_cells(votes, np.empty(0), too_many)
     one, two = row // K, col // K
     keep = one < two
     pair, place = np.unique(one[keep].astype(np.int64) * votes.n_annotators + two[keep], return_inverse=True)
@@ -282,13 +271,7 @@ def pairwise_agreement(
     reach = np.where((n[enough] > 1.5) & np.isfinite(kappa), z * np.sqrt(np.maximum(variance, 0.0)), np.inf)
     middle = np.where(np.isfinite(kappa), kappa, 0.0)
     return PairwiseAgreement(
-        votes.annotators[pair[enough] // votes.n_annotators],
-        votes.annotators[pair[enough] % votes.n_annotators],
-        np.rint(n[enough]).astype(np.int64),
-        agree,
-        kappa,
-        np.clip(middle - reach, -1.0, 1.0),
-        np.clip(middle + reach, -1.0, 1.0),
-        level,
-        votes.kind,
-    )
+        votes.annotators[pair[enough] // votes.n_annotators], votes.annotators[pair[enough] % votes.n_annotators],
+        np.rint(n[enough]).astype(np.int64), agree, kappa, np.clip(middle - reach, -1.0, 1.0),
+        np.clip(middle + reach, -1.0, 1.0), level, votes.kind,
+    )  # fmt: skip

@@ -35,14 +35,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise import kernels
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import Floats, normalise
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError
+from crowdwise.trust.agreement_counts import common_cells
 
-MOST_PAIRS = 3e8
-"""The most pairs of votes on common items that covariances are made from."""
 MOST_DENSE = 1500
 """The most annotators whose covariances are decomposed as a dense matrix."""
 
@@ -65,18 +62,12 @@ def covariances(votes: Votes) -> Covariances:
     from scipy.sparse import csr_matrix
 
     M, K = votes.n_annotators, votes.n_classes
-    size = np.diff(votes.indptr).astype(np.float64)
-    if (size**2).sum() > MOST_PAIRS:
-        raise InputError(
-            f"There are {(size**2).sum() / 2:,.0f} pairs of votes on common items, too many for covariances. "
-            "Use some of the items, votes[:10000], or a detector that is handed a consensus."
-        )
     part = Part.of(votes)
+    too_many = "for covariances. Use some of the items, votes[:10000], or a detector that is handed a consensus."
+    row, col, value = common_cells(votes, part.weight, too_many)
     mean = normalise(
         np.bincount(part.cell, weights=votes.weight, minlength=M * K).reshape(M, K).astype(np.float64), axis=1
     )
-    rows, col, value = kernels.cooccurrence(votes.indptr, part.cell, part.weight, M * K)
-    row = np.repeat(np.arange(M * K), np.diff(rows))
     m, j, k, h = row // K, col // K, row % K, col % K
     keep = m != j
     m, j, k, h, value = m[keep], j[keep], k[keep], h[keep], value[keep]

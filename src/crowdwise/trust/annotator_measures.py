@@ -17,8 +17,7 @@ function             value
 ``drift``            the slope of being right on the order of the votes (0 the first, 1 the last), at equal class
 ===================  ==============================================================================================
 
-When it fails: where most of a crowd errs in the same way, the others are no evidence. With timestamps that go with the
-difficulty of items (a queue from easy to hard) everybody gets worse.
+When it fails: see :mod:`crowdwise.trust.annotators`.
 """
 
 from __future__ import annotations

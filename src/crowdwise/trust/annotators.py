@@ -110,17 +110,10 @@ class AnnotatorReport(Tables):
 
 @checked
 def assess_annotators(
-    votes: Votes,
-    consensus: Consensus,
-    *,
-    gold: Any = None,
-    level: Fraction = 0.05,
-    interval: Fraction = 0.95,
-    useful: Fraction = 0.2,
-    confusion: Fraction = 0.2,
-    capacity: Callable[[Floats], Floats] | None = None,
+    votes: Votes, consensus: Consensus, *, gold: Any = None, level: Fraction = 0.05, interval: Fraction = 0.95,
+    useful: Fraction = 0.2, confusion: Fraction = 0.2, capacity: Callable[[Floats], Floats] | None = None,
     evidence: LeaveOneOut | None = None,
-) -> AnnotatorReport:
+) -> AnnotatorReport:  # fmt: skip
     """A table of the annotators, with intervals and flags.
 
     Parameters

@@ -21,11 +21,10 @@ simultaneous hypothesis testing: the choice of a null hypothesis, JASA 99 (2004)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from crowdwise.core.annotator_groups import PairBlocks, cut, tree
 from crowdwise.core.consensus import Consensus
@@ -34,9 +33,9 @@ from crowdwise.core.intervals import Z
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
-from crowdwise.trust.evidence import adjusted
+from crowdwise.trust.evidence import adjusted, sample_items
 from crowdwise.trust.mistakes_model import moments, null_model, tail
-from crowdwise.trust.result_tables import AnnotatorGroups
+from crowdwise.trust.result_tables import AnnotatorPairs
 
 GROUPS = 10
 """The most groups that are set apart, one after the other."""
@@ -46,8 +45,8 @@ MANY = 50
 __all__ = ["SharedMistakes", "shared_mistakes"]
 
 
-@dataclass(frozen=True, eq=False)
-class SharedMistakes(AnnotatorGroups):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SharedMistakes(AnnotatorPairs):
     """Which annotators make the same mistakes, more than chance, hard items and favourite wrong labels explain.
 
     Attributes
@@ -67,24 +66,11 @@ class SharedMistakes(AnnotatorGroups):
         Whether a group found has half of the annotators or more: then the consensus may be that of the others.
     """
 
-    TABLES = ("annotators", "pairs")
-    names: npt.NDArray[Any]
-    score: Floats
-    flagged: npt.NDArray[np.bool_]
-    group: Ints
     partner: Ints
-    left: Ints
-    right: Ints
-    items: Ints
     shared: Floats
     expected: Floats
     strength: Floats
-    low: Floats
-    high: Floats
-    p_value: Floats
     q_value: Floats
-    level: float
-    kind: str = field(default="polars", repr=False)
 
     @property
     def captured(self) -> bool:
@@ -93,23 +79,19 @@ class SharedMistakes(AnnotatorGroups):
     @property
     def edges(self) -> list[tuple[Any, Any, float]]:
         """The pairs found, as (annotator, annotator, strength): the graph to draw."""
-        found = np.flatnonzero(self.q_value <= self.level)
-        names = self.names.tolist()
-        return [(names[self.left[e]], names[self.right[e]], float(self.strength[e])) for e in found]
+        return self._edges(self.q_value <= self.level, self.strength)
 
     def _columns(self, table: str) -> dict[str, Any]:
         if table == "annotators":
             names = self.names.astype(object)
             partner = np.array([names[p] if p >= 0 else None for p in self.partner.tolist()], dtype=object)
-            columns = {"annotator": self.names, "score": self.score, "flagged": self.flagged, "group": self.group}
+            columns = self._of_annotators()
             at = _most_surprising(len(self.names), self.left, self.right, self.p_value)
             for name in ("strength", "low", "high", "q_value"):
                 columns[name] = np.where(at >= 0, getattr(self, name)[at], np.nan) if len(self.left) else at * np.nan
             return {**columns, "partner": partner}
-        order = np.lexsort((-self.strength, self.p_value))
-        columns = {"annotator": self.names[self.left[order]], "other": self.names[self.right[order]]}
-        for name in ("items", "shared", "expected", "strength", "low", "high", "p_value", "q_value"):
-            columns[name] = getattr(self, name)[order]
+        named = ("items", "shared", "expected", "strength", "low", "high", "p_value", "q_value")
+        _, columns = self._of_pairs(self.strength, *named)
         return {**columns, "found": columns["q_value"] <= self.level}
 
 
@@ -160,7 +142,8 @@ def shared_mistakes(
             f"The consensus has {q.shape[0] if q.ndim else 0:,} items and the votes {len(votes):,}, or other classes: "
             "hand over the consensus of these very votes."
         )
-    M, rows = votes.n_annotators, _sample(votes, max_pairs, random_state)
+    M, size = votes.n_annotators, np.diff(votes.indptr)
+    rows = sample_items(size * (size - 1) // 2, max_pairs, random_state)
     apart = np.full(M, -1, dtype=np.int64)  # groups found so far: their members count as one
     for step in range(GROUPS + 1):
         weight = np.ones(M)
@@ -186,9 +169,10 @@ def shared_mistakes(
     flagged = np.zeros(M, dtype=bool)
     flagged[i[edge]] = flagged[j[edge]] = True
     return SharedMistakes(
-        votes.annotators, score, flagged, _groups(M, i, j, surprise, edge, flagged), partner, i, j,
-        found["items"].astype(np.int64), T, mean, np.clip(strength, -1.0, 1.0), np.clip(strength - reach, -1.0, 1.0),
-        np.clip(strength + reach, -1.0, 1.0), p, adjusted_p, float(level), votes.kind,
+        names=votes.annotators, score=score, flagged=flagged, group=_groups(M, i, j, surprise, edge, flagged),
+        partner=partner, left=i, right=j, items=found["items"].astype(np.int64), shared=T, expected=mean,
+        strength=np.clip(strength, -1.0, 1.0), low=np.clip(strength - reach, -1.0, 1.0),
+        high=np.clip(strength + reach, -1.0, 1.0), p_value=p, q_value=adjusted_p, level=float(level), kind=votes.kind,
     )  # fmt: skip
 
 
@@ -221,16 +205,6 @@ def _strongest(M: int, i: Ints, j: Ints, surprise: Floats, edge: Any, apart: Int
     )
     members[[i[top], j[top]]] = True
     return members
-
-
-def _sample(votes: Votes, most: int, random_state: RandomState) -> Ints:
-    """The items to look at: all, or as many, at random, as have so many pairs of votes."""
-    size = np.diff(votes.indptr)
-    count = size * (size - 1) // 2
-    if count.sum() <= most:
-        return np.arange(len(votes))
-    order = np.random.default_rng(random_state).permutation(len(votes))
-    return np.sort(order[: max(int(np.searchsorted(np.cumsum(count[order]), most)), 1)])
 
 
 def _groups(M: int, i: Ints, j: Ints, surprise: Floats, edge: Any, flagged: Any) -> Ints:

@@ -34,7 +34,7 @@ the test are ours.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ __all__ = ["Colluders", "find_colluders"]
 # -------------------------------------------------------------------- the agreement matrix
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Colluders(AnnotatorGroups):
     """What the agreement matrix says of rings.
 
@@ -85,15 +85,9 @@ class Colluders(AnnotatorGroups):
         Which ring, -1 for none; p_values has the p-value of each ring.
     """
 
-    names: npt.NDArray[Any]
-    score: Floats
     low: Floats
     high: Floats
-    flagged: npt.NDArray[np.bool_]
-    group: Ints
     p_values: Floats
-    level: float
-    kind: str = field(default="polars", repr=False)
 
     def _columns(self, table: str) -> dict[str, Any]:
         columns = {"annotator": self.names, "score": self.score, "score_low": self.low, "score_high": self.high}
@@ -162,7 +156,10 @@ def find_colluders(
         ring[member] = len(p_values)
         p_values.append(p)
     score, low, high = _ring_scores(*known, chance, ring, K)
-    return Colluders(votes.annotators, score, low, high, ring >= 0, ring, np.array(p_values), float(level), votes.kind)
+    return Colluders(
+        names=votes.annotators, score=score, low=low, high=high, flagged=ring >= 0, group=ring,
+        p_values=np.array(p_values), level=float(level), kind=votes.kind,
+    )  # fmt: skip
 
 
 def _trusted_mask(votes: Votes, trusted: Any) -> npt.NDArray[np.bool_] | None:

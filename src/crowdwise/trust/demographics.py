@@ -78,18 +78,10 @@ class DemographicReport(Tables):
 
 @checked
 def compare_demographics(
-    votes: Votes,
-    consensus: Consensus,
-    demographics: Any,
-    *,
-    attributes: list[str] | None = None,
-    gold: Any = None,
-    min_annotators: Count = 5,
-    level: Fraction = 0.05,
-    permutations: Annotated[int, Bounds(minimum=99)] = 4999,
-    random_state: RandomState = 0,
-    evidence: LeaveOneOut | None = None,
-) -> DemographicReport:
+    votes: Votes, consensus: Consensus, demographics: Any, *, attributes: list[str] | None = None, gold: Any = None,
+    min_annotators: Count = 5, level: Fraction = 0.05, permutations: Annotated[int, Bounds(minimum=99)] = 4999,
+    random_state: RandomState = 0, evidence: LeaveOneOut | None = None,
+) -> DemographicReport:  # fmt: skip
     """Which groups of annotators label differently from all others on the same items.
 
     Parameters
@@ -120,6 +112,8 @@ def compare_demographics(
     >>> cw.trust.compare_demographics(crowd.votes, cw.aggregate(crowd.votes, "one-coin"), who).sentences()
     []
     """
+    from scipy.special import stdtrit
+
     evidence = evidence or read_evidence(votes, consensus, gold)
     tables = _attributes(demographics, votes.annotators, attributes)
     M = votes.n_annotators
@@ -148,7 +142,7 @@ def compare_demographics(
             for g in kept:
                 mine = code[some.annotator] == g
                 d, error, free = within_items(some, mine.astype(np.float64), centred)
-                reach = _student(1.0 - level, free) * error
+                reach = float(stdtrit(free, 0.5 + (1.0 - level) / 2.0)) * error
                 rate = float(y[inside][mine].mean()) if mine.any() else float("nan")
                 sums = shuffled_sums(total, code, g, order)
                 distances += sums**2 / people[g] / max(float(total.var()), 1e-12)
@@ -246,12 +240,6 @@ def within_items(votes: Votes, g: Floats, centred: Floats) -> tuple[float, float
     few = min(people, rest)
     variance = max(one + two - both, one) * (people + rest) / max(people + rest - 1.0, 1.0)
     return delta, float(np.sqrt(variance)) / xx, float(max(few - 1, 1))
-
-
-def _student(level: float, free: float) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(free, 0.5 + level / 2.0))
 
 
 def _shuffles(code: Ints, permutations: int, rng: np.random.Generator) -> tuple[Ints, Ints]:

@@ -22,26 +22,25 @@ answer the opposite of their group agree less, not more, and are not found.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from crowdwise.core.annotator_groups import MIN_COMMON, Dependence, dependence, spectral_groups
 from crowdwise.core.constraints import Bounds, Count, Fraction, checked
 from crowdwise.core.intervals import Z
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
-from crowdwise.trust.result_tables import AnnotatorGroups
+from crowdwise.trust.result_tables import AnnotatorPairs
 
 __all__ = ["DependentGroups", "find_groups"]
 
 AtLeastTwo = Annotated[int, Bounds(minimum=2)]
 
 
-@dataclass(frozen=True, eq=False)
-class DependentGroups(AnnotatorGroups):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DependentGroups(AnnotatorPairs):
     """Groups of dependent annotators.
 
     Attributes
@@ -55,20 +54,7 @@ class DependentGroups(AnnotatorGroups):
         beyond the truth with its 95 % interval, and the p-value (of one pair, not corrected for there being many).
     """
 
-    TABLES = ("annotators", "pairs")
-    names: npt.NDArray[Any]
-    group: Ints
-    score: Floats
-    flagged: npt.NDArray[np.bool_]
-    left: Ints
-    right: Ints
-    items: Ints
     excess: Floats
-    low: Floats
-    high: Floats
-    p_value: Floats
-    level: float
-    kind: str = field(default="polars", repr=False)
 
     @property
     def n_groups(self) -> int:
@@ -78,18 +64,12 @@ class DependentGroups(AnnotatorGroups):
     @property
     def edges(self) -> list[tuple[Any, Any, float]]:
         """The pairs inside groups, as (annotator, annotator, excess): the graph to draw."""
-        names, inside = self.names.tolist(), np.flatnonzero(self.group[self.left] == self.group[self.right])
-        return [(names[self.left[e]], names[self.right[e]], float(self.excess[e])) for e in inside]
+        return self._edges(self.group[self.left] == self.group[self.right], self.excess)
 
     def _columns(self, table: str) -> dict[str, Any]:
         if table == "annotators":
-            size = np.bincount(self.group)[self.group]
-            columns = {"annotator": self.names, "score": self.score, "flagged": self.flagged, "group": self.group}
-            return {**columns, "group_size": size}
-        order = np.lexsort((-self.excess, self.p_value))
-        columns = {"annotator": self.names[self.left[order]], "other": self.names[self.right[order]]}
-        for name in ("items", "excess", "low", "high", "p_value"):
-            columns[name] = getattr(self, name)[order]
+            return {**self._of_annotators(), "group_size": np.bincount(self.group)[self.group]}
+        order, columns = self._of_pairs(self.excess, "items", "excess", "low", "high", "p_value")
         return {**columns, "same_group": self.group[self.left[order]] == self.group[self.right[order]]}
 
 
@@ -134,9 +114,10 @@ def find_groups(
     for side in (pairs.i, pairs.j):
         np.maximum.at(score, side, worth)
     return DependentGroups(
-        votes.annotators, group, score, np.bincount(group)[group] > 1, pairs.i, pairs.j,
-        pairs.common.astype(np.int64), np.clip(rho, -1.0, 1.0), np.clip(rho - reach, -1.0, 1.0),
-        np.clip(rho + reach, -1.0, 1.0), p, float(level), votes.kind,
+        names=votes.annotators, score=score, flagged=np.bincount(group)[group] > 1, group=group, left=pairs.i,
+        right=pairs.j, items=pairs.common.astype(np.int64), excess=np.clip(rho, -1.0, 1.0),
+        low=np.clip(rho - reach, -1.0, 1.0), high=np.clip(rho + reach, -1.0, 1.0), p_value=p, level=float(level),
+        kind=votes.kind,
     )  # fmt: skip
 
 

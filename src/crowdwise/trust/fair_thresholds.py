@@ -74,15 +74,9 @@ class Thresholds(Tables):
 
 @checked
 def choose_thresholds(
-    consensus: Consensus,
-    groups: Any,
-    *,
-    constraint: Constraint = "demographic parity",
-    gap: Share = 0.05,
-    positive: Any = None,
-    gold: Any = None,
-    level: Fraction = 0.95,
-) -> Thresholds:
+    consensus: Consensus, groups: Any, *, constraint: Constraint = "demographic parity", gap: Share = 0.05,
+    positive: Any = None, gold: Any = None, level: Fraction = 0.95,
+) -> Thresholds:  # fmt: skip
     """Cuts of the positive class' probability, one for each group: the least loss within a bound on the gap.
 
     Parameters
@@ -176,14 +170,11 @@ def cut_curve(score: Floats, y: Floats) -> Curve:
     positives = np.concatenate([[0.0], np.cumsum(t)])[j]
     all_positive, all_else = float(t.sum()), float((1.0 - t).sum())
     return Curve(
-        n,
-        np.concatenate([[np.inf], s[ends - 1]]),
-        j / max(n, 1),
+        n, np.concatenate([[np.inf], s[ends - 1]]), j / max(n, 1),
         positives / all_positive if all_positive > 0 else np.zeros(len(j)),
-        (j - positives) / all_else if all_else > 0 else np.zeros(len(j)),
-        positives + (all_else - (j - positives)),
+        (j - positives) / all_else if all_else > 0 else np.zeros(len(j)), positives + (all_else - (j - positives)),
         int(np.searchsorted(j, np.count_nonzero(s >= 0.5))),
-    )
+    )  # fmt: skip
 
 
 def _one_window(curves: list[Curve], rates: list[Floats], gap: float) -> list[int]:

@@ -56,7 +56,8 @@ from crowdwise.trust.wording import fairness_sentences
 __all__ = ["FairnessReport", "assess_fairness"]
 
 RATES = ("selection", "true_positive", "false_positive", "accuracy")
-GAPS = ("demographic parity", "equal opportunity", "equalised odds", "accuracy")
+GAPS = {"demographic parity": (0,), "equal opportunity": (1,), "equalised odds": (1, 2), "accuracy": (3,)}
+"""Criterion -> which of the rates it is about."""
 WORK = 2e8
 """Five resamples times items or votes: above it fewer are drawn (at least 200; 60 for annotators, of whom only errors
 are asked)."""
@@ -120,16 +121,9 @@ def _estimates(name: str, found: list[Estimate], prefix: str) -> dict[str, Any]:
 
 @checked
 def assess_fairness(
-    votes: Votes,
-    consensus: Consensus,
-    groups: Any,
-    *,
-    positive: Any = None,
-    truth: Any = None,
-    level: Fraction = 0.95,
-    resamples: Count = 1000,
-    random_state: RandomState = 0,
-) -> FairnessReport:
+    votes: Votes, consensus: Consensus, groups: Any, *, positive: Any = None, truth: Any = None, level: Fraction = 0.95,
+    resamples: Count = 1000, random_state: RandomState = 0,
+) -> FairnessReport:  # fmt: skip
     """How the consensus and each annotator treat the items of different groups.
 
     Parameters
@@ -195,7 +189,7 @@ def assess_fairness(
             name: Estimate(x, min(float(low[g, j]), x), max(float(high[g, j]), x), int(counts[g]), level)
             for g, (name, x) in enumerate(zip(by.names.tolist(), value[:, j].tolist(), strict=True))
         }
-    for criterion, columns in zip(GAPS, ((0,), (1,), (1, 2), (3,)), strict=True):
+    for criterion, columns in GAPS.items():
         e = gap_estimate(value[:, columns], draws[:, :, columns], level, len(rows))
         gaps[criterion], differs[criterion] = e, e.low > 0.0
     K = votes.n_classes
@@ -289,7 +283,7 @@ def annotator_gaps(
     least = 1.0 / (n + 2.0) / np.sqrt(n + 3.0)
     spread = np.maximum(spread, np.sqrt(least[:, i] ** 2 + least[:, j] ** 2)[:, :, None])
     columns = {"annotator": votes.annotators, "votes": np.bincount(votes.annotator, minlength=M)}
-    for criterion, used in zip(GAPS, ((0,), (1,), (1, 2), (3,)), strict=True):
+    for criterion, used in GAPS.items():
         c = _simultaneous(level, len(i) * len(used), np.minimum(n[:, i], n[:, j]))[:, :, None]
         size = np.abs(base[:, :, used]).reshape(M, -1)
         reach = (c * spread[:, :, used]).reshape(M, -1)

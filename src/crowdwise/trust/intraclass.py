@@ -99,13 +99,9 @@ def _two_way_table(answers: Votes | Ratings, y: Floats) -> Any:
 
 @checked
 def icc(
-    answers: Votes | Ratings,
-    *,
-    form: Form = "one-way",
-    average_of: Count = 1,
-    values: Any = None,
+    answers: Votes | Ratings, *, form: Form = "one-way", average_of: Count = 1, values: Any = None,
     **options: Unpack[Options],
-) -> Estimate:
+) -> Estimate:  # fmt: skip
     """An intraclass correlation: the share of the variance of answers that is between items.
 
     Parameters

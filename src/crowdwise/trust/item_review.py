@@ -188,21 +188,12 @@ def assess_items(
     odd = corrected <= level
     review = 1.0 - right * corrected
     columns: dict[str, npt.NDArray[Any]] = {
-        "label": votes.classes[label],
-        "probability": np.where(known, 1.0, consensus.posterior[np.arange(N), label]),
-        "right": right,
-        "entropy": entropy(q),
-        "votes": size,
-        "against": np.divide(size - agree, size, out=np.zeros(N), where=size > 0),
-        "excess": excess,
-        "excess_adjusted": corrected,
-        "odd": odd,
-        "flip": flip,
-        "gain": gain,
-        "review": review,
-        "rank": _rank(review, right, flip),
-        "suggested": odd | (1.0 - right > level),
-    }
+        "label": votes.classes[label], "probability": np.where(known, 1.0, consensus.posterior[np.arange(N), label]),
+        "right": right, "entropy": entropy(q), "votes": size,
+        "against": np.divide(size - agree, size, out=np.zeros(N), where=size > 0), "excess": excess,
+        "excess_adjusted": corrected, "odd": odd, "flip": flip, "gain": gain, "review": review,
+        "rank": _rank(review, right, flip), "suggested": odd | (1.0 - right > level),
+    }  # fmt: skip
     for name in ("difficulty", "difficulty_low", "difficulty_high"):
         if name in consensus.item_columns:
             columns[name] = consensus.item_columns[name]

@@ -136,16 +136,9 @@ class Comparison(Tables):
 
 @checked
 def compare(
-    votes: Votes,
-    models: Mapping[str, Model],
-    *,
-    truth: Any = None,
-    repeats: Count = 5,
-    share: Fraction = 0.2,
-    replicates: CountFromZero = 99,
-    random_state: RandomState = 0,
-    progress: Progress | None = None,
-) -> Comparison:
+    votes: Votes, models: Mapping[str, Model], *, truth: Any = None, repeats: Count = 5, share: Fraction = 0.2,
+    replicates: CountFromZero = 99, random_state: RandomState = 0, progress: Progress | None = None,
+) -> Comparison:  # fmt: skip
     """Compare models by how well they predict held-out votes.
 
     Parameters

@@ -30,6 +30,7 @@ import numpy as np
 
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
+from crowdwise.trust.evidence import sample_items
 
 MOST_PAIRS = 50_000
 """Pairs of votes that are looked at; with more, a sample of the items."""
@@ -74,13 +75,8 @@ def _p_value(seen: float, drawn: Floats, both: bool) -> float:
 def _sample(votes: Votes, q: Floats, rng: np.random.Generator) -> tuple[Votes, Floats]:
     """Items in random order until they have ``MOST_PAIRS`` pairs of votes (at least one item)."""
     size = np.diff(votes.indptr)
-    pairs = size * (size - 1) // 2
-    if pairs.sum() <= MOST_PAIRS:
-        return votes, q
-    order = rng.permutation(len(votes))
-    enough = max(1, int(np.searchsorted(np.cumsum(pairs[order]), MOST_PAIRS, side="right")))
-    items = np.sort(order[:enough])
-    return votes[items], q[items]
+    items = sample_items(size * (size - 1) // 2, MOST_PAIRS, rng, "right")
+    return (votes, q) if len(items) == len(votes) else (votes[items], q[items])
 
 
 def pairs_of_votes(indptr: Ints) -> tuple[Ints, Ints]:
@@ -135,18 +131,12 @@ class _State:
         P = int(enough.sum())
         expected = np.einsum("slk,sk->sl", theta[votes.annotator], q[votes.item])
         return cls(
-            votes,
-            q,
-            np.cumsum(theta.transpose(0, 2, 1), axis=2),
-            left,
-            right,
-            item,
+            votes, q, np.cumsum(theta.transpose(0, 2, 1), axis=2), left, right, item,
             np.bincount(item, weights=1.0 - agree, minlength=N).astype(np.float64),
-            np.stack([np.bincount(votes.annotator, weights=e, minlength=M) for e in expected.T], axis=1),
-            number,
+            np.stack([np.bincount(votes.annotator, weights=e, minlength=M) for e in expected.T], axis=1), number,
             np.bincount(number[kept], weights=agree[kept], minlength=P).astype(np.float64),
             np.bincount(number[kept], weights=(agree * (1.0 - agree))[kept], minlength=P).astype(np.float64),
-        )
+        )  # fmt: skip
 
     def draw(self, rng: np.random.Generator) -> Ints:
         """Labels drawn again: classes from the posterior, answers from the confusion matrices."""

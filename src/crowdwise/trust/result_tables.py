@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.numerics import Ints
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.frames import make_frame
 from crowdwise.errors import ParameterError
 
-__all__ = ["AnnotatorGroups", "Tables"]
+__all__ = ["AnnotatorGroups", "AnnotatorPairs", "Tables"]
 
 
 class Tables(ABC):
@@ -36,12 +37,16 @@ class Tables(ABC):
         """The columns of a table, by name."""
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class AnnotatorGroups(Tables):
-    """A result that puts annotators into groups."""
+    """A result that puts annotators into groups: a score, a flag and a group of each."""
 
     names: npt.NDArray[Any]
+    score: Floats
     flagged: npt.NDArray[np.bool_]
     group: Ints
+    level: float
+    kind: str = field(default="polars", repr=False)
 
     @property
     def annotators(self) -> list[Any]:
@@ -55,3 +60,29 @@ class AnnotatorGroups(Tables):
 
     def _members(self, group: int) -> list[Any]:
         return list(self.names[self.group == group].tolist())
+
+    def _of_annotators(self) -> dict[str, Any]:
+        return {"annotator": self.names, "score": self.score, "flagged": self.flagged, "group": self.group}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AnnotatorPairs(AnnotatorGroups):
+    """Groups that were found pair by pair: positions of the two annotators, common items, an interval, a p-value."""
+
+    TABLES = ("annotators", "pairs")
+    left: Ints
+    right: Ints
+    items: Ints
+    low: Floats
+    high: Floats
+    p_value: Floats
+
+    def _edges(self, pairs: npt.NDArray[np.bool_], weight: Floats) -> list[tuple[Any, Any, float]]:
+        names = self.names.tolist()
+        return [(names[self.left[e]], names[self.right[e]], float(weight[e])) for e in np.flatnonzero(pairs)]
+
+    def _of_pairs(self, strength: Floats, *columns: str) -> tuple[Ints, dict[str, Any]]:
+        """The order of the pairs, the most surprising first, and some columns in it."""
+        order = np.lexsort((-strength, self.p_value))
+        names = {"annotator": self.names[self.left[order]], "other": self.names[self.right[order]]}
+        return order, names | {name: getattr(self, name)[order] for name in columns}

@@ -205,15 +205,9 @@ def _by_posterior(
 
 @checked
 def covariance_spammers(
-    votes: Votes,
-    *,
-    rule: Literal["test", "clusters"] = "test",
-    skill: Fraction = 0.2,
-    level: Level = 0.05,
-    rank: Count | None = None,
-    prior: Any = None,
-    random_state: RandomState = 0,
-) -> Spammers:
+    votes: Votes, *, rule: Literal["test", "clusters"] = "test", skill: Fraction = 0.2, level: Level = 0.05,
+    rank: Count | None = None, prior: Any = None, random_state: RandomState = 0,
+) -> Spammers:  # fmt: skip
     """Spammers by the covariances of votes: whose votes do not go with anybody's.
 
     Parameters
@@ -269,10 +263,8 @@ def covariance_spammers(
     reach = np.where(known, stdtrit(freedom, 0.975) * e, np.inf)
     s = np.clip(s, -1.0, 1.0)
     columns: dict[str, npt.NDArray[Any]] = {
-        "skill": s,
-        "skill_low": np.clip(s - reach, -1.0, 1.0),
-        "skill_high": np.clip(s + reach, -1.0, 1.0),
-    }
+        "skill": s, "skill_low": np.clip(s - reach, -1.0, 1.0), "skill_high": np.clip(s + reach, -1.0, 1.0),
+    }  # fmt: skip
     if rule == "test":
         verdict = _verdicts(score, level)
     else:
