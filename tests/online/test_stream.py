@@ -390,3 +390,64 @@ def test_what_cannot_follow_a_stream_says_so() -> None:
         cw.Online(cw.DawidSkene()).consensus()
     with pytest.raises(InputError, match="Expected Votes and found list"):
         cw.Online(cw.DawidSkene()).partial_fit([("a", "ann", "x")])  # type: ignore[arg-type]
+
+
+# -- gold whenever it comes --------------------------------------------------------------------------------------------
+
+
+def gold_said(online: cw.Online) -> dict[Any, Any]:
+    found = online.consensus()
+    return dict(zip(found.item_names.tolist(), found.labels.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("step", [0.6, None])
+@pytest.mark.parametrize("when", ["before", "with", "after", "method"])
+def test_gold_counts_whenever_it_comes(step: float | None, when: str, tmp_path: Path) -> None:
+    """Annotators c and d are wrong on the gold items: that shows on the others, whether gold comes first or last."""
+    rows = [(n, m, (n % 2) if m in "ab" else 1 - n % 2) for n in range(40) for m in "abcd"]
+    votes = cw.Votes.from_records(rows)
+    gold = {n: n % 2 for n in range(0, 20)}
+    online = cw.Online(cw.OneCoin(), step=step, refit_factor=None, classes=[0, 1])
+    first, second = votes[:25], votes[25:]
+    if when == "before":
+        online.add_gold(gold)
+        online.save(tmp_path / "stream")
+        online = cw.Online.load(tmp_path / "stream", cw.OneCoin())
+        online.partial_fit(first).partial_fit(second)
+    elif when == "with":
+        online.partial_fit(first, gold=gold).partial_fit(second)
+    elif when == "after":
+        online.partial_fit(first).partial_fit(second, gold=gold)
+    else:
+        online.partial_fit(first).partial_fit(second).add_gold(gold)
+    said = gold_said(online)
+    assert all(said[n] == n % 2 for n in gold)
+    assert not online.waiting
+    if when != "before":
+        assert online.store.truth[:20].tolist() == [n % 2 for n in range(20)]
+    right, wrong = (online.consensus().confusion[list("abcd").index(m)].diagonal().mean() for m in "ac")
+    assert right > 0.6 > 0.5 > wrong
+
+
+def test_gold_of_items_without_votes_waits_and_odd_gold_is_an_error() -> None:
+    online = cw.Online(cw.OneCoin())
+    online.partial_fit(cw.Votes.from_records([("a", "ann", "x"), ("b", "ann", "y")]), gold={"c": "y", "7": "x"})
+    assert online.waiting == {"c": "y", "7": "x"}
+    with pytest.raises(InputError, match="'z', which no annotator used"):
+        online.add_gold({"a": "z"})
+    with pytest.raises(InputError, match="gold must be a mapping"):
+        online.add_gold(["x"])
+    online.partial_fit(cw.Votes.from_records([("c", "ann", "x")]), gold={"a": "y", "b": None})
+    assert gold_said(online) == {"a": "y", "b": "y", "c": "y"} and online.waiting == {"7": "x"}
+    numbers = cw.Online(cw.OneCoin()).partial_fit(cw.Votes.from_records([(1, 1, 0), (2, 1, 1)]), gold={"1": "1"})
+    assert gold_said(numbers)[1] == 1
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    some = list(batches(crowd(n_items=60).votes, 60))
+    online = cw.Online(cw.DawidSkene(), step=None).partial_fit(some[0])
+    before, twin = online.consensus().posterior, online.copy()
+    twin.partial_fit(some[1])
+    assert np.array_equal(online.consensus().posterior[:, :], before)
+    online = online.copy().partial_fit(some[1])
+    assert np.array_equal(online.consensus().posterior, twin.consensus().posterior)

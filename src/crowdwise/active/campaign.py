@@ -2,8 +2,8 @@
 
 A campaign is a folder with a journal (:mod:`crowdwise.active.journal`) and snapshots of the model. Names become codes
 where votes come in (:mod:`crowdwise.active.intake`); the journal, the vote store and the stream hold codes, and names
-are looked up again for what is shown. A campaign that is opened takes the latest snapshot and learns from the votes
-after it.
+are looked up again for what is shown. The model is a function of the journal (:mod:`crowdwise.active.journal_stream`).
+Threads and processes may share a campaign.
 
 ``add`` is all or nothing and may be repeated: a vote is identified by its id, and counts once. ``propose`` notes what
 it hands out, so that two who ask at once are not sent the same question; a question that is not answered within
@@ -14,15 +14,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
 
+from crowdwise.active.canonical import name_text, one_kind
 from crowdwise.active.fair_assignment import Gap, propose_fairly
 from crowdwise.active.intake import Receipt, add_votes, class_code
 from crowdwise.active.journal import Journal
+from crowdwise.active.journal_stream import JournalStream
 from crowdwise.active.proposals import Proposal
 from crowdwise.active.questions import OpenQuestions, Question
 from crowdwise.active.roster import Roster
@@ -34,24 +38,36 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Check, Count, CountFromZero, Positive, RandomState, checked, fixed_seed
 from crowdwise.core.model import EMModel
 from crowdwise.data.votes import Votes
-from crowdwise.errors import NotFittedError, OutputError, ParameterError
+from crowdwise.errors import InputError, NotFittedError, OutputError, ParameterError
 from crowdwise.online.stream import Online
-from crowdwise.online.vote_store import Batch
 
-BLOCK = 1_000
-"""The most votes that the model learns from at once."""
-SNAPSHOT = 20_000
-"""After so many votes a new snapshot of the model is saved."""
 NO_VOTES = "No votes have come in yet: hand some over with campaign.add(votes), or crowdwise campaign add."
 
 __all__ = ["Campaign", "Question", "Receipt"]
 
 
 def _differ(names: Any) -> bool:
-    return len(names) >= 2 and len({json.dumps(name) for name in names}) == len(names)
+    try:
+        texts = [name_text(name, "class", booleans=True) for name in names]
+        one_kind(texts, "classes")
+    except InputError:
+        return False
+    return len(texts) >= 2 and len(set(texts)) == len(texts)
 
 
-Classes = Annotated[Sequence[Any], Check(_differ, "two or more different classes")]
+F = TypeVar("F", bound=Callable[..., Any])
+Classes = Annotated[Sequence[Any], Check(_differ, "two or more different classes, all text, integers or booleans")]
+
+
+def alone(method: F) -> F:
+    """A method that one thread at a time is in."""
+
+    @wraps(method)
+    def locked(self: Campaign, *given: Any, **named: Any) -> Any:
+        with self._lock:
+            return method(self, *given, **named)
+
+    return locked  # type: ignore[return-value]
 
 
 class Campaign:
@@ -73,15 +89,13 @@ class Campaign:
         self.folder, self.journal, self.model = folder, journal, model
         self.facts = journal.facts()
         self.classes: list[Any] = self.facts["classes"]
-        self.rule = StopRule(**self.facts["rule"])
-        self.strategy = Strategy(**self.facts["strategy"])
+        with journal.decoding():
+            self.rule, self.strategy = StopRule(**self.facts["rule"]), Strategy(**self.facts["strategy"])
         self.roster, self.open_questions = Roster(journal), OpenQuestions(journal)
-        self.snapshots = Snapshots(folder)
-        (last,) = journal.read("SELECT coalesce(max(id), 0) FROM votes")[0]
-        found = self.snapshots.latest(model, last)
-        self._online, self._seen = found or (self.strategy.stream(model, self.classes), 0)
-        self._online.item_names, self._online.annotator_names = self.roster.items, self.roster.annotators
-        self._saved = self._seen
+        self.stream = JournalStream(
+            journal, self.roster, Snapshots(folder, model), lambda: self.strategy.stream(model, self.classes)
+        )
+        self._lock = threading.RLock()
 
     # ---------------------------------------------------------------- making and opening
 
@@ -138,7 +152,7 @@ class Campaign:
             Of all random choices.
         """
         folder = Path(folder)
-        if gap is not None and len({json.dumps(group) for group in (groups or {}).values()}) < 2:
+        if gap is not None and len({name_text(group, "group", booleans=True) for group in (groups or {}).values()}) < 2:
             raise ParameterError("A gap is between groups: give groups={item: group} with two of them at least.")
         if rule is not None and (budget is not None or target is not None):
             raise ParameterError("Give budget and target with the rule: StopRule(budget=..., target=...).")
@@ -147,7 +161,8 @@ class Campaign:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise OutputError(f"{folder} is there already and holds something: choose another folder.")
         facts = {
-            "classes": list(classes), "rule": chosen.get_params(), "strategy": find_strategy(strategy).get_params(),
+            "classes": [json.loads(name_text(name, "class", booleans=True)) for name in classes],
+            "rule": chosen.get_params(), "strategy": find_strategy(strategy).get_params(),
             "unknown": unknown, "patience": float(patience), "price": float(price), "seed": fixed_seed(random_state),
             "proposals": 0, "method": model.key, "gap": gap,
         }  # fmt: skip
@@ -178,20 +193,27 @@ class Campaign:
             raise ParameterError(f"{folder} was made with {made_with}: open it with that, not with {model.key}.")
         return cls(folder, journal, model)
 
+    @alone
     def close(self) -> None:
         """Save a snapshot of the model and close the files."""
-        self._follow()
-        self._save_snapshot()
-        self.journal.close()
+        try:
+            self.stream.follow()
+            self.stream.save()
+        finally:
+            self.journal.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.journal.close()
 
     # ---------------------------------------------------------------- what comes in
 
+    @alone
     def add_items(
         self, items: Iterable[Any], gold: Mapping[Any, Any] | None = None, groups: Mapping[Any, Any] | None = None
     ) -> int:
@@ -204,11 +226,13 @@ class Campaign:
     def _class_codes(self, gold: Mapping[Any, Any] | None) -> dict[Any, int]:
         return {item: class_code(label, item, self.classes) for item, label in (gold or {}).items()}
 
+    @alone
     def add_annotators(self, annotators: Mapping[Any, float]) -> None:
         """Declare more annotators with the price of a vote, or change prices."""
         with self.journal.writing():
             self.roster.set_prices(annotators)
 
+    @alone
     @checked
     def set_annotator(
         self, name: Any, *, available: bool | None = None, max_votes: CountFromZero | None = None
@@ -218,11 +242,13 @@ class Campaign:
         with self.journal.writing():
             self.roster.set_annotator(name, **{key: int(value) for key, value in facts.items() if value is not None})
 
+    @alone
     def close_items(self, items: Iterable[Any], closed: bool = True) -> None:
         """Ask nothing more about some items, and refuse votes on them (or open them again)."""
         with self.journal.writing():
             self.roster.close_items(items, closed)
 
+    @alone
     def add(self, votes: Any, ids: Sequence[Any] | None = None) -> Receipt:
         """Add votes, all or none.
 
@@ -239,14 +265,16 @@ class Campaign:
 
     # ---------------------------------------------------------------- what goes out
 
+    @alone
     @checked
     def propose(self, n: Count) -> list[Question]:
         """The next questions, up to n, best first; none where the campaign should stop (:meth:`status` says why).
 
         What is handed out counts against the budget until it is answered or its time is over.
         """
-        self._follow()
+        self.stream.follow()  # most of it before others have to wait
         with self.journal.writing():
+            self.stream.follow()
             self.open_questions.expire(self.facts["patience"])
             if self._why_stop() is not None:
                 return []
@@ -265,7 +293,8 @@ class Campaign:
     def _proposal(self, state: State, n: int, seed: list[int]) -> Proposal:
         """The proposal of the strategy, under the bound on the gap between groups where there is one."""
         groups = {} if self.facts["gap"] is None else self.roster.items_with("grp")
-        groups = {code: json.loads(text) for code, text in groups.items()}
+        with self.journal.decoding():
+            groups = {code: json.loads(text) for code, text in groups.items()}
         if len(set(groups.values())) < 2:
             return self.strategy.propose(state, n, np.random.default_rng(seed))
         group = np.array([groups.get(code) for code in range(len(state.item_names))], dtype=object)
@@ -278,16 +307,19 @@ class Campaign:
         self.roster.refresh()
         N, M = len(self.roster.items), len(self.roster.annotators)
         people = self.journal.read("SELECT price, available, max_votes FROM annotators ORDER BY id LIMIT ?", (M,))
-        price, available, max_votes = zip(*people, strict=True) if people else ((), (), ())
-        asked_item, asked_annotator = self.open_questions.pairs()
-        load = np.array([np.inf if most is None else most for most in max_votes], dtype=np.float64)
-        if np.isfinite(load).any():
-            given = dict(self.journal.read("SELECT annotator - 1, count(*) FROM votes GROUP BY annotator"))
-            votes = np.bincount(asked_annotator, minlength=M) + [given.get(m, 0) for m in range(M)]
-            load = np.maximum(load - votes, 0.0)
-        closed = np.zeros(N, dtype=bool)
-        closed[list(self.roster.items_with("closed"))] = True
-        state = State.of(self._online, price=price, available=available, load=load, closed=closed)
+        with self.journal.decoding():
+            price, available, max_votes = np.array(people, dtype=np.float64).reshape(-1, 3).T
+            asked_item, asked_annotator = self.open_questions.pairs()
+            if (asked_item >= N).any() or (asked_annotator >= M).any():
+                raise ValueError("a question is of an item or an annotator that is not there")
+            load = np.where(np.isnan(max_votes), np.inf, max_votes)
+            if np.isfinite(load).any():
+                given = dict(self.journal.read("SELECT annotator - 1, count(*) FROM votes GROUP BY annotator"))
+                votes = np.bincount(asked_annotator, minlength=M) + [given.get(m, 0) for m in range(M)]
+                load = np.maximum(load - votes, 0.0)
+            closed = np.zeros(N, dtype=bool)
+            closed[list(self.roster.items_with("closed"))] = True
+        state = State.of(self.stream.online, price=price, available=available, load=load, closed=closed)
         gold = state.gold.copy()
         gold[list(self.roster.items_with("gold"))] = True
         voted = state.voted
@@ -301,39 +333,44 @@ class Campaign:
 
     # ---------------------------------------------------------------- what is known
 
+    @alone
     def consensus(self) -> Consensus:
         """The consensus of the votes so far."""
-        self._follow()
-        if not self._online.store.n_votes:
+        online = self.stream.follow()
+        if not online.store.n_votes:
             raise NotFittedError(NO_VOTES)
-        return self._online.consensus()
+        return online.consensus()
 
+    @alone
     def status(self) -> dict[str, Any]:
         """Counts, money, the accuracy as it is estimated without truth, and why to stop."""
-        self._follow()
-        out: dict[str, Any] = {
-            "items": self.journal.count("items"), "closed": len(self.roster.items_with("closed")),
-            "annotators": self.journal.count("annotators"), "votes": self.journal.count("votes"),
-            "spent": self._spent(), "budget": self.rule.budget, "asked": len(self.open_questions),
-            "method": self.model.key, "finished": 0, "voted_on": 0, "accuracy": None, "accuracy_low": None,
-            "accuracy_high": None, "accuracy_known": False,
-        }  # fmt: skip
-        found = None
-        if self._online.store.n_votes:
-            found, state = estimate_accuracy(self._online), self._state()
-            out |= {"accuracy": found.accuracy, "accuracy_low": found.low, "accuracy_high": found.high}
-            out |= {"accuracy_known": found.known, "voted_on": found.items}
-            out["finished"] = int((self.rule.finished(state) & (state.votes_per_item > 0)).sum())
-        out["stop"] = self._why_stop(found)
+        with self.journal.reading():
+            online = self.stream.follow()
+            out: dict[str, Any] = {
+                "items": self.journal.count("items"), "closed": len(self.roster.items_with("closed")),
+                "annotators": self.journal.count("annotators"), "votes": self.journal.count("votes"),
+                "spent": self._spent(), "budget": self.rule.budget, "asked": len(self.open_questions),
+                "method": self.model.key, "finished": 0, "voted_on": 0, "accuracy": None, "accuracy_low": None,
+                "accuracy_high": None, "accuracy_known": False,
+            }  # fmt: skip
+            found = None
+            if online.store.n_votes:
+                found, state = estimate_accuracy(online), self._state()
+                out |= {"accuracy": found.accuracy, "accuracy_low": found.low, "accuracy_high": found.high}
+                out |= {"accuracy_known": found.known, "voted_on": found.items}
+                out["finished"] = int((self.rule.finished(state) & (state.votes_per_item > 0)).sum())
+            out["stop"] = self._why_stop(found)
         return out
 
+    @alone
     def votes(self) -> Votes:
         """All votes of the journal, as a table."""
-        self.roster.refresh()
-        rows = self.journal.read("SELECT item - 1, annotator - 1, label, time FROM votes ORDER BY id")
-        if not rows:
+        with self.journal.reading():
+            self.roster.refresh()
+            rows, when, _ = self.roster.votes_after(0, "")
+        if not len(rows):
             raise NotFittedError(NO_VOTES)
-        item, annotator, label, when = (np.array(column) for column in zip(*rows, strict=True))
+        _, item, annotator, label = rows.T
         items, annotators = self.roster.items.array()[item], self.roster.annotators.array()[annotator]
         columns = {"item": items.tolist(), "annotator": annotators.tolist(), "timestamp": when}
         columns["label"] = [self.classes[k] for k in label.tolist()]
@@ -343,27 +380,7 @@ class Campaign:
         cheapest = self.journal.read("SELECT min(price) FROM annotators WHERE available = 1")[0][0]
         if cheapest is None:
             return "nobody is available"
-        return self.rule.why_stop(self._spent() + self.open_questions.price(), cheapest, self._online, found)
+        return self.rule.why_stop(self._spent() + self.open_questions.price(), cheapest, self.stream.online, found)
 
     def _spent(self) -> float:
         return float(self.journal.read("SELECT coalesce(sum(price), 0) FROM votes")[0][0])
-
-    # ---------------------------------------------------------------- the model follows the journal
-
-    def _follow(self) -> None:
-        """Learn from the votes that were written since, in their codes."""
-        rows, gold = self.journal.votes_after(self._seen, BLOCK), self.roster.items_with("gold")
-        self.roster.refresh()
-        while len(rows):
-            number, item, annotator, label = rows.T
-            self._online.learn(Batch.of(item, annotator, label, gold=gold))
-            self._seen = int(number[-1])
-            if self._seen - self._saved >= SNAPSHOT:
-                self._save_snapshot()
-            rows = self.journal.votes_after(self._seen, BLOCK)
-            self.roster.refresh()
-
-    def _save_snapshot(self) -> None:
-        if self._seen > self._saved:
-            self.snapshots.save(self._online, self._seen)
-            self._saved = self._seen

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from crowdwise.active.canonical import id_text, name_text
 from crowdwise.active.roster import AT_ONCE, Roster
 from crowdwise.data.votes import Votes
 from crowdwise.errors import DuplicateError, InputError, LabelError, listing, suggestion
@@ -37,13 +39,14 @@ def add_votes(
     """Write votes into the journal, all or none. Unknown items and annotators are added where a price is given."""
     journal = roster.journal
     items, people, labels = _of_table(votes, classes) if isinstance(votes, Votes) else _of_rows(votes, classes)
-    if ids is not None and len(ids) != len(items):
-        raise InputError(f"There are {len(items)} votes and {len(ids)} ids: give one for each. Nothing was added.")
+    given = None if ids is None else [id_text(name) for name in ids]
+    if given is not None and len(given) != len(items):
+        raise InputError(f"There are {len(items)} votes and {len(given)} ids: give one for each. Nothing was added.")
     with journal.writing():
         item_code = roster.codes("items", items, price, UNKNOWN)
         person_code = roster.codes("annotators", people, price, UNKNOWN)
         content = [(item_code[n], person_code[m], k) for n, m, k in zip(items, people, labels, strict=True)]
-        names = [f"[{n}, {m}]" for n, m in zip(items, people, strict=True)] if ids is None else [str(i) for i in ids]
+        names = given or [f"[{n}, {m}]" for n, m in zip(items, people, strict=True)]
         new = _new_among(roster, names, content, items, people)
         closed = roster.items_with("closed")
         shut = [json.loads(items[i]) for i in new if content[i][0] in closed] if closed else []
@@ -51,9 +54,9 @@ def add_votes(
             raise InputError(f"Votes on closed items: {listing(dict.fromkeys(shut))}. Nothing was added.")
         prices = dict(journal.read("SELECT id - 1, price FROM annotators"))
         now = time.time()
-        journal.write(
-            "INSERT INTO votes (vote_id, item, annotator, label, price, time) VALUES (?, ?, ?, ?, ?, ?)",
+        journal.add_votes(
             [(names[i], n + 1, m + 1, k, prices[m], now) for i in new for n, m, k in (content[i],)],
+            [(items[i], people[i]) for i in new],
         )
         answered = [(content[i][0] + 1, content[i][1] + 1) for i in new]
         journal.write("DELETE FROM asked WHERE item = ? AND annotator = ?", answered)
@@ -62,7 +65,10 @@ def add_votes(
 
 def _of_table(votes: Votes, classes: list[Any]) -> Columns:
     """Each name of a table becomes a text once."""
-    items, people = ([json.dumps(name) for name in names.tolist()] for names in (votes.items, votes.annotators))
+    items, people = (
+        [name_text(name, what) for name in names.tolist()]
+        for names, what in ((votes.items, "item"), (votes.annotators, "annotator"))
+    )
     used, first = np.unique(votes.label, return_index=True)
     code = {
         k: class_code(votes.classes[k], votes.items[votes.item[i]], classes)
@@ -74,25 +80,29 @@ def _of_table(votes: Votes, classes: list[Any]) -> Columns:
 
 def _of_rows(votes: Any, classes: list[Any]) -> Columns:
     items, people, labels = [], [], []
+    if not isinstance(votes, Iterable) or isinstance(votes, (str, bytes, Mapping)):
+        raise InputError(f"Expected (item, annotator, class) for each vote and found {votes!r}. Nothing was added.")
     for row in votes:
-        given = tuple(x.item() if isinstance(x, np.generic) else x for x in row)
+        given = tuple(row) if isinstance(row, Iterable) and not isinstance(row, (str, bytes, Mapping)) else ()
         if len(given) != 3 or any(x is None for x in given):
-            raise InputError(f"Expected (item, annotator, class) for each vote and found {given!r}. Nothing was added.")
-        items.append(json.dumps(given[0]))
-        people.append(json.dumps(given[1]))
+            raise InputError(f"Expected (item, annotator, class) for each vote and found {row!r}. Nothing was added.")
+        items.append(name_text(given[0], "item"))
+        people.append(name_text(given[1], "annotator"))
         labels.append(class_code(given[2], given[0], classes))
     return items, people, labels
 
 
 def class_code(label: Any, item: Any, classes: list[Any]) -> int:
     """The code of a class that was declared."""
-    label = label.item() if isinstance(label, np.generic) else label
-    if label not in classes:
-        near = suggestion(str(label), [str(c) for c in classes])
-        raise LabelError(
-            f"A vote on {item!r} says {label!r}, and the classes are {listing(classes, 10)}.{near} Nothing was added."
-        )
-    return classes.index(label)
+    known = [json.dumps(c) for c in classes]
+    with suppress(InputError):
+        text = name_text(label, "class", booleans=True)
+        if text in known:
+            return known.index(text)
+    near = suggestion(str(label), [str(c) for c in classes])
+    raise LabelError(
+        f"A vote on {item!r} says {label!r}, and the classes are {listing(classes, 10)}.{near} Nothing was added."
+    )
 
 
 def _new_among(

@@ -5,7 +5,7 @@ process that dies half-way leaves nothing behind, and two processes may write at
 
 ==============  ======================================================================================
 ``votes``       a row per vote, never changed; ``vote_id`` is unique, so that adding a vote twice counts
-                once, and so is (item, annotator)
+                once, and so is (item, annotator); ``chain`` is a digest of this vote and all before it
 ``items``       name, group, known class, whether it is closed
 ``annotators``  name, price of a vote, whether available, most votes
 ``asked``       pairs that were handed out and are not answered yet, with the time
@@ -13,24 +13,31 @@ process that dies half-way leaves nothing behind, and two processes may write at
 ==============  ======================================================================================
 
 Rows are numbered from 1; everywhere else the code of an item or annotator is its number less one. Names are kept as
-JSON, so that the number 7 and the text "7" differ.
+JSON (:mod:`crowdwise.active.canonical`).
+
+A journal on a full or read-only disk is opened for reading alone. Several threads may share one: a transaction belongs
+to the thread that began it, and the others wait.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import sqlite3
+import tempfile
+import threading
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from crowdwise.core.numerics import Ints
+from crowdwise.data import disk
 from crowdwise.errors import CrowdwiseError, OutputError, ReadError
 
-FORMAT = 2
+FORMAT = 3
 WAIT = 60.0
 """Seconds to wait for another process that is writing."""
 SCHEMA = """
@@ -45,25 +52,80 @@ CREATE TABLE annotators (
 CREATE TABLE votes (
     id INTEGER PRIMARY KEY AUTOINCREMENT, vote_id TEXT NOT NULL UNIQUE, item INTEGER NOT NULL REFERENCES items (id),
     annotator INTEGER NOT NULL REFERENCES annotators (id), label INTEGER NOT NULL, price REAL NOT NULL,
-    time REAL NOT NULL, UNIQUE (item, annotator)
+    time REAL NOT NULL, chain TEXT NOT NULL, UNIQUE (item, annotator)
 );
 CREATE TABLE asked (
     item INTEGER NOT NULL REFERENCES items (id), annotator INTEGER NOT NULL REFERENCES annotators (id),
     time REAL NOT NULL, price REAL NOT NULL, PRIMARY KEY (item, annotator)
 ) WITHOUT ROWID;
 """
+Vote = tuple[str, int, int, int, float, float]
+"""Its id, the numbers of its item and annotator, its class, price and time."""
+NEEDED = (
+    "format",
+    "identity",
+    "classes",
+    "rule",
+    "strategy",
+    "unknown",
+    "patience",
+    "price",
+    "seed",
+    "proposals",
+    "method",
+)
+"""The facts that every campaign has."""
 
 
 class Journal:
     """An open journal. Every method is one transaction, or part of the one that :meth:`writing` holds."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.read_only = path, False
+        self._lock = threading.RLock()
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
         with self._errors("opened"):
-            self._db = sqlite3.connect(path, timeout=WAIT, isolation_level=None, check_same_thread=False)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._db.execute("PRAGMA foreign_keys = ON")
+            try:
+                self._db = self._connect(path)
+            except sqlite3.OperationalError as error:
+                if not path.is_file() or "locked" in str(error):
+                    raise
+                self._db, self.read_only = self._connect_to_read(error), True
+
+    def _connect(self, path: Path) -> sqlite3.Connection:
+        db = sqlite3.connect(path, timeout=WAIT, isolation_level=None, check_same_thread=False)
+        try:
+            for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+                db.execute(f"PRAGMA {setting}")
+            db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _connect_to_read(self, error: sqlite3.Error) -> sqlite3.Connection:
+        """Read what cannot be written: with its index in memory, as it is, or as a copy elsewhere."""
+        log = self.path.with_name(f"{self.path.name}-wal")
+        connect = partial(sqlite3.connect, timeout=1.0, isolation_level=None, check_same_thread=False)
+        for way in ("memory", "as it is", "copy"):
+            try:
+                if way == "memory":  # a full disk has no room for the index of the log
+                    db = connect(self.path)
+                    db.execute("PRAGMA locking_mode = EXCLUSIVE")
+                elif way == "as it is" and not (log.exists() and log.stat().st_size):
+                    db = connect(f"{self.path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+                elif way == "copy":
+                    self._copy = tempfile.TemporaryDirectory(prefix="crowdwise-")
+                    for path in filter(Path.exists, (self.path, log)):
+                        shutil.copyfile(path, Path(self._copy.name) / path.name)
+                    db = connect(Path(self._copy.name) / self.path.name)
+                else:
+                    continue
+                db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                return db
+            except (sqlite3.OperationalError, OSError):
+                continue
+        raise error
 
     @classmethod
     def create(cls, path: Path, facts: dict[str, Any]) -> Journal:
@@ -72,7 +134,7 @@ class Journal:
         with journal.writing():
             for statement in filter(str.strip, SCHEMA.split(";")):
                 journal._db.execute(statement)
-            journal.note(format=FORMAT, **facts)
+            journal.note(format=FORMAT, identity=uuid.uuid4().hex, **facts)
         return journal
 
     @classmethod
@@ -81,22 +143,47 @@ class Journal:
         if not path.is_file():
             raise ReadError(f"There is no campaign in {path.parent}: make one with crowdwise campaign init.")
         journal = cls(path)
-        with journal._errors("read"):
-            facts = journal.facts()
-        if facts.get("format") != FORMAT:
+        facts = journal.facts()
+        if facts.get("format", FORMAT) != FORMAT:
             raise ReadError(f"{path} was written by another version of crowdwise, which this one does not read.")
+        with journal.decoding():
+            for name in NEEDED:
+                facts[name]
         return journal
 
     def close(self) -> None:
-        self._db.close()
+        with self._lock:
+            self._db.close()
+            if self._copy is not None:
+                self._copy.cleanup()
 
     # ---------------------------------------------------------------- transactions
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """All that is written inside is written, or nothing; other writers wait."""
-        with self._errors("written"):
-            self._db.execute("BEGIN IMMEDIATE")
+        if self.read_only:
+            raise OutputError(
+                f"{self.path} cannot be written: the disk is full or read-only, or the folder is not yours."
+            )
+        with self._transaction("BEGIN IMMEDIATE", "written"):
+            yield
+        disk.done.append(self.path)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """All that is read inside is of one moment, whatever others write meanwhile."""
+        with self._lock:
+            if self._db.in_transaction:
+                yield
+                return
+            with self._transaction("BEGIN", "read"):
+                yield
+
+    @contextmanager
+    def _transaction(self, begin: str, done: str) -> Iterator[None]:
+        with self._lock, self._errors(done):
+            self._db.execute(begin)
             try:
                 yield
                 self._db.execute("COMMIT")
@@ -113,7 +200,7 @@ class Journal:
         except CrowdwiseError:
             raise
         except sqlite3.OperationalError as error:
-            if "full" in str(error) or "disk I/O" in str(error):
+            if "full" in str(error) or "disk I/O" in str(error) or "readonly" in str(error):
                 raise OutputError(
                     f"{self.path} could not be {done}: {error}. Nothing of this step was kept, all before it was: "
                     "make room on the disk and do it again."
@@ -123,15 +210,30 @@ class Journal:
                     f"{self.path} is being written by another process for more than {WAIT:g} seconds: try again."
                 ) from error
             raise ReadError(f"{self.path} could not be {done}: {error}.") from error
-        except sqlite3.DatabaseError as error:
-            raise ReadError(
-                f"{self.path} is damaged: {error}. What can still be read of its votes: "
-                f"crowdwise campaign export {self.path.parent} --salvage FILE."
-            ) from error
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged text may stand in the message of SQLite, too
+            raise self._damaged(error) from error
+
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """Around what makes something of rows: where they are not as they were written, the journal is damaged."""
+        try:
+            yield
+        except CrowdwiseError:
+            raise
+        except KeyError as error:
+            raise self._damaged(f"it lacks {error}") from error
+        except (ValueError, TypeError, IndexError, OverflowError, AttributeError, RecursionError) as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, reason: Any) -> ReadError:
+        return ReadError(
+            f"{self.path} is damaged: {reason}. What can still be read of its votes: "
+            f"crowdwise campaign export {self.path.parent} --salvage FILE."
+        )
 
     def read(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         """The rows that a query gives."""
-        with self._errors("read"):
+        with self._lock, self._errors("read"):
             return self._db.execute(query, values).fetchall()
 
     def write(self, query: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -141,7 +243,8 @@ class Journal:
     # ---------------------------------------------------------------- contents
 
     def facts(self) -> dict[str, Any]:
-        return {key: json.loads(value) for key, value in self.read("SELECT key, value FROM facts")}
+        with self.decoding():
+            return {key: json.loads(value) for key, value in self.read("SELECT key, value FROM facts")}
 
     def note(self, **facts: Any) -> None:
         """Change facts; inside :meth:`writing`."""
@@ -150,58 +253,23 @@ class Journal:
     def count(self, table: str) -> int:
         return int(self.read(f"SELECT count(*) FROM {table}")[0][0])
 
-    def votes_after(self, last: int, most: int) -> Ints:
-        """Rows (number, item, annotator, label) of the next votes in codes, in the order in which they were written."""
-        columns = "id, item - 1, annotator - 1, label"
-        rows = self.read(f"SELECT {columns} FROM votes WHERE id > ? ORDER BY id LIMIT ?", (last, most))
-        return np.array(rows, dtype=np.int64).reshape(-1, 4)
+    def add_votes(self, rows: Sequence[Vote], names: Sequence[tuple[str, str]]) -> None:
+        """Write votes, with the names of the item and the annotator of each for its digest; inside :meth:`writing`."""
+        found = self.read("SELECT chain FROM votes ORDER BY id DESC LIMIT 1")
+        chain, linked = found[0][0] if found else "", []
+        for row, (item, annotator) in zip(rows, names, strict=True):
+            chain = link(chain, row, item, annotator)
+            linked.append((*row, chain))
+        columns = "vote_id, item, annotator, label, price, time, chain"
+        self.write(f"INSERT INTO votes ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", linked)
+
+    def chain(self, number: int) -> str | None:
+        """The digest of all votes up to one; ``None`` where there is no such vote."""
+        found = self.read("SELECT chain FROM votes WHERE id = ?", (number,))
+        return str(found[0][0]) if found else None
 
 
-def salvage(path: Path) -> tuple[list[tuple[str, str, str, str]], int]:
-    """What can be read of the votes of a damaged journal: (vote id, item, annotator, class) as JSON texts, and how many
-    rows could not be read. Rows are looked up one by one, by their numbers."""
-    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    names: dict[str, dict[int, str]] = {}
-    for table in ("items", "annotators"):
-        names[table] = dict(_readable(db, f"SELECT id, name FROM {table} WHERE id = ?", _last(db, table))[0])
-    classes = [json.dumps(c) for c in _classes(db)]
-    rows, lost = _readable(db, "SELECT id, vote_id, item, annotator, label FROM votes WHERE id = ?", _last(db, "votes"))
-    db.close()
-    out = []
-    for _, vote_id, item, annotator, label in rows:
-        if item in names["items"] and annotator in names["annotators"] and 0 <= label < len(classes):
-            out.append((vote_id, names["items"][item], names["annotators"][annotator], classes[label]))
-        else:
-            lost += 1
-    return out, lost
-
-
-def _last(db: sqlite3.Connection, table: str) -> int:
-    for query in (f"SELECT max(id) FROM {table}", f"SELECT seq FROM sqlite_sequence WHERE name = '{table}'"):
-        try:
-            found = db.execute(query).fetchone()
-        except sqlite3.DatabaseError:
-            continue
-        if found and found[0] is not None:
-            return int(found[0])
-    return 0
-
-
-def _classes(db: sqlite3.Connection) -> list[Any]:
-    try:
-        return list(json.loads(db.execute("SELECT value FROM facts WHERE key = 'classes'").fetchone()[0]))
-    except (sqlite3.DatabaseError, TypeError) as error:
-        raise ReadError(f"The classes of the campaign cannot be read either: {error}.") from error
-
-
-def _readable(db: sqlite3.Connection, query: str, last: int) -> tuple[list[Any], int]:
-    rows, lost = [], 0
-    for number in range(1, last + 1):
-        try:
-            row = db.execute(query, (number,)).fetchone()
-        except sqlite3.DatabaseError:
-            lost += 1
-            continue
-        if row is not None:
-            rows.append(row)
-    return rows, lost
+def link(chain: str, vote: Vote, item: str, annotator: str) -> str:
+    """The digest of a vote and all before it."""
+    vote_id, _, _, label, price, when = vote
+    return hashlib.sha256(repr((chain, vote_id, item, annotator, label, price, when)).encode()).hexdigest()[:32]

@@ -46,8 +46,10 @@ class OpenQuestions:
         return float(self.journal.read("SELECT coalesce(sum(price), 0) FROM asked")[0][0])
 
     def expire(self, patience: float) -> None:
-        """Forget those that are older than so many seconds."""
-        self.journal.write("DELETE FROM asked WHERE time < ?", [(time.time() - patience,)])
+        """Forget those that are older than so many seconds. Where the clock was set back, their time begins now."""
+        now = time.time()
+        self.journal.write("UPDATE asked SET time = ? WHERE time > ?", [(now, now)])
+        self.journal.write("DELETE FROM asked WHERE time < ?", [(now - patience,)])
 
     def hand_out(self, proposal: Proposal) -> None:
         """Note the pairs of a proposal."""

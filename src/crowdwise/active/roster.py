@@ -6,8 +6,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from crowdwise.active.journal import Journal
+import numpy as np
+
+from crowdwise.active.canonical import name_text, one_kind
+from crowdwise.active.journal import Journal, link
 from crowdwise.core.constraints import is_number
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import InputError, ParameterError, listing
 from crowdwise.online.names import Names
 
@@ -25,12 +29,34 @@ class Roster:
 
     def __init__(self, journal: Journal) -> None:
         self.journal, self.items, self.annotators = journal, Names(), Names()
+        self._texts: dict[str, list[str]] = {"items": [], "annotators": []}
 
     def refresh(self) -> None:
         """Read the names that were added since. Not inside a transaction that adds names and may fail."""
         for table, names in (("items", self.items), ("annotators", self.annotators)):
-            rows = self.journal.read(f"SELECT name FROM {table} WHERE id > ? ORDER BY id", (len(names),))
-            names.extend([json.loads(name) for (name,) in rows])
+            rows = self.journal.read(f"SELECT id, name FROM {table} WHERE id > ? ORDER BY id", (len(names),))
+            with self.journal.decoding():
+                found = [json.loads(name) for _, name in rows]
+                if [number for number, _ in rows] != list(range(len(names) + 1, len(names) + len(rows) + 1)):
+                    raise ValueError(f"the {table} are not numbered one after the other")
+                if any(name_text(name, table) != text for name, (_, text) in zip(found, rows, strict=True)):
+                    raise ValueError(f"a name of {table} is not as it was written")
+                names.extend(found)
+                self._texts[table].extend(text for _, text in rows)
+
+    def votes_after(self, last: int, chain: str, most: int = -1) -> tuple[Ints, Floats, str]:
+        """Rows (number, item, annotator, class) of the next votes in codes, in the order in which they were written,
+        their times, and the digest after them; a vote that is not as it was written is an error."""
+        columns = "id, vote_id, item, annotator, label, price, time, chain"
+        found = self.journal.read(f"SELECT {columns} FROM votes WHERE id > ? ORDER BY id LIMIT ?", (last, most))
+        items, people = self._texts["items"], self._texts["annotators"]
+        with self.journal.decoding():
+            for number, *vote, digest in found:
+                chain = link(chain, tuple(vote), items[vote[1] - 1], people[vote[2] - 1])
+                if chain != digest:
+                    raise ValueError(f"vote {number} is not as it was written")
+            rows = np.array([(number, item - 1, who - 1, k) for number, _, item, who, k, *_ in found], dtype=np.int64)
+            return rows.reshape(-1, 4), np.array([row[6] for row in found], dtype=np.float64), chain
 
     def codes(
         self, table: str, texts: Iterable[str], price: float | None = None, remedy: str = "Declare them first."
@@ -49,14 +75,16 @@ class Roster:
             return found
         column, value = ("price", price) if table == "annotators" else ("closed", 0)
         rows = [(text, value) for text in missing]
+        self._one_kind(table, missing)
         self.journal.write(f"INSERT INTO {table} (name, {column}) VALUES (?, ?)", rows)
         return found | self.codes(table, missing)
 
     def add_items(self, items: Iterable[Any], gold: Mapping[Any, int], groups: Mapping[Any, Any]) -> int:
         """Add items that are new, then the known classes (codes) and groups of items; how many are new."""
-        before = self.journal.count("items")
-        self.journal.write("INSERT OR IGNORE INTO items (name) VALUES (?)", [(json.dumps(item),) for item in items])
-        named = {item: json.dumps(group) for item, group in groups.items()}
+        before, texts = self.journal.count("items"), [name_text(item, "item") for item in items]
+        self._one_kind("items", texts)
+        self.journal.write("INSERT OR IGNORE INTO items (name) VALUES (?)", [(text,) for text in texts])
+        named = {item: name_text(group, "group", booleans=True) for item, group in groups.items()}
         for column, facts in (("gold", gold), ("grp", named)):
             self._update("items", column, facts)
         return self.journal.count("items") - before
@@ -66,11 +94,17 @@ class Roster:
         for name, price in prices.items():
             if not (is_number(price) and price > 0):
                 raise ParameterError(f"The price of {name!r} is {price!r}: expected a number above 0.")
+        rows = [(name_text(name, "annotator"), float(price)) for name, price in prices.items()]
+        self._one_kind("annotators", [text for text, _ in rows])
         self.journal.write(
             "INSERT INTO annotators (name, price) VALUES (?, ?) "
             "ON CONFLICT (name) DO UPDATE SET price = excluded.price",
-            [(json.dumps(name), float(price)) for name, price in prices.items()],
+            rows,
         )
+
+    def _one_kind(self, table: str, texts: list[str]) -> None:
+        """Raise an error where new names are not of the kind of those there are."""
+        one_kind([*(name for (name,) in self.journal.read(f"SELECT name FROM {table} LIMIT 1")), *texts], table)
 
     def set_annotator(self, name: Any, **facts: int) -> None:
         for column, value in facts.items():
@@ -81,7 +115,7 @@ class Roster:
 
     def _update(self, table: str, column: str, facts: Mapping[Any, Any]) -> None:
         """Set a column of the named rows."""
-        texts = {json.dumps(name): value for name, value in facts.items()}
+        texts = {name_text(name, table.removesuffix("s")): value for name, value in facts.items()}
         codes = self.codes(table, texts)
         rows = [(value, codes[text] + 1) for text, value in texts.items()]
         self.journal.write(f"UPDATE {table} SET {column} = ? WHERE id = ?", rows)

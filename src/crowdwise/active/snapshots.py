@@ -1,16 +1,20 @@
 """Snapshots of a campaign's stream: folders ``model-N``, N the number of the last vote that the stream has seen.
 
 They only save time: a stream is the same without them, once it has learned from all votes of the journal. They hold
-codes and no names, which are those of the journal.
+codes and no names, which are those of the journal. A snapshot carries the identity of its journal and the digest of the
+votes that it has seen: one of another journal, or of votes that this one does not have, is thrown away.
 """
 
 from __future__ import annotations
 
-import shutil
+from contextlib import suppress
 from pathlib import Path
 
+from crowdwise.active.journal import Journal
 from crowdwise.core.model import EMModel
-from crowdwise.errors import CrowdwiseError
+from crowdwise.data import manifests
+from crowdwise.errors import CrowdwiseError, OutputError
+from crowdwise.online import stream_files
 from crowdwise.online.stream import Online
 
 KEPT = 2
@@ -22,23 +26,39 @@ __all__ = ["Snapshots"]
 class Snapshots:
     """The snapshots in the folder of a campaign."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, model: EMModel) -> None:
+        self.folder, self.model = folder, model
 
     def numbers(self) -> list[int]:
         names = (path.name.removeprefix("model-") for path in self.folder.glob("model-*"))
-        return sorted(int(name) for name in names if name.isdigit())
+        return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
 
-    def latest(self, model: EMModel, last: int) -> tuple[Online, int] | None:
-        """The latest that can be read and has seen no vote after the last one, and its number."""
-        for number in reversed([n for n in self.numbers() if n <= last]):
+    def latest(self, journal: Journal, block: int) -> tuple[Online, int] | None:
+        """The latest that can be read and has seen what the journal holds, and its number."""
+        identity = journal.facts()["identity"]
+        for number in reversed(self.numbers()):
             try:
-                return Online.load(self.folder / f"model-{number}", model), number
+                online = Online.load(self.folder / f"model-{number}", self.model)
             except CrowdwiseError:  # a damaged snapshot costs time, no votes
                 continue
+            if online.notes == {"journal": identity, "chain": journal.chain(number), "block": block}:
+                return online, number
+            if not journal.read_only:
+                self._remove(number)
         return None
 
-    def save(self, online: Online, number: int) -> None:
-        online.save(self.folder / f"model-{number}", names=False)
+    def save(self, online: Online, number: int, identity: str, chain: str, block: int) -> None:
+        """Write one, where the disk allows that; nothing depends on it."""
+        notes = {"journal": identity, "chain": chain, "block": block}
+        with suppress(OutputError):
+            online.save(self.folder / f"model-{number}", names=False, notes=notes)
         for old in self.numbers()[:-KEPT]:
-            shutil.rmtree(self.folder / f"model-{old}", ignore_errors=True)
+            self._remove(old)
+
+    def _remove(self, number: int) -> None:
+        """Remove the files of a snapshot, and its folder where nothing else is in it."""
+        folder = self.folder / f"model-{number}"
+        with suppress(OSError):
+            for name in (stream_files.FACTS, stream_files.ARRAYS, manifests.NAME):
+                (folder / name).unlink(missing_ok=True)
+            folder.rmdir()

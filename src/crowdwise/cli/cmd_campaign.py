@@ -254,7 +254,7 @@ def save_rest(folder: Path, out: Path) -> None:
     """What can be read of a damaged journal."""
     import polars as pl
 
-    from crowdwise.active.journal import salvage
+    from crowdwise.active.salvage import salvage
 
     journal = folder / "campaign.db"
     if not journal.is_file():

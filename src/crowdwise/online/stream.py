@@ -55,7 +55,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import DuplicateError, InputError, NotFittedError, ParameterError
 from crowdwise.online.annotator_tables import AnnotatorTables
 from crowdwise.online.names import Names
-from crowdwise.online.stream_files import SavedStream
+from crowdwise.online.stream_gold import StreamWithGold
 from crowdwise.online.vote_store import Batch, Index, OnDuplicate, VoteStore, grown
 
 BLOCK = (20, 1000)
@@ -72,7 +72,7 @@ __all__ = ["REFIT_FACTOR", "Online", "Step"]
 
 
 @declared
-class Online(SavedStream):
+class Online(StreamWithGold):
     """A model that follows a stream of votes.
 
     Parameters
@@ -138,6 +138,7 @@ class Online(SavedStream):
         """The place of the next old item to visit again."""
         self.refit_at = 0
         """How many votes there were at the last refit."""
+        self.waiting, self.notes = {}, {}
         self.converged = False
         """Whether the statistics are those of :meth:`converge`, without any shrinkage."""
         self.params_: Params
@@ -155,21 +156,23 @@ class Online(SavedStream):
     def partial_fit(self, votes: Votes, gold: Any = None) -> Self:
         """Learn from more votes: of items, annotators and classes seen before or not.
 
-        ``gold``: the class of some of their items, where it is known, for the model to use.
+        ``gold``: the class of some items, for the model to use: of these votes, of earlier ones, or of later ones.
         """
         if not isinstance(votes, Votes):
             raise InputError(f"Expected Votes and found {type(votes).__name__}: make them with Votes.from_records.")
-        known = None if gold is None else votes.encode_truth(gold)
         items, new_items = self.item_names.encode(votes.items)
         annotators, new_annotators = self.annotator_names.encode(votes.annotators)
         classes, new_classes = self.class_names.encode(votes.classes)
-        known = None if known is None else np.append(classes, -1)[known]
-        batch = Batch(items, annotators, votes.item, votes.annotator, classes[votes.label], votes.weight, known)
+        batch = Batch(items, annotators, votes.item, votes.annotator, classes[votes.label], votes.weight)
+        said = [*self.class_names.names, *new_classes]
+        known = {} if gold is None else self._known(gold, votes.items[:1].tolist(), said, votes)
         self._refuse_repeats(batch)
         self.item_names.extend(new_items)
         self.annotator_names.extend(new_annotators)
         self.class_names.extend(new_classes)
-        return self._learn(batch)
+        self.waiting |= known
+        self._learn(batch)
+        return self._keep({name: known[name] for name in known if name in self.waiting})
 
     def learn(self, batch: Batch) -> Self:
         """Learn from votes in the codes of ``item_names``, ``annotator_names`` and ``class_names``."""
@@ -178,16 +181,11 @@ class Online(SavedStream):
 
     def _refuse_repeats(self, batch: Batch) -> None:
         """Raise an error about second votes where they are errors, before anything is changed."""
-        if self.on_duplicate != "error":
-            return
-        repeat, _ = self.store.repeats(batch)
-        if repeat.any():
-            row = int(np.flatnonzero(repeat)[0])
-            who = self.annotator_names.names[batch.annotators[batch.annotator[row]]]
-            item = self.item_names.names[batch.items[batch.item[row]]]
+        if self.on_duplicate == "error" and (found := self.store.first_repeat(batch)) is not None:
+            item, who, number = found
             raise DuplicateError(
-                f"{who!r} has voted on {item!r} before ({int(repeat.sum())} such votes). "
-                "Say what should count: on_duplicate='first', 'last' or 'all'."
+                f"{self.annotator_names.names[who]!r} has voted on {self.item_names.names[item]!r} before ({number} "
+                "such votes). Say what should count: on_duplicate='first', 'last' or 'all'."
             )
 
     def _learn(self, batch: Batch) -> Self:
@@ -202,16 +200,14 @@ class Online(SavedStream):
         self.converged = False
         if batch.gold is not None:
             store.set_truth(batch.items, batch.gold)
+        self._set_waiting(batch.items)
         done = 0
         while done < len(touched):  # a large batch is a stream of its own: what its first items teach helps the others
             items = touched[done : done + int(np.clip(self.visits // 10, *BLOCK))]
+            self._visit(items)
             if self.step is None:
-                self._replace(items)
                 self._revisit(int(np.ceil(self.revisit * len(items))))
-            else:
-                self._move(items, self.step)
-            done += len(items)
-            self.visits += len(items)
+            done, self.visits = done + len(items), self.visits + len(items)
         self.n_items += len(store.items) - before
         if self._refit_is_due():
             self._refit()
@@ -274,6 +270,12 @@ class Online(SavedStream):
             stats, q = em.expect(part, self._params(who, family), posterior=True)
         self.tables.replace(stats)
         self.posterior[items], self.refit_at = q, self.store.n_votes
+
+    def _visit(self, items: Ints) -> None:
+        if self.step is None:
+            self._replace(items)
+        else:
+            self._move(items, self.step)
 
     def _move(self, touched: Ints, step: float) -> None:
         """Decayed statistics: visit some items."""

@@ -37,16 +37,20 @@ class SavedStream(Parameterised):
     store: VoteStore
     tables: AnnotatorTables
     posterior: Floats
+    waiting: dict[Any, Any]
+    """Item -> class: gold of items that nobody has voted on."""
+    notes: dict[str, Any]
+    """What was noted when it was saved, for whoever keeps it."""
 
     def options(self) -> dict[str, Any]:
         """The parameters without the model and the classes."""
         return {name: value for name, value in self.get_params().items() if name not in ("model", "classes")}
 
-    def save(self, folder: str | os.PathLike[str], *, names: bool = True, **notes: Any) -> Path:
+    def save(self, folder: str | os.PathLike[str], *, names: bool = True, notes: dict[str, Any] | None = None) -> Path:
         """Write all that is known to a folder, all or nothing; :meth:`load` continues from there.
 
         ``names=False``: without names of items and annotators, for those who keep the names themselves. ``notes`` are
-        kept with it, for whoever reads them.
+        kept with it.
         """
         facts = {
             "format": FORMAT,
@@ -56,7 +60,8 @@ class SavedStream(Parameterised):
             "classes": None if self.classes is None else plain(list(self.classes)),
             **{name: getattr(self, name) for name in COUNTERS},
             **{name: plain(getattr(self, name).names) for name in NAMES if names},
-            "notes": notes,
+            "waiting": plain(list(self.waiting.items())),
+            "notes": notes or {},
         }
         with replacing(folder, "stream") as temporary:
             write_json(temporary / FACTS, facts)
@@ -80,6 +85,8 @@ class SavedStream(Parameterised):
             for name in NAMES:
                 if name in facts:
                     setattr(online, name, Names(facts[name]))
+            online.notes = facts["notes"]
+            online.waiting = {name: known for name, known in facts["waiting"]}
         return online
 
     def copy(self) -> Self:
@@ -91,6 +98,7 @@ class SavedStream(Parameterised):
         )
         for name in NAMES:
             setattr(twin, name, getattr(self, name))
+        twin.waiting = dict(self.waiting)
         return twin
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:

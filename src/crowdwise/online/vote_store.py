@@ -145,6 +145,14 @@ class VoteStore:
         repeat[repeat] = held[order[at[repeat]]] == key[repeat]
         return repeat, old[order[at[repeat]]]
 
+    def first_repeat(self, batch: Batch) -> tuple[int, int, int] | None:
+        """Where annotators vote on an item again: the codes of the first such item and annotator, and how many do."""
+        repeat, _ = self.repeats(batch)
+        if not repeat.any():
+            return None
+        row = int(np.flatnonzero(repeat)[0])
+        return int(batch.items[batch.item[row]]), int(batch.annotators[batch.annotator[row]]), int(repeat.sum())
+
     def add(self, batch: Batch, on_duplicate: OnDuplicate = "all") -> tuple[Ints, Ints]:
         """Add votes; the places of their items (each once, in order) and the new rows.
 

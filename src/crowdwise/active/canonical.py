@@ -1,0 +1,66 @@
+"""Names of a campaign in one form: text or an integer of 64 bits, written as JSON, so that 7 and "7" differ.
+
+What cannot be read back as it was given is refused before anything is acknowledged: NaN, fractions, tuples, text that
+is not valid Unicode. In one column all names are text or all are integers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from crowdwise.errors import InputError
+
+__all__ = ["id_text", "name_text", "one_kind"]
+
+
+def name_text(name: Any, what: str, *, booleans: bool = False) -> str:
+    """The JSON text of a name; ``what`` it names is for the message."""
+    value = name.item() if isinstance(name, np.generic) else name
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # integers that once shared a column with missing values
+    if isinstance(value, bool):
+        known = booleans
+    elif isinstance(value, int):
+        known = -(2**63) <= value < 2**63
+    else:
+        known = isinstance(value, str) and value != "" and _is_unicode(value)
+    if not known:
+        raise InputError(
+            f"The {what} {name!r} cannot be kept: expected text or an integer of at most 64 bits. Nothing was added."
+        )
+    return json.dumps(value if isinstance(value, (bool, int)) else str(value))
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def one_kind(texts: Iterable[str], what: str) -> None:
+    """Raise an error where names are of two kinds."""
+    first: dict[str, str] = {}
+    for text in texts:
+        first.setdefault("text" if text[0] == '"' else "boolean" if text[0] in "tf" else "integer", text)
+        if len(first) > 1:
+            (one, a), (other, b) = first.items()
+            raise InputError(
+                f"Names of {what} are of one kind: {json.loads(a)!r} is {_article(one)} and {json.loads(b)!r} is "
+                f"{_article(other)}. Give all as text, or all as integers. Nothing was added."
+            )
+
+
+def _article(kind: str) -> str:
+    return {"text": "text", "integer": "an integer", "boolean": "a boolean"}[kind]
+
+
+def id_text(name: Any) -> str:
+    """The text of the id of a vote."""
+    text: Any = json.loads(name_text(name, "id"))
+    return str(text)
