@@ -69,9 +69,8 @@ class ScoreModel(AnswerModel[Answers, Ranking]):
 def item_counts(table: Comparisons) -> dict[str, Floats]:
     """How often every item was compared, won, lost and tied, by weight."""
     N, w = table.n_items, table.weights
-    left, right = (
-        np.bincount(table.outcome * np.int64(N) + side, w, 3 * N).reshape(3, N) for side in (table.left, table.right)
-    )
+    cells = [table.outcome * np.int64(N) + side for side in (table.left, table.right)]
+    left, right = (np.bincount(cell, w, 3 * N).reshape(3, N) for cell in cells)
     wins, losses, ties = left[0] + right[1], left[1] + right[0], left[2] + right[2]
     return {"comparisons": wins + losses + ties, "wins": wins, "losses": losses, "ties": ties}
 

@@ -84,10 +84,8 @@ class PairModel(ScoreModel[Comparisons]):
         self, matches: Matches, model: Likelihood, theta: Floats, callback: Callback | None, x: Floats | None = None
     ) -> Solution:
         """The optimum, by Newton's method."""
-        x = start(matches, model) if x is None else x
-        return maximise(
-            MatchObjective(matches, model), x, theta, max_iter=self.max_iter, tol=self.tol, callback=callback
-        )
+        x, objective = start(matches, model) if x is None else x, MatchObjective(matches, model)
+        return maximise(objective, x, theta, max_iter=self.max_iter, tol=self.tol, callback=callback)
 
     def _ranked(
         self, table: Comparisons, matches: Matches, found: dict[str, Any], notes: list[str] | None = None
@@ -115,9 +113,8 @@ def agreement(matches: Matches, x: Floats) -> Floats:
     d = slice(0, matches.decided)
     z = x[matches.winner[d]] - x[matches.loser[d]]
     w, m, M = matches.weight[d], matches.annotator[d], matches.n_annotators
-    said, agreed, sure = (
-        np.bincount(m, value, M) for value in (w, w * (z > 0.0) + 0.5 * w * (z == 0.0), w * np.tanh(np.abs(z) / 2.0))
-    )
+    each = (w, w * (z > 0.0) + 0.5 * w * (z == 0.0), w * np.tanh(np.abs(z) / 2.0))
+    said, agreed, sure = (np.bincount(m, value, M) for value in each)
     known = sure > 0.0  # sure / said = 2 p - 1
     ratio = (2.0 * agreed - said) / np.where(known, sure, 1.0)
     return np.where(known, np.clip(0.5 + 0.5 * ratio, 0.0, 1.0), 0.5)

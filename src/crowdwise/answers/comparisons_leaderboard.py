@@ -91,9 +91,8 @@ class Ranking(Result):
         self._check_table("items", level)
         R, N = self.draws.shape
         place = np.empty((R, N), dtype=np.int32)
-        np.put_along_axis(
-            place, np.argsort(-self.draws, axis=1), np.broadcast_to(np.arange(1, N + 1, dtype=np.int32), (R, N)), axis=1
-        )
+        every = np.broadcast_to(np.arange(1, N + 1, dtype=np.int32), (R, N))
+        np.put_along_axis(place, np.argsort(-self.draws, axis=1), every, axis=1)
         place.sort(axis=0)
         tail = (1.0 - level) / 2.0
         low, high = place[int(np.floor(tail * (R - 1)))], place[int(np.ceil((1.0 - tail) * (R - 1)))]

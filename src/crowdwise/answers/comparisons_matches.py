@@ -53,9 +53,8 @@ class Matches:
             left_won = (y == LEFT) | tie
         winner, loser = np.where(left_won, a, b), np.where(left_won, b, a)
         if not placed and tie.any():  # a tie has no winner: its items in one order
-            winner, loser = (
-                np.where(tie, np.minimum(winner, loser), winner), np.where(tie, np.maximum(winner, loser), loser)
-            )  # fmt: skip
+            low, high = np.minimum(winner, loser), np.maximum(winner, loser)
+            winner, loser = np.where(tie, low, winner), np.where(tie, high, loser)
         N = table.n_items
         sign = np.where(winner == a, 1.0, -1.0)
         if not by_annotator and not placed and N <= comparisons_matrices.DENSE:  # equal rows by a table of all pairs

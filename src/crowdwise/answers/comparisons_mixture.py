@@ -80,12 +80,9 @@ def run_em(matches: Matches, model: Likelihood, x: Floats, membership: Floats, t
     """EM from some memberships, until a round gains at most ``tol`` per comparison."""
     n = float(matches.weight.sum())
     for _ in rounds:
-        x = np.stack([
-            maximise(
-                MatchObjective(matches.scaled(membership[:, g]), model), x[g], max_iter=STEPS, tol=1e-12, weight=n
-            ).x
-            for g in range(len(x))
-        ])  # fmt: skip
+        own = [MatchObjective(matches.scaled(membership[:, g]), model) for g in range(len(x))]
+        ends = [maximise(one, row, max_iter=STEPS, tol=1e-12, weight=n) for one, row in zip(own, x, strict=True)]
+        x = np.stack([end.x for end in ends])
         weights = membership.mean(axis=0)
         joint = annotator_log_likelihood(matches, model, x) + safe_log(weights)
         top = joint.max(axis=1)
@@ -171,12 +168,10 @@ class MixtureBT(PairModel):
         place = np.argsort(np.argsort(annotator_log_likelihood(matches, model, pooled[None])[:, 0], kind="stable"))
         splits = [first_split(matches, model, pooled, G)]
         splits += [rng.dirichlet(np.ones(G), size=M)[place] for _ in range(self.restarts if G > 1 else 0)]
-        found = [
-            run_em(matches, model, np.tile(pooled, (G, 1)), split, self.tol, Rounds(
-                self.max_iter, float(matches.weight.sum()), callback, restart
-            ))
-            for restart, split in enumerate(splits)
-        ]  # fmt: skip
+        found = []
+        for restart, split in enumerate(splits):
+            rounds = Rounds(self.max_iter, float(matches.weight.sum()), callback, restart)
+            found.append(run_em(matches, model, np.tile(pooled, (G, 1)), split, self.tol, rounds))
         best = max(found, key=lambda groups: groups.rounds.trace[-1])
         order = np.argsort(-best.weights, kind="stable")
         weights = best.weights[order]

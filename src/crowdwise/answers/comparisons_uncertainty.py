@@ -67,15 +67,12 @@ def covariance(d: Derivatives, scores: Floats, *, free: bool, rng: np.random.Gen
         centred[:, :N] -= centred[:, :N].mean(axis=1, keepdims=True)
         draws = noise @ centred[:, :N]
         variance = (centred**2).sum(axis=0)
-        return Spread(
-            np.sqrt(variance[:N]), np.sqrt(variance[N:]), np.sqrt(theta), (scores + draws).astype(np.float32)
-        )  # fmt: skip
+        error = np.sqrt(variance)
+        return Spread(error[:N], error[N:], np.sqrt(theta), (scores + draws).astype(np.float32))
     return _sparse_covariance(d, S, scores, R, rng)
 
 
-def _sparse_covariance(
-    d: Derivatives, S: Eliminated, scores: Floats, R: int, rng: np.random.Generator
-) -> Spread:  # fmt: skip
+def _sparse_covariance(d: Derivatives, S: Eliminated, scores: Floats, R: int, rng: np.random.Generator) -> Spread:
     """The same for many items: the diagonal of the inverse from products with random signs (Bekas et al. 2007).
 
     The mean of z * (S^-1 z) over vectors z of random signs is the diagonal, since the rest of S^-1 cancels out; with

@@ -228,9 +228,8 @@ class OrdinalDawidSkene(EMModel):
         outcome = super()._fit(votes, gold, item_prior, callback)
         params = self.params_
         assert isinstance(params, OrderedParams)
-        var: Floats = np.asarray(
-            np.linalg.inv(information(votes, outcome.posterior, self.family_, params, self.stats_)), dtype=np.float64
-        )
+        known = information(votes, outcome.posterior, self.family_, params, self.stats_)
+        var: Floats = np.asarray(np.linalg.inv(known), dtype=np.float64)
         crowd, M = self.family_.crowd, votes.n_annotators
         # The crowd's own mean is not known exactly; those who voted little lean on it.
         var[:, 0, 0] += crowd.location_sd**2 / M

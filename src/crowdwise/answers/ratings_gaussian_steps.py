@@ -131,9 +131,7 @@ def annotators_given(W: Any, Y: Any, s: State, settings: Settings) -> State:
         A, B, C = 1.0 / s.sb2 + p * n, p * su, 1.0 / s.sa2 + p * suu
         f, g = p * sy, 1.0 / s.sa2 + p * syu
         det = A * C - B * B
-        s = replace(
-            s, b=(C * f - B * g) / det, a=(A * g - B * f) / det, vbb=C / det, vab=-B / det, vaa=A / det,
-        )  # fmt: skip
+        s = replace(s, b=(C * f - B * g) / det, a=(A * g - B * f) / det, vbb=C / det, vab=-B / det, vaa=A / det)
     elif settings.bias:
         vbb = 1.0 / (1.0 / s.sb2 + p * n)
         s = replace(s, b=vbb * p * (sy - su), vbb=vbb)
@@ -220,9 +218,8 @@ def expected_squares(crowd: Crowd, s: State) -> Floats:
     m, n = crowd.annotator, crowd.item
     u, v = s.u[n], s.v[n]
     gap = crowd.y - s.b[m] - s.a[m] * u
-    return np.asarray(
-        gap * gap + s.vbb[m] + 2.0 * s.vab[m] * u + s.vaa[m] * (u * u + v) + s.a[m] ** 2 * v + crowd.floor
-    )  # fmt: skip
+    spread = s.vbb[m] + 2.0 * s.vab[m] * u + s.vaa[m] * (u * u + v)
+    return np.asarray(gap * gap + spread + s.a[m] ** 2 * v + crowd.floor)
 
 
 def lower_bound(s: State, n: Floats, square: Floats, settings: Settings, extra: float) -> float:
@@ -246,9 +243,7 @@ def lower_bound(s: State, n: Floats, square: Floats, settings: Settings, extra: 
     return total + float((prior + entropy).sum())
 
 
-def eases(
-    crowd: Crowd, weight: Floats, square: Floats, s: State
-) -> tuple[State, Floats, float]:  # fmt: skip
+def eases(crowd: Crowd, weight: Floats, square: Floats, s: State) -> tuple[State, Floats, float]:
     """E[d] of every item, kappa, and what they add to the bound. q(d) = Gamma(kappa + n / 2, kappa + Q / 2), n the
     ratings (their weight) of the item and Q the sum of w p E[r^2]."""
     from scipy.special import digamma, gammaln
@@ -263,9 +258,7 @@ def eases(
     return replace(s, kappa=kappa), np.asarray(mean), float((n * log + own + entropy).sum())
 
 
-def rating_weights(
-    crowd: Crowd, square: Floats, s: State, settings: Settings
-) -> tuple[State, Floats, float]:  # fmt: skip
+def rating_weights(crowd: Crowd, square: Floats, s: State, settings: Settings) -> tuple[State, Floats, float]:
     """E[l] of every rating under t noise, df where it is learned, and what they add to the bound. q(l) = Gamma((df + 1)
     / 2, (df + p d E[r^2]) / 2); ``square`` holds d E[r^2]."""
     from scipy.special import digamma, gammaln

@@ -66,9 +66,8 @@ class Graph:
     """The ratings, in standard units, and the grid."""
 
     def __init__(self, ratings: Ratings, y: Floats, grid: Floats) -> None:
-        self.item, self.annotator, self.w, self.y, self.grid = (
-            ratings.item, ratings.annotator, ratings.weights, y, grid,
-        )  # fmt: skip
+        self.item, self.annotator, self.w = ratings.item, ratings.annotator, ratings.weights
+        self.y, self.grid = y, grid
         self.N, self.M, self.S = len(ratings), ratings.n_annotators, ratings.n_answers
         self.ease: Floats = np.ones(self.N)
         self.kappa = 2.0

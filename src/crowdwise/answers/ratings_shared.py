@@ -83,9 +83,8 @@ def scatter(ratings: Ratings, z: Floats) -> dict[str, Any]:
     pooled = pooled if np.isfinite(pooled) else float(np.var(ratings.value))
     # One rating's worth of the crowd's variance keeps the variances of annotators with few residuals above zero.
     variance = (square + pooled + 1e-12) / (np.maximum(freedom - 1.0, 0.0) + 1.0)
-    deviation = np.sqrt(
-        np.divide(pooled, on_item, out=np.full(N, float(np.var(ratings.value)) + pooled), where=on_item > 0)
-    )
+    unrated = np.full(N, float(np.var(ratings.value)) + pooled)
+    deviation = np.sqrt(np.divide(pooled, on_item, out=unrated, where=on_item > 0))
     return {
         "deviations": deviation, "freedom": np.full(N, max(float(free.sum()), 1.0)), "bias": bias,
         "bias_sd": bias_deviation(bias, variance, n, freedom), "precision": 1.0 / np.maximum(variance, 1e-12),

@@ -96,9 +96,8 @@ class TagConsensus(Consensus):
         lo = self.starts[spans.sequence] + spans.start
         hi = self.starts[spans.sequence] + spans.end
         sure = self.posterior[np.arange(len(self.posterior)), self.label_codes]
-        least = (
-            np.minimum.reduceat(np.append(sure, 1.0), np.column_stack([lo, hi]).ravel())[::2] if len(lo) else sure[:0]
-        )
+        ends = np.column_stack([lo, hi]).ravel()
+        least = np.minimum.reduceat(np.append(sure, 1.0), ends)[::2] if len(lo) else sure[:0]
         names = self.sequence_names[spans.sequence]
         columns: dict[str, Any] = {"sequence": names, "start": spans.start, "end": spans.end, "type": spans.type}
         if len(self.words):

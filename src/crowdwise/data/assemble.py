@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import encoding
-from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.errors import DuplicateError, InputError, LabelError, Option, ParameterError, Remedy, either, listing
 
 
@@ -60,7 +60,7 @@ def _and(words: Iterable[str]) -> str:
 
 
 def checked_beside(
-    weight: npt.ArrayLike | None, timestamp: Any, S: int, rows: npt.NDArray[np.int64] | None, what: str
+    weight: npt.ArrayLike | None, timestamp: Any, S: int, rows: Counts | None, what: str
 ) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[Any] | None]:
     """The weights and timestamps of S rows, checked; ``rows`` are their numbers in messages, ``what`` their name."""
     w = None if weight is None else np.asarray(weight, dtype=np.float64)
@@ -92,16 +92,14 @@ class Repeats:
     allowed: Sequence[str]
     what: str
     act: str
-    rows: npt.NDArray[np.int64] | None = None
+    rows: Counts | None = None
 
     def __post_init__(self) -> None:
         if self.on_duplicate not in self.allowed:
             expected = either([repr(choice) for choice in self.allowed])
             raise ParameterError(f"on_duplicate={self.on_duplicate!r}: expected {expected}.")
 
-    def resolved(
-        self, order: npt.NDArray[Any], same: npt.NDArray[np.bool_], said: Callable[[int], tuple[str, str]]
-    ) -> npt.NDArray[Any]:
+    def resolved(self, order: npt.NDArray[Any], same: Mask, said: Callable[[int], tuple[str, str]]) -> npt.NDArray[Any]:
         """The order of rows with repeats left out, or an error; ``same[t]``: row t + 1 of the order repeats row t.
         ``said`` gives the annotator of a row, and what it is about."""
         if self.on_duplicate == "error":
@@ -122,7 +120,7 @@ class Repeats:
 
 def arrange(
     item: Codes, annotator: Codes, items: Vocabulary, annotators: Vocabulary, repeats: Repeats
-) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64], Codes]:
+) -> tuple[npt.NDArray[Any] | None, Counts, Codes]:
     """The order of rows by item, annotator, then as they came, without repeats.
 
     Further the item boundaries, and the annotators in that order.
@@ -141,9 +139,7 @@ def arrange(
     return place, boundaries(item[place], len(items)), annotator[place]
 
 
-def _sorted(
-    item: Codes, annotator: Codes, n_items: int
-) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64], Codes, int]:
+def _sorted(item: Codes, annotator: Codes, n_items: int) -> tuple[npt.NDArray[Any] | None, Counts, Codes, int]:
     """Order, item boundaries, annotators and the number of repeated rows (see ``kernels.table_sort.arrange``)."""
     if len(item) >= encoding.NATIVE_ROWS:
         from crowdwise.kernels import table_sort
@@ -155,7 +151,7 @@ def _sorted(
     return order, boundaries(what, n_items), who, int(again.sum())
 
 
-def boundaries(item: npt.NDArray[np.integer[Any]], n_items: int) -> npt.NDArray[np.int64]:
+def boundaries(item: npt.NDArray[np.integer[Any]], n_items: int) -> Counts:
     """indptr of votes sorted by item."""
     indptr = np.zeros(n_items + 1, dtype=np.int64)
     np.cumsum(np.bincount(item, minlength=n_items), out=indptr[1:])
@@ -173,7 +169,7 @@ def in_order(array: npt.NDArray[Any], order: npt.NDArray[Any] | None) -> npt.NDA
     return np.asarray(array[order])
 
 
-def chosen_annotators(names: Any, annotators: Vocabulary, what: str = "answers") -> npt.NDArray[np.bool_]:
+def chosen_annotators(names: Any, annotators: Vocabulary, what: str = "answers") -> Mask:
     """A mask over annotators from some of their names; ``what`` they gave is for the message."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         names = [names]

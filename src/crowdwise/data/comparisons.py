@@ -30,9 +30,9 @@ import numpy.typing as npt
 
 from crowdwise.data import assemble, encoding, schema
 from crowdwise.data.assemble import Repeats
-from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.readable import reader
-from crowdwise.data.rows import Counts, renumbered
+from crowdwise.data.rows import renumbered
 from crowdwise.data.schema import CHOICES, COMMON, Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import Table
@@ -252,9 +252,7 @@ def _checked_truth(truth: npt.ArrayLike, S: int) -> Codes:
     return codes.astype(np.int32)
 
 
-def _distinct_pairs(
-    a: Codes, b: Codes, items: Vocabulary, on_self: OnSelf, rows: npt.NDArray[np.int64] | None
-) -> npt.NDArray[np.bool_]:
+def _distinct_pairs(a: Codes, b: Codes, items: Vocabulary, on_self: OnSelf, rows: Counts | None) -> Mask:
     """Which rows compare two different items."""
     if on_self not in ("error", "drop"):
         raise ParameterError(f"on_self={on_self!r}: expected 'error' or 'drop'.")
@@ -272,7 +270,7 @@ def _distinct_pairs(
     return np.asarray(~same)
 
 
-def _order(code: Mapping[str, Codes], N: int, M: int, Q: int) -> npt.NDArray[np.int64]:
+def _order(code: Mapping[str, Codes], N: int, M: int, Q: int) -> Counts:
     """Rows by question, left, right, annotator, outcome, then as they came."""
     parts = [(name, size) for name, size in zip(BY, (Q, N, N, M, 3), strict=True) if name in code]
     if Q * N * N * M * 3 < 2**62:  # one key sorts faster than five
@@ -287,8 +285,8 @@ BY = ("question", "left", "right", "annotator", "outcome")
 
 
 def _once(
-    order: npt.NDArray[np.int64], code: Mapping[str, Codes], items: Vocabulary, annotators: Vocabulary, repeats: Repeats
-) -> npt.NDArray[np.int64]:
+    order: Counts, code: Mapping[str, Codes], items: Vocabulary, annotators: Vocabulary, repeats: Repeats
+) -> Counts:
     """The order without repeated comparisons, or with them, as was asked for."""
     if repeats.on_duplicate == "all":
         return order

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Codes = npt.NDArray[np.int32]
 Vocabulary = npt.NDArray[Any]
+Counts = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 CLASSES = Option("classes", python="[...]", command="A,B,...")
 """The list of all classes, in remedies."""

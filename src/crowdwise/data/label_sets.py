@@ -30,9 +30,9 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assemble, encoding, frames, schema
-from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.readable import reader
-from crowdwise.data.rows import Counts, blocks, columns_of, spread
+from crowdwise.data.rows import blocks, columns_of, spread
 from crowdwise.data.schema import ANNOTATOR, COMMON, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem
@@ -110,11 +110,11 @@ class LabelSets(ByItem):
     items: Vocabulary
     annotators: Vocabulary
     labels: Vocabulary
-    offered: npt.NDArray[np.bool_] | None = None
+    offered: Mask | None = None
     weight: npt.NDArray[np.float64] | None = None
     timestamp: npt.NDArray[Any] | None = None
-    truth: npt.NDArray[np.bool_] | None = None
-    known: npt.NDArray[np.bool_] | None = None
+    truth: Mask | None = None
+    known: Mask | None = None
     kind: str = "polars"
 
     @classmethod
@@ -167,9 +167,8 @@ class LabelSets(ByItem):
             )
         source = Source({part: table.get(part, []) for part in PARTS[:2]}, dict.fromkeys(PARTS[:2]), cls._rows)
         source.complete(PARTS[:2], "error")
-        return cls._from_sets(
-            *_coded(source), [list(dict.fromkeys(some)) for some in sets], classes, offered, on_duplicate=on_duplicate
-        )
+        sets = [list(dict.fromkeys(some)) for some in sets]
+        return cls._from_sets(*_coded(source), sets, classes, offered, on_duplicate=on_duplicate)
 
     @classmethod
     def _from_sets(
@@ -266,7 +265,7 @@ class LabelSets(ByItem):
         )  # fmt: skip
         return votes if self.offered is None else votes[self.offering(at)]
 
-    def offering(self, label: int) -> npt.NDArray[np.int64]:
+    def offering(self, label: int) -> Counts:
         """The items for which a label, by its code, was on offer."""
         return np.arange(len(self)) if self.offered is None else np.flatnonzero(self.offered[:, label])
 
@@ -275,7 +274,7 @@ class LabelSets(ByItem):
         table, known = (None, None) if truth is None else self.encode_truth(truth)
         return replace(self, truth=table, known=known)
 
-    def encode_truth(self, truth: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    def encode_truth(self, truth: Any) -> tuple[Mask, Mask]:
         """N x L booleans and for which items they are known, from a mapping of items to labels or such an array."""
         return encode_sets(truth, self.items, self.labels)
 

@@ -28,9 +28,9 @@ import numpy.typing as npt
 
 from crowdwise.data import assemble, encoding, schema
 from crowdwise.data.comparisons import Comparisons
-from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.readable import reader
-from crowdwise.data.rows import Counts, blocks, renumbered, spread
+from crowdwise.data.rows import blocks, renumbered, spread
 from crowdwise.data.schema import COMMON, Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import Table
@@ -66,7 +66,7 @@ class Rankings(Table):
         "annotator and question are one ranking. Without an annotator column all are by one, called ``everyone``."
     )
 
-    indptr: npt.NDArray[np.int64]
+    indptr: Counts
     item: Codes
     annotator: Codes
     question: Codes
@@ -195,7 +195,7 @@ class Rankings(Table):
         item = code[(code >= 0) & (size >= 2)[of]]
         return replace(self, item=item, indptr=indptr, **self._at(size >= 2), **self._about(items))
 
-    def _kept(self, mask: npt.NDArray[np.bool_]) -> Self:
+    def _kept(self, mask: Mask) -> Self:
         indptr, take = blocks(self.indptr, np.flatnonzero(mask))
         return replace(self, indptr=indptr, item=self.item[take], **self._at(mask))
 

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assemble, schema
-from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.readable import reader
 from crowdwise.data.rows import dense
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside, Col, Opt
@@ -61,7 +61,7 @@ class Ratings(ByItem):
     _truths: ClassVar[tuple[str, ...]] = ("truth", "value")
     _truth_in: ClassVar[Any] = staticmethod(numbers_in)
 
-    indptr: npt.NDArray[np.int64]
+    indptr: Counts
     annotator: Codes
     value: Numbers
     items: Vocabulary

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import encoding
+from crowdwise.data.encoding import Counts, Mask
 from crowdwise.data.frames import is_missing
 from crowdwise.errors import InputError, SelectionError
-
-Counts = npt.NDArray[np.int64]
 
 
 def columns_of(
@@ -126,7 +125,7 @@ def blocks(indptr: Counts, chosen: Counts) -> tuple[Counts, Counts]:
     return new, np.arange(new[-1]) + np.repeat(indptr[:-1][chosen] - new[:-1], count)
 
 
-def checked_mask(mask: npt.ArrayLike, S: int, what: str) -> npt.NDArray[np.bool_]:
+def checked_mask(mask: npt.ArrayLike, S: int, what: str) -> Mask:
     """A mask over S rows."""
     found = np.asarray(mask)
     if found.dtype != bool or found.shape != (S,):

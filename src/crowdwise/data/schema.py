@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypedDict
 
-import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data.columns import ALIASES
+from crowdwise.data.encoding import Counts
 from crowdwise.errors import ParameterError, either, suggestion
 
 OnDuplicate = Literal["error", "first", "last", "all"]
@@ -102,7 +102,7 @@ class Beside(TypedDict, total=False):
     truth: Any
     on_duplicate: Any
     kind: str
-    rows: npt.NDArray[np.int64] | None
+    rows: Counts | None
 
 
 # -------------------------------------------------------------------- keywords, checked and documented

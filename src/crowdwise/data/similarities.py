@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assemble, columns, encoding, schema
-from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.readable import reader
-from crowdwise.data.rows import Counts, blocks, renumbered, spread
+from crowdwise.data.rows import blocks, renumbered, spread
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import Table
@@ -69,9 +69,9 @@ class Similarities(Table):
     )
 
     pairs: npt.NDArray[np.int32]
-    indptr: npt.NDArray[np.int64]
+    indptr: Counts
     annotator: Codes
-    same: npt.NDArray[np.bool_]
+    same: Mask
     items: Vocabulary
     annotators: Vocabulary
     weight: npt.NDArray[np.float64] | None = None
@@ -134,7 +134,7 @@ class Similarities(Table):
         return len(self.pairs)
 
     @property
-    def pair(self) -> npt.NDArray[np.int64]:
+    def pair(self) -> Counts:
         """The pair of every answer."""
         return np.repeat(np.arange(self.n_pairs), np.diff(self.indptr))
 
@@ -196,7 +196,7 @@ class Similarities(Table):
         pairs = np.sort(pairs[order], axis=1)
         return replace(kept, pairs=pairs, indptr=indptr, **kept._at(take), **self._about(items))
 
-    def _kept(self, mask: npt.NDArray[np.bool_]) -> Self:
+    def _kept(self, mask: Mask) -> Self:
         count = np.bincount(self.pair[mask], minlength=self.n_pairs)
         indptr = np.concatenate([[0], np.cumsum(count[count > 0])]).astype(np.int64)
         return replace(self, pairs=self.pairs[count > 0], indptr=indptr, **self._at(mask))
@@ -246,7 +246,7 @@ def _declared(code: Codes, items: Vocabulary, declared: Vocabulary) -> tuple[Cod
     return encoding.recode(code, place), declared
 
 
-def _answers(source: Source) -> npt.NDArray[np.bool_]:
+def _answers(source: Source) -> Mask:
     """True for the same, False for different, from whatever words stand for them."""
     import polars as pl
 

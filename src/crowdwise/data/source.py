@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import columns, encoding, frames
-from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.schema import Form, OnMissing
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing
 
@@ -42,7 +42,7 @@ class Source:
         if self.table.width == 0 or self.table.height == 0:
             raise InputError(f"No {what}: the table has {self.table.height} rows and {self.table.width} columns.")
         self.parts = dict(columns.resolve(self.table.columns, given) if parts is None else parts)
-        self.rows: npt.NDArray[np.int64] | None = None
+        self.rows: Counts | None = None
         """The row of the user's table behind each row that is left; ``None`` where they are the same."""
 
     @property
@@ -215,7 +215,7 @@ def _stacked(found: Sequence[pl.Series]) -> pl.Series:
 
 def _unpivoted(
     table: pl.DataFrame, parts: Mapping[str, str | None], answer: str, what: str
-) -> tuple[pl.DataFrame, dict[str, str | None], npt.NDArray[np.int64]]:
+) -> tuple[pl.DataFrame, dict[str, str | None], Counts]:
     """Wide to long: one row per cell that holds an answer, and the row that each comes from."""
     import polars as pl
 
@@ -249,9 +249,8 @@ def _unpivoted(
     row = _free("row", table.columns)
     keep = [*(name for part in ("item", "truth", "weight", "timestamp") if (name := parts[part]) is not None), row]
     names = {part: _free(part, [*keep, *cells]) for part in ("annotator", answer)}
-    long = table.with_row_index(row).unpivot(
-        on=cells, index=keep, variable_name=names["annotator"], value_name=names[answer]
-    )
+    who, said = names["annotator"], names[answer]
+    long = table.with_row_index(row).unpivot(on=cells, index=keep, variable_name=who, value_name=said)
     long = long.filter(~_empty(long[names[answer]]))
     if long.height == 0:
         raise InputError(f"No {what}: every cell of the annotator columns is empty.")

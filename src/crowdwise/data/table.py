@@ -17,15 +17,13 @@ import numpy.typing as npt
 
 from crowdwise.data import assemble, columns, encoding, files, frames, schema, truth
 from crowdwise.data.assemble import Repeats
-from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.readable import Readable
-from crowdwise.data.rows import Counts, blocks, checked_mask, positions, spread
+from crowdwise.data.rows import blocks, checked_mask, positions, spread
 from crowdwise.data.schema import Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.errors import ColumnError, ReadError, listing
-
-Mask = npt.NDArray[np.bool_]
 
 
 class Table(Readable, ABC):

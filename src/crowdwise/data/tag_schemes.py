@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.data.encoding import Mask
 from crowdwise.errors import LabelError, ParameterError, listing
 
 SCHEMES = ("auto", "bio", "plain")
@@ -71,7 +72,7 @@ def kinds(classes: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]
     return np.array([name[0] for name in names]), np.array([name[2:] for name in names], dtype=object)
 
 
-def allowed(classes: npt.NDArray[Any], scheme: str) -> npt.NDArray[np.bool_]:
+def allowed(classes: npt.NDArray[Any], scheme: str) -> Mask:
     """(1 + K) x K: which tags may stand first, and below, which (columns) may follow which (rows)."""
     K = len(classes)
     out = np.ones((K + 1, K), dtype=bool)
@@ -83,9 +84,7 @@ def allowed(classes: npt.NDArray[Any], scheme: str) -> npt.NDArray[np.bool_]:
     return out
 
 
-def invalid(
-    code: Ints, opens: npt.NDArray[np.bool_], follows: npt.NDArray[np.bool_], classes: npt.NDArray[Any], scheme: str
-) -> Ints:
+def invalid(code: Ints, opens: Mask, follows: Mask, classes: npt.NDArray[Any], scheme: str) -> Ints:
     """The places of tags that may not stand where they stand. ``opens``: the token begins a sequence; ``follows``: the
     tag before is that of the token before. Where neither is so, the tag before is not known, and any will do."""
     may = allowed(classes, scheme)

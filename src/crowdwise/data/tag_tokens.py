@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import encoding
-from crowdwise.data.encoding import Vocabulary
+from crowdwise.data.encoding import Counts, Vocabulary
 from crowdwise.data.schema import OnMissing
 from crowdwise.data.source import DROP, Source
 from crowdwise.data.truth import one_each, one_per_item
@@ -30,7 +30,7 @@ def tokens(source: Source) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDAr
     return token, key // width, key % width + low, names
 
 
-def _positions(source: Source) -> npt.NDArray[np.int64]:
+def _positions(source: Source) -> Counts:
     import polars as pl
 
     column = source["position"]
@@ -65,7 +65,7 @@ def true_tags(source: Source, part: str, token: npt.NDArray[Any], items: npt.NDA
     return one_per_item(token[known], items, code[known], "true tags for token", lambda codes: names[codes])
 
 
-def keep_tagged(source: Source, on_missing: OnMissing) -> npt.NDArray[np.int64]:
+def keep_tagged(source: Source, on_missing: OnMissing) -> Counts:
     """Go on with the rows that hold a tag; one with neither annotator nor tag declares a token and is no mistake."""
     who, tag = (source[part].is_null().to_numpy() for part in ("annotator", "tag"))
     bad = np.flatnonzero(who != tag)

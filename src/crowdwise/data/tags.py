@@ -28,10 +28,10 @@ import numpy.typing as npt
 from crowdwise.data import encoding, schema, tag_schemes, tag_tokens
 from crowdwise.data.assemble import Repeats
 from crowdwise.data.conll import ENDINGS, read_conll
-from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.readable import reader
-from crowdwise.data.rows import Counts, blocks, spread
+from crowdwise.data.rows import blocks, spread
 from crowdwise.data.schema import ANNOTATOR, COMMON, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import Table
@@ -89,9 +89,9 @@ class Tags(Table):
     _forms: ClassVar[str] = "One row per tag. ``position`` holds whole numbers, which order the tokens of a sequence."
 
     votes: Votes
-    starts: npt.NDArray[np.int64]
+    starts: Counts
     sequences: Vocabulary
-    position: npt.NDArray[np.int64]
+    position: Counts
     words: npt.NDArray[Any] | None = None
     scheme: str = "plain"
 
@@ -154,10 +154,8 @@ class Tags(Table):
         text = None if words is None else encoding.to_vocabulary(words).astype(object)
         if text is not None and len(text) != T:
             raise InputError(f"words has {len(text)} entries: expected one for each of the {T} tokens.")
-        made = cls(
-            votes, cuts, names, place.astype(np.int64), text, tag_schemes.scheme_of(votes.classes.tolist(), scheme)
-        )
-        return made._valid(on_invalid)
+        kind = tag_schemes.scheme_of(votes.classes.tolist(), scheme)
+        return cls(votes, cuts, names, place.astype(np.int64), text, kind)._valid(on_invalid)
 
     @property
     def items(self) -> Vocabulary:
@@ -175,12 +173,12 @@ class Tags(Table):
         return self.votes.n_classes
 
     @property
-    def sequence(self) -> npt.NDArray[np.int64]:
+    def sequence(self) -> Counts:
         """The sequence code of every token."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
     @property
-    def opens(self) -> npt.NDArray[np.bool_]:
+    def opens(self) -> Mask:
         """Whether a token begins a sequence."""
         return np.isin(np.arange(self.n_tokens), self.starts[:-1])
 
@@ -198,7 +196,7 @@ class Tags(Table):
             f"{self.n_annotators:,} annotators x {self.n_classes:,} tags, {self.scheme})"
         )
 
-    def allowed(self) -> npt.NDArray[np.bool_]:
+    def allowed(self) -> Mask:
         """(1 + K) x K: which tags may stand first, and below, which (columns) may follow which (rows)."""
         return tag_schemes.allowed(self.classes, self.scheme)
 
@@ -233,10 +231,10 @@ class Tags(Table):
             position=self.position[token], words=words,
         )  # fmt: skip
 
-    def _kept(self, mask: npt.NDArray[np.bool_]) -> Self:
+    def _kept(self, mask: Mask) -> Self:
         return replace(self, votes=self.votes.select(mask))
 
-    def _by(self, chosen: npt.NDArray[np.bool_]) -> Self:
+    def _by(self, chosen: Mask) -> Self:
         return replace(self, votes=self.votes._by(chosen))
 
     # ---------------------------------------------------------------- truth

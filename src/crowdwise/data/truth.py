@@ -13,14 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import encoding
-from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.frames import is_missing
 from crowdwise.data.source import Source
 from crowdwise.errors import InputError, LabelError, Remedy, listing
 
 Numbers = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
-
 DECLARE = Remedy("If the name is right, declare every class: {}.", encoding.CLASSES)
 
 
@@ -159,7 +157,7 @@ def _names(found: Any) -> Vocabulary:
 
 def one_each(
     at: npt.NDArray[Any], values: npt.NDArray[Any], size: int, clash: Callable[[int, list[Any]], str]
-) -> npt.NDArray[np.int64]:
+) -> Counts:
     """The row that speaks for each of ``size`` items, -1 where none does; an error where two rows disagree."""
     row = np.full(size, -1, dtype=np.int64)
     row[at] = np.arange(len(at))

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assemble, encoding, frames, schema
-from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.readable import reader
 from crowdwise.data.rows import dense
@@ -64,7 +64,7 @@ class Votes(ByItem):
     _act: ClassVar[str] = "labels item"
     _forms: ClassVar[str] = "Either in long form (one row per vote) or in wide form (one column per annotator)."
 
-    indptr: npt.NDArray[np.int64]
+    indptr: Counts
     annotator: Codes
     label: Codes
     items: Vocabulary
@@ -226,9 +226,7 @@ def _joined(tables: Sequence[Any]) -> dict[str, Any]:
 
     return {
         "item": np.concatenate([encoding.locate(t.items, items)[t.item] for t in tables]),
-        "annotator": np.concatenate(
-            [encoding.recode(t.annotator, encoding.locate(t.annotators, annotators)) for t in tables]
-        ),
+        "annotator": np.concatenate([encoding.locate(t.annotators, annotators)[t.annotator] for t in tables]),
         "label": np.concatenate([encoding.recode(t.label, encoding.locate(t.classes, classes)) for t in tables]),
         "items": items, "annotators": annotators, "classes": classes, "weight": every("weight"),
         "timestamp": every("timestamp"), "truth": truth if any(t.truth is not None for t in tables) else None,

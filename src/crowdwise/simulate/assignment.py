@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from crowdwise.data.encoding import Codes
 from crowdwise.errors import ParameterError
 from crowdwise.simulate import crowds
-from crowdwise.simulate.crowds import RandomState, VotesPerItem
+from crowdwise.simulate.crowds import Ints, RandomState, Rng, VotesPerItem
 
 
 def assign(
@@ -38,7 +37,7 @@ def assign(
     )
 
 
-def _distinct(N: int, M: int, r: int, rng: np.random.Generator) -> Codes:
+def _distinct(N: int, M: int, r: int, rng: Rng) -> Codes:
     """N x r: r distinct annotators for each item, sorted (Floyd's sampling without replacement, all items at once)."""
     chosen = np.empty((N, r), dtype=np.int32)
     for i in range(r):
@@ -50,7 +49,7 @@ def _distinct(N: int, M: int, r: int, rng: np.random.Generator) -> Codes:
     return chosen
 
 
-def _keep(N: int, M: int, p: float, rng: np.random.Generator) -> tuple[Codes, Codes]:
+def _keep(N: int, M: int, p: float, rng: Rng) -> tuple[Codes, Codes]:
     """Each pair with probability p: the gaps between kept pairs are geometric, so only these are drawn."""
     total = N * M
     expected = int(total * p + 6 * np.sqrt(total * p) + 16)
@@ -93,9 +92,7 @@ def regular_assignment(
     return (cell // M).astype(np.int32), (cell % M).astype(np.int32)
 
 
-def _part_doubles(
-    item: npt.NDArray[np.int64], annotator: npt.NDArray[np.int64], M: int, rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def _part_doubles(item: Ints, annotator: Ints, M: int, rng: Rng) -> Ints:
     """The cells ``item * M + annotator`` after double pairs have swapped annotators. With l <= M / 2 a swap that helps
     always exists."""
     while True:

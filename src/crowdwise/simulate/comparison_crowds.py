@@ -88,9 +88,8 @@ def comparisons(
     p /= p.sum(axis=1, keepdims=True)
     outcome = (rng.random(S)[:, None] > np.cumsum(p, axis=1)[:, :2]).sum(axis=1)
     turned = (rng.random(S) > eta[who]) & (outcome < 2)
-    table = Comparisons.from_codes(
-        left, right, who, np.where(turned, 1 - outcome, outcome), items=np.arange(N), annotators=np.arange(M)
-    )
+    said = np.where(turned, 1 - outcome, outcome)
+    table = Comparisons.from_codes(left, right, who, said, items=np.arange(N), annotators=np.arange(M))
     true = {"scores": scores[0] if n_groups == 1 else scores, "reliability": eta, "position": bias, "group": group}
     return SimulatedComparisons("comparisons", table, true)
 

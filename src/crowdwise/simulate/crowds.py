@@ -25,7 +25,9 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, suggestion
 
 Array = npt.NDArray[np.float64]
-RandomState = int | np.random.Generator | None
+Ints = npt.NDArray[Any]
+Rng = np.random.Generator
+RandomState = int | Rng | None
 VotesPerItem = int | float | None
 Prior = Sequence[float] | npt.NDArray[np.float64] | None
 Truth = Sequence[int] | npt.NDArray[Any] | None
@@ -93,9 +95,8 @@ class Simulated(SimulatedAnswers[Votes]):
         make_frame({"item": votes.items, "truth": votes.classes[self.truth]}, "polars").write_csv(folder / "truth.csv")
         arrays = {name: np.asarray(value) for name, value in self.parameters.items()}
         short = {n: a for n, a in arrays.items() if a.dtype.kind == "U" or (a.ndim == 0 and a.dtype.kind in "biuf")}
-        np.savez_compressed(
-            folder / "parameters.npz", allow_pickle=False, **{n: a for n, a in arrays.items() if a.dtype.kind in "biuf"}
-        )
+        numbers = {n: a for n, a in arrays.items() if a.dtype.kind in "biuf"}
+        np.savez_compressed(folder / "parameters.npz", allow_pickle=False, **numbers)
         if self.features:
             np.savez_compressed(folder / "features.npz", allow_pickle=False, **self.features)
         meta = {
@@ -108,7 +109,7 @@ class Simulated(SimulatedAnswers[Votes]):
 
 def begin(
     n_items: int, n_annotators: int, n_classes: int, prior: Prior, random_state: RandomState
-) -> tuple[Array, np.random.Generator]:
+) -> tuple[Array, Rng]:
     """Check what all scenarios share: the class prior and a generator come back."""
     check_counts(n_items=n_items, n_annotators=n_annotators)
     check_counts(2, n_classes=n_classes)
@@ -121,11 +122,11 @@ def begin(
     return pi / pi.sum(), rng
 
 
-def draw_truth(n_items: int, pi: Array, rng: np.random.Generator) -> Codes:
+def draw_truth(n_items: int, pi: Array, rng: Rng) -> Codes:
     return rng.choice(len(pi), size=n_items, p=pi).astype(np.int32)
 
 
-def truth_of(truth: Truth, n_items: int, pi: Array, rng: np.random.Generator) -> tuple[Codes, Array]:
+def truth_of(truth: Truth, n_items: int, pi: Array, rng: Rng) -> tuple[Codes, Array]:
     """The given classes of some items and how often each is true of them; drawn from the prior where none are given."""
     if truth is None:
         return draw_truth(n_items, pi, rng), pi
@@ -136,9 +137,7 @@ def truth_of(truth: Truth, n_items: int, pi: Array, rng: np.random.Generator) ->
     return codes.astype(np.int32), np.bincount(codes, minlength=K) / len(codes)
 
 
-def answer(
-    theta: Array, annotator: npt.NDArray[Any], given: npt.NDArray[Any], rng: np.random.Generator, u: Array | None = None
-) -> Codes:
+def answer(theta: Array, annotator: Ints, given: Ints, rng: Rng, u: Array | None = None) -> Codes:
     """One label per vote from ``theta[annotator, given]``, by inverting the cumulative distribution at ``u``."""
     M, K, L = theta.shape
     table = np.cumsum(theta, axis=2).reshape(M * K, L)
@@ -151,7 +150,7 @@ def answer(
     return label
 
 
-def another(k: npt.NDArray[Any], K: int, rng: np.random.Generator) -> Codes:
+def another(k: npt.NDArray[Any], K: int, rng: Rng) -> Codes:
     """For each class, one of the others, uniformly."""
     return ((k + rng.integers(1, K, size=np.shape(k))) % K).astype(np.int32)
 
@@ -175,7 +174,7 @@ def one_coin_confusion(accuracy: Array, K: int) -> Array:
     return np.where(np.eye(K, dtype=bool), w, (1 - w) / (K - 1))
 
 
-def dirichlet_rows(alpha: npt.NDArray[Any], rng: np.random.Generator) -> Array:
+def dirichlet_rows(alpha: npt.NDArray[Any], rng: Rng) -> Array:
     """One draw per last axis. In logs, with Gamma(a) = Gamma(a + 1) U^(1/a), so that tiny concentrations do not
     underflow."""
     logs = np.log(rng.standard_gamma(alpha + 1)) + np.log1p(-rng.random(alpha.shape)) / alpha
@@ -184,26 +183,24 @@ def dirichlet_rows(alpha: npt.NDArray[Any], rng: np.random.Generator) -> Array:
     return out
 
 
-def dirichlet_confusion(size: int, K: int, diagonal: float, rest: float, rng: np.random.Generator) -> Array:
+def dirichlet_confusion(size: int, K: int, diagonal: float, rest: float, rng: Rng) -> Array:
     return dirichlet_rows(np.broadcast_to(np.where(np.eye(K, dtype=bool), diagonal, rest), (size, K, K)), rng)
 
 
-def some(M: int, share: float, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+def some(M: int, share: float, rng: Rng) -> npt.NDArray[np.bool_]:
     """A mask with round(share * M) of M set, at random."""
     return rng.permutation(np.arange(M) < round(share * M))
 
 
-def around(M: int, mean: float, spread: float, rng: np.random.Generator, name: str) -> Array:
+def around(M: int, mean: float, spread: float, rng: Rng, name: str) -> Array:
     """M probabilities scattered about a mean, which an error calls ``name``."""
     check_shares(**{name: mean})
     check_positive(spread=spread)
     return np.clip(mean + spread * rng.standard_normal(M), 0, 1)
 
 
-def as_generator(random_state: RandomState) -> np.random.Generator:
-    if random_state is None or isinstance(random_state, np.random.Generator) or (
-        is_integer(random_state) and random_state >= 0
-    ):  # fmt: skip
+def as_generator(random_state: RandomState) -> Rng:
+    if random_state is None or isinstance(random_state, Rng) or (is_integer(random_state) and random_state >= 0):
         return np.random.default_rng(random_state)
     raise ParameterError(
         f"random_state={random_state!r}: expected None, an integer of 0 or more, or a numpy.random.Generator."

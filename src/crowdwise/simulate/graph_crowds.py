@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from crowdwise.simulate import crowds
 from crowdwise.simulate.assignment import assign
-from crowdwise.simulate.crowds import Prior, RandomState, Simulated, VotesPerItem
+from crowdwise.simulate.crowds import Ints, Prior, RandomState, Rng, Simulated, VotesPerItem
 
 
 def graph(
@@ -41,9 +38,7 @@ def graph(
     return crowds.collect("graph", (item, annotator), label, truth, pi, theta, edges=edges)
 
 
-def _edges(
-    truth: npt.NDArray[Any], size: int, homophily: float | None, rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def _edges(truth: Ints, size: int, homophily: float | None, rng: Rng) -> Ints:
     """About ``size`` different edges between different items."""
     N = len(truth)
     left = rng.integers(0, N, size)

@@ -9,7 +9,7 @@ import numpy as np
 
 from crowdwise.simulate import crowds
 from crowdwise.simulate.assignment import assign
-from crowdwise.simulate.crowds import Array, Prior, RandomState, Simulated, Truth, VotesPerItem
+from crowdwise.simulate.crowds import Array, Prior, RandomState, Rng, Simulated, Truth, VotesPerItem
 from crowdwise.simulate.vote_crowds import CIFAR
 
 SIMILAR = (("cat", "dog"), ("automobile", "truck"), ("deer", "horse"), ("airplane", "bird"), ("frog", "ship"))
@@ -69,7 +69,7 @@ def one_reliable(
 
 def _labelled(
     name: str, n_items: int, theta: Array, pi: Array, votes_per_item: VotesPerItem, truth: Truth,
-    rng: np.random.Generator,
+    rng: Rng,
 ) -> Simulated:  # fmt: skip
     known, pi = crowds.truth_of(truth, n_items, pi, rng)
     item, annotator = assign(len(known), len(theta), votes_per_item, random_state=rng)

@@ -19,7 +19,7 @@ from crowdwise.data.encoding import Codes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.simulate import crowds
 from crowdwise.simulate.assignment import assign
-from crowdwise.simulate.crowds import Array, RandomState, Simulated, VotesPerItem
+from crowdwise.simulate.crowds import Array, RandomState, Rng, Simulated, VotesPerItem
 
 KINDS = ("logistic", "knn-3", "svm-linear", "tree", "mlp", "svm-rbf", "knn-5", "naive-bayes", "svm-poly", "knn-7")
 """The classifiers, in the order in which annotators take them (and from the start again)."""
@@ -86,7 +86,7 @@ def machine_annotators(
 
 def _split(
     X: npt.NDArray[Any], y: npt.NDArray[Any], train_share: float, test_share: float, subset: tuple[int, int],
-    n_items: int | None, rng: np.random.Generator,
+    n_items: int | None, rng: Rng,
 ) -> tuple[npt.NDArray[Any], Codes, npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:  # fmt: skip
     """The classes, the coded truth, the rows to train annotators on, those to label, and those for neither."""
     if X.ndim != 2 or y.shape != X.shape[:1]:
@@ -138,7 +138,7 @@ def _measured(truth: Codes, said: Codes, K: int) -> Array:
 
 def _label_items(
     X_train: npt.NDArray[Any], y_train: Codes, X: npt.NDArray[Any], *, machines: int, n_spammers: int, n_copiers: int,
-    n_adversaries: int, subset: tuple[int, int], slip: float, n_classes: int, rng: np.random.Generator,
+    n_adversaries: int, subset: tuple[int, int], slip: float, n_classes: int, rng: Rng,
 ) -> Iterator[tuple[str, int, Codes]]:  # fmt: skip
     """For each annotator in turn: its kind, whom it copies (-1: nobody), and the class it gives to every row of ``X``.
     In order: machines, spammers, copiers, adversaries. Only the labels that somebody copies are kept."""
@@ -163,7 +163,7 @@ def _label_items(
 
 def _train_and_label(
     m: int, X_train: npt.NDArray[Any], y_train: Codes, X: npt.NDArray[Any], subset: tuple[int, int],
-    rng: np.random.Generator,
+    rng: Rng,
 ) -> tuple[str, Codes]:  # fmt: skip
     kind = KINDS[m % len(KINDS)]
     rows = _few(y_train, int(rng.integers(subset[0], subset[1] + 1)), rng)
@@ -174,7 +174,7 @@ def _train_and_label(
     return kind, np.asarray(classifier.predict(X), dtype=np.int32)
 
 
-def _few(y: Codes, size: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def _few(y: Codes, size: int, rng: Rng) -> npt.NDArray[np.int64]:
     """``size`` random rows that show every class at least once (some classifiers refuse a single class)."""
     order = rng.permutation(len(y))
     _, first = np.unique(y[order], return_index=True)

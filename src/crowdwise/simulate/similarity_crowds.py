@@ -9,7 +9,7 @@ from crowdwise.data.encoding import Codes
 from crowdwise.data.similarities import Similarities
 from crowdwise.errors import ParameterError
 from crowdwise.simulate import crowds
-from crowdwise.simulate.crowds import Prior, RandomState, SimulatedAnswers
+from crowdwise.simulate.crowds import Prior, RandomState, Rng, SimulatedAnswers
 
 
 class SimulatedSimilarities(SimulatedAnswers[Similarities]):
@@ -55,7 +55,7 @@ def similarities(
     return SimulatedSimilarities("similarities", answers, true)
 
 
-def _pairs(N: int, P: int, rng: np.random.Generator) -> tuple[Codes, Codes]:
+def _pairs(N: int, P: int, rng: Rng) -> tuple[Codes, Codes]:
     """P different pairs out of all, each as likely as any other."""
     most = N * (N - 1) // 2
     if most < 4 * P:

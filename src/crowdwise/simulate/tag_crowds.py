@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from crowdwise.data.encoding import Codes
 from crowdwise.data.tag_schemes import find_spans
@@ -20,9 +19,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.simulate import crowds
 from crowdwise.simulate.assignment import assign
-from crowdwise.simulate.crowds import Array, RandomState, SimulatedAnswers, VotesPerItem
-
-Ints = npt.NDArray[Any]
+from crowdwise.simulate.crowds import Array, Ints, RandomState, Rng, SimulatedAnswers, VotesPerItem
 
 
 class SimulatedTags(SimulatedAnswers[Tags]):
@@ -104,14 +101,14 @@ def _bio_chain(J: int, begin: float, go_on: float) -> Array:
     return np.vstack([outside, inside, outside])
 
 
-def _lengths(n_sequences: int, length: tuple[int, int], rng: np.random.Generator) -> Ints:
+def _lengths(n_sequences: int, length: tuple[int, int], rng: Rng) -> Ints:
     fine = isinstance(length, (tuple, list)) and len(length) == 2 and all(map(crowds.is_integer, length))
     if not fine or not 1 <= length[0] <= length[1]:
         raise ParameterError(f"length={length!r}: expected the least and the most tokens of a sequence, from 1 on.")
     return np.concatenate([[0], np.cumsum(rng.integers(length[0], length[1] + 1, n_sequences))])
 
 
-def _chain(transition: Array, starts: Ints, rng: np.random.Generator) -> Codes:
+def _chain(transition: Array, starts: Ints, rng: Rng) -> Codes:
     """A draw of all sequences at once, position by position."""
     edges = np.cumsum(transition, axis=1)
     edges[:, -1] = 1.0
@@ -125,9 +122,7 @@ def _chain(transition: Array, starts: Ints, rng: np.random.Generator) -> Codes:
     return out
 
 
-def _who(
-    starts: Ints, M: int, annotators_per_sequence: VotesPerItem, rng: np.random.Generator
-) -> tuple[Ints, Ints, Ints]:
+def _who(starts: Ints, M: int, annotators_per_sequence: VotesPerItem, rng: Rng) -> tuple[Ints, Ints, Ints]:
     """Who tags what, whole sequences at a time: the (sequence, annotator) pair, token and annotator of every tag."""
     sequence, annotator = assign(len(starts) - 1, M, annotators_per_sequence, random_state=rng)
     length = np.diff(starts)[sequence]
@@ -138,7 +133,7 @@ def _who(
 
 def _spoiled(
     truth: Codes, starts: Ints, classes: list[str], pair: Ints, token: Ints, annotator: Ints, rate: dict[str, Array],
-    rng: np.random.Generator,
+    rng: Rng,
 ) -> Codes:  # fmt: skip
     """What annotators make of the true spans."""
     J = len(classes) // 2
@@ -174,8 +169,7 @@ def _collect(starts: Ints, token: Ints, annotator: Ints, label: Ints, classes: l
     sequence = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     position = np.arange(len(truth)) - starts[sequence]
     items = np.array([f"{g}:{t}" for g, t in zip(sequence.tolist(), position.tolist(), strict=True)], dtype=object)
-    votes = Votes.from_codes(
-        token, annotator, label, items=items, annotators=range(M), classes=classes, truth=truth.astype(np.int32)
-    )
+    names: dict[str, Any] = {"items": items, "annotators": range(M), "classes": classes}
+    votes = Votes.from_codes(token, annotator, label, truth=truth.astype(np.int32), **names)
     # Where two spoiled spans run into each other the second may have lost its beginning.
     return Tags.from_votes(votes, starts, position=position, on_invalid="repair")

@@ -13,22 +13,21 @@ import numpy as np
 from crowdwise.errors import ParameterError
 from crowdwise.simulate import crowds
 from crowdwise.simulate.assignment import assign, regular_assignment
-from crowdwise.simulate.crowds import Array, Prior, RandomState, Simulated, Truth, VotesPerItem
+from crowdwise.simulate.crowds import Array, Prior, RandomState, Rng, Simulated, Truth, VotesPerItem
 from crowdwise.simulate.machines import machine_annotators
 
 # -------------------------------------------------------------------- independent annotators
 
 
 def _independent(
-    name: str, n_items: int, theta: Array, pi: Array, votes_per_item: VotesPerItem, rng: np.random.Generator,
+    name: str, n_items: int, theta: Array, pi: Array, votes_per_item: VotesPerItem, rng: Rng,
     **parameters: Any,
 ) -> Simulated:  # fmt: skip
     """The Dawid-Skene model: given the truth, everybody answers from their own confusion matrix."""
     truth = crowds.draw_truth(n_items, pi, rng)
     item, annotator = assign(n_items, len(theta), votes_per_item, random_state=rng)
-    return crowds.collect(
-        name, (item, annotator), crowds.answer(theta, annotator, truth[item], rng), truth, pi, theta, **parameters
-    )
+    label = crowds.answer(theta, annotator, truth[item], rng)
+    return crowds.collect(name, (item, annotator), label, truth, pi, theta, **parameters)
 
 
 def one_coin(
@@ -313,9 +312,8 @@ def difficulty(
     item, annotator = assign(n_items, n_annotators, votes_per_item, random_state=rng)
     right = rng.random(len(item)) < _sigmoid(skill[annotator] * np.exp(ease)[item])
     label = np.where(right, truth[item], crowds.another(truth[item], n_classes, rng))
-    return crowds.collect(
-        "difficulty", (item, annotator), label, truth, pi, theta, ability=skill, log_inverse_difficulty=ease
-    )
+    known: dict[str, Any] = {"ability": skill, "log_inverse_difficulty": ease}
+    return crowds.collect("difficulty", (item, annotator), label, truth, pi, theta, **known)
 
 
 def _sigmoid(x: Array) -> Array:
