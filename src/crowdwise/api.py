@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from crowdwise.metrics import Estimate
     from crowdwise.trust.method_comparison import Comparison
 
-__all__ = ["Answers", "Fitted", "Task", "aggregate", "compare", "fit", "prepare", "read"]
-
 
 def aggregate(
     answers: Any, method: str | None = None, *, answer_type: str | None = None, gold: Any = None, graph: Any = None,
@@ -57,8 +55,6 @@ def aggregate(
     **params
         Parameters of the method.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> votes = cw.Votes.from_dense([[0, 0, 1], [1, 1, 1], [0, 1, 1], [0, 0, 0]])
     >>> cw.aggregate(votes, "dawid-skene").labels.tolist()
@@ -93,9 +89,6 @@ def fit(
     """
     task = prepare(source, method, params, answers=answers, graph=graph, inputs=inputs, reading=reading)
     return task.fit(gold=gold, truth=truth, callback=callback)
-
-
-# -------------------------------------------------------------------- in
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,9 +178,6 @@ def _read(source: Any, answer_type: str, options: dict[str, Any]) -> Answers:
             truth = find_table(path, "truth")
         path = file
     return Answers(answer_type, table.read(path, **options), truth=truth)
-
-
-# -------------------------------------------------------------------- the fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,9 +313,6 @@ def inputs_of(answers: Answers, inputs: Any) -> tuple[Any, tuple[Any, Any] | Non
     return X, (found.x_test, class_codes(found.y_test, answers.table.classes, None if data is None else data.legend))
 
 
-# -------------------------------------------------------------------- several methods
-
-
 def compare(
     votes: Any, methods: str | Iterable[str] = registry.COMPARED, *, truth: Any = None, repeats: int = 5,
     share: float = 0.2, replicates: int = 99, random_state: int | None = 0,
@@ -343,8 +330,6 @@ def compare(
         As in :func:`crowdwise.trust.method_comparison.compare`. The truth makes a column of accuracies, and nothing
         else.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(400, n_annotators=15, n_classes=3, votes_per_item=5, random_state=0)
     >>> found = cw.compare(crowd.votes, ["majority", "dawid-skene"], repeats=2, replicates=0)

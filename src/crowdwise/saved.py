@@ -14,14 +14,10 @@ from crowdwise.errors import ReadError, either, listing
 if TYPE_CHECKING:
     from crowdwise.active.campaign import Campaign
 
-__all__ = ["load"]
-
 
 def load(folder: str | os.PathLike[str]) -> Any:
     """Whatever was saved to a folder: a consensus of any answer type, a learner, a stream, a campaign, or a data set.
 
-    Examples
-    --------
     >>> import crowdwise as cw, tempfile
     >>> votes = cw.Votes.from_dense([[0, 0, 1], [1, 1, 1]])
     >>> with tempfile.TemporaryDirectory() as folder:

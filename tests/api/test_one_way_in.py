@@ -74,6 +74,10 @@ def value(result: Any, table: str = "items") -> np.ndarray[Any, Any]:
     return frame.sort("item").select(pl.selectors.numeric().exclude("item")).to_numpy()
 
 
+def test_every_answer_type_is_tried() -> None:
+    assert list(TABLES) == list(registry.ANSWER_TYPES)
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_has_the_type_and_default_of_the_registry(name: str, found: dict[str, api.Fitted]) -> None:
     assert found[name].answer_type == name
@@ -101,8 +105,10 @@ def test_commands_give_what_python_gives(
     saved = cw.load(tmp_path / "saved")
     assert np.allclose(value(saved), value(found[name].result), atol=1e-9)
     if name != "graph":  # a report has no place for a graph
-        report = run("report", files[name], *more)
+        report, objective = run("report", files[name], *more), found[name].result.trace[-1:]
         assert report["method"]["key"] == found[name].method
+        assert report["method"]["iterations"] == found[name].result.iterations
+        assert [report["method"]["objective"]][: len(objective)] == pytest.approx(objective.tolist(), abs=1e-4)
     assert run("describe", files[name], "--answers", name)["annotators"] == len(TABLES[name].annotators)
     if name in ("comparisons", "rankings"):
         ranked = run("rank", files[name])
@@ -111,7 +117,10 @@ def test_commands_give_what_python_gives(
         scores = dict(zip(found[name].result.item_names.tolist(), found[name].result.scores.tolist(), strict=True))
         assert board == pytest.approx(scores, abs=1e-9)
     if name == "votes":
-        assert run("diagnose", files[name])["method"] == found[name].method
+        diagnosed, python = run("diagnose", files[name]), cw.diagnose(found[name].table, found[name].result)
+        assert diagnosed["method"] == found[name].method
+        assert diagnosed["expected"] == pytest.approx(python.expected, abs=1e-4)
+        assert list(diagnosed["verdicts"].values()) == list(python.verdicts.values())
         compared = run("compare", files[name], "--repeats", 1, "--replicates", 0, "--methods", "majority,one-coin")
         python = cw.compare(files[name], ["majority", "one-coin"], repeats=1, replicates=0)
         assert [row["score"] for row in compared["methods"]] == pytest.approx(python.score.tolist())

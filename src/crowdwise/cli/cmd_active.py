@@ -55,7 +55,7 @@ def replay(
     """
     from crowdwise.active.replays import replay_strategies, summary
     from crowdwise.active.strategies import find_strategy
-    from crowdwise.cli import show
+    from crowdwise.cli import show, show_active
     from crowdwise.data.folders import check_target, replacing
     from crowdwise.data.votes import read_truth
 
@@ -85,8 +85,6 @@ def replay(
     if as_json:
         emit(json.dumps(facts))
     else:
-        from crowdwise.cli import show_active
-
         show_active.show_replay(facts)
         say(f"Written to {out}.")
 
@@ -118,7 +116,7 @@ def plan(
     Example: `crowdwise active plan crowd --budget 1000 --votes-per-item 1,3,5 --out plan`
     """
     from crowdwise.active.budget_plan import make_plan
-    from crowdwise.cli import show
+    from crowdwise.cli import show, show_active
     from crowdwise.data.folders import check_target, replacing
     from crowdwise.simulate import FittedCrowd
 
@@ -152,13 +150,8 @@ def plan(
     if as_json:
         emit(json.dumps(facts))
     else:
-        from crowdwise.cli import show_active
-
         show_active.show_plan(facts)
         say(f"Written to {out}.")
-
-
-# -------------------------------------------------------------------- in
 
 
 def prices_of(votes: Votes, path: Path | None) -> Any:
@@ -189,9 +182,6 @@ def known_inputs(data: Dataset, features: Path | None, path: Path, labels: Any) 
 
 def new_learner(key: str, epochs: int | None, seed: int) -> Any:
     return registry.find(key, inputs=True).create(random_state=seed, **({} if epochs is None else {"epochs": epochs}))
-
-
-# -------------------------------------------------------------------- out
 
 
 def write_replay(

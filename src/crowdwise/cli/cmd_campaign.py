@@ -183,9 +183,6 @@ def export(
         emit(consensus.to_frame("items", kind="polars", probabilities=True).write_csv(), end="")
 
 
-# -------------------------------------------------------------------- in and out
-
-
 def read_items(path: Path) -> tuple[list[Any], dict[Any, Any], dict[Any, Any]]:
     """The items of a table, and their truth and group where there are columns of these."""
     from crowdwise.data.columns import find, normal

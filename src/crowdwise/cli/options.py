@@ -115,9 +115,6 @@ SaveOption = Annotated[Path | None, option("--save", help="Save the whole result
 LevelOption = Annotated[float, typer.Option("--level", help="The false positive rate of each detector.")]
 
 
-# -------------------------------------------------------------------- how a file is read
-
-
 @dataclass(frozen=True)
 class Reading:
     """How a file of answers is to be read: options of every command that reads one."""
@@ -213,9 +210,6 @@ def flag(option: Option, options: Collection[str]) -> str | None:
 def words_in(text: str | None) -> list[str] | None:
     """Words that were given with commas between them; ``None`` where there are none."""
     return [word.strip() for word in text.split(",")] if text and text.strip() else None
-
-
-# -------------------------------------------------------------------- the fit
 
 
 def fitted(

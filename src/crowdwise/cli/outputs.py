@@ -70,10 +70,10 @@ def write_results(
 
 
 def say(text: str) -> None:
-    """A line for people, to standard error."""
+    """A line for people, to standard error, unwrapped so that it can be searched for."""
     from crowdwise.cli import show
 
-    show.note(text)
+    show.console().print(text, soft_wrap=True)
 
 
 def emit(text: str, end: str = "\n") -> None:

@@ -40,11 +40,6 @@ def strong(words: str, rest: str = "", style: str = "bold") -> Text:
     return Text.assemble((words, style), rest)
 
 
-def note(text: str) -> None:
-    """A line for people, unwrapped so that it can be searched for."""
-    console().print(text, soft_wrap=True)
-
-
 def written(screen: Console, paths: Sequence[Any]) -> None:
     """Where results went, if anywhere."""
     if paths:
@@ -61,9 +56,6 @@ def measures(screen: Console, measured: dict[str, Estimate], of: str = "") -> No
         )
 
 
-# -------------------------------------------------------------------- progress
-
-
 @contextmanager
 def _bar(title: str, words: str, **fields: Any) -> Iterator[Callable[..., None]]:
     """A function that draws a bar, with some words beside it, once the work has taken a while.
@@ -74,12 +66,8 @@ def _bar(title: str, words: str, **fields: Any) -> Iterator[Callable[..., None]]
     from rich.progress import Progress as Bar
 
     screen = console()
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn(words, markup=False),
-        TimeElapsedColumn(),
-    )
+    described, beside = (TextColumn(text, markup=False) for text in ("{task.description}", words))
+    columns = (described, BarColumn(), beside, TimeElapsedColumn())
     bar = Bar(*columns, console=screen, transient=True, disable=not screen.is_terminal)
     task = bar.add_task(title, total=1, **fields)
     began = time.perf_counter()
@@ -131,9 +119,6 @@ def steps(total: int) -> Iterator[Callable[..., None]]:
         yield lambda *words: bar.update(task, advance=1, description=": ".join(words))
 
 
-# -------------------------------------------------------------------- tables
-
-
 def new_table(*columns: str, title: str | None = None, header: bool = True, **more: Any) -> Table:
     """A plain table. A column whose name begins with ``>`` is set to the right and, as one with ``|``, never wraps."""
     from rich.table import Table
@@ -182,9 +167,6 @@ def histogram(title: str, counts: Any) -> Table:
         share = bar(height / max(heights.max(), 1), 30)
         table.add_row(f"{a:,}" if b - a == 1 else f"{a:,} to {b - 1:,}", f"{height:,}", share)
     return table
-
-
-# -------------------------------------------------------------------- drawing
 
 
 def bar(share: float, width: int) -> str:

@@ -116,9 +116,6 @@ def annotator_table(consensus: Consensus, limit: int = 6) -> Table:
     return table
 
 
-# -------------------------------------------------------------------- rankings
-
-
 def board(ranking: Any) -> list[dict[str, Any]]:
     """The leaderboard as rows, for ``rank --json``."""
     columns = ranking.to_frame("leaderboard", kind="dict")
@@ -174,9 +171,6 @@ def ranking_annotators(ranking: Any, limit: int = 6) -> Table:
             f"{low[m]:.2f} to {high[m]:.2f}", *([f"{people['tie_rate'][m]:.0%}"] if ties else []),
         )  # fmt: skip
     return table
-
-
-# -------------------------------------------------------------------- describe
 
 
 def show_description(table: Any) -> None:

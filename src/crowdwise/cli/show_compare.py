@@ -59,14 +59,8 @@ def verdict(found: Comparison) -> str:
 def method_table(found: Comparison) -> Table:
     """A row for each method, with the interval of how far it is behind the best drawn to scale."""
     reach = float(np.nanmax(found.high[np.isfinite(found.high)], initial=0.0))
-    names = [
-        "method",
-        ">score",
-        ">behind",
-        ">calibration",
-        ">seconds",
-        *([] if found.accuracy is None else [">accuracy"]),
-    ]
+    names = ["method", ">score", ">behind", ">calibration", ">seconds"]
+    names += [] if found.accuracy is None else [">accuracy"]
     table = new_table(*names, f"|95%, 0 to {reach:.3f}")
     for j, name in enumerate(found.methods):
         row = [name, f"{found.score[j]:.4f}", f"{found.behind[j]:.4f}", f"{found.calibration[j]:.3f}"]

@@ -19,22 +19,16 @@ def learned(found: Fitted) -> dict[str, Any]:
     result, history = found.result, found.model.history_
     held = [step.held_out for step in history if step.held_out is not None]
     out: dict[str, Any] = {
-        "method": result.method,
-        "items": len(result.item_names),
-        "annotators": len(result.annotator_names),
-        "classes": len(result.classes),
-        "votes": result.n_answers,
-        "seed": found.model.seed_,
+        "method": result.method, "items": len(result.item_names), "annotators": len(result.annotator_names),
+        "classes": len(result.classes), "votes": result.n_answers, "seed": found.model.seed_,
         "seconds": round(result.seconds, 4),
         "history": {
-            "epochs": len(history),
-            "loss_first": history[0].loss,
-            "loss_last": history[-1].loss,
+            "epochs": len(history), "loss_first": history[0].loss, "loss_last": history[-1].loss,
             "held_out_last": held[-1] if held else None,
             "held_out_best": max(held) if held else None,
             "held_out_best_epoch": history[int(np.argmax(held))].epoch if held else None,
         },
-    }
+    }  # fmt: skip
     return out | figures(found.measured) | _test(found.tested)
 
 
@@ -70,10 +64,8 @@ def show_learned(found: Fitted, out: Any) -> None:
     screen.print()
     screen.print(class_table(result))
     screen.print(annotator_table(result))
-    screen.print(
-        "nothing was saved: --out DIR saves the classifier" if out is None else f"written: {out}",
-        soft_wrap=True,
-    )
+    saved = "nothing was saved: --out DIR saves the classifier" if out is None else f"written: {out}"
+    screen.print(saved, soft_wrap=True)
 
 
 def show_predicted(learner: Any, table: Any, tested: tuple[float, int] | None, out: Any) -> None:

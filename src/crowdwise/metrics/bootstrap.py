@@ -31,8 +31,6 @@ from crowdwise.core.intervals import interval_text
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.truth_scores import some_known
 
-__all__ = ["Bootstrap", "Estimate", "Options"]
-
 WORK = 2e8
 """Resamples times items: above it fewer resamples are drawn (at least 200)."""
 CHUNK = 2**22
@@ -91,8 +89,6 @@ class Bootstrap:
     def __post_init__(self) -> None:
         _check(level=self.level, resamples=self.resamples, random_state=self.random_state)
 
-    # ---------------------------------------------------------------- functions of item weights
-
     def mean(self, x: Floats) -> Estimate:
         """The mean of x with a percentile interval; resampled by value where there are few."""
         values, count = np.unique(x, return_counts=True)
@@ -112,8 +108,6 @@ class Bootstrap:
     def _percentiles(self, value: float, draws: Floats, n: int) -> Estimate:
         low, high = np.quantile(draws, [(1.0 - self.level) / 2.0, (1.0 + self.level) / 2.0])
         return Estimate(value, float(low), float(high), n, self.level)
-
-    # ---------------------------------------------------------------- functions of sums over items
 
     def of_sums(self, table: Any, times: Ints, statistic: Statistic, n: int) -> Estimate:
         """A function of sums over items, with the bias-corrected and accelerated interval.

@@ -12,8 +12,6 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 from crowdwise.metrics.labels import hits, known_items
 
-__all__ = ["brier", "calibration_error", "log_loss", "reliability"]
-
 
 @checked
 def log_loss(result: Any, truth: Any, *, floor: Fraction = 1e-15, **options: Unpack[Options]) -> Estimate:

@@ -23,8 +23,6 @@ from crowdwise.core.truth_scores import some_known
 from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 
-__all__ = ["adjusted_rand", "cluster_accuracy", "mutual_information"]
-
 
 def cluster_accuracy(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The share of items whose cluster is their class, under the best one-to-one matching of clusters to classes."""

@@ -12,8 +12,6 @@ from crowdwise.core.truth_scores import some_known
 from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 
-__all__ = ["accuracy", "accuracy_per_class", "confusion_error", "hits", "known_items"]
-
 
 def accuracy(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The share of items whose most probable class is the true one.

@@ -15,8 +15,6 @@ from crowdwise.metrics.ratings import kendall, mae, quadratic_kappa, rmse
 from crowdwise.metrics.sets import jaccard, set_f1, subset_accuracy
 from crowdwise.metrics.spans import span_scores
 
-__all__ = ["MEASURES", "measure"]
-
 MEASURES = {
     "accuracy": "Right against the known truth",
     "calibration_error": "Calibration error",
@@ -50,8 +48,6 @@ def measure(answer_type: str, answers: Any, result: Any, truth: Any = None, *, g
     gold
         The truth that the method has used, of votes: it is left out.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(50, n_annotators=6, random_state=0)
     >>> sorted(cw.metrics.measure("ratings", crowd.answers, cw.aggregate(crowd.answers)))

@@ -14,8 +14,6 @@ from crowdwise.core.truth_scores import kendall_tau, some_known
 from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 
-__all__ = ["kendall", "mae", "quadratic_kappa", "rmse", "spearman"]
-
 
 def mae(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """Mean absolute error: of numbers in their unit, of grades in grades."""

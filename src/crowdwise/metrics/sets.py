@@ -23,11 +23,6 @@ from crowdwise.core.truth_scores import some_known
 from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 
-__all__ = [
-    "hamming_loss", "jaccard", "label_scores", "set_f1", "set_precision", "set_recall", "subset_accuracy",
-    "top_k_with_gold_count",
-]  # fmt: skip
-
 Table = npt.NDArray[np.bool_]
 Average = Literal["micro", "macro"]
 
@@ -105,9 +100,6 @@ def top_k_with_gold_count(found: Any, truth: Any) -> dict[str, npt.NDArray[Any]]
         "accuracy": np.append(accuracy, accuracy.mean()),
         "f1": np.append(f1, mean),
     }
-
-
-# -------------------------------------------------------------------- the pieces
 
 
 def _expected_hits(q: Floats, true: Table, k: int) -> float:

@@ -18,8 +18,6 @@ from crowdwise.data.tags import Tags
 from crowdwise.errors import InputError, LabelError, listing
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 
-__all__ = ["span_scores", "span_scores_per_type"]
-
 Counts = npt.NDArray[np.float64]
 SCORES = ("precision", "recall", "f1")
 

@@ -38,8 +38,6 @@ from crowdwise.report.other_answers import answer_sections
 from crowdwise.report.votes import vote_sections
 from crowdwise.trust.agreement import TITLES, agreement, strength
 
-__all__ = ["build_report"]
-
 FORMAT = 2
 MOST_POINTS = 400
 """Points of the objective that are drawn."""
@@ -82,8 +80,6 @@ def build_report(
     all_items
         Whether to add ``item_table``, the table of all items, as columns.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(300, n_annotators=12, a=30, b=4, votes_per_item=5, random_state=0)
     >>> report = cw.build_report(crowd.votes, cw.aggregate(crowd.votes, "one-coin"))

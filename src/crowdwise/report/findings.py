@@ -116,8 +116,6 @@ def diagnose(
     progress
         Called with the name of each step before it begins.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.hammer_spammer(400, n_annotators=12, share=0.8, votes_per_item=6, random_state=0)
     >>> found = cw.diagnose(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"))
@@ -152,9 +150,6 @@ def concluded(seen: Inspection) -> Diagnosis:
             verdicts[name] = min(verdict, verdicts[name], key=RANK.__getitem__)
     right = seen.items.columns["right"] if seen.items is not None and not seen.captured else np.empty(0)
     return Diagnosis(tuple(found), verdicts, float(right.mean()) if len(right) else float("nan"), seen)
-
-
-# -------------------------------------------------------------------- annotators
 
 
 def _about_annotators(seen: Inspection) -> list[Finding]:
@@ -226,9 +221,6 @@ def _kinds(
     if any(VERDICT_OF.get(kind) is Verdict.LOOK for kind, _ in out):  # a test found something: the votes were enough
         out = [entry for entry in out if entry[0] is not FindingKind.FEW]
     return out
-
-
-# -------------------------------------------------------------------- groups, pairs, items
 
 
 def _about_groups(seen: Inspection) -> list[Finding]:

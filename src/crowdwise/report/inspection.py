@@ -45,8 +45,6 @@ from crowdwise.trust.flags import FlagKind
 from crowdwise.trust.item_review import ItemReport, assess_items
 from crowdwise.trust.spammers import Spammers, capacity_spammers
 
-__all__ = ["Inspection", "inspect"]
-
 MOST_WORK = 800_000
 """Votes x classes among which shared mistakes are looked for; a sample of the items where there are more."""
 MOST_FLOPS = 4e9

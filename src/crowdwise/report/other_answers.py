@@ -88,9 +88,6 @@ def headline(kind: str, result: Any) -> str:
     return f"{counted(N, 'set')} of labels, {unsure}."
 
 
-# -------------------------------------------------------------------- tables
-
-
 def _shown(result: Any) -> list[str]:
     """The tables of a page, in order; a leaderboard stands for the items."""
     there = [name for name in words.TABLES if name in result.TABLES]
@@ -197,9 +194,6 @@ def _cell(head: Mapping[str, Any], frame: Mapping[str, npt.NDArray[Any]], n: int
 
 def _item(names: npt.NDArray[Any], n: int) -> Any:
     return names[n].item() if hasattr(names[n], "item") else names[n]
-
-
-# -------------------------------------------------------------------- the other parts
 
 
 def _figures(answers: Any, result: Any, measured: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -29,8 +29,6 @@ from crowdwise.report.section_annotators import MOST_ROWS
 from crowdwise.trust.flags import FindingKind
 from crowdwise.trust.wording import also, percent
 
-__all__ = ["page", "write_report"]
-
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_TABLE = 2_600_000
 """Characters of a compressed table in the page."""
@@ -54,8 +52,6 @@ def write_report(
         As in :func:`crowdwise.build_report`: also texts, images, attributes and demographics to show, ``level`` and
         ``progress``.
 
-    Examples
-    --------
     >>> import crowdwise as cw, tempfile, pathlib
     >>> crowd = cw.simulate.one_coin(100, n_annotators=8, random_state=0)
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -96,9 +92,6 @@ def page(report: dict[str, Any]) -> str:
         trace=_points(report["method"]["trace"]), style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
         script=script, digest=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
     )  # fmt: skip
-
-
-# -------------------------------------------------------------------- what the templates use
 
 
 def pct(x: float | None, digits: int = 0) -> str:
@@ -173,9 +166,6 @@ def _points(trace: list[float]) -> dict[str, Any] | None:
     room = (high - low) or 1.0
     points = [f"{100 * i / (len(values) - 1):.2f},{38 - 36 * (x - low) / room:.2f}" for i, x in enumerate(values)]
     return {"points": " ".join(points), "first": values[0], "last": values[-1]}
-
-
-# -------------------------------------------------------------------- the files inside the page
 
 
 def _files(report: dict[str, Any]) -> list[dict[str, Any]]:

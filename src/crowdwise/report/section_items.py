@@ -70,11 +70,7 @@ def _votes(votes: Any, n: int, classes: list[str], people: Any) -> list[dict[str
     labels, names = votes.label[rows], people[votes.annotator[rows]]
     count = np.bincount(labels, minlength=len(classes))
     return [
-        {
-            "label": classes[k],
-            "votes": int(count[k]),
-            "by": [str(name) for name in names[labels == k][:MOST_NAMES].tolist()],
-        }
+        {"label": classes[k], "votes": int(count[k]), "by": [str(m) for m in names[labels == k][:MOST_NAMES].tolist()]}
         for k in np.argsort(-count, kind="stable").tolist()
         if count[k]
     ]

@@ -21,9 +21,7 @@ from crowdwise.core.lazy import lazily
 
 _WHERE: dict[str, tuple[str, ...]] = {
     "agreement": (),
-    "agreement_coefficients": (
-        "percent_agreement", "fleiss_kappa", "gwet_ac1", "gwet_ac2", "krippendorff_alpha",
-    ),
+    "agreement_coefficients": ("percent_agreement", "fleiss_kappa", "gwet_ac1", "gwet_ac2", "krippendorff_alpha"),
     "agreement_pairs": ("PairwiseAgreement", "cohen_kappa", "light_kappa", "pairwise_agreement", "scott_pi"),
     "annotators": ("AnnotatorReport", "assess_annotators"),
     "capacity": ("channel_capacity", "raykar_yu_score"),
@@ -38,5 +36,5 @@ _WHERE: dict[str, tuple[str, ...]] = {
     "method_comparison": ("Comparison", "compare"),
     "posterior_checks": ("predictive_checks",),
     "spammers": ("Spammers", "capacity_spammers", "covariance_spammers", "raykar_yu_spammers"),
-}  # fmt: skip
+}
 __all__, __getattr__, __dir__ = lazily(__name__, _WHERE)

@@ -32,8 +32,6 @@ from crowdwise.trust import agreement_by_type as by_type
 from crowdwise.trust.agreement_counts import Scale
 from crowdwise.trust.result_tables import Tables
 
-__all__ = ["Agreement", "agreement", "strength"]
-
 OTHERS: dict[type, tuple[str, Any, str]] = {
     Ratings: ("ratings", by_type.of_ratings, "items"),
     Comparisons: ("comparisons", by_type.of_comparisons, "pairs of items"),
@@ -132,8 +130,6 @@ def agreement(answers: Any, *, scale: Scale | None = None, values: Any = None, *
         ``level``, ``resamples`` and ``random_state`` of the intervals: see
         :class:`~crowdwise.metrics.bootstrap.Bootstrap`.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(300, n_annotators=9, n_classes=3, votes_per_item=4, random_state=0)
     >>> found = cw.agreement(crowd.votes)

@@ -42,10 +42,6 @@ from crowdwise.trust.agreement_counts import (
     weights_of,
 )
 
-__all__ = ["fleiss_kappa", "gwet_ac1", "gwet_ac2", "krippendorff_alpha", "percent_agreement"]
-
-# -------------------------------------------------------------------- the maths
-
 
 def percent(found: Patterns, w: Floats) -> Coefficient:
     """p_a."""
@@ -154,9 +150,6 @@ def _ordinal_statistic(s: Floats) -> Floats:
     return one_minus_ratio(seen / total, chance / (total * np.maximum(total - 1.0, 1.0)))
 
 
-# -------------------------------------------------------------------- the coefficients
-
-
 @checked
 def percent_agreement(
     votes: Votes, *, weights: Weights = None, values: Any = None, **options: Unpack[Options]
@@ -175,8 +168,6 @@ def percent_agreement(
     **options
         Of the interval: see :class:`~crowdwise.metrics.bootstrap.Bootstrap`.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> votes = cw.Votes.from_dense([[0, 0, 0], [0, 1, 1], [1, 1, 1], [1, 1, 0]])
     >>> round(cw.trust.percent_agreement(votes).value, 3)
@@ -193,8 +184,6 @@ def fleiss_kappa(votes: Votes, *, weights: Weights = None, values: Any = None, *
     Chance agreement comes from the mean over items of their vote shares (Gwet 2014). Parameters as in
     :func:`percent_agreement`.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(300, n_annotators=9, n_classes=3, votes_per_item=4, random_state=0)
     >>> found = cw.trust.fleiss_kappa(crowd.votes)
@@ -210,8 +199,6 @@ def gwet_ac1(votes: Votes, **options: Unpack[Options]) -> Estimate:
 
     Parameters as in :func:`percent_agreement`.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> votes = cw.Votes.from_dense([[0, 0]] * 95 + [[0, 1]] * 5)
     >>> round(cw.trust.gwet_ac1(votes).value, 2), round(cw.trust.fleiss_kappa(votes).value, 2)
@@ -226,8 +213,6 @@ def gwet_ac2(
 ) -> Estimate:
     """Gwet's AC2: AC1 with partial agreement between neighbouring classes. Parameters as in :func:`percent_agreement`.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> votes = cw.Votes.from_dense([[1, 1, 2], [3, 3, 3], [1, 2, 2], [3, 2, 3]])
     >>> cw.trust.gwet_ac2(votes).value > cw.trust.gwet_ac1(votes).value
@@ -255,8 +240,6 @@ def krippendorff_alpha(
     **options
         As in :func:`percent_agreement`.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(300, n_annotators=9, n_classes=3, votes_per_item=4, random_state=0)
     >>> found = cw.trust.krippendorff_alpha(crowd.votes)

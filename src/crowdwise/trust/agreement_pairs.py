@@ -35,10 +35,6 @@ from crowdwise.trust.agreement_counts import Weights, check_unweighted, common_c
 from crowdwise.trust.mistakes_model import paired_votes
 from crowdwise.trust.result_tables import Tables
 
-__all__ = ["PairwiseAgreement", "cohen_kappa", "light_kappa", "pairwise_agreement", "scott_pi"]
-
-# -------------------------------------------------------------------- the maths
-
 
 def kappa_of(tables: Floats, d: Floats, pooled: bool = False) -> Floats:
     """1 - sum d p / sum d r c of B x K x K tables of counts; ``pooled``: Scott's pi."""
@@ -77,9 +73,6 @@ def kappa_variance(tables: Floats, d: Floats) -> Floats:
     return np.where(ok, variance, np.nan)
 
 
-# -------------------------------------------------------------------- two annotators
-
-
 @checked
 def cohen_kappa(
     votes: Votes, first: Any = None, second: Any = None, *, weights: Weights = None, values: Any = None,
@@ -98,8 +91,6 @@ def cohen_kappa(
     values, **options
         As in :func:`percent_agreement`.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> votes = cw.Votes.from_dense([[0, 0]] * 20 + [[0, 1]] * 5 + [[1, 0]] * 10 + [[1, 1]] * 15)
     >>> round(cw.trust.cohen_kappa(votes).value, 3)
@@ -115,8 +106,6 @@ def scott_pi(
 ) -> Estimate:  # fmt: skip
     """Scott's pi of two annotators: Cohen's kappa with one label distribution for both. Parameters as there.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> votes = cw.Votes.from_dense([[0, 0]] * 20 + [[0, 1]] * 5 + [[1, 0]] * 10 + [[1, 1]] * 15)
     >>> round(cw.trust.scott_pi(votes).value, 3)
@@ -172,8 +161,6 @@ def light_kappa(votes: Votes, *, weights: Weights = None, values: Any = None, **
 
     Parameters as in :func:`cohen_kappa`. The work goes with the square of the annotators: for a few of them.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> votes = cw.Votes.from_dense([[0, 0, 0]] * 20 + [[0, 1, 0]] * 5 + [[1, 0, 1]] * 10 + [[1, 1, 1]] * 15)
     >>> round(cw.trust.light_kappa(votes).value, 3)
@@ -199,9 +186,6 @@ def light_kappa(votes: Votes, *, weights: Weights = None, values: Any = None, **
         return ratio(np.where(there, by_pair, 0.0).sum(axis=1), there.sum(axis=1).astype(np.float64))
 
     return Bootstrap(**options).of_sums(table, np.ones(len(items), dtype=np.int64), statistic, len(items))
-
-
-# -------------------------------------------------------------------- every pair
 
 
 @dataclass(frozen=True)
@@ -237,8 +221,6 @@ def pairwise_agreement(
     that a few items without a disagreement prove nothing, and held between -1 and 1; all of that range where kappa
     does not exist (nan) or a pair has a single item in common.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(200, n_annotators=6, n_classes=3, votes_per_item=3, random_state=0)
     >>> cw.trust.pairwise_agreement(crowd.votes).to_frame().shape

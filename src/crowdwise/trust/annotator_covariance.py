@@ -199,9 +199,6 @@ def principal_factors(found: Covariances, rank: int, max_iter: int = 500, tol: f
     )
 
 
-# -------------------------------------------------------------------- clusters
-
-
 def identified_rank(M: int, K: int) -> int:
     """K, or the most factors that the covariances of M annotators identify: (M - r)^2 >= M + r (Ledermann)."""
     r = 1

@@ -203,9 +203,6 @@ def information(evidence: LeaveOneOut, reach: float) -> dict[str, npt.NDArray[An
     )
 
 
-# -------------------------------------------------------------------- times
-
-
 def seconds(timestamp: npt.NDArray[Any]) -> Floats:
     """Timestamps in seconds: dates as such, numbers as they are, NaN where missing."""
     if timestamp.dtype.kind == "M":

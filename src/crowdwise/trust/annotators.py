@@ -65,8 +65,6 @@ from crowdwise.trust.flags import Flag, FlagKind
 from crowdwise.trust.result_tables import Tables
 from crowdwise.trust.wording import flag_words, flags_sentence
 
-__all__ = ["AnnotatorReport", "assess_annotators"]
-
 FEW = 0.4
 """The width of the interval of the accuracy from which on there are few votes."""
 AGAINST = (FlagKind.WORSE_THAN_CHANCE, FlagKind.RANDOM, FlagKind.CONSTANT, FlagKind.CONFUSION)
@@ -136,8 +134,6 @@ def assess_annotators(
     evidence
         What :func:`~crowdwise.trust.evidence.read_evidence` gave for the same votes, consensus and gold.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.hammer_spammer(400, n_annotators=12, share=0.8, votes_per_item=6, random_state=0)
     >>> report = cw.trust.assess_annotators(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"))

@@ -22,8 +22,6 @@ import numpy as np
 
 from crowdwise.core.numerics import Floats, normalise
 
-__all__ = ["channel_capacity", "raykar_yu_score"]
-
 JEFFREYS = 0.5
 CHUNK = 2**22
 """How many numbers a piece of the draws holds at once."""
@@ -36,8 +34,6 @@ def channel_capacity(theta: Floats, tol: float = 1e-7, max_iter: int = 2000) -> 
     between sum p D and max D, and a channel is done when they are ``tol`` apart. a = 1 never lowers sum p D; longer
     steps, which channels of small capacity need, are taken as long as they raise it.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> channel_capacity(np.array([[[0.9, 0.1], [0.1, 0.9]], [[0.3, 0.7], [0.3, 0.7]]])).round(3).tolist()
     [0.531, 0.0]
@@ -79,8 +75,6 @@ def raykar_yu_score(theta: Floats) -> Floats:
 
     Two classes: (sensitivity + specificity - 1)^2. It equals sum_c |theta[c] - mean row|^2 / (K - 1).
 
-    Examples
-    --------
     >>> import numpy as np
     >>> float(raykar_yu_score(np.array([[[0.9, 0.1], [0.3, 0.7]]]))[0].round(3))
     0.36

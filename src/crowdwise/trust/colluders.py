@@ -42,8 +42,6 @@ GROUPS = 10
 MANY = 50
 """Pairs of annotators from which on their middle shows how wide the null is."""
 
-__all__ = ["SharedMistakes", "shared_mistakes"]
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SharedMistakes(AnnotatorPairs):
@@ -128,8 +126,6 @@ def shared_mistakes(
     random_state
         The seed of that sample.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.colluders(500, n_annotators=15, share=0.2, p_corr=0.5, random_state=0)
     >>> found = shared_mistakes(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"))

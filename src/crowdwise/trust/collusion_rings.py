@@ -63,10 +63,6 @@ FILLS = 15
 """Rounds in which the diagonal is filled in, for each rank."""
 FOLDS = 10
 """Parts of the items for the jackknife."""
-__all__ = ["Colluders", "find_colluders"]
-
-
-# -------------------------------------------------------------------- the agreement matrix
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -114,8 +110,6 @@ def find_colluders(
     random_state
         The seed of the two halves of the items.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.colluders(1000, n_annotators=30, share=0.3, random_state=0)
     >>> found = find_colluders(crowd.votes)

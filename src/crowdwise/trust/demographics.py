@@ -39,8 +39,6 @@ from crowdwise.trust.evidence import Groups, adjusted, read_evidence, read_group
 from crowdwise.trust.result_tables import Tables
 from crowdwise.trust.wording import demographic_sentences
 
-__all__ = ["DemographicReport", "compare_demographics"]
-
 COLUMNS = ("attribute", "group", "outcome", "annotators", "votes", "rate", "difference", "low", "high", "p_value")
 MANY, RANGES = 12, 4
 """An attribute with more different numbers than this is cut into so many ranges."""
@@ -104,8 +102,6 @@ def compare_demographics(
     evidence
         As in :func:`~crowdwise.trust.annotators.assess_annotators`.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(200, n_annotators=20, votes_per_item=6, random_state=0)
     >>> who = {name: "young" if i % 2 else "old" for i, name in enumerate(crowd.votes.annotators.tolist())}

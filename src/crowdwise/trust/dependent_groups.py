@@ -34,8 +34,6 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.trust.result_tables import AnnotatorPairs
 
-__all__ = ["DependentGroups", "find_groups"]
-
 AtLeastTwo = Annotated[int, Bounds(minimum=2)]
 
 
@@ -91,8 +89,6 @@ def find_groups(
     min_common
         The fewest common items of two annotators that are looked at.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.groups(1000, n_annotators=20, n_groups=4, random_state=0)
     >>> found = find_groups(crowd.votes)

@@ -97,9 +97,6 @@ def sample_items(cost: Ints, most: float, random_state: RandomState, side: Liter
     return np.sort(order[: max(int(np.searchsorted(np.cumsum(cost[order]), most, side=side)), 1)])
 
 
-# -------------------------------------------------------------------- groups
-
-
 @dataclass(frozen=True, eq=False)
 class Groups:
     """A group for each item or annotator: codes (-1: none given) and names."""

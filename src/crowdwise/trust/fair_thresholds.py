@@ -32,8 +32,6 @@ from crowdwise.metrics.bootstrap import Estimate
 from crowdwise.trust.evidence import positive_code, read_groups
 from crowdwise.trust.result_tables import Tables
 
-__all__ = ["Thresholds", "choose_thresholds"]
-
 STARTS, WITHIN = 1000, 33
 """Windows tried for equalised odds."""
 Constraint = Literal["demographic parity", "equal opportunity", "equalised odds"]
@@ -97,8 +95,6 @@ def choose_thresholds(
     level
         Of the intervals of the two accuracies.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(400, n_annotators=10, votes_per_item=5, random_state=0)
     >>> chosen = cw.trust.choose_thresholds(cw.aggregate(crowd.votes, "one-coin"), ["a", "b"] * 200, gap=0.01)

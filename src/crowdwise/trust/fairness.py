@@ -53,8 +53,6 @@ from crowdwise.trust.evidence import Groups, check_match, known_classes, positiv
 from crowdwise.trust.result_tables import Tables
 from crowdwise.trust.wording import fairness_sentences
 
-__all__ = ["FairnessReport", "assess_fairness"]
-
 RATES = ("selection", "true_positive", "false_positive", "accuracy")
 GAPS = {"demographic parity": (0,), "equal opportunity": (1,), "equalised odds": (1, 2), "accuracy": (3,)}
 """Criterion -> which of the rates it is about."""
@@ -140,8 +138,6 @@ def assess_fairness(
     level, resamples, random_state
         The level of the intervals, and the bootstrap behind them (fewer resamples where there are very many votes).
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(400, n_annotators=10, votes_per_item=5, random_state=0)
     >>> consensus = cw.aggregate(crowd.votes, "one-coin")

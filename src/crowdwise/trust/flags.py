@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from enum import IntFlag, StrEnum
 from typing import Any
 
-__all__ = ["Finding", "FindingKind", "Flag", "FlagKind", "ItemReason", "Verdict"]
-
 
 class FlagKind(StrEnum):
     """What a test says about one annotator (see :mod:`crowdwise.trust.annotators`)."""

@@ -29,8 +29,6 @@ from crowdwise.data.votes import Votes
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 from crowdwise.trust.agreement_counts import Patterns, check_unweighted, numbers, one_minus_ratio, ratio
 
-__all__ = ["icc"]
-
 Form = Literal["one-way", "agreement", "consistency"]
 
 
@@ -120,8 +118,6 @@ def icc(
     **options
         As in :func:`percent_agreement`. The interval is over items; annotators are held as they are.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> table = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
     >>> votes = cw.Votes.from_dense(table)

@@ -58,8 +58,6 @@ from crowdwise.trust.flags import ItemReason
 from crowdwise.trust.result_tables import Tables
 from crowdwise.trust.wording import item_reasons, pair_words
 
-__all__ = ["ClassPair", "ItemReport", "assess_items"]
-
 NEGLIGIBLE = 1e-3
 """Classes less probable than this are left out of an item's p-value (the rest is scaled up)."""
 EXACT = 256
@@ -160,8 +158,6 @@ def assess_items(
         The false discovery rate at which items and pairs are called out, and the probability of being wrong from which
         a label is suggested for review.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.difficulty(300, n_annotators=20, votes_per_item=7, random_state=0)
     >>> report = cw.trust.assess_items(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"))
@@ -207,9 +203,6 @@ def assess_items(
     reasons = np.sum([reason.value * mask for reason, mask in holds.items()], axis=0)
     pairs = class_pairs(evidence, q, label, runner, second, level)
     return ItemReport(votes.items, columns, pairs, level, reasons, votes.classes[runner], votes.kind)
-
-
-# -------------------------------------------------------------------- the pieces
 
 
 def _rank(review: Floats, right: Floats, flip: Floats) -> Ints:

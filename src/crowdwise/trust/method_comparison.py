@@ -46,8 +46,6 @@ from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InputError, Par
 from crowdwise.trust.posterior_checks import Check, predictive_checks
 from crowdwise.trust.result_tables import Tables
 
-__all__ = ["Comparison", "compare"]
-
 BINS = 10
 Progress = Callable[[str, str], None]
 
@@ -200,9 +198,6 @@ def compare(
         problems=problems, n_votes=votes.n_votes, n_held_out=float(np.mean([mask.sum() for mask in masks])),
         repeats=repeats, share=share, seed=seed_of(random_state), kind=votes.kind,
     )  # fmt: skip
-
-
-# -------------------------------------------------------------------- one method
 
 
 @dataclass(frozen=True)

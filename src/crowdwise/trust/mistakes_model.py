@@ -39,8 +39,6 @@ CHUNK = 30_000
 CELLS = 2**22
 """...and else as many as have so many cells together: with K classes there are K x 6 K for each pair."""
 
-# -------------------------------------------------------------------- the model
-
 
 def null_model(votes: Votes, q: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
     """log p[m * K + l, (k, tau)], the log shares of (k, tau), and what its votes say of each item (N x (k, tau)).
@@ -94,9 +92,6 @@ def ascended(beta: Floats, c: Floats, pseudo: Floats, steps: int = 3) -> Floats:
             - beta.max(axis=1, keepdims=True)
         )
     return beta
-
-
-# -------------------------------------------------------------------- pairs of votes
 
 
 def paired_votes(indptr: Ints, rows: Ints) -> tuple[Ints, Ints]:

@@ -13,8 +13,6 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.frames import make_frame
 from crowdwise.errors import ParameterError
 
-__all__ = ["AnnotatorGroups", "AnnotatorPairs", "Tables"]
-
 
 class Tables(ABC):
     """The base of results. A subclass is a frozen dataclass that gives :meth:`_columns`."""

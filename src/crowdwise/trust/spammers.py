@@ -46,13 +46,9 @@ from crowdwise.trust import capacity as measures
 from crowdwise.trust.evidence import check_match
 from crowdwise.trust.result_tables import Tables
 
-__all__ = ["Spammers", "capacity_spammers", "covariance_spammers", "raykar_yu_spammers"]
-
 Level = Annotated[float, Bounds(above=0, below=0.5)]
 DRAWN = 1e-4
 """How exact the capacity of a draw is, in bits: far less than draws differ."""
-
-# -------------------------------------------------------------------- the result
 
 
 @dataclass(frozen=True)
@@ -122,9 +118,6 @@ class Spammers(Tables):
         return f"Spammers({self.detector}, {self.rule}: {found}; false-positive rate {self.level:g})"
 
 
-# -------------------------------------------------------------------- the detectors
-
-
 @checked
 def capacity_spammers(
     votes: Votes, consensus: Consensus, *, skill: Fraction = 0.2, level: Level = 0.05, draws: Count = 200,
@@ -144,8 +137,6 @@ def capacity_spammers(
     draws, random_state
         How many draws of every confusion matrix, and their seed.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.hammer_spammer(600, n_annotators=10, n_classes=3, accuracy=0.8, random_state=0)
     >>> found = cw.trust.capacity_spammers(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"))
@@ -171,8 +162,6 @@ def raykar_yu_spammers(
     The column ``informativeness`` is their score, 0 for a spammer and 1 for somebody perfect (or perfectly wrong);
     skill^2 for a one-coin annotator. Parameters as in :func:`capacity_spammers`.
 
-    Examples
-    --------
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.hammer_spammer(600, n_annotators=10, n_classes=3, accuracy=0.8, random_state=0)
     >>> found = cw.trust.raykar_yu_spammers(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"))

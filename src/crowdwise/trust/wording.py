@@ -54,8 +54,6 @@ WEAKENS = {
 }
 """What makes labels less sure than independent annotators would make them."""
 
-# -------------------------------------------------------------------- names and numbers
-
 
 def named(what: str, name: Any) -> str:
     """A name as it stands in a sentence: ``annotator 0`` or ``class 3`` where it is a number."""
@@ -88,9 +86,6 @@ def counted(n: int, noun: str) -> str:
 def begun(text: str) -> str:
     """A sentence; what is no name of somebody's begins with a capital."""
     return text[:1].upper() + text[1:] if text.startswith(("annotator ", "class ", "item ")) else text
-
-
-# -------------------------------------------------------------------- annotators
 
 
 def flag_words(flag: Flag) -> str:
@@ -143,9 +138,6 @@ def _about_annotator(finding: Finding) -> str:
     }[finding.kind]
 
 
-# -------------------------------------------------------------------- items and classes
-
-
 @lru_cache(maxsize=4096)
 def item_reasons(reasons: ItemReason, label: Any, rival: Any) -> str:
     """Why an item should be looked at again."""
@@ -162,9 +154,6 @@ def pair_words(classes: tuple[Any, ...], numbers: Mapping[str, float]) -> str:
     else:
         words += " that name either"
     return begun(f"{words}; {counted(int(numbers['items']), 'item')} undecided between them.")
-
-
-# -------------------------------------------------------------------- groups
 
 
 def fairness_sentences(
@@ -202,9 +191,6 @@ def demographic_sentences(overall: Mapping[str, float], rows: list[dict[str, Any
         group = f"{row['attribute']} {row['group']}"
         out.append(f"{group} {what} on the same items ({ends}; {row['annotators']} annotators).")
     return out
-
-
-# -------------------------------------------------------------------- findings
 
 
 def sentence(finding: Finding) -> str:
