@@ -24,10 +24,9 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
     table.add_row("votes", f"{facts['votes']:,}", f"by {facts['annotators']:,} annotators, {facts['asked']:,} awaited")
     budget = facts["budget"]
     table.add_row(
-        "spent",
-        f"{facts['spent']:,.2f}" + ("" if budget is None else f" of {budget:,.2f}"),
+        "spent", f"{facts['spent']:,.2f}" + ("" if budget is None else f" of {budget:,.2f}"),
         "" if budget is None else bar(facts["spent"], budget),
-    )
+    )  # fmt: skip
     if facts["accuracy"] is not None:
         low, high = facts["accuracy_low"], facts["accuracy_high"]
         how = "estimated without truth" if facts["accuracy_known"] else "not known yet: few items have two votes"

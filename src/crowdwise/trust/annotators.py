@@ -154,13 +154,11 @@ def assess_annotators(
     times = None if votes.timestamp is None else measures.seconds(votes.timestamp)
     reach = float(ndtri(0.5 + interval / 2.0))
     columns: dict[str, npt.NDArray[Any]] = {
-        "votes": n,
-        **with_interval("accuracy", *share_with_interval(right, consensus.total, unsure, interval)),
+        "votes": n, **with_interval("accuracy", *share_with_interval(right, consensus.total, unsure, interval)),
         **with_interval("skill", skill.value, skill.value - reach * skill.error, skill.value + reach * skill.error),
-        **measures.agreement(votes, interval),
-        **measures.weights(evidence, reach),
+        **measures.agreement(votes, interval), **measures.weights(evidence, reach),
         **measures.information(evidence, reach),
-    }
+    }  # fmt: skip
     if capacity is not None:
         found = np.asarray(capacity(evidence.theta), dtype=np.float64)
         if found.shape != (M,):

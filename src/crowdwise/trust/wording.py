@@ -228,10 +228,8 @@ def also(names: Iterable[str], shown: int, more: int = 0) -> str:
 def to_dict(finding: Finding, most: int | None = None) -> dict[str, Any]:
     """A finding as JSON can hold it."""
     return {
-        "kind": finding.kind.value,
-        "title": TITLES[finding.kind],
+        "kind": finding.kind.value, "title": TITLES[finding.kind],
         "names": [str(name) for name in finding.names[:most]],
         "numbers": {name: round(float(x), 4) for name, x in finding.numbers.items() if np.isfinite(x)},
-        "sentence": sentence(finding),
-        "advice": ADVICE.get(finding.kind, ""),
-    }
+        "sentence": sentence(finding), "advice": ADVICE.get(finding.kind, ""),
+    }  # fmt: skip
