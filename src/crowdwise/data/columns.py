@@ -8,59 +8,47 @@ from collections.abc import Mapping, Sequence
 from crowdwise.errors import ColumnError, Option, Remedy, listing, suggestion
 
 ALIASES: dict[str, tuple[str, ...]] = {
-    "item": (
-        "item", "task", "unit", "example", "instance", "sample",
-        "question", "document", "doc", "image", "object", "microtask",
-    ),
-    "annotator": (
-        "annotator", "worker", "rater", "user", "coder", "labeler", "labeller",
-        "judge", "expert", "reviewer", "assessor", "performer", "participant",
-    ),
-    "label": (
-        "label", "answer", "response", "rating", "class", "category",
-        "vote", "choice", "judgment", "judgement", "annotation", "value",
-    ),
-    "value": (
-        "value", "rating", "score", "number", "estimate", "measurement", "grade",
-        "label", "answer", "response", "judgment", "judgement", "annotation",
-    ),
-    "item_a": (
-        "item a", "item 1", "item1", "first item", "item left", "left item", "task a", "task 1", "object a", "object 1",
-        "image a", "image 1", "a", "left", "first", "id a", "id 1", "i",
-    ),
-    "item_b": (
-        "item b", "item 2", "item2", "second item", "item right", "right item", "task b", "task 2", "object b",
-        "object 2", "image b", "image 2", "b", "right", "second", "id b", "id 2", "j",
-    ),
-    "same": (
-        "same", "similar", "is same", "same class", "same cluster", "same group", "same kind", "match", "is match",
-        "duplicate", "is duplicate", "must link", "linked",
-    ),
-    "labels": ("labels", "label set", "labelset", "chosen", "chosen labels", "categories"),
-    "offered": ("offered", "offered labels", "options", "candidates"),
-    "weight": ("weight",),
-    "timestamp": ("timestamp", "created at", "submitted at", "annotated at"),
-    "sequence": ("sequence", "sentence", "sent", "document", "doc", "paragraph", "utterance"),
-    "position": ("position", "token", "index", "token index", "token position", "offset"),
-    "word": ("word", "form", "surface", "token text", "text"),
-    "tag": ("tag", "bio", "iob", "label", "annotation", "answer", "class"),
-    "source": ("source", "from", "left", "head"),
-    "target": ("target", "to", "right", "tail"),
-    "truth": ("truth", "gold", "true label", "gold label", "ground truth", "true class", "gt"),
-    "left": (
-        "left", "item a", "model a", "option a", "response a", "answer a", "item 1", "item1", "model 1", "first", "a",
-    ),
-    "right": (
-        "right", "item b", "model b", "option b", "response b", "answer b", "item 2", "item2", "model 2", "second", "b",
-    ),
-    "outcome": (
-        "outcome", "winner", "preferred", "preference", "verdict", "result", "label", "choice", "judgment", "judgement",
-        "vote", "answer",
-    ),
-    "chosen": ("chosen", "winning item", "better"),
-    "rejected": ("rejected", "loser", "losing item", "worse"),
-    "question": ("question", "prompt", "context", "instruction", "topic", "group", "ballot"),
-    "rank": ("rank", "place", "position", "order"),
+    part: tuple(names.split(", "))
+    for part, names in {
+        "item": "item, task, unit, example, instance, sample, question, document, doc, image, object, microtask",
+        "annotator":
+            "annotator, worker, rater, user, coder, labeler, labeller, judge, expert, reviewer, assessor, performer, "
+            "participant",
+        "label":
+            "label, answer, response, rating, class, category, vote, choice, judgment, judgement, annotation, value",
+        "value":
+            "value, rating, score, number, estimate, measurement, grade, label, answer, response, judgment, "
+            "judgement, annotation",
+        "item_a":
+            "item a, item 1, item1, first item, item left, left item, task a, task 1, object a, object 1, image a, "
+            "image 1, a, left, first, id a, id 1, i",
+        "item_b":
+            "item b, item 2, item2, second item, item right, right item, task b, task 2, object b, object 2, image b, "
+            "image 2, b, right, second, id b, id 2, j",
+        "same":
+            "same, similar, is same, same class, same cluster, same group, same kind, match, is match, duplicate, is "
+            "duplicate, must link, linked",
+        "labels": "labels, label set, labelset, chosen, chosen labels, categories",
+        "offered": "offered, offered labels, options, candidates",
+        "weight": "weight",
+        "timestamp": "timestamp, created at, submitted at, annotated at",
+        "sequence": "sequence, sentence, sent, document, doc, paragraph, utterance",
+        "position": "position, token, index, token index, token position, offset",
+        "word": "word, form, surface, token text, text",
+        "tag": "tag, bio, iob, label, annotation, answer, class",
+        "source": "source, from, left, head",
+        "target": "target, to, right, tail",
+        "truth": "truth, gold, true label, gold label, ground truth, true class, gt",
+        "left": "left, item a, model a, option a, response a, answer a, item 1, item1, model 1, first, a",
+        "right": "right, item b, model b, option b, response b, answer b, item 2, item2, model 2, second, b",
+        "outcome":
+            "outcome, winner, preferred, preference, verdict, result, label, choice, judgment, judgement, vote, "
+            "answer",
+        "chosen": "chosen, winning item, better",
+        "rejected": "rejected, loser, losing item, worse",
+        "question": "question, prompt, context, instruction, topic, group, ballot",
+        "rank": "rank, place, position, order",
+    }.items()
 }  # fmt: skip
 """What readers accept for each part, the preferred word first.
 
