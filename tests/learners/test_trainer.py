@@ -421,6 +421,9 @@ class TestCheckpoints:
             file.write_bytes(content)
             with pytest.raises(ReadError, match=r"one\.safetensors could not be read"):
                 trainer(Settings(epochs=2)).run(checkpoint=file)
+        file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))  # a single bit of a weight
+        with pytest.raises(ReadError, match=r"one\.safetensors is damaged"):
+            trainer(Settings(epochs=2)).run(checkpoint=file)
 
 
 class TestRepeating:

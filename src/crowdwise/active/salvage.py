@@ -47,18 +47,18 @@ def salvage(path: Path) -> tuple[list[tuple[str, str, str, str]], int]:
 def _connect(path: Path) -> sqlite3.Connection:
     """The journal, for reading; without the log beside it where the disk does not allow that."""
     where = path.resolve().as_uri()  # ? and % in the names of folders are no options
+    found: Exception | None = None
     for options in ("mode=ro", "mode=ro&immutable=1"):
-        db = sqlite3.connect(f"{where}?{options}", uri=True)
+        db = None
         try:
+            db = sqlite3.connect(f"{where}?{options}", uri=True)
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError:
-            db.close()
-        except BROKEN as error:
-            db.close()
-            raise ReadError(f"Nothing of {path} can be read: {error}.") from error
-        else:
             return db
-    raise ReadError(f"{path} cannot be opened.")
+        except BROKEN as error:
+            found = error
+            if db is not None:
+                db.close()
+    raise ReadError(f"Nothing of {path} can be read: {found}.") from found
 
 
 def _is_name(text: Any) -> bool:

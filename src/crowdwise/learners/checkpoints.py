@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crowdwise.data.folders import write_whole
 from crowdwise.errors import InputError, ReadError
 from crowdwise.learners.training_settings import Epoch
 
@@ -30,7 +30,7 @@ class Checkpoint:
 
     def write(self, history: list[Epoch], best_score: float, best_state: dict[str, Tensor] | None) -> None:
         """Replace the file by the state after an epoch."""
-        from safetensors.torch import save_file
+        from safetensors.torch import save
 
         tensors = self.trainer.state()
         tensors |= {f"best.{name}": value for name, value in (best_state or {}).items()}
@@ -47,10 +47,10 @@ class Checkpoint:
             "best": json.dumps(best_score if math.isfinite(best_score) else None),
             "fingerprint": self.fingerprint,
         }
+        tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+        content = save(tensors, metadata=note | {"sha256": digest(note, tensors)})
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        new = self.file.with_name(f"{self.file.name}.new")
-        save_file({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}, new, metadata=note)
-        os.replace(new, self.file)
+        write_whole(lambda name: Path(name).write_bytes(content), self.file)
 
     def resume(self) -> tuple[list[Epoch], float, dict[str, Tensor] | None]:
         """Bring the trainer to the state of the file; the history, the best score and the state that had it."""
@@ -61,8 +61,10 @@ class Checkpoint:
             with safe_open(file, framework="pt", device=str(trainer.device)) as stored:
                 note = stored.metadata() or {}
                 tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 (not a dict)
-        except (OSError, SafetensorError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             raise ReadError(f"The checkpoint {file} could not be read: {error}. Remove it to start again.") from error
+        if note.pop("sha256", None) != digest(note, tensors):
+            raise ReadError(f"The checkpoint {file} is damaged: it is not as it was written. Remove it to start again.")
         if note.get("fingerprint") != self.fingerprint:
             raise InputError(
                 f"The checkpoint {file} was made with other inputs, votes or settings, so training cannot continue "
@@ -90,6 +92,16 @@ class Checkpoint:
             for slot, value in slots.items():
                 if value.shape == parameter.shape:
                     slots[slot] = torch.empty_like(parameter, requires_grad=False).copy_(value)
+
+
+def digest(note: dict[str, str], tensors: dict[str, Tensor]) -> str:
+    """A digest of all that a checkpoint holds."""
+    found = hashlib.sha256(json.dumps(note, sort_keys=True).encode())
+    for name in sorted(tensors):
+        array = tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        found.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
 
 
 def fingerprint(trainer: Any) -> str:

@@ -1,0 +1,262 @@
+"""``kill -9`` at random moments while results, learners, votes and tables are written: nothing lost, nothing in part.
+
+    python benchmarks/attack/kills.py [--seconds 60] [--seed 0] [--only save,learn,add,export]
+
+A process writes version after version and acknowledges each when the call has returned. It is killed, what is on the
+disk is looked at, and another goes on. The name must show a whole version: the last one acknowledged, or the one after
+it. A vote that was acknowledged must be there, once. Counts go to standard output as JSON; the exit status is 1 where
+anything did not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import crowdwise as cw
+from crowdwise.active.journal import Journal
+from crowdwise.errors import CrowdwiseError
+
+LONGEST = 10.0
+"""Seconds without a version: a hang."""
+
+
+def votes(n_items: int = 200) -> cw.Votes:
+    return cw.simulate.one_coin(n_items, n_annotators=10, n_classes=2, votes_per_item=3, random_state=0).votes
+
+
+class Save:
+    """A result, saved again and again; the version is its seed."""
+
+    name = "kept"
+    longest = 0.06
+    """Seconds within which it is killed: a few versions."""
+    late = False
+    """Whether files are opened in the process that is killed, not before."""
+
+    def __init__(self, place: Path) -> None:
+        self.folder = place / self.name
+
+    def prepare(self) -> None:
+        cw.aggregate(votes(), "dawid-skene").save(self.folder)
+
+    def begin(self) -> None:
+        self.result = cw.Consensus.load(self.folder)
+
+    def write(self, version: int) -> None:
+        replace(self.result, seed=version).save(self.folder)
+
+    def there(self) -> set[int]:
+        """The versions that are on the disk, whole."""
+        found = cw.Consensus.load(self.folder)
+        assert np.allclose(found.posterior.sum(axis=1), 1.0)
+        return {0 if found.seed is None else found.seed}
+
+    def left_over(self) -> list[str]:
+        return [name for name in os.listdir(self.folder.parent) if name != self.name]
+
+
+class Learn(Save):
+    """A learner, as ``learn --out`` saves it."""
+
+    longest = 0.2
+
+    def prepare(self) -> None:
+        X = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
+        learner = cw.CrowdClassifier("two-stage", epochs=1).fit(X, votes())
+        learner.model_.seed_ = 0
+        learner.save(self.folder)
+
+    def begin(self) -> None:
+        self.learner = cw.load_learner(self.folder)
+
+    def write(self, version: int) -> None:
+        self.learner.seed_ = version
+        self.learner.save(self.folder)
+
+    def there(self) -> set[int]:
+        return {int(cw.load_learner(self.folder).seed_)}
+
+
+class Add(Save):
+    """Votes, one transaction each; version n is vote n."""
+
+    late = True
+    longest = 0.25
+
+    def prepare(self) -> None:
+        cw.Campaign.create(self.folder, cw.OneCoin(), classes=[0, 1], unknown="add").close()
+
+    def begin(self) -> None:
+        self.campaign = cw.Campaign.open(self.folder, cw.OneCoin())
+
+    def write(self, version: int) -> None:
+        self.campaign.add([(version, "ann", version % 2)])
+
+    def there(self) -> set[int]:
+        journal = Journal.open(self.folder / "campaign.db")
+        rows = journal.read("SELECT CAST(i.name AS INTEGER) FROM votes v JOIN items i ON i.id = v.item")
+        journal.close()
+        found = {n for (n,) in rows}
+        assert len(found) == len(rows), "a vote counts twice"
+        assert found == set(range(1, len(found) + 1)), "a vote is missing"
+        return found | {0}
+
+
+class Export(Save):
+    """A table, as ``campaign export --out`` writes it; version n has n in every row."""
+
+    name = "labels.csv"
+
+    def prepare(self) -> None:
+        self.write(0)
+
+    def begin(self) -> None:
+        pass
+
+    def write(self, version: int) -> None:
+        from crowdwise.cli.outputs import write_table
+
+        write_table(pl.DataFrame({"item": range(2_000), "label": [version] * 2_000}), self.folder)
+
+    def there(self) -> set[int]:
+        table = pl.read_csv(self.folder)
+        assert table.shape == (2_000, 2) and table["item"].to_list() == list(range(2_000))
+        return set(table["label"].to_list())
+
+
+TARGETS = {"save": Save, "learn": Learn, "add": Add, "export": Export}
+Counts = dict[str, Any]
+
+
+def work(target: str, place: Path) -> None:
+    """The process whose children are killed: one for each number on standard input, which writes versions from there on
+    and acknowledges each. What they need is imported once."""
+    writer = TARGETS[target](place)
+    if not writer.late:
+        writer.begin()
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            say(f"pid {os.getpid()}")
+            if writer.late:
+                writer.begin()
+            for version in itertools.count(int(line)):
+                writer.write(version)
+                say(str(version))
+        os.waitpid(child, 0)
+        say("end")
+
+
+def say(text: str) -> None:
+    os.write(1, f"{text}\n".encode())
+
+
+class Victims:
+    """The processes that are killed."""
+
+    def __init__(self, target: str, place: Path) -> None:
+        command = [sys.executable, __file__, "--work", target, str(place)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.rest = b""
+
+    def line(self, seconds: float) -> str | None:
+        """The next line, ``None`` where none comes in time."""
+        assert self.process.stdout is not None
+        until = time.monotonic() + seconds
+        while b"\n" not in self.rest:
+            if not select.select([self.process.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
+                return None
+            self.rest += os.read(self.process.stdout.fileno(), 65_536)
+        first, _, self.rest = self.rest.partition(b"\n")
+        return first.decode()
+
+    def kill_one(self, first: int, delay: float, wait: bool) -> tuple[list[int], bool]:
+        """Let one write from a version on, and kill it after a while: what it acknowledged, and whether it hung."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{first}\n".encode())
+        began = self.line(60.0)
+        assert began is not None and began.startswith("pid "), began
+        said = [self.line(LONGEST)] if wait else []
+        time.sleep(delay)
+        os.kill(int(began.split()[1]), signal.SIGKILL)
+        hung = None in said
+        while (line := self.line(LONGEST)) != "end":
+            assert line is not None, "the killed process does not end"
+            said.append(line)
+        return [int(text) for text in said if text is not None], hung
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def attack(target: str, seconds: float, rng: random.Random, counts: Counts) -> None:
+    with tempfile.TemporaryDirectory() as base:
+        place = Path(base) / "place"
+        place.mkdir()
+        writer = TARGETS[target](place)
+        writer.prepare()
+        victims, done, until = Victims(target, place), 0, time.monotonic() + seconds
+        while counts["kills"] == 0 or time.monotonic() < until:
+            wait = counts["kills"] % 20 == 0  # now and then see that something is written at all
+            said, hung = victims.kill_one(done + 1, rng.uniform(0.0, writer.longest), wait)
+            acknowledged = max([done, *said])
+            counts["kills"] += 1
+            counts["hangs"] += hung
+            counts["acknowledged"] += len(said)
+            try:
+                found = max(writer.there())
+            except (CrowdwiseError, AssertionError, pl.exceptions.PolarsError) as error:
+                counts["lost"] += 1
+                counts["errors"].append(f"{type(error).__name__}: {error}")
+                break
+            counts["lost"] += found < acknowledged
+            counts["unacknowledged"] += found > acknowledged
+            counts["left_over"] += bool(writer.left_over())
+            done = found
+        victims.close()
+        writer.begin()
+        writer.write(done + 1)
+        counts["never_cleaned"] += len(writer.left_over())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default=",".join(TARGETS))
+    parser.add_argument("--work", nargs=2, metavar=("TARGET", "PLACE"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.work:
+        work(given.work[0], Path(given.work[1]))
+        return 0
+    names, rng, out = given.only.split(","), random.Random(given.seed), {}
+    for target in names:
+        counts: Counts = dict.fromkeys(
+            ("kills", "acknowledged", "lost", "unacknowledged", "left_over", "never_cleaned", "hangs"), 0
+        )
+        out[target] = counts | {"errors": []}
+        attack(target, given.seconds / len(names), rng, out[target])
+    bad = sum(c["lost"] + c["hangs"] + c["never_cleaned"] + len(c["errors"]) for c in out.values())
+    sys.stdout.write(json.dumps({"seed": given.seed, "held": not bad, "targets": out}, indent=1) + "\n")
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
