@@ -21,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -154,11 +156,16 @@ def work(target: str, place: Path) -> None:
         child = os.fork()
         if child == 0:
             say(f"pid {os.getpid()}")
-            if writer.late:
-                writer.begin()
-            for version in itertools.count(int(line)):
-                writer.write(version)
-                say(str(version))
+            try:
+                if writer.late:
+                    writer.begin()
+                for version in itertools.count(int(line)):
+                    writer.write(version)
+                    say(str(version))
+            except BaseException:
+                traceback.print_exc()
+                say("failed")
+                os._exit(1)
         os.waitpid(child, 0)
         say("end")
 
@@ -187,19 +194,19 @@ class Victims:
         return first.decode()
 
     def kill_one(self, first: int, delay: float, wait: bool) -> tuple[list[int], bool]:
-        """Let one write from a version on, and kill it after a while: what it acknowledged, and whether it hung."""
+        """Let one write from a version on, and kill it after a while: what it acknowledged; whether it failed or hung."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{first}\n".encode())
         began = self.line(60.0)
         assert began is not None and began.startswith("pid "), began
         said = [self.line(LONGEST)] if wait else []
         time.sleep(delay)
-        os.kill(int(began.split()[1]), signal.SIGKILL)
-        hung = None in said
-        while (line := self.line(LONGEST)) != "end":
-            assert line is not None, "the killed process does not end"
-            said.append(line)
-        return [int(text) for text in said if text is not None], hung
+        with suppress(ProcessLookupError):  # it has failed
+            os.kill(int(began.split()[1]), signal.SIGKILL)
+        while said[-1:] not in (["end"], [None]):
+            said.append(self.line(LONGEST))
+        failed = any(text is None or text == "failed" for text in said)
+        return [int(text) for text in said if text is not None and text.isdecimal()], failed
 
     def close(self) -> None:
         self.process.kill()
@@ -215,10 +222,10 @@ def attack(target: str, seconds: float, rng: random.Random, counts: Counts) -> N
         victims, done, until = Victims(target, place), 0, time.monotonic() + seconds
         while counts["kills"] == 0 or time.monotonic() < until:
             wait = counts["kills"] % 20 == 0  # now and then see that something is written at all
-            said, hung = victims.kill_one(done + 1, rng.uniform(0.0, writer.longest), wait)
+            said, failed = victims.kill_one(done + 1, rng.uniform(0.0, writer.longest), wait)
             acknowledged = max([done, *said])
             counts["kills"] += 1
-            counts["hangs"] += hung
+            counts["failed"] += failed
             counts["acknowledged"] += len(said)
             try:
                 found = max(writer.there())
@@ -230,6 +237,8 @@ def attack(target: str, seconds: float, rng: random.Random, counts: Counts) -> N
             counts["unacknowledged"] += found > acknowledged
             counts["left_over"] += bool(writer.left_over())
             done = found
+            if failed:
+                break
         victims.close()
         writer.begin()
         writer.write(done + 1)
@@ -249,11 +258,11 @@ def main() -> int:
     names, rng, out = given.only.split(","), random.Random(given.seed), {}
     for target in names:
         counts: Counts = dict.fromkeys(
-            ("kills", "acknowledged", "lost", "unacknowledged", "left_over", "never_cleaned", "hangs"), 0
+            ("kills", "acknowledged", "lost", "unacknowledged", "left_over", "never_cleaned", "failed"), 0
         )
         out[target] = counts | {"errors": []}
         attack(target, given.seconds / len(names), rng, out[target])
-    bad = sum(c["lost"] + c["hangs"] + c["never_cleaned"] + len(c["errors"]) for c in out.values())
+    bad = sum(c["lost"] + c["failed"] + c["never_cleaned"] + len(c["errors"]) for c in out.values())
     sys.stdout.write(json.dumps({"seed": given.seed, "held": not bad, "targets": out}, indent=1) + "\n")
     return int(bool(bad))
 

@@ -241,6 +241,15 @@ def _save_and_die(place: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> 
     os._exit(0)
 
 
+def test_a_torn_manifest_of_a_killed_save_is_no_obstacle(swap: str, tmp_path: Path) -> None:
+    put(tmp_path / "kept", 1)
+    with disk.temporary(tmp_path, "kept", folder=True) as left:
+        (left / "facts.json").write_text("{", encoding="utf-8")
+        (left / "manifest.json").write_text((tmp_path / "kept" / "manifest.json").read_text(encoding="utf-8")[:50])
+    put(tmp_path / "kept", 2)
+    assert value_of(tmp_path / "kept") == 2 and os.listdir(tmp_path) == ["kept"]
+
+
 def test_temporaries_of_live_processes_stay(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from crowdwise.data.folders import replacing\n"

@@ -151,7 +151,10 @@ def _discard(old: Path, target: Path) -> None:
 
     What came into the old folder after it was looked at goes on in the new one.
     """
-    listed = whole_manifest(old)
+    try:
+        listed = whole_manifest(old)
+    except ReadError:  # its own writer was killed over the manifest
+        listed = None
     if listed is None:
         shutil.rmtree(old, ignore_errors=True)
         return
