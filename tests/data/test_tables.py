@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 import crowdwise as cw
-from crowdwise.data.guess import TABLES
 from crowdwise.errors import ColumnError, CrowdwiseError, InputError, ParameterError, ReadError, SelectionError
+from crowdwise.registry import ANSWER_TYPES
 
 MADE = {
     "votes": cw.simulate.one_coin(12, n_annotators=4).votes,
@@ -26,8 +26,8 @@ EVERY = pytest.mark.parametrize("table", MADE.values(), ids=list(MADE))
 
 
 def test_every_answer_type_has_a_table():
-    assert MADE.keys() == TABLES.keys() - {"ordinal"}
-    assert all(type(table) is TABLES[kind] and table.answer_type == kind for kind, table in MADE.items())
+    assert MADE.keys() == ANSWER_TYPES.keys() - {"ordinal", "graph"}
+    assert all(type(table) is ANSWER_TYPES[kind].load() and table.answer_type == kind for kind, table in MADE.items())
 
 
 def columns(table):

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from crowdwise.errors import ColumnError, Option, Remedy, listing, suggestion
 
+SAME = ("same", "yes", "y", "true", "t", "1", "1.0", "similar", "match", "must-link", "must link")
+DIFFERENT = ("different", "no", "n", "false", "f", "0", "0.0", "dissimilar", "mismatch", "cannot-link", "cannot link")
+"""The words for the two answers about similarity; case does not matter."""
 ALIASES: dict[str, tuple[str, ...]] = {
     part: tuple(names.split(", "))
     for part, names in {

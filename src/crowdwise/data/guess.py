@@ -24,25 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crowdwise.data.columns import ALIASES, normal
-from crowdwise.data.comparisons import Comparisons
+from crowdwise.data.columns import ALIASES, DIFFERENT, SAME, normal
 from crowdwise.data.files import read_table
-from crowdwise.data.label_sets import LabelSets
-from crowdwise.data.rankings import Rankings
-from crowdwise.data.ratings import Ratings
-from crowdwise.data.similarities import DIFFERENT, SAME, Similarities
-from crowdwise.data.table import Table
-from crowdwise.data.tags import Tags
-from crowdwise.data.votes import Votes
 from crowdwise.errors import ReadError
 
 if TYPE_CHECKING:
     import polars as pl
-
-TABLES: Mapping[str, type[Table]] = {
-    table.answer_type: table for table in (Votes, Ratings, Comparisons, Rankings, Similarities, LabelSets, Tags)
-} | {"ordinal": Votes}
-"""Answer type -> the table that reads such answers, and what is true of their items, from files."""
 
 ROWS = 200
 """How many rows are looked at."""

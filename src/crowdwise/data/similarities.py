@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assemble, columns, encoding, schema
+from crowdwise.data.columns import DIFFERENT, SAME
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.readable import reader
 from crowdwise.data.rows import blocks, renumbered, spread
@@ -35,10 +36,6 @@ from crowdwise.data.table import Table
 from crowdwise.data.truth import encode_partition
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, Option, Remedy, listing
-
-SAME = ("same", "yes", "y", "true", "t", "1", "1.0", "similar", "match", "must-link", "must link")
-DIFFERENT = ("different", "no", "n", "false", "f", "0", "0.0", "dissimilar", "mismatch", "cannot-link", "cannot link")
-"""The words for the two answers; case does not matter."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -6,14 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from crowdwise import metrics  # its names are imported when they are used
 from crowdwise.data.truth import encode_numbers
 from crowdwise.metrics.bootstrap import Estimate
-from crowdwise.metrics.calibration import calibration_error
-from crowdwise.metrics.clusters import adjusted_rand, cluster_accuracy, mutual_information
-from crowdwise.metrics.labels import accuracy
-from crowdwise.metrics.ratings import kendall, mae, quadratic_kappa, rmse
-from crowdwise.metrics.sets import jaccard, set_f1, subset_accuracy
-from crowdwise.metrics.spans import span_scores
 
 MEASURES = {
     "accuracy": "Right against the known truth",
@@ -57,30 +52,30 @@ def measure(answer_type: str, answers: Any, result: Any, truth: Any = None, *, g
     if truth is None:
         return {}
     if answer_type == "ratings":
-        return {"mae": mae(result, truth), "rmse": rmse(result, truth)}
+        return {"mae": metrics.mae(result, truth), "rmse": metrics.rmse(result, truth)}
     if answer_type in ("comparisons", "rankings"):
-        return {"kendall": kendall(result.scores, encode_numbers(truth, result.item_names))}
+        return {"kendall": metrics.kendall(result.scores, encode_numbers(truth, result.item_names))}
     if answer_type == "similarities":
-        clusters = {"mutual_information": mutual_information, "adjusted_rand": adjusted_rand}
-        return {"accuracy": cluster_accuracy(result, truth)} | {name: f(result, truth) for name, f in clusters.items()}
+        out = {"accuracy": metrics.cluster_accuracy(result, truth)}
+        return out | {name: getattr(metrics, name)(result, truth) for name in ("mutual_information", "adjusted_rand")}
     if answer_type == "label-sets":
-        sets = {"f1": set_f1, "jaccard": jaccard, "subset_accuracy": subset_accuracy}
-        return {name: f(result, truth) for name, f in sets.items()}
+        out = {"f1": metrics.set_f1(result, truth)}
+        return out | {name: getattr(metrics, name)(result, truth) for name in ("jaccard", "subset_accuracy")}
     codes = answers.encode_truth(truth)
     if gold is not None:
         codes = np.where(answers.encode_truth(gold) >= 0, -1, codes)
     if not (codes >= 0).any():
         return {}
-    out = {"accuracy": accuracy(result, codes)}
+    out = {"accuracy": metrics.accuracy(result, codes)}
     if answer_type == "tags":
         whole = np.add.reduceat(codes < 0, answers.starts[:-1]) == 0
         if whole.any() and answers.scheme != "plain":
-            spans = span_scores(result, answers, codes)
+            spans = metrics.span_scores(result, answers, codes)
             out |= {f"span_{name}": spans[name] for name in ("f1", "precision", "recall")}
         return out
     if answer_type == "ordinal":
-        return out | {"mae": mae(result, codes), "quadratic_kappa": quadratic_kappa(result, codes)}
-    return out | {"calibration_error": calibration_error(result, codes)}
+        return out | {"mae": metrics.mae(result, codes), "quadratic_kappa": metrics.quadratic_kappa(result, codes)}
+    return out | {"calibration_error": metrics.calibration_error(result, codes)}
 
 
 def _own_truth(answer_type: str, answers: Any) -> Any:
