@@ -194,7 +194,7 @@ class Victims:
         return first.decode()
 
     def kill_one(self, first: int, delay: float, wait: bool) -> tuple[list[int], bool]:
-        """Let one write from a version on, and kill it after a while: what it acknowledged; whether it failed or hung."""
+        """Let one write from a version on, then kill it: what it acknowledged, and whether it failed or hung."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{first}\n".encode())
         began = self.line(60.0)
