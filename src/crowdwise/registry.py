@@ -25,9 +25,6 @@ def load(target: str) -> Any:
     return getattr(import_module(f"crowdwise.{module}"), name)
 
 
-# -------------------------------------------------------------------- answer types
-
-
 class AnswerType(NamedTuple):
     """One type of answers: its name, what an annotator says, its table, the default method, and other words for it.
 
@@ -104,9 +101,6 @@ RESULTS = {
     )
 }  # fmt: skip
 """Results by the name that a saved one bears."""
-
-
-# -------------------------------------------------------------------- methods
 
 
 class Entry(NamedTuple):

@@ -97,8 +97,6 @@ class Campaign:
         )
         self._lock = threading.RLock()
 
-    # ---------------------------------------------------------------- making and opening
-
     @classmethod
     @checked
     def create(
@@ -211,8 +209,6 @@ class Campaign:
         else:
             self.journal.close()
 
-    # ---------------------------------------------------------------- what comes in
-
     @alone
     def add_items(
         self, items: Iterable[Any], gold: Mapping[Any, Any] | None = None, groups: Mapping[Any, Any] | None = None
@@ -262,8 +258,6 @@ class Campaign:
         """
         price = self.facts["price"] if self.facts["unknown"] == "add" else None
         return add_votes(self.roster, votes, ids, self.classes, price)
-
-    # ---------------------------------------------------------------- what goes out
 
     @alone
     @checked
@@ -330,8 +324,6 @@ class Campaign:
         waiting = np.zeros(N, dtype=bool)
         waiting[asked_item] = True  # one question at a time about an item
         return state.replace(closed=state.closed | (self.rule.finished(state) & ~state.gold) | waiting)
-
-    # ---------------------------------------------------------------- what is known
 
     @alone
     def consensus(self) -> Consensus:

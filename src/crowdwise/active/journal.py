@@ -157,8 +157,6 @@ class Journal:
             if self._copy is not None:
                 self._copy.cleanup()
 
-    # ---------------------------------------------------------------- transactions
-
     @contextmanager
     def writing(self) -> Iterator[None]:
         """All that is written inside is written, or nothing; other writers wait."""
@@ -239,8 +237,6 @@ class Journal:
     def write(self, query: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement for every row; inside :meth:`writing`."""
         self._db.executemany(query, rows)
-
-    # ---------------------------------------------------------------- contents
 
     def facts(self) -> dict[str, Any]:
         with self.decoding():

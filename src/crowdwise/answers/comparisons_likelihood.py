@@ -72,9 +72,6 @@ class Likelihood:
         return int(self.ties) + int(self.effect == "position")
 
 
-# -------------------------------------------------------------------- one pass over the comparisons
-
-
 def log_likelihood(matches: Matches, model: Likelihood, x: Floats, theta: Floats) -> tuple[float, dict[str, Floats]]:
     """The log likelihood, and what its derivatives are made of, row by row (see the table above)."""
     S, N = len(matches.winner), matches.n_items
@@ -253,9 +250,6 @@ def derivatives(matches: Matches, model: Likelihood, x: Floats, theta: Floats, s
     H = tables.add_diagonal(H, np.append(np.zeros(n_x - 1), own * M))
     lines = [np.full(M, -own)] if not model.ties else [sums.own[2], np.full(M, -own)]
     return Derivatives(g, H, g_theta, tables.with_lines(sums.C, n_x - N, M, *lines), sums.own[1] + own)
-
-
-# -------------------------------------------------------------------- what Newton's method maximises
 
 
 class MatchObjective(Objective):

@@ -90,9 +90,6 @@ def log_sum(x: Floats) -> Floats:
     return np.asarray(np.log(np.exp(x - top).sum(axis=1)) + top[:, 0])
 
 
-# -------------------------------------------------------------------- belief propagation
-
-
 def propagate(
     evidence: Floats, field: Floats, J: float, links: Links, state: Floats | None = None, *, sweeps: int = 200,
     tol: float = 1e-8,
@@ -122,9 +119,6 @@ def propagate(
         both = (np.exp(m[one_way]) * p[links.reverse[one_way]]).sum(axis=1)
         log_z -= float(np.log(both).sum())
     return Beliefs(m, softmax(total), softmax(field + incoming), log_z, converged)
-
-
-# -------------------------------------------------------------------- mean field
 
 
 def mean_field(
@@ -170,9 +164,6 @@ def mean_field_bound(q: Floats, unary: Floats, J: float, links: Links) -> float:
     return float((q * inside).sum() + 0.5 * J * (q * neighbour_weight(q, links)).sum() + entropy)
 
 
-# -------------------------------------------------------------------- held-out votes
-
-
 def balanced(field: Floats, beliefs: Beliefs) -> Floats:
     """The field under which classes are predicted as often as they are found."""
     found, predicted = beliefs.posterior.sum(axis=0), beliefs.held_out.sum(axis=0)
@@ -184,9 +175,6 @@ def held_out_log_likelihood(held_out: Floats, evidence: Floats, rows: npt.NDArra
     """sum_n log sum_k held_out[n, k] P(votes on n, given k): of every item's votes, given the others."""
     with np.errstate(divide="ignore"):
         return float(log_sum(np.log(held_out[rows]) + evidence[rows]).sum())
-
-
-# -------------------------------------------------------------------- the strength
 
 
 @dataclass

@@ -136,9 +136,6 @@ def left_out(crowd: Crowd, weight: Floats, s: State) -> Floats:
     return np.asarray((top[n] - said) / np.maximum(h[n] - precision, steps.MIN_VARIANCE))
 
 
-# -------------------------------------------------------------------- how sure it is
-
-
 def variances(crowd: Crowd, weight: Floats, s: State, settings: Settings) -> tuple[Floats, Floats, Floats, Floats]:
     """Of u (N), b and a (M) in the joint posterior, and the shape of p's Gamma distribution (see the module)."""
     from scipy.sparse import diags

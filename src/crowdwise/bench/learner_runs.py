@@ -85,9 +85,6 @@ class Task:
         }
 
 
-# -------------------------------------------------------------------- the data sets
-
-
 def find_sets(folder: Path, names: Sequence[str] | None) -> list[str]:
     """The data sets asked for, or those of :data:`SETS` that are there."""
     if names is None:
@@ -145,9 +142,6 @@ def texts(data: Dataset, folder: Path) -> Task:
         vectors.transform(test["text"].to_list()).astype(np.float32),
         class_codes(test[label].to_list(), data.votes.classes, data.legend),
     )
-
-
-# -------------------------------------------------------------------- measuring
 
 
 @dataclass(frozen=True)

@@ -78,8 +78,6 @@ def cifar10(folder: Path) -> tuple[Bytes, Codes]:
     return np.load(folder / "cifar10.npy"), np.load(folder / "cifar10-labels.npy")
 
 
-# -------------------------------------------------------------------- crowds
-
 Crowd = Callable[..., ImageTask]
 
 

@@ -47,9 +47,6 @@ class Setup:
         return self.deadline is not None and time.time() > self.deadline
 
 
-# -------------------------------------------------------------------- the file of results
-
-
 def finished(file: Path) -> dict[str, dict[str, Any]]:
     """Cells by name; the last line of a cell counts, and a line that was cut off is skipped."""
     found: dict[str, dict[str, Any]] = {}
@@ -77,9 +74,6 @@ def append(file: Path, row: dict[str, Any]) -> None:
         out.write(json.dumps(row).encode() + b"\n")
         out.flush()
         os.fsync(out.fileno())
-
-
-# -------------------------------------------------------------------- a run
 
 
 def run(

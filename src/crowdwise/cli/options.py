@@ -33,8 +33,6 @@ def option(*names: str, help: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, show_default=False, **more)
 
 
-# -------------------------------------------------------------------- options
-
 PathArgument = Annotated[
     Path,
     typer.Argument(

@@ -86,8 +86,6 @@ class Consensus(Result):
             f"annotators, {len(self.classes)} classes; mean probability {sure:.3f}, {self.iterations} iterations)"
         )
 
-    # ---------------------------------------------------------------- reading it
-
     @cached_property
     def leave_one_out(self) -> LeaveOneOut:
         """The posterior of each vote's item without that vote: computed when first asked for, then kept."""
@@ -234,8 +232,6 @@ class Consensus(Result):
             "probability": self.confusion.ravel(), "low": np.minimum(low, self.confusion).ravel(),
             "high": np.maximum(high, self.confusion).ravel(), "count": self.expected_counts()[0].ravel(),
         }  # fmt: skip
-
-    # ---------------------------------------------------------------- saving it
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write it to a folder, all or nothing (see :meth:`Result.save <crowdwise.core.result.Result.save>`)."""

@@ -107,9 +107,6 @@ class Constraint:
             raise ParameterError(f"expected {self.expected}.{near}", about=Setting(name, value))
 
 
-# -------------------------------------------------------------------- from annotations
-
-
 @cache
 def constraint_of(annotation: Any) -> Constraint | None:
     """The constraint that an annotation states; ``None`` where it allows anything."""
@@ -211,8 +208,6 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
     return call
 
-
-# -------------------------------------------------------------------- what is asked for often
 
 Count = Annotated[int, Bounds(minimum=1)]
 CountFromZero = Annotated[int, Bounds(minimum=0)]

@@ -73,8 +73,6 @@ class Model(Parameterised, ABC):
     random_state: RandomState = 0
     consensus_: Consensus = field(init=False)
 
-    # ---------------------------------------------------------------- fitting
-
     def fit(self, votes: Votes, gold: Any = None, *, item_prior: Any = None, callback: Callback | None = None) -> Self:
         """Learn from votes.
 
@@ -124,8 +122,6 @@ class Model(Parameterised, ABC):
         q = self.predict_proba(votes)
         fitted = self._fitted()
         return fitted.classes[decide(q, fitted.prior, self.ties, np.random.default_rng(self.random_state))]
-
-    # ---------------------------------------------------------------- for subclasses
 
     @abstractmethod
     def _fit(

@@ -67,9 +67,6 @@ class Scores:
         )
 
 
-# -------------------------------------------------------------------- by items
-
-
 def item_folds(votes: Votes, folds: int) -> Ints:
     """The fold of each item, from a checksum of its name."""
     return np.array([zlib.crc32(str(name).encode()) % folds for name in votes.items.tolist()], dtype=np.int64)
@@ -103,9 +100,6 @@ def leave_one_out_scores(
     return Scores(where[predicted], weight[predicted], log_p[predicted])
 
 
-# -------------------------------------------------------------------- by pairs
-
-
 def split_pairs(votes: Votes, share: float, rng: np.random.Generator) -> Ints:
     """Which votes to hold out (a mask): a share of the (item, annotator) pairs; every item keeps at least one.
 
@@ -134,9 +128,6 @@ def read_out(votes: Votes, q: Floats) -> Floats:
 def predict_held_out(theta: Floats, q: Floats, votes: Votes) -> Floats:
     """P(label) for every vote and every label: S x L, from theta[m, l, k] and the posterior of each item."""
     return np.asarray(np.einsum("slk,sk->sl", theta[votes.annotator], q[votes.item]))
-
-
-# -------------------------------------------------------------------- differences
 
 
 def paired(gain: Floats, weight: Floats) -> tuple[float, float]:

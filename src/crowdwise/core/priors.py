@@ -34,9 +34,6 @@ from crowdwise.errors import ParameterError, listing
 NAMED = ("crowd", "hierarchical")
 
 
-# -------------------------------------------------------------------- what the parameters may be
-
-
 def _is_prior(value: Any) -> bool:
     return value in NAMED if isinstance(value, str) else are_numbers(value, Bounds(minimum=0))
 
@@ -77,9 +74,6 @@ History = Annotated[
     Any, Check(_is_history, "a mapping from annotator to K x K counts (truth, label), or a Consensus", (None,), (5,))
 ]
 """Past performance of annotators."""
-
-
-# -------------------------------------------------------------------- pseudo-counts
 
 
 @checked

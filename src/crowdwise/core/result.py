@@ -81,8 +81,6 @@ class Result(Frozen, ABC):
     def score(self, truth: Any) -> float:
         """How well it agrees with known truth: 1 is perfect."""
 
-    # ---------------------------------------------------------------- tables
-
     @property
     def items(self) -> Any:
         """One row per item."""
@@ -118,8 +116,6 @@ class Result(Frozen, ABC):
     @abstractmethod
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         """The columns of a table, by name."""
-
-    # ---------------------------------------------------------------- saving it
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write ``consensus.json``, ``arrays.npz`` and a manifest with their checksums to a folder, all or nothing.

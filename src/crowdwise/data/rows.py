@@ -77,9 +77,6 @@ def dense(
     }  # fmt: skip
 
 
-# -------------------------------------------------------------------- choosing
-
-
 def positions(index: Any, N: int, table: str, *, distinct: bool = False) -> Counts:
     """The items that an index into a table chooses, one by one."""
     if isinstance(index, tuple):  # scikit-learn asks for votes[index, ...]

@@ -56,8 +56,6 @@ class Opt:
             raise ParameterError(f"{self.name}={value!r}: expected {either([repr(c) for c in self.choices])}.")
 
 
-# -------------------------------------------------------------------- what several tables have
-
 ITEM = Col("item", "items", needed=True)
 ANNOTATOR = Col("annotator", "annotators", needed=True)
 COMMON = (Col("weight"), Col("timestamp"))
@@ -103,9 +101,6 @@ class Beside(TypedDict, total=False):
     on_duplicate: Any
     kind: str
     rows: Counts | None
-
-
-# -------------------------------------------------------------------- keywords, checked and documented
 
 
 def sort_out(

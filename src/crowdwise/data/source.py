@@ -68,8 +68,6 @@ class Source:
         self.table = self.table[rows]
         self.rows = rows.astype(np.int64) if self.rows is None else self.rows[rows]
 
-    # ---------------------------------------------------------------- columns and rows
-
     def require(self, parts: Sequence[str], also: str = "", wide: bool = False) -> None:
         """An error where a column is missing; ``wide``: the table might be in the wide form."""
         missing = [part for part in parts if part not in self]
@@ -114,8 +112,6 @@ class Source:
             return False
         self.table, self.parts, self.rows = _unpivoted(self.table, parts, answer, self.what)
         return True
-
-    # ---------------------------------------------------------------- cells
 
     def odd(self, part: str, at: int, expected: str, error: type[InputError] = LabelError, **more: Any) -> InputError:
         """The error about one cell."""

@@ -92,8 +92,6 @@ class Table(Readable, ABC):
         truth = beside.get("truth")
         return made if truth is None else made.with_truth(truth)
 
-    # ---------------------------------------------------------------- what is in it
-
     def __len__(self) -> int:
         return len(self.items)
 
@@ -146,8 +144,6 @@ class Table(Readable, ABC):
         known = np.zeros(0) if true is None else ~np.isnan(true) if true.dtype.kind == "f" else true >= 0
         return {"items_with_truth": int(known.sum())}
 
-    # ---------------------------------------------------------------- selecting
-
     def __getitem__(self, index: Any) -> Self:
         """The answers on some items: an integer, a slice, an array of positions or a mask. Annotators keep their codes.
         Where an answer is about several items, it stays if all of them do."""
@@ -189,8 +185,6 @@ class Table(Readable, ABC):
         """Some items of every array that has one entry for each."""
         arrays = {name: getattr(self, name) for name in ("items", *self._by_item)}
         return {name: None if array is None else array[items] for name, array in arrays.items()}
-
-    # ---------------------------------------------------------------- truth
 
     @classmethod
     def read_truth(cls, path: PathLike, **named: str | None) -> dict[Any, Any]:
@@ -234,8 +228,6 @@ class Table(Readable, ABC):
     @abstractmethod
     def encode_truth(self, truth: Any) -> Any:
         """The truth as arrays in the order of items."""
-
-    # ---------------------------------------------------------------- out again
 
     def to_frame(self, kind: str | None = None) -> Any:
         """The long table again, one row per answer: ``"pandas"``, ``"polars"``, ``"pyarrow"`` or a ``"dict"`` of

@@ -221,8 +221,6 @@ class Tags(Table):
     def _per_item(self) -> npt.NDArray[Any]:
         return np.add.reduceat(np.diff(self.votes.indptr), self.starts[:-1])
 
-    # ---------------------------------------------------------------- selecting
-
     def _of_items(self, items: Counts) -> Self:
         starts, token = blocks(self.starts, items)
         words = None if self.words is None else self.words[token]
@@ -236,8 +234,6 @@ class Tags(Table):
 
     def _by(self, chosen: Mask) -> Self:
         return replace(self, votes=self.votes._by(chosen))
-
-    # ---------------------------------------------------------------- truth
 
     @classmethod
     def _keyed(cls, source: Source) -> tuple[npt.NDArray[Any], Vocabulary]:

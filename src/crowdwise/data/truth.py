@@ -152,9 +152,6 @@ def _names(found: Any) -> Vocabulary:
     return encoding.to_vocabulary(found)
 
 
-# -------------------------------------------------------------------- truth in the columns of a table
-
-
 def one_each(
     at: npt.NDArray[Any], values: npt.NDArray[Any], size: int, clash: Callable[[int, list[Any]], str]
 ) -> Counts:

@@ -74,8 +74,6 @@ class Estimator(BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
     classes_: npt.NDArray[Any] = field(init=False)
     shape_: tuple[int, ...] = field(init=False)
 
-    # ---------------------------------------------------------------- fitting
-
     def fit(self, X: Any, y: Any = None, gold: Any = None, *, callback: Callback | None = None) -> Self:
         """Learn from inputs and the answers of annotators.
 
@@ -155,8 +153,6 @@ class Estimator(BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
     def _result(self, found: Any, answers: Any, gold: Ints | None, began: float) -> Result:
         """``consensus_``, from what was learned in a fit that began at ``began``."""
 
-    # ---------------------------------------------------------------- after the fit
-
     def _new_inputs(self, X: Any, answers: Any = None) -> Inputs:
         """Inputs to predict for (and the answers on them), of the shape that the learner was fitted with."""
         if answers is not None and not isinstance(answers, self.table):
@@ -189,8 +185,6 @@ class Estimator(BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = tags.input_tags.three_d_array = True
         return tags
-
-    # ---------------------------------------------------------------- saving
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the learner to a folder (JSON, safetensors and its result), all or nothing."""

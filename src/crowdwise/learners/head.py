@@ -53,8 +53,6 @@ class Head(nn.Module):
         self.n_annotators, self.n_classes = n_annotators, n_classes
         self.register_buffer("counted", torch.full((n_annotators, n_classes, n_classes), 1.0 / n_classes))
 
-    # ---------------------------------------------------------------- training
-
     def start(self, votes: Votes) -> None:
         """Prepare for these votes, before training."""
 
@@ -80,8 +78,6 @@ class Head(nn.Module):
         """Count confusion matrices against the network's predictions; heads that learn them need not."""
         if type(self).confusion is Head.confusion:
             self.counted = count_confusion(log_f.exp(), edges)
-
-    # ---------------------------------------------------------------- what it has learned
 
     def predict_log_probs(self, batch: Batch) -> Tensor:
         """B x K: log class probabilities from inputs alone: the network's, unless a head improves on them."""

@@ -100,8 +100,6 @@ class NetworkEstimator(TrainingSettings, Estimator):
         if self.holdout == 0.0 and self._needs_held_out():
             raise ParameterError("holdout=0.0 leaves no answers to select or stop by: leave it out, or give a share.")
 
-    # ---------------------------------------------------------------- for subclasses
-
     @abstractmethod
     def _head(self, votes: Votes, hidden: int) -> Head:
         """The head, for these votes (without those held out) and ``hidden`` inputs of the last layer."""
@@ -127,8 +125,6 @@ class NetworkEstimator(TrainingSettings, Estimator):
     def _choices(self) -> Any:
         """The labels that an annotator could choose from, in the votes that the trainer takes."""
         return self.classes_
-
-    # ---------------------------------------------------------------- training
 
     def _learn(self, inputs: Inputs, answers: Any, gold: Ints | None, callback: Callback | None) -> Trainer:
         inputs, votes = self._training_data(inputs, answers)
@@ -168,8 +164,6 @@ class NetworkEstimator(TrainingSettings, Estimator):
 
     def _settings(self) -> TrainingSettings:
         return TrainingSettings(**{name: getattr(self, name) for name in TrainingSettings.parameters()})
-
-    # ---------------------------------------------------------------- after the fit
 
     def _head_as(self, kind: Callable[..., OneHead]) -> OneHead:
         """The fitted head, which is of this kind."""

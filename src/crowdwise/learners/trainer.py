@@ -97,8 +97,6 @@ class Trainer(Inference):
         self.average = WeightAverage(network, settings.ema) if settings.ema else None
         self.recorded: graphs.Forward | None = None
 
-    # ---------------------------------------------------------------- the loop
-
     def run(self, callback: Callback | None = None, checkpoint: str | os.PathLike[str] | None = None) -> list[Epoch]:
         """Train for all epochs (or until patience or the callback ends it) and return the history."""
         saved = None if checkpoint is None else Checkpoint(Path(checkpoint), self)
@@ -133,8 +131,6 @@ class Trainer(Inference):
             other.gold = None
         other.optimiser = other._make_optimiser()
         return other
-
-    # ---------------------------------------------------------------- an epoch
 
     def _begin_epoch(self, epoch: int) -> None:
         torch.manual_seed(int(np.random.SeedSequence([self.seed, epoch + 1]).generate_state(1)[0]))
@@ -305,8 +301,6 @@ class Trainer(Inference):
         scores = [epoch.accuracy if self.settings.select == "gold" else epoch.held_out for epoch in history]
         found = [-math.inf if score is None else score for score in scores]
         return max(found[-patience:]) <= max(found[:-patience])
-
-    # ---------------------------------------------------------------- pieces
 
     def _cuts(self) -> list[tuple[int, int]]:
         """Where each batch begins and ends; a last batch of one joins the one before."""

@@ -66,9 +66,6 @@ INNER = 15
 """Passes of the fixed point for habits, from a start that is right where counts are many."""
 
 
-# -------------------------------------------------------------------- priors
-
-
 def best_strength(counts: Floats, base: Floats, used: Ints) -> float:
     """The strength on the grid under which counts (rows on the last axis) are most probable; the largest without any.
 
@@ -93,9 +90,6 @@ def best_strength(counts: Floats, base: Floats, used: Ints) -> float:
 def several(counts: Floats) -> Ints:
     """Who has more than one vote: the others carry no information on how much annotators differ."""
     return np.asarray(counts.sum(axis=(1, 2)) > 1.0 + 1e-9)
-
-
-# -------------------------------------------------------------------- the models
 
 
 class ConfusionModel(Protocol):
@@ -248,9 +242,6 @@ CONFUSION_MODELS: tuple[type[ConfusionModel], ...] = (Coin, Vector, Habit, Full)
 """From the simplest on."""
 
 
-# -------------------------------------------------------------------- the anchor
-
-
 def skill(counts: Floats) -> Floats:
     """t[m]: how far an annotator agrees with the labels beyond chance, shrunk like a coin's accuracy."""
     K = counts.shape[1]
@@ -261,9 +252,6 @@ def skill(counts: Floats) -> Floats:
 def weighted_shares(votes: Votes, gold: Ints | None, counts: Floats) -> Floats:
     """v[n, k]: vote shares, each vote weighted by t[m]^2; certainty where the class is known."""
     return clamp(normalise(tally(votes, skill(counts) ** 2), axis=1), gold)
-
-
-# -------------------------------------------------------------------- fitting one
 
 
 @dataclass(frozen=True)

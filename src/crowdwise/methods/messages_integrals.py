@@ -44,9 +44,6 @@ SLACK = {9: 50.0, 3: 11.0}
 """How much lower the middle of a block of so many nodes may lie than the best node in it (quadratic peak, CUT)."""
 
 
-# -------------------------------------------------------------------- the graph
-
-
 @dataclass(frozen=True)
 class Graph:
     """The edges, sorted by annotator and pattern: the weight of each label in an annotator's votes on one item."""
@@ -70,9 +67,6 @@ class Graph:
         return cls(
             (pair % N)[order], (pair // N)[order], pattern.reshape(-1)[order], patterns.astype(np.float64), total
         )
-
-
-# -------------------------------------------------------------------- integrals over an annotator
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,6 @@ from crowdwise.methods import skills_graph as graph
 from crowdwise.methods.skills_graph import Pairs
 from crowdwise.methods.skills_precision import pair_variance
 
-# -------------------------------------------------------------------- ratio of eigenvectors
-
 
 def ratio_weights(found: Pairs) -> tuple[Floats, Floats]:
     """v1 / v2 and the skills it stands for, group by group (up to sign).
@@ -130,9 +128,6 @@ def _vote_support(votes: Votes, weight: Floats) -> Floats:
     return graph.by_first(votes.indptr, votes.annotator, along, len(weight))
 
 
-# -------------------------------------------------------------------- skills within bounds
-
-
 def bounds(N: int, K: int) -> tuple[float, float]:
     """The least and the greatest skill, 1/sqrt(N) away from the ends (but never beyond 0.45 of the range)."""
     edge = min(1.0 / np.sqrt(max(N, 1)), 0.45 * K / (K - 1.0))
@@ -209,9 +204,6 @@ class IteratedSkills(PairSkills, ABC):
 
     def _rounds(self, votes: Votes, callback: Callback | None) -> Rounds:
         return Rounds(self.max_iter, votes.n_votes, callback)
-
-
-# -------------------------------------------------------------------- projected gradient
 
 
 def misfit(x: Floats, n: Any, nc: Any, ncc: float) -> tuple[float, Floats]:

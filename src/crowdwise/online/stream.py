@@ -145,8 +145,6 @@ class Online(StreamWithGold):
         """What the last :meth:`consensus` was made with."""
         self.stats_: Stats
 
-    # ---------------------------------------------------------------- votes come in
-
     def declare(self, items: Iterable[Any] = (), annotators: Iterable[Any] = ()) -> Self:
         """Name items and annotators before they have votes; codes are given in this order."""
         for names, given in ((self.item_names, items), (self.annotator_names, annotators)):
@@ -226,8 +224,6 @@ class Online(StreamWithGold):
             self.posterior = np.pad(self.posterior, ((0, 0), (0, more)))
         self.posterior = grown(self.posterior, len(self.store.items))
 
-    # ---------------------------------------------------------------- statistics
-
     @checked
     def converge(self, *, tol: NonNegative = 1e-9, max_iter: Count = 500) -> Self:
         """With exact statistics: passes over all items, until one gains less than ``tol`` a vote."""
@@ -306,8 +302,6 @@ class Online(StreamWithGold):
         self.tables.add(who, em.statistics(part, q - self.posterior[items]))
         self.posterior[items] = q
 
-    # ---------------------------------------------------------------- parameters
-
     def _local(self, items: Ints, *, everybody: bool = False) -> tuple[Part, Ints, Family]:
         """The votes on some items with their annotators renumbered, those annotators, and the model's step for them."""
         store, K = self.store, len(self.class_names)
@@ -330,8 +324,6 @@ class Online(StreamWithGold):
         table = table + votes[:, None] * self.crowd()
         mass = mass + (1.0 if self.shrinkage or mass.sum() == 0.0 else 0.0)
         return family.maximise(Stats(table.reshape(-1, K), mass))
-
-    # ---------------------------------------------------------------- results
 
     def votes(self) -> Votes:
         """The votes that are retained, as a table. Classes stand as they were declared, or else in the usual order."""

@@ -16,8 +16,6 @@ from crowdwise.simulate.assignment import assign, regular_assignment
 from crowdwise.simulate.crowds import Array, Prior, RandomState, Rng, Simulated, Truth, VotesPerItem
 from crowdwise.simulate.machines import machine_annotators
 
-# -------------------------------------------------------------------- independent annotators
-
 
 def _independent(
     name: str, n_items: int, theta: Array, pi: Array, votes_per_item: VotesPerItem, rng: Rng,
@@ -114,8 +112,6 @@ def pairwise_flipper(
     return _independent("pairwise-flipper", n_items, theta, pi, votes_per_item, rng, target=target)
 
 
-# -------------------------------------------------------------------- Max-MIG's experts
-
 CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 MAMMALS = (("cat", "dog"), ("deer", "horse"))
 OTHERS = (("airplane", "bird"), ("automobile", "truck"), ("frog", "ship"))
@@ -187,9 +183,6 @@ def _senior_confusion(dataset: str, expertise: str) -> Array:
     return theta
 
 
-# -------------------------------------------------------------------- sparse regular assignment, extreme spammers
-
-
 def regular(
     n_items: int = 1000, *, l: int = 3, r: int = 4, n_classes: int = 2,  # noqa: E741
     workers: Literal["one-coin", "dirichlet"] = "one-coin", a: float = 2.0, b: float = 1.0, n_extreme_spammers: int = 0,
@@ -225,9 +218,6 @@ def regular(
     truth, pi = crowds.truth_of(truth, n_items, pi, rng)
     label = crowds.answer(theta, annotator, truth[item], rng)
     return crowds.collect("regular", (item, annotator), label, truth, pi, theta, spammers=np.arange(M + S) >= M)
-
-
-# -------------------------------------------------------------------- dependent annotators
 
 
 def colluders(
@@ -284,9 +274,6 @@ def groups(
     theta = xi[group] @ member
     known: dict[str, Any] = {"group": group, "group_confusion": xi, "member_confusion": member, "latent": z}
     return crowds.collect("groups", (item, annotator), label, truth, pi, theta, **known)
-
-
-# -------------------------------------------------------------------- items that differ
 
 
 def difficulty(
