@@ -35,7 +35,7 @@ BINARY = ("kos", "kos-svd", "ghosh", "sml")
 
 PAIRS = (
     "pairs of annotators who share an item: at most M², and at most the sum of squares of the items' votes",
-    f"more than {skills_graph.MOST_PAIRS:,} pairs, or {skills_graph.MOST_MEETINGS:,} meetings of two votes on an item",
+    f"more than {skills_graph.MAX_PAIRS:,} pairs, or {skills_graph.MAX_MEETINGS:,} meetings of two votes on an item",
 )
 MOMENTS = (
     "counts of pairs: the sum of squares of the items' votes, then K to K³ for each pair of annotators per sweep",
@@ -49,7 +49,7 @@ COSTS = {
     "triangular": PAIRS,
     "minimax": (
         "K² numbers for every item and every annotator, and votes × K² per pass",
-        f"more than {entropy_minimax.MOST_NUMBERS:,} numbers, or {entropy_minimax.MOST_WORK:,} votes times K²",
+        f"more than {entropy_minimax.MAX_NUMBERS:,} numbers, or {entropy_minimax.MAX_WORK:,} votes times K²",
     ),
     "multispa": MOMENTS,
     "cnmf": MOMENTS,
@@ -61,7 +61,7 @@ COSTS = {
     "m3v": ("votes, and passes of the dual that grow with the crowd: 15 s for 500,000 votes", "nothing"),
     "crowd-svm": (
         "votes, and a system of M equations for each draw: 10 s for 100,000 votes",
-        f"more than {entropy_crowd_svm.MOST_NUMBERS:,} kept numbers (draws × M × K²)",
+        f"more than {entropy_crowd_svm.MAX_NUMBERS:,} kept numbers (draws × M × K²)",
     ),
 }
 """What the cost grows with where it is not the votes alone, and which sizes are refused."""

@@ -28,8 +28,8 @@ import polars as pl
 
 import crowdwise as cw
 from crowdwise.bench import label_methods, tables
-from crowdwise.core import em
 from crowdwise.core.em import Params, Part
+from crowdwise.core.loop import Progress
 from crowdwise.kernels import native
 from crowdwise.kernels.threads import threads_for
 
@@ -154,7 +154,7 @@ def to_the_same_likelihood(votes: Any) -> dict[str, Any]:
     plain_passes = int(np.argmax(plain.trace >= goal)) + 1 if plain.trace[-1] >= goal else len(plain.trace)
     reached: dict[str, Any] = {}
 
-    def watch(step: em.Progress) -> None:
+    def watch(step: Progress) -> None:
         if "seconds" not in reached and step.objective >= goal:
             reached.update(seconds=time.perf_counter() - began, passes=step.iteration)
 

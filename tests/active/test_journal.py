@@ -191,7 +191,7 @@ def test_threads_share_a_campaign(tmp_path: Path) -> None:
 ODD = [float("nan"), float("inf"), 0.5, None, (1, 2), [1], {"a": 1}, {1}, b"x", "", "\ud800", True, 2**63, object()]
 
 
-@pytest.mark.parametrize("name", ODD, ids=repr)
+@pytest.mark.parametrize("name", ODD, ids=lambda name: type(name).__name__)
 @pytest.mark.parametrize("part", ["item", "annotator", "class", "id", "declared item", "declared annotator", "group"])
 def test_names_that_cannot_be_read_back_are_refused(part: str, name: Any, tmp_path: Path) -> None:
     if part == "group" and name is True:

@@ -1,6 +1,6 @@
 """Numbers and grades, measured: methods on simulated crowds, on real ratings, and on real grades.
 
-    python benchmarks/beyond_numbers.py DATA [--seeds 20] [--docs]
+    python benchmarks/ratings.py DATA [--seeds 20] [--docs]
 
 DATA is the folder of data sets. Writes ``benchmarks/results/numbers.json``; with ``--docs`` the tables in
 ``docs/answers-ratings.md`` and ``docs/answers-ordinal.md`` as well. Where there is no truth (and where there is),
