@@ -273,14 +273,14 @@ def _entries(package: str, rows: tuple[tuple[str, str, str, str], ...]) -> list[
     return [Entry(key, f"{package}.{target}", summary, reference) for key, target, summary, reference in rows]
 
 
-_OTHERS = [*_entries("answers", _ANSWERS), *_entries("learners", _LEARNERS)]
+_OTHERS: dict[str, list[Entry]] = {name: [] for name in ANSWER_TYPES}
+for _entry in (*_entries("answers", _ANSWERS), *_entries("learners", _LEARNERS)):
+    _OTHERS[_entry.answer_type].append(_entry)
 METHODS: dict[str, Entry] = {entry.key: entry for entry in _entries("methods", _METHODS)}
 """Methods for votes alone."""
-LEARNERS: dict[str, Entry] = {entry.key: entry for entry in _OTHERS if entry.answer_type == VOTES}
+LEARNERS: dict[str, Entry] = {entry.key: entry for entry in _OTHERS.pop(VOTES)}
 """Methods that learn a classifier from inputs and votes."""
-ANSWER_METHODS: dict[str, Entry] = {
-    entry.key: entry for name in ANSWER_TYPES if name != VOTES for entry in _OTHERS if entry.answer_type == name
-}
+ANSWER_METHODS: dict[str, Entry] = {entry.key: entry for entries in _OTHERS.values() for entry in entries}
 """Methods for other answer types than votes, with and without inputs."""
 
 

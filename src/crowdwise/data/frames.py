@@ -7,6 +7,7 @@ Series and go out as a dict of arrays.
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -131,7 +132,7 @@ def _series(name: str, values: Any) -> pl.Series:
     """A Series from an array or list, with a clear word when one column mixes text and numbers."""
     import polars as pl
 
-    if isinstance(values, np.ma.MaskedArray):
+    if "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray):  # else nobody can have made one
         values = values.tolist()
     if isinstance(values, np.ndarray) and values.dtype != object:
         return pl.Series(name, values)
