@@ -46,6 +46,14 @@ def test_points_stand_where_they_should() -> None:
     assert (np.diff(ys) < 0).all()  # more is higher
 
 
+def test_places_have_names() -> None:
+    lines = [Line("a", [0.0, 1.0, 2.0], [0.6, 0.8, 0.9]), Line("b", [2.0], [0.7])]
+    root = ET.fromstring(draw(lines, title="t", x_label="", y_label="y", x_names=["one", "two", "three & more"]))
+    at = {t.text: float(t.get("x", 0)) for t in root.iter(f"{SVG}text")}
+    circles = [float(c.get("cx", 0)) for c in root.iter(f"{SVG}circle")]
+    assert [at["one"], at["two"], at["three & more"], at["three & more"]] == circles
+
+
 def test_bands_lines_and_both_grounds() -> None:
     text = draw(LINES, title="t", x_label="x", y_label="y")
     root = ET.fromstring(text)

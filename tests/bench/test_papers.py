@@ -150,16 +150,49 @@ class TestRuns:
         assert papers_runs.matrix_error(found, true) == pytest.approx(0.5 / 6)
 
 
+def result(accuracy):
+    return {
+        "accuracy_last": accuracy, "accuracy_votes": None, "epoch_seconds": 0.75, "settings": {"epochs": 4},
+        "device": "cpu",
+    }  # fmt: skip
+
+
 def test_the_page_shows_what_is_missing(plan):
-    row = {"accuracy_last": 0.5, "accuracy_votes": None, "seconds": 3.0, "device": "cpu"}
-    found = {"small/tiny/max-mig/0": row, "small/tiny/max-mig/1": row | {"accuracy_last": 0.52}}
+    found = {"small/tiny/max-mig/0": result(0.5), "small/tiny/max-mig/1": result(0.52)}
     text = papers_page.page(plan, found)
     assert "2 of 4 cells are missing" in text
-    assert "| max-mig | **51.00** ± 1.41 |" in text
-    assert "| two-stage:majority | – |" in text
+    assert "| `max-mig` | **51.00** ± 1.41 |" in text
+    assert "| `max-mig` | 3 |" in text  # four epochs of .75 s
+    assert "| `two-stage:majority` | – |" in text
     assert "| *max-mig, published* | 1.00 |" in text
     assert "Images and votes" not in text
+    assert "Behind" not in text
     assert "51.00 ± 1.41" in papers_page.text(plan, found)
+    del found["small/tiny/max-mig/1"]
+    assert "| `max-mig` | **50.00** (1) |" in papers_page.page(plan, found)
+
+
+def test_a_cell_behind_has_a_sentence(plan, tmp_path):
+    more = '[tables.small.reasons]\n"max-mig/tiny" = "It is a small network."\n'
+    (tmp_path / "plan.toml").write_text(PLAN.replace("[1.0]", "[60.0]") + more)
+    (table,) = papers_plan.read_plan(tmp_path / "plan.toml")
+    assert papers_page.behind(table, {"small/tiny/max-mig/0": result(0.591)}) == []
+    (words,) = papers_page.behind(table, {"small/tiny/max-mig/0": result(0.5)})
+    assert "has 50.00, published 60.00. It is a small network." in words
+
+
+def test_a_figure_has_a_curve_for_each_learner_that_is_done(plan, tmp_path):
+    more = '[tables.small.figures.all]\ntitle = "Tiny"\ncrowds = { tiny = "a small crowd" }\n'
+    (tmp_path / "plan.toml").write_text(PLAN + more)
+    tables = papers_plan.read_plan(tmp_path / "plan.toml")
+    assert papers_page.figures(tables, {}) == {}
+    found = {"small/tiny/max-mig/0": result(0.5)}
+    svg = papers_page.figures(tables, found)["small-all.svg"]
+    assert "a small crowd" in svg and "max-mig, published" in svg and "two-stage" not in svg
+    assert "![Tiny](small-all.svg)" in papers_page.page(tables, found)
+    (tmp_path / "plan.toml").write_text(PLAN + more.replace("tiny =", "nobody ="))
+    with pytest.raises(ReadError, match="figure all: 'nobody'"):
+        papers_plan.read_plan(tmp_path / "plan.toml")
 
 
 def test_pixels_are_decoded_once(tmp_path):

@@ -52,6 +52,7 @@ def draw(
     y_label: str,
     description: str = "",
     x_percent: bool = False,
+    x_names: Sequence[str] = (),
     y_percent: bool = True,
     at: float | None = None,
     at_label: str = "",
@@ -64,12 +65,17 @@ def draw(
         What is shown, and what is to be seen in it, for those who hear the figure; by default where each line ends.
     x_percent, y_percent
         Write shares as percentages.
+    x_names
+        Places instead of numbers: what stands below x = 0, 1...
     at, at_label
         A height to be marked across the figure, and what it is.
     """
     if not lines:
         raise ParameterError("lines: expected one at least.")
-    x = _Axis([v for line in lines for v in line.x], LEFT, WIDTH - RIGHT)
+    x = _Axis([*range(len(x_names)), *(v for line in lines for v in line.x)], LEFT, WIDTH - RIGHT)
+    x_ticks = [(tick, _number(tick, x_percent, x.step)) for tick in x.ticks]
+    if x_names:
+        x.low, x.high, x_ticks = -0.5, len(x_names) - 0.5, list(enumerate(x_names))
     heights = [v for line in lines for part in (line.y, line.low, line.high) if part is not None for v in part]
     y = _Axis([*heights, *([] if at is None else [at])], HEIGHT - BOTTOM, TOP)
     said = description or "; ".join(f"{line.name} ends at {_number(line.y[-1], y_percent, y.step)}" for line in lines)
@@ -89,11 +95,11 @@ def draw(
             f'<text class="ink" fill="#222" x="{LEFT - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">'
             f"{_number(tick, y_percent, y.step)}</text>"
         )
-    for tick in x.ticks:
+    for tick, name in x_ticks:
         out.append(
             f'<line class="axis" stroke="#555" x1="{x(tick)}" x2="{x(tick)}" y1="{HEIGHT - BOTTOM}" '
             f'y2="{HEIGHT - BOTTOM + 5}"/><text class="ink" fill="#222" x="{x(tick)}" y="{HEIGHT - BOTTOM + 20}" '
-            f'text-anchor="middle">{_number(tick, x_percent, x.step)}</text>'
+            f'text-anchor="middle">{escape(name)}</text>'
         )
     middle = (TOP + HEIGHT - BOTTOM) / 2
     out += [

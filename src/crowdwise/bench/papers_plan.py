@@ -13,6 +13,13 @@
     epochs = 30
     [tables.max-mig-cifar10.own.trace]   # of one learner
     weight = 0.01
+    [tables.max-mig-cifar10.published.accuracy_last]
+    max-mig = [86.33, 67.59]             # one figure for each crowd
+    [tables.max-mig-cifar10.reasons]     # why a cell is behind its published figure: learner/crowd
+    "max-mig/low-copied" = "..."
+    [tables.max-mig-cifar10.figures.high]
+    title = "..."
+    crowds = { high-independent = "independent", high-copied = "copied" }
 
 Every (table, crowd, learner, seed) is a cell, with the name ``table/crowd/learner/seed``.
 """
@@ -21,7 +28,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -30,7 +37,10 @@ from crowdwise import registry
 from crowdwise.bench.papers_data import CROWDS
 from crowdwise.errors import ParameterError, ReadError
 
-KEYS = {"title", "network", "crowds", "seeds", "learners", "alone", "settings", "own", "note", "published", "source"}
+KEYS = {
+    "title", "network", "crowds", "seeds", "learners", "alone", "settings", "own", "note", "published", "source",
+    "reasons", "figures",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,18 @@ class PaperCell:
 
 
 @dataclass(frozen=True)
+class PaperFigure:
+    """Curves over some crowds of a table, one for each learner."""
+
+    name: str
+    title: str
+    crowds: dict[str, str]
+    """What each crowd is called below the figure."""
+    learners: list[str]
+    measure: str = "accuracy_last"
+
+
+@dataclass(frozen=True)
 class PaperTable:
     """One table: its cells, in the order in which they are run, and the published figures beside them."""
 
@@ -64,6 +86,14 @@ class PaperTable:
     source: str
     published: dict[str, dict[str, list[float | None]]]
     """measure -> learner -> one figure for each crowd."""
+    reasons: dict[str, str]
+    """learner/crowd -> why it is behind its published figure."""
+    figures: list[PaperFigure]
+
+    @property
+    def seeds(self) -> int:
+        """How many there are of each cell."""
+        return 1 + max(cell.seed for cell in self.cells)
 
 
 def read_plan(file: Path, changes: Sequence[str] = ()) -> list[PaperTable]:
@@ -100,8 +130,18 @@ def _table(name: str, facts: dict[str, Any], changes: dict[str, Any]) -> PaperTa
             cells.append(PaperCell(name, crowd, learner, seed, facts["network"], settings))
     return PaperTable(
         name, facts.get("title", name), facts["network"], facts["crowds"], facts["learners"], alone, cells,
-        facts.get("note", ""), facts.get("source", ""), facts.get("published", {}),
+        facts.get("note", ""), facts.get("source", ""), facts.get("published", {}), facts.get("reasons", {}),
+        [_figure(name, key, row, facts) for key, row in facts.get("figures", {}).items()],
     )  # fmt: skip
+
+
+def _figure(table: str, name: str, row: dict[str, Any], facts: dict[str, Any]) -> PaperFigure:
+    given = {"title": name, "learners": facts["learners"]} | row
+    unknown = sorted(set(given) - {field.name for field in fields(PaperFigure)})
+    lost = sorted(set(given.get("crowds", {"": ""})) - set(facts["crowds"]))
+    if unknown or lost:
+        raise ReadError(f"Table {table}, figure {name}: {(unknown or lost)[0]!r} unknown.")
+    return PaperFigure(name, **given)
 
 
 def check(table: str, learner: str, settings: dict[str, Any]) -> None:

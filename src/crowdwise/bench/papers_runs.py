@@ -118,7 +118,7 @@ def _work(given: tuple[PaperCell, Setup]) -> dict[str, Any] | None:
 
 def train(cell: PaperCell, task: ImageTask, setup: Setup) -> dict[str, Any] | None:
     """Train and measure one cell; None where time is up before it is trained."""
-    began = time.perf_counter()
+    began, earlier = time.perf_counter(), 0.0
     checkpoint = setup.work / f"{cell.name.replace('/', '-').replace(':', '-')}.safetensors"
     learner = create(cell, setup, checkpoint)
     curve: list[tuple[int, float, float]] = []
@@ -128,14 +128,16 @@ def train(cell: PaperCell, task: ImageTask, setup: Setup) -> dict[str, Any] | No
         nonlocal stopped
         if epoch.held_out is not None and epoch.held_out > max((score for _, score, _ in curve), default=-np.inf):
             curve.append((epoch.epoch, epoch.held_out, accuracy(learner.predict_proba(task.x_test), task.y_test)))
-            note.write_text(json.dumps(curve), encoding="utf-8")
+        seconds = earlier + time.perf_counter() - began
+        note.write_text(json.dumps({"curve": curve, "seconds": seconds}), encoding="utf-8")
         stopped = epoch.epoch < epoch.epochs and setup.over()
         return stopped
 
     note = checkpoint.with_suffix(".json")
     setup.work.mkdir(parents=True, exist_ok=True)
     if checkpoint.exists() and note.exists():
-        curve = [tuple(row) for row in json.loads(note.read_text(encoding="utf-8"))]
+        before = json.loads(note.read_text(encoding="utf-8"))
+        curve, earlier = [tuple(row) for row in before["curve"]], before["seconds"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         learner.fit(task.x, task.votes, callback=after)
@@ -146,7 +148,7 @@ def train(cell: PaperCell, task: ImageTask, setup: Setup) -> dict[str, Any] | No
     row |= {
         "accuracy_selected": None if chosen is None else chosen[2],
         "epoch_selected": None if chosen is None else chosen[0],
-        "seconds": time.perf_counter() - began,
+        "seconds": earlier + time.perf_counter() - began,
         "epoch_seconds": float(np.median([step.seconds for step in learner.history_])),
         "device": device_name(setup.device),
     }

@@ -155,6 +155,7 @@ def bench_papers(
     """The tables of the papers: networks trained on CIFAR-10 with simulated experts and with people's votes.
 
     What the file of results lacks is trained and appended; a run that was cut off continues from its checkpoints.
+    Figures of the page are drawn beside it.
     """
     import os
     import time
@@ -180,4 +181,6 @@ def bench_papers(
     found = papers_runs.finished(out)
     if page is not None:
         write_text(papers_page.page(tables, found), page)
+        for name, svg in papers_page.figures(tables, found).items():
+            write_text(svg, page.with_name(name))
     emit(papers_page.text(tables, found))

@@ -21,7 +21,8 @@ def four_annotators(
 ) -> Simulated:  # fmt: skip
     """Tanno's four annotators on CIFAR-10: a hammer-spammer, similar classes, neighbouring classes, an adversary.
 
-    The paper shows the four matrices as a figure and says that labels are right 45 % of the time on average. Read so:
+    The paper describes the four in words and shows their matrices only as a figure; labels are right 45 % of the time
+    on average. The matrices here are made after its words, not read off the figure:
 
     * the first is right with probability 0.6 and otherwise says any other class;
     * the second is right with 0.6 and otherwise says the similar class (cat and dog, automobile and truck...);
