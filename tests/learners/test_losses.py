@@ -111,6 +111,20 @@ def test_a_known_value_passes_its_gradient_on():
     assert x.grad.tolist() == [6.0, 6.0]
 
 
+def test_the_volume_against_autograd_and_of_what_is_no_number():
+    rng = np.random.default_rng(0)
+    vectors = torch.tensor(rng.dirichlet(np.ones(4), size=9), requires_grad=True)
+    expected = torch.logdet(vectors.T @ vectors + 0.01 * torch.eye(4, dtype=torch.float64))
+    expected.backward()
+    value, grad = losses.log_volume(vectors.detach(), 0.01)
+    np.testing.assert_allclose(value, expected.detach(), rtol=1e-12)
+    np.testing.assert_allclose(grad, vectors.grad, rtol=1e-10)
+    broken = vectors.detach().clone()
+    broken[3, 2] = float("nan")
+    value, grad = losses.log_volume(broken, 0.01)  # the trainer then says that training diverged
+    assert torch.isnan(value) and torch.isnan(grad).any()
+
+
 class TestManyAnnotators:
     """Terms for every annotator, estimated from those of a batch."""
 

@@ -259,11 +259,14 @@ def label_gradient(c: Tensor, p: Tensor, label: Tensor) -> Tensor:
 
 
 def log_volume(vectors: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """log det( V'V + ridge I ) of n x K vectors, and its gradient at them, 2 V (V'V + ridge I)^-1."""
-    K = vectors.shape[1]
-    matrix = vectors.T @ vectors + ridge * torch.eye(K, dtype=vectors.dtype, device=vectors.device)
-    root = torch.linalg.cholesky(matrix)
-    return 2.0 * root.diagonal().log().sum(), 2.0 * vectors @ torch.cholesky_inverse(root)
+    """log det( V'V + ridge I ) of n x K vectors, and its gradient at them, 2 V (V'V + ridge I)^-1.
+
+    Both are NaN where a vector is: ``linalg.cholesky`` raises instead, and for that the host waits for the device.
+    """
+    one = torch.eye(vectors.shape[1], dtype=vectors.dtype, device=vectors.device)
+    root = torch.linalg.cholesky_ex(vectors.T @ vectors + ridge * one, check_errors=False).L
+    half = torch.linalg.solve_triangular(root, one, upper=False)
+    return 2.0 * root.diagonal().log().sum(), 2.0 * vectors @ (half.T @ half)
 
 
 def softmax_rows(rows: Tensor) -> Tensor:
