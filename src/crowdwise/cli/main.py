@@ -11,24 +11,13 @@ import io
 import os
 import sys
 import warnings
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from crowdwise import __version__
-from crowdwise.cli.cmd_active import active
-from crowdwise.cli.cmd_aggregate import aggregate, rank
-from crowdwise.cli.cmd_agreement import agreement
-from crowdwise.cli.cmd_bench import bench
-from crowdwise.cli.cmd_campaign import campaign
-from crowdwise.cli.cmd_compare import compare
-from crowdwise.cli.cmd_demo import demo
-from crowdwise.cli.cmd_describe import describe
-from crowdwise.cli.cmd_learn import learn, predict
-from crowdwise.cli.cmd_methods import methods
-from crowdwise.cli.cmd_report import diagnose, report
-from crowdwise.cli.cmd_simulate import simulate
 from crowdwise.cli.options import flag
 from crowdwise.cli.outputs import emit, say
 from crowdwise.data import disk
@@ -77,28 +66,100 @@ class Commands(TyperGroup):
         return {name for parameter in getattr(command, "params", []) for name in parameter.opts}
 
 
-app = typer.Typer(
-    name="crowdwise",
-    cls=Commands,
-    help=(
-        "Labels you can trust from annotators you cannot.\n\n"
-        "Start with `crowdwise aggregate labels.csv`, or `crowdwise demo`."
-    ),
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for command in (
-    aggregate, report, diagnose, agreement, learn, predict, compare, rank, methods, describe, simulate, demo,
-):  # fmt: skip
-    app.command()(command)
-for name, commands in (("bench", bench), ("campaign", campaign), ("active", active)):
-    app.add_typer(commands, name=name)
+NAMES = (
+    "aggregate", "report", "diagnose", "agreement", "learn", "predict", "compare", "rank", "methods", "describe",
+    "simulate", "demo", "bench", "campaign", "active",
+)  # fmt: skip
+"""The commands, in the order of the help."""
 
 
-@app.callback(invoke_without_command=True)
+def find_command(name: str) -> Any:
+    """The function of a command, or the app of a group of them. Only its own module is imported, which is quicker."""
+    match name:
+        case "aggregate" | "rank":
+            from crowdwise.cli import cmd_aggregate
+
+            return getattr(cmd_aggregate, name)
+        case "report" | "diagnose":
+            from crowdwise.cli import cmd_report
+
+            return getattr(cmd_report, name)
+        case "agreement":
+            from crowdwise.cli import cmd_agreement
+
+            return getattr(cmd_agreement, name)
+        case "learn" | "predict":
+            from crowdwise.cli import cmd_learn
+
+            return getattr(cmd_learn, name)
+        case "compare":
+            from crowdwise.cli import cmd_compare
+
+            return getattr(cmd_compare, name)
+        case "methods":
+            from crowdwise.cli import cmd_methods
+
+            return getattr(cmd_methods, name)
+        case "describe":
+            from crowdwise.cli import cmd_describe
+
+            return getattr(cmd_describe, name)
+        case "simulate":
+            from crowdwise.cli import cmd_simulate
+
+            return getattr(cmd_simulate, name)
+        case "demo":
+            from crowdwise.cli import cmd_demo
+
+            return getattr(cmd_demo, name)
+        case "bench":
+            from crowdwise.cli import cmd_bench
+
+            return getattr(cmd_bench, name)
+        case "campaign":
+            from crowdwise.cli import cmd_campaign
+
+            return getattr(cmd_campaign, name)
+        case "active":
+            from crowdwise.cli import cmd_active
+
+            return getattr(cmd_active, name)
+    raise AttributeError(f"There is no command {name!r}.")
+
+
+def make_app(names: Iterable[str] = NAMES) -> typer.Typer:
+    """The app with these commands."""
+    made = typer.Typer(
+        name="crowdwise",
+        cls=Commands,
+        help=(
+            "Labels you can trust from annotators you cannot.\n\n"
+            "Start with `crowdwise aggregate labels.csv`, or `crowdwise demo`."
+        ),
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback(invoke_without_command=True)(root)
+    for name in names:
+        command = find_command(name)
+        if isinstance(command, typer.Typer):
+            made.add_typer(command, name=name)
+        else:
+            made.command()(command)
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    """``app``: the app with all commands."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()["app"] = made = make_app()
+    return made
+
+
 def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
         emit(__version__)
@@ -115,10 +176,8 @@ def main() -> None:
     """Run a command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="backslashreplace"
-            )  # words for people: a terminal without UTF-8 shows what it can
+            stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 shows what it can
     with warnings.catch_warnings():
         warnings.simplefilter("always", ConvergenceWarning)
         warnings.showwarning = lambda message, *_, **__: say(f"Note: {message}")
-        app()
+        make_app([word] if (word := next(iter(sys.argv[1:]), "")) in NAMES else NAMES)()

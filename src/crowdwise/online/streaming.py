@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from crowdwise.core.model import EMModel
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
-from crowdwise.online.stream import Online
 
-__all__ = ["StreamingModel"]
+if TYPE_CHECKING:
+    from crowdwise.online.stream import Online
 
 
 @declared
@@ -28,6 +28,8 @@ class StreamingModel(EMModel):
         is made from all votes so far. To look at the consensus only now and then, which makes a stream faster, use
         :class:`crowdwise.Online` itself.
         """
+        from crowdwise.online.stream import Online  # where streams are used, and not whenever a method is imported
+
         if not hasattr(self, "online_"):
             self.online_ = Online(self)
         self.consensus_ = self.online_.partial_fit(votes, gold).consensus()
