@@ -1,6 +1,6 @@
 """Accidental damage to everything that is saved: flipped bits, cuts, holes, lost and exchanged files.
 
-    python benchmarks/attack/damages.py [--seconds 60] [--seed 0] [--only consensus,learner,stream,journal]
+    python benchmarks/attack/damages.py [--seconds 60 | --rounds 10] [--seed 0] [--only consensus,learner]
 
 A damaged folder must give one of our errors. Nothing may load that is not what was saved, no other exception may come,
 and nothing may take ten seconds. ``resealed`` damages come with a manifest made for them, as a forger would: whatever
@@ -116,7 +116,7 @@ def one(whole: Path, other: Path, work: Path, rng: random.Random) -> tuple[str, 
     return way, differs, False
 
 
-def attack(target: str, seconds: float, rng: random.Random, counts: dict[str, Any]) -> None:
+def attack(target: str, seconds: float, rounds: int, rng: random.Random, counts: dict[str, Any]) -> None:
     save, load = TARGETS[target]
     until = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as base:
@@ -124,7 +124,7 @@ def attack(target: str, seconds: float, rng: random.Random, counts: dict[str, An
         save(whole, 0)
         save(other, 1)
         right = load(whole) if target == "journal" else None
-        while time.monotonic() < until:
+        while counts["damages"] < rounds if rounds else time.monotonic() < until:
             way, differs, resealed = one(whole, other, work, rng)
             counts["damages"] += 1
             counts["ways"][way] = counts["ways"].get(way, 0) + 1
@@ -149,6 +149,7 @@ def attack(target: str, seconds: float, rng: random.Random, counts: dict[str, An
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rounds", type=int, default=0, help="so many for each target, however long they take")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default=",".join(TARGETS))
     given = parser.parse_args()
@@ -157,7 +158,7 @@ def main() -> int:
     for target in names:
         counts = dict.fromkeys(("damages", "our_errors", "loaded", "silent", "foreign", "slow"), 0)
         out[target] = counts | {"ways": {}, "errors": []}
-        attack(target, given.seconds / len(names), rng, out[target])
+        attack(target, given.seconds / len(names), given.rounds, rng, out[target])
         out[target]["errors"] = sorted(set(out[target]["errors"]))[:20]
     bad = sum(c["silent"] + c["foreign"] + c["slow"] for c in out.values())
     sys.stdout.write(json.dumps({"seed": given.seed, "held": not bad, "targets": out}, indent=1) + "\n")

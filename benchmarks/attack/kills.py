@@ -1,6 +1,6 @@
 """``kill -9`` at random moments while results, learners, votes and tables are written: nothing lost, nothing in part.
 
-    python benchmarks/attack/kills.py [--seconds 60] [--seed 0] [--only save,learn,add,export]
+    python benchmarks/attack/kills.py [--seconds 60 | --rounds 10] [--seed 0] [--only save,learn,add,export]
 
 A process writes version after version and acknowledges each when the call has returned. It is killed, what is on the
 disk is looked at, and another goes on. The name must show a whole version: the last one acknowledged, or the one after
@@ -213,14 +213,14 @@ class Victims:
         self.process.wait()
 
 
-def attack(target: str, seconds: float, rng: random.Random, counts: Counts) -> None:
+def attack(target: str, seconds: float, rounds: int, rng: random.Random, counts: Counts) -> None:
     with tempfile.TemporaryDirectory() as base:
         place = Path(base) / "place"
         place.mkdir()
         writer = TARGETS[target](place)
         writer.prepare()
         victims, done, until = Victims(target, place), 0, time.monotonic() + seconds
-        while counts["kills"] == 0 or time.monotonic() < until:
+        while counts["kills"] < rounds if rounds else time.monotonic() < until or counts["kills"] == 0:
             wait = counts["kills"] % 20 == 0  # now and then see that something is written at all
             said, failed = victims.kill_one(done + 1, rng.uniform(0.0, writer.longest), wait)
             acknowledged = max([done, *said])
@@ -248,6 +248,7 @@ def attack(target: str, seconds: float, rng: random.Random, counts: Counts) -> N
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rounds", type=int, default=0, help="so many for each target, however long they take")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default=",".join(TARGETS))
     parser.add_argument("--work", nargs=2, metavar=("TARGET", "PLACE"), help=argparse.SUPPRESS)
@@ -261,7 +262,7 @@ def main() -> int:
             ("kills", "acknowledged", "lost", "unacknowledged", "left_over", "never_cleaned", "failed"), 0
         )
         out[target] = counts | {"errors": []}
-        attack(target, given.seconds / len(names), rng, out[target])
+        attack(target, given.seconds / len(names), given.rounds, rng, out[target])
     bad = sum(c["lost"] + c["failed"] + c["never_cleaned"] + len(c["errors"]) for c in out.values())
     sys.stdout.write(json.dumps({"seed": given.seed, "held": not bad, "targets": out}, indent=1) + "\n")
     return int(bool(bad))

@@ -94,7 +94,7 @@ def test_blocks_are_covariances_of_common_items():
     votes = sim.votes
     said = np.full((90, 5), -1)
     said[votes.item, votes.annotator] = votes.label
-    for e in range(len(pairs)):
+    for e in range(len(pairs.i)):
         a, b = said[:, pairs.i[e]], said[:, pairs.j[e]]
         both = (a >= 0) & (b >= 0)
         n = both.sum()
