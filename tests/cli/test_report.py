@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
 import crowdwise as cw
-
-
-def run(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "crowdwise", *map(str, arguments)], capture_output=True, text=True, cwd=cwd,
-        env={**os.environ, "COLUMNS": "80"}, timeout=120, check=False,
-    )  # fmt: skip
+from command_line import run
 
 
 @pytest.fixture(scope="module")

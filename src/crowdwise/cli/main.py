@@ -180,4 +180,8 @@ def main() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always", ConvergenceWarning)
         warnings.showwarning = lambda message, *_, **__: say(f"Note: {message}")
-        make_app([word] if (word := next(iter(sys.argv[1:]), "")) in NAMES else NAMES)()
+        try:
+            app = make_app([word] if (word := next(iter(sys.argv[1:]), "")) in NAMES else NAMES)
+        except KeyboardInterrupt:
+            sys.exit(130)
+        app()
