@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import crowdwise as cw
-
-
-def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "crowdwise", *words]
-    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120, check=False)
+from command_line import run
 
 
 @pytest.fixture(scope="module")
@@ -40,17 +34,17 @@ def test_the_current_folder_is_not_emptied(command: str, crowd: Path, tmp_path: 
     marker = "consensus.json" if command == "aggregate" else "learner.json"
     (tmp_path / marker).write_text("{}", encoding="utf-8")  # looks like one of ours, by its name
     before = contents(tmp_path)
-    done = run(tmp_path, *words)
+    done = run(*words, cwd=tmp_path)
     assert done.returncode == 1 and "Nothing was touched" in done.stderr
     assert contents(tmp_path) == before
     (tmp_path / "thesis.txt").unlink()
     (tmp_path / marker).unlink()
     for _ in range(2):  # an empty folder, then one that holds our result alone
-        assert run(tmp_path, *words).returncode == 0
+        assert run(*words, cwd=tmp_path).returncode == 0
         assert marker in contents(tmp_path)
     cw.load(tmp_path)
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
     before = contents(tmp_path)
-    done = run(tmp_path, *words)
+    done = run(*words, cwd=tmp_path)
     assert done.returncode == 1 and "'notes.txt'" in done.stderr
     assert contents(tmp_path) == before

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from command_line import run
 from crowdwise.cli.screen import CONTROLS, Screen
 
 HOSTILE = "task,worker,label\n1,[/INST],[unk]\n1,b,[unk]\n2,[/INST],[/b]\n2,\x1b[31mred,é[bold]\n2,b,é[bold]\n"
 FULL = Path("/dev/full")
 
 
-def run(*words: object, **options: object) -> subprocess.CompletedProcess[bytes]:
+def process(*words: object, **options: object) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "crowdwise", *map(str, words)]
     return subprocess.run(command, **({"capture_output": True} | options), check=False)  # type: ignore[call-overload]
 
@@ -44,29 +45,25 @@ def test_what_is_printed_is_what_was_given(text: str) -> None:
 def test_hostile_names_are_shown_as_they_are(hostile: Path, tmp_path: Path) -> None:
     for command in ("describe", "diagnose", "agreement", "compare"):
         done = run(command, hostile)
-        assert b"Traceback" not in done.stderr, done.stderr.decode()
-        assert b"\x1b" not in done.stdout + done.stderr
+        assert "\x1b" not in done.stdout + done.stderr
     done = run("aggregate", hostile, "--out", tmp_path / "out.csv")
     for name in ("[/INST]", "[unk]", "é[bold]", "\\x1b[31m"):
-        assert name in done.stderr.decode()
+        assert name in done.stderr
 
 
 def test_results_are_utf_8_whatever_the_terminal_is(hostile: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    assert "é[bold]" in run("aggregate", hostile, env=environment).stdout.decode("utf-8")
-    done = run("describe", hostile, env=environment)
+    assert "é[bold]" in process("aggregate", hostile, env=environment).stdout.decode("utf-8")
+    done = process("describe", hostile, env=environment)
     assert done.returncode == 0 and b"\\xe9[bold]" in done.stdout
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
-@pytest.mark.parametrize(
-    "words", [["aggregate", "FILE"], ["aggregate", "FILE", "--json"], ["describe", "FILE"], ["methods"]]
-)
-def test_output_that_was_cut_is_an_error(words: list[str], hostile: Path) -> None:
+@pytest.mark.parametrize("words", ["aggregate FILE", "aggregate FILE --json", "describe FILE", "methods"])
+def test_output_that_was_cut_is_an_error(words: str, hostile: Path) -> None:
+    arguments = [hostile if word == "FILE" else word for word in words.split()]
     with FULL.open("wb") as full:
-        done = run(
-            *(hostile if word == "FILE" else word for word in words), stdout=full, capture_output=False, stderr=-1
-        )
+        done = process(*arguments, stdout=full, capture_output=False, stderr=subprocess.PIPE)
     assert done.returncode == 1
     message = done.stderr.decode()
     assert "No space left on device" in message and "Traceback" not in message
