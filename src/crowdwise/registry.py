@@ -255,6 +255,8 @@ _LEARNERS = (
     ("bayes-dgc", "alternating_bayes_dgc:BayesDGC", "Bayesian confusion matrices and a net", "Li et al. 2021"),
     ("trace-x", "instance_confusions:TraceX", "Confusions that depend on the input", "Zhang et al. 2020"),
     ("transition-x", "instance_confusions:TransitionX", "The same, estimated from confident items", "Guo et al. 2023"),
+    ("madl", "instance_embeddings:MaDL", "Annotators as points; crowded ones weigh less", "Herde et al. 2023"),
+    ("annot-mix", "instance_embeddings:AnnotMix", "The same, on mixtures of votes", "Herde et al. 2024"),
     ("two-stage", "baselines_two_stage:TwoStage", "Aggregate, then train on the labels", ""),
     ("soft-bootstrap", "baselines_two_stage:SoftBootstrap", "Labels it may correct", "Reed et al. 2014"),
     ("single-confusion", "baselines_two_stage:SingleConfusion", "One matrix for all", "Sukhbaatar et al. 2014"),

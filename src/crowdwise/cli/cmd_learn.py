@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -41,17 +42,23 @@ def learn(
     `crowdwise learn crowd --out model`
 
     `crowdwise learn labels.csv --features embeddings.parquet --method aggnet --set select=votes --json`
+
+    On four GPUs: `torchrun --nproc-per-node 4 -m crowdwise learn crowd --network resnet18 --out model`
     """
     from crowdwise import api
     from crowdwise.cli import show, show_learn
+    from crowdwise.learners.distributed import world
 
+    first = world()[0] == 0  # the first of several processes says and writes what all have learned
     check_target(out, "learner")
     params = opt.assignments(set_, seed, network=network, epochs=epochs)
     registry.find(method, inputs=True)
     opt.check_votes(path, reading)
     task = api.prepare(path, method, params, answers=registry.VOTES, inputs=features or True, reading=reading.options())
-    with show.epochs(method) as callback:
+    with show.epochs(method) if first else nullcontext() as callback:
         found = task.fit(gold=gold, truth=truth, callback=callback)
+    if not first:
+        return
     if out is not None:
         found.model.save(out)
     if as_json:

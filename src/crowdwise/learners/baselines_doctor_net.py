@@ -37,8 +37,9 @@ from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.learners.head import FLOOR, Head
 from crowdwise.learners.learner import Learner
+from crowdwise.learners.stages import Stages
 from crowdwise.learners.tensors import as_array, log_softmax
-from crowdwise.learners.trainer import Stages, Trainer, TrainingData
+from crowdwise.learners.trainer import Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback
 from crowdwise.learners.vote_edges import Batch
 

@@ -8,14 +8,15 @@ from contextlib import contextmanager
 import torch
 
 from crowdwise.errors import ParameterError
+from crowdwise.learners.distributed import local_device
 
 
 def find_device(name: str | torch.device) -> torch.device:
-    """``auto`` is CUDA, else MPS, else the CPU."""
+    """``auto`` is CUDA, else MPS, else the CPU; of several processes that train together each has its own GPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
-        device = torch.device(name)
+        device = torch.device(local_device(str(name)))
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]

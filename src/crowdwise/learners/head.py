@@ -114,6 +114,18 @@ class Head(nn.Module):
         return torch.where(new.reshape(-1, *(1 for _ in known.shape[1:])), unseen(), known)
 
 
+class MixesVotes(Head):
+    """A head that trains on mixtures of votes, where the setting ``mixup`` asks for it: of inputs and annotators."""
+
+    @abstractmethod
+    def mixed_loss(self, batch: Batch, other: Batch, share: Tensor) -> Tensor:
+        """The loss of E votes, each mixed with another one.
+
+        Both batches have one item for each vote, with what the network predicts for the mixture of the two inputs;
+        ``share`` (E) is that of the first.
+        """
+
+
 class AnnotatorTerms(Head):
     """A head whose loss has a term for every annotator, whether the batch has votes of theirs or not.
 

@@ -35,6 +35,7 @@ T is an ordinary layer on top of the network where theirs is a separate Bayesian
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
@@ -50,16 +51,25 @@ from crowdwise.errors import ParameterError
 from crowdwise.learners import losses
 from crowdwise.learners.head import Head, Predict, cross_entropy
 from crowdwise.learners.learner import Learner
+from crowdwise.learners.stages import Stages
 from crowdwise.learners.tensors import as_array, columns, log_softmax
-from crowdwise.learners.trainer import Stages, Trainer, TrainingData
+from crowdwise.learners.trainer import Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback
 from crowdwise.learners.vote_edges import Batch
 
 
-class InstanceConfusions(Head):
-    """T_m(x), made for the votes of a batch."""
+class InstanceHead(Head):
+    """A head with a matrix T_m(x) for each vote of a batch."""
 
     needs_hidden: ClassVar[bool] = True
+
+    @abstractmethod
+    def log_rows(self, batch: Batch) -> Tensor:
+        """E x K x K: log T of each vote's annotator and item."""
+
+
+class InstanceConfusions(InstanceHead):
+    """T_m(x), made for the votes of a batch."""
 
     def __init__(self, n_annotators: int, n_classes: int, hidden: int, rank: int, accuracy: float) -> None:
         super().__init__(n_annotators, n_classes)
@@ -117,17 +127,14 @@ class TracedInstances(InstanceConfusions):
 
 @declared
 class InstanceLearner(Learner):
-    """What the learners of this file share.
+    """What learners with a matrix for every vote share.
 
     Parameters
     ----------
-    rank
-        How many features of the input annotators' errors may depend on.
     accuracy
         The probability of a right vote, at first.
     """
 
-    rank: Count = 8
     accuracy: Fraction = 0.8
 
     def _start(self, votes: Votes) -> float:
@@ -141,7 +148,7 @@ class InstanceLearner(Learner):
 
     def vote_confusion(self, X: Any, votes: Votes) -> Floats:
         """S x K x K: T_m(x) for each of some votes, in their order, given their items' inputs."""
-        head, inputs = self._head_as(InstanceConfusions), self._new_inputs(X, votes)
+        head, inputs = self._head_as(InstanceHead), self._new_inputs(X, votes)
         edges = self._edges(self._recoded(votes))
         rows = [head.log_rows(batch) for batch in self._trainer.batches(edges, inputs)]
         return as_array(torch.cat(rows).double().exp())
@@ -153,6 +160,8 @@ class TraceX(InstanceLearner):
 
     Parameters
     ----------
+    rank
+        How many features of the input annotators' errors may depend on.
     weight
         The weight of the mean trace.
     warm_up
@@ -160,6 +169,7 @@ class TraceX(InstanceLearner):
     """
 
     key: ClassVar[str] = "trace-x"
+    rank: Count = 8
     weight: NonNegative = 0.01
     warm_up: CountFromZero = 10
 
@@ -221,6 +231,8 @@ class TransitionX(InstanceLearner):
 
     Parameters
     ----------
+    rank
+        How many features of the input annotators' errors may depend on.
     share
         Of the items of each predicted class, the share the network is most confident of: T is learned from their votes
         (and from those on gold items).
@@ -233,6 +245,7 @@ class TransitionX(InstanceLearner):
     """
 
     key: ClassVar[str] = "transition-x"
+    rank: Count = 8
     warm_up: Count = 10
     share: Annotated[float, Bounds(above=0, maximum=1)] = 0.5
     transition_epochs: Count = 20

@@ -34,6 +34,9 @@ class SparseRows:
     def __len__(self) -> int:
         return len(self.values)
 
+    def __getitem__(self, some: slice) -> SparseRows:
+        return replace(self, values=self.values[some])
+
     def to(self, *args: Any, **more: Any) -> SparseRows:
         """On another device."""
         return replace(self, values=self.values.to(*args, **more), columns=self.columns.to(*args, **more))

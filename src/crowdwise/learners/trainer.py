@@ -11,7 +11,7 @@ import os
 import time
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,10 +26,12 @@ from crowdwise.learners import graphs
 from crowdwise.learners.averaging import WeightAverage
 from crowdwise.learners.checkpoints import Checkpoint
 from crowdwise.learners.devices import seeded, tuned
-from crowdwise.learners.head import Head
+from crowdwise.learners.distributed import Processes
+from crowdwise.learners.head import Head, MixesVotes
 from crowdwise.learners.images import Images, augmented
 from crowdwise.learners.inference import Inference
 from crowdwise.learners.inputs import ArrayInputs, Index, Inputs
+from crowdwise.learners.optimisers import make_optimiser
 from crowdwise.learners.sparse_inputs import SparseRows, prepare
 from crowdwise.learners.training_settings import SCHEDULES, Callback, Epoch, TrainingSettings
 from crowdwise.learners.vote_edges import Batch, Edges
@@ -96,9 +98,18 @@ class Trainer(Inference):
         self.first_weights = {name: value.clone() for name, value in self.network.state_dict().items()}
         self.average = WeightAverage(network, settings.ema) if settings.ema else None
         self.recorded: graphs.Forward | None = None
+        self.group = Processes()
 
     def run(self, callback: Callback | None = None, checkpoint: str | os.PathLike[str] | None = None) -> list[Epoch]:
         """Train for all epochs (or until patience or the callback ends it) and return the history."""
+        self.group = Processes.joined(self.device)
+        try:
+            with self.group.layers(self.network):
+                return self._run(callback, checkpoint)
+        finally:
+            self.group = Processes()
+
+    def _run(self, callback: Callback | None, checkpoint: str | os.PathLike[str] | None) -> list[Epoch]:
         saved = None if checkpoint is None else Checkpoint(Path(checkpoint), self)
         run = Run() if saved is None or not saved.file.exists() else Run(*saved.resume())
         with seeded(self.device), tuned(self.device):
@@ -109,9 +120,9 @@ class Trainer(Inference):
                 self._begin_epoch(epoch)
                 loss = self._train_epoch(epoch)
                 self._end_epoch(run, loss, began)
-                with self._averaged():
-                    stop = callback is not None and callback(run.history[-1]) is True
-                if saved is not None and (stop or self._due(epoch + 1, self.settings.checkpoint_every)):
+                stop = self.group.any(self._report(run.history[-1], callback))
+                due = stop or self._due(epoch + 1, self.settings.checkpoint_every)
+                if saved is not None and due and self.group.rank == 0:
                     saved.write(run.history, run.best_score, run.best_state)
                 if stop:
                     break
@@ -121,6 +132,14 @@ class Trainer(Inference):
                 self.load_state(run.best_state)
             self.head.finish(self.log_probs(self.inputs), self.edges)
         return run.history
+
+    def _report(self, epoch: Epoch, callback: Callback | None) -> bool:
+        """Whether the callback ends the training. What it predicts is this process's own work."""
+        group, self.group = self.group, Processes()
+        with self._averaged():
+            stop = callback is not None and callback(epoch) is True
+        self.group = group
+        return stop
 
     def again(self, epochs: int) -> Trainer:
         """Another training of the same network and head, with a new optimiser; its last epoch is selected."""
@@ -177,7 +196,7 @@ class Trainer(Inference):
         settings, size = self.settings, self.settings.batch_size
         if not settings.cuda_graphs or self.device.type != "cuda" or self.recorded is not None:
             return
-        if self.head.needs_hidden or self.head.network_frozen or len(order) < size:
+        if self.head.needs_hidden or self.head.network_frozen or len(order) < size or self.group.size > 1:
             return
         self._set_modes(size)
         sample = self._augmented(order[:size], torch.as_tensor(order[:size], device=self.device))
@@ -195,6 +214,7 @@ class Trainer(Inference):
             self._check_finite(float(loss.detach()), epoch)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+        self.group.add_gradients([*self.network.parameters()], [*self.head.parameters()])
         if settings.clip is not None:
             nn.utils.clip_grad_norm_([*self.network.parameters(), *self.head.parameters()], settings.clip)
         self.optimiser.step()
@@ -215,19 +235,45 @@ class Trainer(Inference):
         settings = self.settings
         n_votes = int(self.n_votes[index].sum())
         x = self._augmented(index, at)
-        share, other = 1.0, at
         if settings.mixup and isinstance(x, Tensor):
-            share = float(self.shares.beta(settings.mixup, settings.mixup))
-            order = torch.randperm(len(at), device=self.device)
-            x, other = torch.lerp(x[order], x, share), at[order]
-        logits, hidden = self.forward(x)
-        loss = self._votes_loss(self.edges.batch(at, logits, hidden, n_votes))
-        if other is not at:
-            loss = share * loss + (1.0 - share) * self._votes_loss(self.edges.batch(other, logits, hidden, n_votes))
+            mixed = self._mixed_votes if isinstance(self.head, MixesVotes) and n_votes else self._mixed_items
+            loss, logits = mixed(at, x, n_votes)
+        else:
+            logits, hidden = self.forward(x)
+            loss = self._votes_loss(self.edges.batch(at, logits, hidden, n_votes))
         if settings.label_smoothing:
             even = -torch.log_softmax(logits, dim=1).mean()
             loss = (1.0 - settings.label_smoothing) * loss + settings.label_smoothing * even
         return loss
+
+    def _mixed_items(self, at: Tensor, x: Tensor, n_votes: int) -> tuple[Tensor, Tensor]:
+        """Loss and logits of mixtures of two items, with one share for the batch."""
+        share = float(self.shares.beta(self.settings.mixup, self.settings.mixup))
+        order = torch.randperm(len(at), device=self.device)
+        logits, hidden = self.forward(torch.lerp(x[order], x, share))
+        one, other = (self._votes_loss(self.edges.batch(i, logits, hidden, n_votes)) for i in (at, at[order]))
+        return share * one + (1.0 - share) * other, logits
+
+    def _mixed_votes(self, at: Tensor, x: Tensor, n_votes: int) -> tuple[Tensor, Tensor]:
+        """Loss and logits of mixtures of two votes, with a share for each; items of known class are not mixed."""
+        assert isinstance(self.head, MixesVotes)
+        row, annotator, label, weight = self.edges.take(at, n_votes)
+        a = self.settings.mixup
+        share = torch.as_tensor(self.shares.beta(a, a, size=n_votes), dtype=x.dtype)
+        share, order = share.to(self.device), torch.randperm(n_votes, device=self.device)
+        whole = torch.lerp(x[row[order]], x[row], share.reshape(-1, *(1 for _ in x.shape[1:])))
+        gold = self.gold is not None and self.settings.select != "gold"
+        logits, hidden = self.forward(torch.cat([whole, x]) if gold else whole)
+        one, own = logits[:n_votes], None if hidden is None else hidden[:n_votes]
+        each = torch.arange(n_votes, device=self.device)
+        votes = [
+            Batch(at[row[i]], one, own, each, annotator[i], label[i], weight[i].to(one.dtype)) for i in (each, order)
+        ]
+        loss = self.head.mixed_loss(votes[0], votes[1], share.to(one.dtype))
+        if gold:
+            rest = None if hidden is None else hidden[n_votes:]
+            loss = loss + self._gold_loss(self.edges.batch(at, logits[n_votes:], rest, n_votes))
+        return loss, one
 
     def _votes_loss(self, batch: Batch) -> Tensor:
         loss = self.head.loss(batch)
@@ -237,7 +283,26 @@ class Trainer(Inference):
         if self.recorded is not None and self.network.training and len(x) == self.settings.batch_size:
             assert isinstance(x, Tensor)
             return self.recorded(x).float(), None
-        return super().forward(x)
+        n, part = len(x), self.group.part(len(x)) if self.network.training else None
+        self.group.rows = None if part is None else (*part, n)
+        if part is None:
+            return super().forward(x)
+        logits, hidden = super().forward(x[slice(*part)])
+        return self.group.gathered(logits, n), None if hidden is None else self.group.gathered(hidden, n)
+
+    def log_probs(self, inputs: Inputs, index: Index | None = None) -> Tensor:
+        index = np.arange(len(inputs)) if index is None else index
+        part = self.group.part(len(index))
+        if part is None:
+            return super().log_probs(inputs, index)
+        return self.group.gathered(super().log_probs(inputs, index[slice(*part)]), len(index))
+
+    def vote_log_likelihood(self, edges: Edges, inputs: Inputs, index: Index | None = None) -> float:
+        index = np.arange(len(inputs)) if index is None else index
+        part = self.group.part(len(index))
+        total = super().vote_log_likelihood(edges, inputs, index if part is None else index[slice(*part)])
+        whole = torch.tensor(total, dtype=torch.float64, device=self.device)
+        return total if part is None else float(self.group.summed(whole))
 
     def _augmented(self, index: Index, at: Tensor) -> Tensor | SparseRows:
         """Inputs to train on."""
@@ -311,24 +376,7 @@ class Trainer(Inference):
         return list(pairwise(edges))
 
     def _make_optimiser(self) -> torch.optim.Optimizer:
-        """An optimiser with one group for the network and one for what is learned about annotators."""
-        settings, slow = self.settings, self.head.slow_parameters()
-        fast = [p for p in self.head.parameters() if all(p is not other for other in slow)]
-        groups = [
-            {"params": [*self.network.parameters(), *slow], "lr": settings.lr, "weight_decay": settings.weight_decay},
-            {"params": fast, "lr": settings.crowd_lr, "weight_decay": 0.0},
-        ]
-        groups = [group for group in groups if group["params"]]
-        made: torch.optim.Optimizer
-        if settings.optimiser == "sgd":
-            fused = self.device.type == "cuda"
-            made = torch.optim.SGD(groups, lr=settings.lr, momentum=0.9, nesterov=True, fused=fused)
-        else:
-            kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
-            made = kind(groups, lr=settings.lr, fused=self.device.type in ("cpu", "cuda"))
-        for group in made.param_groups:
-            group["rate"] = group["lr"]
-        return made
+        return make_optimiser(self.network, self.head, self.settings, self.device)
 
     def _load(self) -> Tensor | Images | None:
         """The inputs on the device, where they fit there whole with room to spare; images of bytes as bytes."""
@@ -348,25 +396,3 @@ class Trainer(Inference):
             return super().read(inputs, index)
         at = torch.as_tensor(index, device=self.device)
         return self.resident.read(at) if isinstance(self.resident, Images) else self.resident[at]
-
-
-class Stages:
-    """Several trainings one after another, reported as one: epochs are numbered through, a callback may end all."""
-
-    def __init__(self, epochs: int, callback: Callback | None) -> None:
-        self.epochs, self.callback = epochs, callback
-        self.history: list[Epoch] = []
-        self.ended = False
-
-    def run(self, trainer: Trainer, checkpoint: str | os.PathLike[str] | None = None) -> None:
-        """One more training."""
-        before = len(self.history)
-
-        def numbered(epoch: Epoch) -> Epoch:
-            return replace(epoch, epoch=before + epoch.epoch, epochs=self.epochs)
-
-        def report(epoch: Epoch) -> bool:
-            self.ended = self.callback is not None and self.callback(numbered(epoch)) is True
-            return self.ended
-
-        self.history += [numbered(epoch) for epoch in trainer.run(report, checkpoint)]
