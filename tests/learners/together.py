@@ -1,4 +1,4 @@
-"""Run in several processes by test_distributed.py: fits learners, writes what they have learned, then runs a command."""
+"""Run in several processes by test_distributed.py: fits learners, writes what they learned, then runs a command."""
 
 from __future__ import annotations
 
