@@ -113,16 +113,16 @@ SHORT = {"max_iter": 5, "restarts": 0, "n_communities": 1, "samples": 20}
 
 @pytest.mark.parametrize("key", [k for k in registry.METHODS if k not in ("bp", "minimax")])
 def test_nothing_is_as_large_as_items_times_annotators(key):
-    """Five peers keep an items x annotators array; here it would take 400 MB, and a fifth of it is enough.
+    """Five peers keep an items x annotators array; here it would take 100 MB, and a third of it is enough.
 
     ``bp`` and ``minimax`` are slow on so many items; what they keep is votes x K and items x K x K.
     """
-    sim = cw.simulate.one_coin(12_000, n_annotators=4_000, n_classes=2, votes_per_item=2, random_state=0)
+    sim = cw.simulate.one_coin(6_000, n_annotators=2_000, n_classes=2, votes_per_item=2, random_state=0)
     tracemalloc.start()
     fit(key, sim.votes, sim.truth, **quick(key, **SHORT))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 12_000 * 4_000 * 8 / 5
+    assert peak < 6_000 * 2_000 * 8 / 3
 
 
 WORKERS = """
