@@ -21,8 +21,8 @@ from typing import Any
 
 __all__ = [
     "ColumnError", "ConnectionWarning", "ConvergenceWarning", "CrowdwiseError", "DivergedError", "DuplicateError",
-    "ExtraError", "InputError", "LabelError", "NotFittedError", "Option", "OutputError", "ParameterError", "ReadError",
-    "Remedy", "SelectionError", "Setting",
+    "ExtraError", "InputError", "InternalError", "LabelError", "NotFittedError", "Option", "OutputError",
+    "ParameterError", "ReadError", "Remedy", "SelectionError", "Setting", "SizeError",
 ]  # fmt: skip
 
 
@@ -119,6 +119,10 @@ class DuplicateError(InputError):
     """The same annotator labelled the same item more than once."""
 
 
+class SizeError(InputError, MemoryError):
+    """The data, or what a method makes of them, do not fit into the memory of the machine."""
+
+
 class SelectionError(InputError, IndexError):
     """Items were asked for that a table does not have, or in a way that it does not know."""
 
@@ -141,6 +145,10 @@ class ExtraError(CrowdwiseError, ImportError):
 
 class OutputError(CrowdwiseError, OSError):
     """A result could not be written; nothing was left half-written."""
+
+
+class InternalError(CrowdwiseError, RuntimeError):
+    """A mistake in crowdwise itself: please report it. What went wrong is its ``__cause__``."""
 
 
 class ConvergenceWarning(UserWarning):

@@ -31,3 +31,17 @@ def test_killed_at_random_moments(target: str) -> None:
 def test_damaged_at_random_places(target: str) -> None:
     counts = attack("damages.py", 40, target)
     assert counts["our_errors"] > 10 and counts["silent"] == counts["foreign"] == 0
+
+
+@pytest.mark.parametrize("target", ["votes,label_sets,tags", "ratings,comparisons,rankings", "features,folder,guess"])
+def test_files_as_they_should_not_be(target: str) -> None:
+    for counts in attack("reads.py", 6.0, "--only", target).values():
+        assert counts["read"] > 0 and counts["our_errors"] > 10 and counts["bugs"] == counts["foreign"] == 0
+
+
+@pytest.mark.parametrize(
+    "target", ["votes", "ratings,comparisons,rankings", "similarities,label-sets,tags,ordinal,graph"]
+)
+def test_fits_to_next_to_nothing(target: str) -> None:
+    for counts in attack("fits.py", 6.0, "--only", target).values():
+        assert counts["fitted"] > 0 and counts["bugs"] == counts["foreign"] == counts["not_whole"] == 0

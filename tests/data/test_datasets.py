@@ -77,8 +77,8 @@ def test_a_truth_column_goes_before_the_truth_file(folder: Path):
 @pytest.mark.parametrize(
     ("name", "content", "kind", "words"),
     [
-        ("meta.json", b"{not json", ReadError, ["meta.json is not valid JSON"]),
-        ("meta.json", b"\xff\xfe\x00", ReadError, ["meta.json is not valid JSON"]),
+        ("meta.json", b"{not json", ReadError, ["meta.json could not be read as JSON"]),
+        ("meta.json", b"\xff\xfe\x00", ReadError, ["meta.json could not be read as JSON"]),
         ("meta.json", b"[1, 2]", ReadError, ["meta.json holds a list", "JSON object"]),
         ("features.npz", b"garbage", ReadError, ["features.npz could not be read as a numpy archive", "np.savez"]),
         ("features.npz", b"", ReadError, ["features.npz could not be read"]),

@@ -11,6 +11,7 @@ from crowdwise.core.constraints import RandomState
 from crowdwise.core.loop import Callback
 from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.core.result import Result, warn_unconverged
+from crowdwise.data.boundary import guarded
 from crowdwise.data.table import Table
 from crowdwise.errors import InputError, NotFittedError
 
@@ -30,6 +31,7 @@ class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
     random_state: RandomState = 0
     consensus_: Found = field(init=False)
 
+    @guarded
     def fit(self, answers: Answers, *, callback: Callback | None = None) -> Self:
         """Learn from answers.
 

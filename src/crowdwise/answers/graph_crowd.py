@@ -53,6 +53,7 @@ from crowdwise.core.parameters import declared
 from crowdwise.core.priors import ClassPrior, History, Prior
 from crowdwise.core.starts import Start
 from crowdwise.core.unseen import scores_with_unseen
+from crowdwise.data.boundary import guarded
 from crowdwise.data.graph import as_graph
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
@@ -125,6 +126,7 @@ class GraphCrowd(Model):
     tol: NonNegative = 1e-7
     consensus_: GraphConsensus = field(init=False)
 
+    @guarded
     def fit(
         self, votes: Votes, gold: Any = None, *, graph: Any = None, item_prior: Any = None,
         callback: Callback | None = None,
@@ -149,6 +151,7 @@ class GraphCrowd(Model):
             self.__dict__.pop("_graph", None)
         return self
 
+    @guarded
     def predict_proba(self, votes: Votes, graph: Any = None) -> Floats:
         """N x K class probabilities of items, in the fit or not; without ``graph`` from their votes alone."""
         fitted = self._fitted()

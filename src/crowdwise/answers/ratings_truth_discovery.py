@@ -155,6 +155,6 @@ class CATDNumeric(Discovery):
 
         def weigh(d: Floats) -> Floats:
             v = np.asarray(quantile / d)
-            return np.asarray(v / v.max())
+            return v / v.max() if v.max() > 0 else np.ones(M)  # weights so small that nothing is known of anybody
 
         return self._alternate(answers, callback, losses, weigh)

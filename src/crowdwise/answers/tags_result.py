@@ -15,6 +15,7 @@ from crowdwise.core.loop import Callback
 from crowdwise.core.model import Outcome, check_classes, check_several, recode
 from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.data import tag_schemes
+from crowdwise.data.boundary import guarded
 from crowdwise.data.tag_schemes import Spans
 from crowdwise.data.tags import Tags
 from crowdwise.data.truth import truth_by_token
@@ -133,6 +134,7 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
     table: ClassVar[type] = Tags
     result: ClassVar[type] = TagConsensus
 
+    @guarded
     def fit(self, answers: Tags, gold: Any = None, *, callback: Callback | None = None) -> Self:
         """Learn from tags.
 

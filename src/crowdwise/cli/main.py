@@ -1,7 +1,7 @@
 """The command line: the app, its commands, and how errors are shown.
 
 Standard output carries what was asked for; summaries, notes, progress and errors go to standard error.
-Exit codes: 0, 1 for bad input, 2 for wrong usage, 130 when interrupted.
+Exit codes: 0, 1 for bad input, 2 for wrong usage, 3 for a mistake in crowdwise itself, 130 when interrupted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,22 @@ from crowdwise import __version__
 from crowdwise.cli.options import flag
 from crowdwise.cli.outputs import emit, say
 from crowdwise.data import disk
-from crowdwise.errors import ConvergenceWarning, CrowdwiseError, ParameterError
+from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InternalError, ParameterError
+
+USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+"""The base of the errors in what was typed. (Some versions of typer have click inside.)"""
+
+
+def bug(message: str) -> str:
+    """What to report of a mistake in crowdwise."""
+    import platform
+    from importlib import metadata
+
+    versions = " ".join(f"{name} {metadata.version(name)}" for name in ("polars", "numpy", "numba"))
+    return (
+        f"{message}. This is a mistake in crowdwise, not in your data: please report this line, with the command and "
+        f"what --debug adds. (crowdwise {__version__}, Python {platform.python_version()}, {versions})"
+    )
 
 
 def written() -> str:
@@ -34,13 +49,23 @@ def written() -> str:
 class Commands(TyperGroup):
     """The commands, with errors turned into a line on standard error and an exit code."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """``--debug`` may stand anywhere before ``--``."""
+        before = args[: args.index("--")] if "--" in args else args
+        ctx.meta["debug"] = "--debug" in before
+        args = [word for word in before if word != "--debug"] + args[len(before) :]
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         words = [*ctx._protected_args, *ctx.args]
         try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-            return result
+            return self.run(ctx)
+        except InternalError as error:
+            self.trace(ctx, error)
+            say(f"Error: {bug(error.message)}")
+            ctx.exit(3)
         except CrowdwiseError as error:
+            self.trace(ctx, error)
             options = self.options(words)
             say(f"Error: {error.worded(lambda option: flag(option, options))}")
             ctx.exit(2 if isinstance(error, ParameterError) else 1)
@@ -51,10 +76,31 @@ class Commands(TyperGroup):
             abandon_stdout()
             ctx.exit(1)
         except OSError as error:
+            self.trace(ctx, error)
             where = "Standard output" if error.filename is None else error.filename
             say(f"Error: {where} could not be written or read: {error.strerror or error}.")
             abandon_stdout()
             ctx.exit(1)
+
+    def run(self, ctx: Any) -> Any:
+        """Run the command; what is none of our errors is a mistake of ours."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except (CrowdwiseError, OSError, Warning, USAGE, typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            from crowdwise.data.boundary import blame
+
+            raise InternalError(blame(error)) from error
+
+    def trace(self, ctx: Any, error: BaseException) -> None:
+        """With ``--debug``: where the error was raised, and what caused it."""
+        if ctx.meta.get("debug"):
+            import traceback
+
+            say("".join(traceback.format_exception(error)).rstrip())
 
     def options(self, words: list[str]) -> set[str]:
         """The options of the command that some words call."""
@@ -160,7 +206,10 @@ def __getattr__(name: str) -> Any:
     return made
 
 
-def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where errors come from, in any command.")] = False,
+) -> None:
     if version:
         emit(__version__)
         raise typer.Exit

@@ -36,17 +36,19 @@ def check_apart(inputs: Sequence[Path | None], outputs: Sequence[Path | None]) -
     """Before the work is done: does every result have a place of its own, and none the place of what is read?"""
     from crowdwise.data.dataset import find_table
 
-    taken: dict[Path, str] = {}
+    taken: dict[str, str] = {}
     for path in inputs:
         parts = (path,) if path is None or not path.is_dir() else (find_table(path, "votes"), find_table(path, "truth"))
         taken |= {
-            part.resolve(): "is what the answers or the truth are read from" for part in parts if part is not None
+            os.path.realpath(part): "is what the answers or the truth are read from"
+            for part in parts
+            if part is not None
         }
     for path in outputs:
-        if path is not None and path.resolve() in taken:
-            raise ParameterError(f"{path} {taken[path.resolve()]}: choose another name for this result.")
+        if path is not None and os.path.realpath(path) in taken:
+            raise ParameterError(f"{path} {taken[os.path.realpath(path)]}: choose another name for this result.")
         if path is not None:
-            taken[path.resolve()] = "is named for two results, and can hold one"
+            taken[os.path.realpath(path)] = "is named for two results, and can hold one"
 
 
 def write_table(table: Any, path: Path) -> None:

@@ -28,6 +28,7 @@ from crowdwise.core.result import warn_unconverged
 from crowdwise.core.starts import Start
 from crowdwise.core.unseen import scores_with_unseen
 from crowdwise.data import encoding
+from crowdwise.data.boundary import guarded
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, NotFittedError, Option, ParameterError, Remedy
 
@@ -73,6 +74,7 @@ class Model(Parameterised, ABC):
     random_state: RandomState = 0
     consensus_: Consensus = field(init=False)
 
+    @guarded
     def fit(self, votes: Votes, gold: Any = None, *, item_prior: Any = None, callback: Callback | None = None) -> Self:
         """Learn from votes.
 
@@ -112,11 +114,13 @@ class Model(Parameterised, ABC):
         """The consensus labels of the votes' items."""
         return self.fit(votes, gold).consensus_.labels
 
+    @guarded
     def predict_proba(self, votes: Votes) -> Floats:
         """N x K class probabilities of items, in the fit or not, from what was learned about their annotators."""
         fitted = self._fitted()
         return self._predict(recode(votes, fitted))
 
+    @guarded
     def predict(self, votes: Votes) -> npt.NDArray[Any]:
         """The most probable class of each item."""
         q = self.predict_proba(votes)
@@ -141,6 +145,8 @@ class Model(Parameterised, ABC):
 
     def _check_votes(self, votes: Votes, gold: Ints | None) -> None:
         check_classes(votes)
+        if votes.n_votes == 0:
+            raise InputError("No votes: the table has items and annotators, and no row is left.")
         if self.needs_gold and (gold is None or not (gold >= 0).any()):
             raise InputError(
                 f"{self.key} weighs annotators by their answers on items with gold labels, and none is given.",

@@ -20,7 +20,7 @@ from crowdwise.data.folders import replacing
 from crowdwise.data.frames import make_frame
 from crowdwise.data.frozen import Frozen
 from crowdwise.data.saved_files import SavedFiles, read_saved, write_arrays, write_json
-from crowdwise.errors import ConvergenceWarning, ParameterError, ReadError
+from crowdwise.errors import ConvergenceWarning, DivergedError, ParameterError, ReadError
 
 FORMAT = 4
 FACTS, ARRAYS = "consensus.json", "arrays.npz"
@@ -48,6 +48,8 @@ class Result(Frozen, ABC):
 
     NAMES: ClassVar[tuple[str, ...]] = ("item_names", "annotator_names")
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators")
+    FINITE: ClassVar[tuple[str, ...]] = ("posterior", "prior", "confusion", "scores", "values")
+    """Fields that a fit must fill with finite numbers."""
 
     method: str
     params: dict[str, Any]
@@ -66,6 +68,12 @@ class Result(Frozen, ABC):
     @classmethod
     def of(cls, model: Any, answers: Any, **found: Any) -> Self:
         """The result of a model that was fitted to some answers: what it ``found``, and how it was made."""
+        for name in cls.FINITE:
+            if isinstance(array := found.get(name), np.ndarray) and not np.isfinite(array).all():
+                raise DivergedError(
+                    f"{model.key} broke down on these answers: its {name} is not finite. Extreme answers or weights "
+                    "may be the cause: check them, or take another method."
+                )
         return cls(**{
             "method": model.key, "params": {name: plain(value) for name, value in model.get_params(deep=False).items()},
             "item_names": answers.items, "annotator_names": answers.annotators, "n_answers": answers.n_answers,
@@ -175,7 +183,7 @@ def warn_unconverged(result: Result) -> None:
         f"{result.method} stopped after {result.iterations} iterations{still}: "
         "raise max_iter, or tol if that is close enough.",
         ConvergenceWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
 
 

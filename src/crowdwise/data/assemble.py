@@ -13,6 +13,9 @@ from crowdwise.data import encoding
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.errors import DuplicateError, InputError, LabelError, Option, ParameterError, Remedy, either, listing
 
+MAX_WEIGHT = 1e12
+"""The largest weight; the smallest is one over it. What is beyond counts for everything, or nothing."""
+
 
 def checked_codes(values: npt.ArrayLike, names: Vocabulary, what: str) -> Codes:
     """Codes as int32, checked against the names they stand for."""
@@ -70,14 +73,21 @@ def checked_beside(
             raise InputError(
                 f"Expected one {name} for each of the {S} {what} and found an array of shape {array.shape}."
             )
-    bad = np.flatnonzero(np.zeros(0) if w is None else ~(np.isfinite(w) & (w > 0)))
-    if w is not None and len(bad):
-        row = bad[0] if rows is None else rows[bad[0]]
-        raise InputError(
-            f"Weights must be positive numbers: found {w[bad[0]]} in row {row}. Leave out the {what} that should not "
-            "count."
-        )
+    if w is not None:
+        check_weights(w, lambda at: f"in row {at if rows is None else rows[at]}", f"the {what}")
     return w, when
+
+
+def check_weights(weight: npt.NDArray[np.float64], where: Callable[[int], str], what: str) -> None:
+    """Weights must be positive numbers, and such that sums and products of them are numbers too."""
+    bad = np.flatnonzero(~((weight >= 1 / MAX_WEIGHT) & (weight <= MAX_WEIGHT)))
+    if len(bad) == 0:
+        return
+    found = weight[bad[0]]
+    rule, advice = "Weights must be positive numbers", f"Leave out {what} that should not count."
+    if 0 < found < np.inf:
+        rule, advice = f"Weights must lie between {1 / MAX_WEIGHT:g} and {MAX_WEIGHT:g}", "Divide them all by the same."
+    raise InputError(f"{rule}: found {found} {where(int(bad[0]))}. {advice}")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.data import encoding
+from crowdwise.data.boundary import reading
 from crowdwise.errors import InputError, ParameterError, ReadError
 
 ENDINGS = (".conll", ".bio", ".iob", ".iob2", ".col")
@@ -25,12 +26,10 @@ def read_conll(
     comment: str | None,
 ) -> dict[str, Any]:  # fmt: skip
     """A CoNLL-like file as a long table; the first column is the word."""
-    if not path.is_file():
-        raise ReadError(f"There is no file {path}.")
-    try:
+    with reading(path, "text in UTF-8"):
+        if not path.is_file():
+            raise ReadError(f"There is no file {path}.")
         lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise ReadError(f"{path} is not text in UTF-8: {error}.") from error
     rows: list[list[str]] = []
     sequence: list[int] = []
     number, width = 0, 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from crowdwise.data import columns, encoding
+from crowdwise.data.boundary import guarded, reading
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.features import IMAGES, class_codes, from_arrays, read_arrays
 from crowdwise.data.files import FORMATS, PathLike, read_table
@@ -83,7 +84,9 @@ class Dataset:
     def _about(self) -> list[str]:
         """The columns of the table of items, without that of their names."""
         key = None if self.items is None else columns.find(self.items.columns, "item")
-        return [] if self.items is None or key is None else [c for c in self.items.columns if c != key]
+        if self.items is None or key is None:
+            return []
+        return [c for c, dtype in self.items.schema.items() if c != key and not dtype.is_nested()]
 
     def _is_text(self, column: str) -> bool:
         import polars as pl
@@ -149,6 +152,7 @@ def _is_name(column: str) -> bool:
     return column.lower() in ("id", "url") or column.lower().endswith(("_id", "-id", " id", "url"))
 
 
+@guarded
 def read_dataset(path: PathLike, **options: Any) -> Dataset:
     """A dataset folder: a table of votes and, where there are any, of truth, items and annotators.
 
@@ -198,7 +202,7 @@ def _named_images(folder: Path, votes: Votes) -> dict[Any, Path]:
 
 def _declare(votes: Votes, listed: Any) -> Votes:
     """The classes ``meta.json`` lists, in its order, where they are the labels' own names (not a legend to codes)."""
-    if not isinstance(listed, list):
+    if not isinstance(listed, list) or not all(isinstance(name, (str, int, float)) for name in listed):
         return votes
     classes = encoding.to_vocabulary(listed)
     place = encoding.locate(votes.classes, classes)
@@ -227,10 +231,8 @@ def _read_meta(folder: Path) -> dict[str, Any]:
     file = folder / "meta.json"
     if not file.is_file():
         return {}
-    try:
+    with reading(file, "JSON", "Save it as JSON, in UTF-8."):
         meta = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ReadError(f"{file} is not valid JSON: {error}.") from error
     if not isinstance(meta, dict):
         raise ReadError(f"{file} holds a {type(meta).__name__}: expected a JSON object with names and values.")
     return meta

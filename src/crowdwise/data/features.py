@@ -16,8 +16,6 @@ Rows without names belong to items that are whole numbers: item 7 is row 7, coun
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import columns, encoding
+from crowdwise.data.boundary import guarded, reading
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.files import FORMATS, PathLike, read_table
 from crowdwise.data.truth import DECLARE
@@ -131,6 +130,7 @@ def images_in(folder: Path) -> list[Path]:
     return files
 
 
+@guarded
 def read_features(path: PathLike) -> Features:
     """Inputs from a file or from a folder of images."""
     path = Path(path)
@@ -144,10 +144,8 @@ def read_features(path: PathLike) -> Features:
     if path.suffix.lower() == ".npz":
         return from_arrays(read_arrays(path), str(path))
     if path.suffix.lower() == ".npy":
-        try:
-            return Features(str(path), np.load(path, mmap_mode="r", allow_pickle=False))
-        except (OSError, ValueError, EOFError) as error:
-            raise ReadError(f"{path} could not be read as a numpy array: {error}. Write it with np.save.") from error
+        with reading(path, "a numpy array", "Write it with np.save, without objects."):
+            return from_arrays({"x": np.load(path, mmap_mode="r", allow_pickle=False)}, str(path))
     endings = [s for s in path.suffixes if s.lower() in FORMATS]
     if not endings:
         raise ReadError(
@@ -159,17 +157,16 @@ def read_features(path: PathLike) -> Features:
 
 def read_arrays(file: Path) -> dict[str, Any]:
     """The arrays of an .npz file by name; a sparse matrix is one array, ``x``."""
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
+    with reading(file, "a numpy archive", "Write it with np.savez, without objects."):
+        found = np.load(file, allow_pickle=False)
+        if not isinstance(found, np.lib.npyio.NpzFile):
+            raise ValueError("it holds a single array")
+        with found as arrays:
             if set(arrays.files) >= SPARSE:
                 from scipy.sparse import load_npz
 
                 return {"x": load_npz(file).tocsr()}
             return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ReadError(
-            f"{file} could not be read as a numpy archive: {error}. Write it with np.savez, without objects."
-        ) from error
 
 
 def from_arrays(arrays: Mapping[str, Any], source: str) -> Features:
@@ -188,6 +185,12 @@ def from_arrays(arrays: Mapping[str, Any], source: str) -> Features:
     def names(key: str | None) -> Vocabulary | None:
         return None if key not in arrays else encoding.to_vocabulary(arrays[str(key)])
 
+    for key in (name, "x_test", ids, "id_test", "y_test"):
+        given = arrays.get(str(key))
+        is_list = key not in (name, "x_test")
+        if given is not None and (given.ndim == 0 or (is_list and given.ndim > 1)):
+            expected = "one name after the other" if is_list else "a row for each item"
+            raise InputError(f"{key} in {source} is an array of shape {given.shape}: expected {expected}.")
     test = "x_test" if "x_test" in arrays and name != "x_test" else None
     return Features(
         source, arrays[name], names(ids), None if test is None else arrays[test], arrays.get("y_test"),

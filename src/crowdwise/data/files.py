@@ -10,17 +10,20 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import json
 import os
 import re
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from crowdwise.data.arrow_messages import check_arrow
+from crowdwise.data.boundary import foreign, reading, reason
+from crowdwise.data.parquet_footer import check_parquet
 from crowdwise.data.schema import NULLS
-from crowdwise.errors import ColumnError, ParameterError, ReadError, listing
+from crowdwise.errors import ColumnError, ParameterError, ReadError, SizeError, listing
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,42 +57,63 @@ def read_table(
     import polars as pl
 
     path = Path(path)
-    if not path.exists():
-        near = sorted(p.name for p in path.parent.glob("*") if p.suffix in FORMATS)[:5] if path.parent.is_dir() else []
-        raise ReadError(f"There is no file {path}." + (f" The folder holds {', '.join(near)}." if near else ""))
-    if path.is_dir():
-        raise ReadError(f"{path} is a folder: name the file inside it (in Python, read_dataset reads a whole folder).")
-    if path.stat().st_size == 0:
-        raise ReadError(f"{path} is empty (0 bytes): expected a table with named columns.")
+    with reading(path):
+        _check_there(path)
     kind = format_of(path)
-    broken = (
-        pl.exceptions.PolarsError,
-        pl.exceptions.PanicException,
-        UnicodeDecodeError,
-        OSError,
-        EOFError,
-        zlib.error,
-    )
     try:
         if kind == "parquet":
+            check_parquet(path)
             return pl.read_parquet(path, n_rows=n_rows, glob=False), False
         if kind == "arrow":
+            check_arrow(path)
             read = pl.read_ipc if _starts(path, b"ARROW1") else pl.read_ipc_stream
             with path.open("rb") as file:  # opened here: a path with [ or * would be taken for a pattern
                 return read(file, n_rows=n_rows), False
         if kind == "jsonl":
             return pl.read_ndjson(path.read_bytes().removeprefix(BOM), infer_schema_length=None, n_rows=n_rows), False
         return _read_text(path, choose, separator, null_values, wide, n_rows)
-    except broken as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        advice = "check the file, its encoding and the ending of its name"
-        if "more fields" in str(error):
-            reason, advice = _ragged(path, separator), "put text that holds the separator in double quotes"
-        elif kind == "csv" and "utf-8" in reason.lower():
-            reason, advice = _not_utf8(path), "save it as UTF-8 (in a spreadsheet: CSV UTF-8)"
-        raise ReadError(
-            f"{path} could not be read as {kind}: {reason}. Expected {EXPECTED[kind]}: {advice}."
-        ) from error
+    except BaseException as error:
+        if not foreign(error):
+            raise
+        if isinstance(error, MemoryError):
+            raise SizeError(f"{path} does not fit into memory.") from error
+        with reading(path):
+            why, advice = _explained(path, kind, separator, error)
+        raise ReadError(f"{path} could not be read as {kind}: {why}. Expected {EXPECTED[kind]}: {advice}.") from error
+
+
+def _check_there(path: Path) -> None:
+    if not path.exists():
+        near = sorted(p.name for p in path.parent.glob("*") if p.suffix in FORMATS)[:5] if path.parent.is_dir() else []
+        loop = f"{path} is a link that leads to nothing." if path.is_symlink() else f"There is no file {path}."
+        raise ReadError(loop + (f" The folder holds {', '.join(near)}." if near else ""))
+    if path.is_dir():
+        raise ReadError(f"{path} is a folder: name the file inside it (in Python, read_dataset reads a whole folder).")
+    if path.stat().st_size == 0:
+        raise ReadError(f"{path} is empty (0 bytes): expected a table with named columns.")
+
+
+def _explained(path: Path, kind: str, separator: str | None, error: BaseException) -> tuple[str, str]:
+    """Why a file cannot be read, with the line where that is known, and what to do."""
+    if "more fields" in str(error):
+        return _ragged(path, separator), "put text that holds the separator in double quotes"
+    if kind == "csv" and "utf-8" in str(error).lower():
+        return _not_utf8(path), "save it as UTF-8 (in a spreadsheet: CSV UTF-8)"
+    where = _odd_line(path) if kind == "jsonl" else ""
+    return where or reason(error), "check the file, its encoding and the ending of its name"
+
+
+def _odd_line(path: Path) -> str:
+    """Where the first line that is no JSON object is, in words; nothing where all are."""
+    with path.open("rb") as file:
+        for n, line in enumerate(file, 1):
+            try:
+                found = json.loads(line.removeprefix(BOM)) if line.strip() else {}
+            except (ValueError, RecursionError) as error:
+                return f"line {n} is no JSON ({reason(error)})"
+            if not isinstance(found, dict):
+                return f"line {n} holds {type(found).__name__} and no JSON object"
+    return ""
 
 
 def format_of(path: Path) -> str:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import encoding, frames
+from crowdwise.data import assemble, encoding, frames
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.readable import Readable, reader
 from crowdwise.data.schema import Col
@@ -82,9 +82,7 @@ class Graph(Readable):
     @classmethod
     def from_codes(cls, left: Any, right: Any, weight: npt.NDArray[np.float64], items: Any) -> Graph:
         """From codes into the names of the items."""
-        bad = np.flatnonzero(~(np.isfinite(weight) & (weight > 0)))
-        if len(bad):
-            raise InputError(f"Weights of edges must be positive numbers: edge {bad[0]} has {weight[bad[0]]}.")
+        assemble.check_weights(weight, lambda at: f"at edge {at}", "edges")
         names = encoding.to_vocabulary(items)
         a, b = np.minimum(left, right).astype(np.int64), np.maximum(left, right).astype(np.int64)
         apart = a != b

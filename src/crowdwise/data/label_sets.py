@@ -47,13 +47,14 @@ PARTS = ("item", "annotator", "labels")
 Sets = list[list[Any]]
 
 
-def _sets(cells: Any, delimiter: str | None) -> Sets:
+def _sets(source: Source, part: str, delimiter: str | None) -> Sets:
     """The labels of each cell: of lists, or of text with a delimiter."""
     import polars as pl
 
-    if isinstance(cells.dtype, pl.List):
+    cells = source[part]
+    if isinstance(cells.dtype, pl.List) and not cells.explode().dtype.is_nested():
         return [[] if cell is None else list(dict.fromkeys(cell)) for cell in cells.to_list()]
-    text = cells.cast(pl.String).fill_null("")
+    text = source.flat(part, "text, or a list of labels").cast(pl.String).fill_null("")
     found = delimiter or next((d for d in DELIMITERS if bool(text.str.contains(d, literal=True).any())), "|")
     out = []
     for cell in text.to_list():
@@ -65,7 +66,7 @@ def _sets(cells: Any, delimiter: str | None) -> Sets:
 def _sets_in(source: Source, part: str, item: Codes, items: Vocabulary) -> dict[Any, list[Any]]:
     """Item -> its labels, from a column of sets (or of one label per row)."""
     out: dict[Any, list[Any]] = {}
-    for n, some in zip(item.tolist(), _sets(source[part], None), strict=True):
+    for n, some in zip(item.tolist(), _sets(source, part, None), strict=True):
         out.setdefault(items[n : n + 1].tolist()[0], []).extend(some)
     return out
 
@@ -129,16 +130,17 @@ class LabelSets(ByItem):
         source.require((*PARTS[:2], value))
         source.complete(PARTS[:2], options["on_missing"])
         item, who, items, annotators = _coded(source)
-        cells, beside = source[value], source.beside()
-        long = value == "label" and not isinstance(cells.dtype, pl.List)
+        beside = source.beside()
+        long = value == "label" and not isinstance(source[value].dtype, pl.List)
         if long and delimiter is None:
-            sets = [[] if cell is None or str(cell).strip().lower() in EMPTY else [cell] for cell in cells.to_list()]
+            cells = source.flat(value, "a label").to_list()
+            sets = [[] if cell is None or str(cell).strip().lower() in EMPTY else [cell] for cell in cells]
         else:
-            sets = _sets(cells, delimiter)
+            sets = _sets(source, value, delimiter)
         offered: dict[Any, list[Any]] | None = None
         if "offered" in source:
             offered = {}
-            for n, some in zip(items[item].tolist(), _sets(source["offered"], delimiter), strict=True):
+            for n, some in zip(items[item].tolist(), _sets(source, "offered", delimiter), strict=True):
                 if set(offered.setdefault(n, some)) != set(some):
                     raise LabelError(f"Two rows name different labels on offer for item {n!r}. Mend one of them.")
         if long:

@@ -33,6 +33,8 @@ from crowdwise.data.truth import encode_numbers, numbers_in
 from crowdwise.errors import InputError, Remedy
 
 Numbers = npt.NDArray[np.float64]
+MAX_RATING = 1e50
+"""The largest size of a rating: its square and the squares of sums are numbers too."""
 STATISTICS: dict[str, Any] = {"min": np.min, "mean": np.mean, "median": np.median, "max": np.max, "deviation": np.std}
 
 
@@ -115,12 +117,12 @@ class Ratings(ByItem):
                 f"Ratings must be numbers in a flat array: found {number.dtype} values in {number.ndim} dimensions."
             )
         number = number.astype(np.float64)
-        bad, rows = np.flatnonzero(~np.isfinite(number)), beside.get("rows")
+        bad, rows = np.flatnonzero(~(np.abs(number) <= MAX_RATING)), beside.get("rows")
         if len(bad):
             row = int(bad[0]) if rows is None else int(rows[bad[0]])
             raise InputError(
-                f"Ratings must be finite numbers: found {number[bad[0]]} in row {row} (counted from 0). "
-                "Leave out the ratings that are missing."
+                f"Ratings must be finite numbers, at most {MAX_RATING:g} in size: found {number[bad[0]]} in row {row} "
+                "(counted from 0). Leave out the ratings that are missing."
             )
 
         def answers(order: npt.NDArray[Any] | None) -> dict[str, Any]:

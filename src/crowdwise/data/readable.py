@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Self, TypeVar
 
 from crowdwise.data import columns, files, schema
+from crowdwise.data.boundary import guarded
 from crowdwise.data.files import PathLike
 from crowdwise.data.frozen import Frozen
 from crowdwise.data.rows import columns_of
@@ -39,6 +40,9 @@ class Readable(Frozen):
         super().__init_subclass__(**more)
         if "columns" not in cls.__dict__:
             return
+        for name, own in list(cls.__dict__.items()):
+            if name.startswith("from_") and isinstance(own, classmethod):
+                setattr(cls, name, classmethod(guarded(own.__func__)))
         tuples = f"Tuples ({', '.join(cls._record or cls._needed())}), with a weight or without, or dicts."
         made = {
             "from_frame": ("a table", ("frame", f"{FRAMES} {cls._forms}".strip()), ()),
@@ -56,12 +60,14 @@ class Readable(Frozen):
             schema.spelled_out(cls.__dict__["from_codes"].__func__, repeated)
 
     @classmethod
+    @guarded
     def from_frame(cls, frame: Any, **options: Any) -> Self:
         """From any dataframe; see ``help()`` of a table's own method for its columns and options."""
         given, values = schema.sort_out(options, cls.columns, cls.options, f"{cls.__name__}.from_frame")
         return cls._from_source(Source(frame, given, cls._rows), **values)
 
     @classmethod
+    @guarded
     def from_records(cls, records: Iterable[Any], **options: Any) -> Self:
         """From rows: tuples of the needed columns, or dicts."""
         optional = ["weight"] if any(column.name == "weight" for column in cls.columns) else []
@@ -69,6 +75,7 @@ class Readable(Frozen):
         return cls.from_frame(found, **options)
 
     @classmethod
+    @guarded
     def read(cls, path: PathLike, **options: Any) -> Self:
         """From a file."""
         every = (*cls.options, *cls._reading, *schema.FILE)

@@ -247,7 +247,7 @@ def _answers(source: Source) -> Mask:
     """True for the same, False for different, from whatever words stand for them."""
     import polars as pl
 
-    column = source["same"]
+    column = source.flat("same", "a word for the same or for different")
     if column.dtype == pl.Boolean:
         return column.to_numpy().astype(bool)
     words = column.cast(pl.String).str.strip_chars().str.to_lowercase()

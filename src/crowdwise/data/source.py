@@ -134,6 +134,18 @@ class Source:
             return self.coded(part)
         return np.zeros(len(self), dtype=np.int32), encoding.to_vocabulary([name])
 
+    def flat(self, part: str, expected: str, error: type[InputError] = LabelError) -> pl.Series:
+        """A column of text, numbers or booleans; anything else (lists, bytes, times) is an error."""
+        import polars as pl
+
+        column = self[part]
+        simple = (pl.String, pl.Boolean, pl.Null, pl.Categorical, pl.Enum)
+        if not (column.dtype.is_numeric() or column.dtype in simple):
+            raise error(
+                f"Column {column.name!r} ({part}) holds {column.dtype} values: expected {expected} in each row."
+            )
+        return column
+
     def numbers(
         self, part: str, expected: str = "a number", error: type[InputError] = LabelError, *, empty: bool = False,
         **more: Any,
@@ -141,11 +153,7 @@ class Source:
         """A column of numbers (NaN where it is ``empty``, if it may be); text that is none is an error."""
         import polars as pl
 
-        column = self[part]
-        if not (column.dtype.is_numeric() or column.dtype in (pl.String, pl.Boolean, pl.Null)):
-            raise error(
-                f"Column {column.name!r} ({part}) holds {column.dtype} values: expected {expected} in each row."
-            )
+        column = self.flat(part, expected, error)
         values = column.cast(pl.Float64, strict=False)
         bad = (values.is_null() & column.is_not_null() if empty else values.is_null()).arg_true()
         if len(bad):

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from crowdwise.data import assemble, columns, encoding, files, frames, schema, truth
 from crowdwise.data.assemble import Repeats
+from crowdwise.data.boundary import guarded
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.readable import Readable
@@ -187,6 +188,7 @@ class Table(Readable, ABC):
         return {name: None if array is None else array[items] for name, array in arrays.items()}
 
     @classmethod
+    @guarded
     def read_truth(cls, path: PathLike, **named: str | None) -> dict[Any, Any]:
         """Item -> what is true of it, from a file with an item column and one of the answers (or of the truth).
         ``item=`` and the name of the answer, such as ``label=``, name the columns where they are called otherwise."""

@@ -15,7 +15,7 @@ from crowdwise.data.truth import one_each, one_per_item
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, listing
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 
 def tokens(source: Source) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], Vocabulary]:
@@ -33,7 +33,7 @@ def tokens(source: Source) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDAr
 def _positions(source: Source) -> Counts:
     import polars as pl
 
-    column = source["position"]
+    column = source.flat("position", "a whole number", ColumnError)
     whole = column.cast(pl.Int64, strict=False)
     odd = whole.is_null() | ((column != whole) if column.dtype.is_float() else False)
     if bool(odd.any()):
@@ -50,10 +50,10 @@ def token_names(names: npt.NDArray[Any], sequence: npt.NDArray[Any], position: n
     return encoding.to_vocabulary((text + ":" + pl.Series(position).cast(pl.String)).to_numpy())
 
 
-def words(column: pl.Series, token: npt.NDArray[Any], items: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def words(source: Source, token: npt.NDArray[Any], items: npt.NDArray[Any]) -> npt.NDArray[Any]:
     import polars as pl
 
-    given = column.cast(pl.String).to_numpy()
+    given = source.flat("word", "a word").cast(pl.String).to_numpy()
     row = one_each(token, given, len(items), lambda n, two: f"words for token {items[n]!r}: {listing(two)}.")
     return np.asarray(given[row], dtype=object)
 

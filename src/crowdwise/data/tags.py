@@ -101,7 +101,7 @@ class Tags(Table):
         token, sequence, position, names = tag_tokens.tokens(source)
         starts = np.concatenate([[0], np.cumsum(np.bincount(sequence, minlength=len(names)))]).astype(np.int64)
         items = tag_tokens.token_names(names, sequence, position)
-        words = tag_tokens.words(source["word"], token, items) if "word" in source else None
+        words = tag_tokens.words(source, token, items) if "word" in source else None
         true = tag_tokens.true_tags(source, "truth", token, items) if "truth" in source else None
 
         token = token[tag_tokens.keep_tagged(source, options["on_missing"])]

@@ -33,6 +33,7 @@ from crowdwise.core.constraints import RandomState, fixed_seed, seed_of
 from crowdwise.core.numerics import Ints
 from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.core.result import Result, plain
+from crowdwise.data.boundary import guarded
 from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError
 from crowdwise.learners.inputs import Inputs, as_inputs
 from crowdwise.learners.saving import RESULT, read_learner, read_tensors, write_learner
@@ -74,6 +75,7 @@ class Estimator(BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
     classes_: npt.NDArray[Any] = field(init=False)
     shape_: tuple[int, ...] = field(init=False)
 
+    @guarded
     def fit(self, X: Any, y: Any = None, gold: Any = None, *, callback: Callback | None = None) -> Self:
         """Learn from inputs and the answers of annotators.
 
@@ -108,7 +110,7 @@ class Estimator(BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
                 f"{self.key} stopped after {len(self.history_)} rounds before it converged: "
                 "raise max_iter, or tol if that is close enough.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 

@@ -93,9 +93,8 @@ class GoldWeighted(Model):
         crowd = (right.sum() + 1.0) / (tested.sum() + 2.0)
         s = self.prior_strength
         a, b = right + s * crowd, np.maximum(tested - right, 0.0) + s * (1.0 - crowd)
-        self.weight_ = log_odds(a / (a + b), K)
-        low, high = (log_odds(np.clip(p, 1e-12, 1.0 - 1e-12), K) for p in beta_interval(a, b))
-        self._unseen = float(log_odds(np.array(crowd), K))
+        self.weight_, low, high = (log_odds(inside(p), K) for p in (a / (a + b), *beta_interval(a, b)))
+        self._unseen = float(log_odds(inside(np.array(crowd)), K))
         q = clamp(self._predict(votes), gold)
         columns: dict[str, Any] = with_interval("weight", self.weight_, low, high)
         columns |= {"gold_votes": tested, "gold_right": right}
@@ -103,3 +102,8 @@ class GoldWeighted(Model):
 
     def _predict(self, votes: Votes) -> Floats:
         return weighted_posterior(votes, with_unseen(self.weight_, votes.n_annotators, self._unseen))
+
+
+def inside(p: Floats) -> Floats:
+    """Probabilities that are neither 0 nor 1, so that their log-odds are numbers."""
+    return np.clip(p, 1e-12, 1.0 - 1e-12)

@@ -1,0 +1,303 @@
+"""Files as they should not be: hostile cells, damaged bytes, other encodings, in every format and for every reader.
+
+    python benchmarks/attack/reads.py [--seconds 60] [--seed 0] [--only votes,ratings,...,features,folder]
+
+A file is read, or gives one of our errors; no other exception may come, no :class:`~crowdwise.errors.InternalError`
+(that is a bug), and nothing may take ten seconds. Cells of plain text tables that are read must come back as they were
+written. Counts go to standard output as JSON; the exit status is 1 where anything did not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import io
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import crowdwise as cw
+from crowdwise.data.features import read_features
+from crowdwise.errors import CrowdwiseError, InternalError
+
+SLOW = 10.0
+CELLS = (
+    "", " ", "a", "b", "0", "1", "-0", "+1", "007", "1.0", "1.5", "1e308", "-1e308", "1e309", "nan", "NaN", "inf",
+    "-inf", "null", "NULL", "None", "NA", "true", "False", "9223372036854775807", "9223372036854775808",
+    "18446744073709551616", "-9223372036854775809", "1" * 400, "é", "\u202eabc", "\u0000", "\x1b[31m", "\ufeff", "😀",
+    "a,b", 'say "x"', "two\nlines", "two\r\nlines", "\t", "=1+1", "[b]", "a|b", "a|a", "|", "[]", "{}", "[1, 2]",
+    '{"a": 1}', "B-PER", "I-PER", "O", "2024-01-01", "2024-01-01T00:00:00+02:00", "99999-01-01", "left", "tie",
+    "same", "different", "x" * 5000,
+)  # fmt: skip
+VALUES: tuple[Any, ...] = (
+    *CELLS, None, True, False, 0, 1, -1, 2**31, 2**53, 2**63, 2**64, -(2**63) - 1, 1.5, 1e308, -0.0, [], [1], ["a"],
+    [[1]], {}, {"a": 1}, [None], ["a", 1],
+)  # fmt: skip
+NAMES: dict[str, tuple[str, ...]] = {
+    "votes": ("item", "annotator", "label", "weight", "timestamp", "truth"),
+    "ratings": ("item", "annotator", "value", "weight", "timestamp", "truth"),
+    "comparisons": ("left", "right", "winner", "annotator", "weight", "timestamp", "question"),
+    "rankings": ("item", "rank", "annotator", "question", "weight"),
+    "similarities": ("item_a", "item_b", "annotator", "same", "weight"),
+    "label_sets": ("item", "annotator", "labels", "offered", "weight", "truth"),
+    "tags": ("sequence", "position", "annotator", "tag", "word", "truth"),
+    "graph": ("source", "target", "weight"),
+    "truth": ("item", "label"),
+    "guess": ("item", "annotator", "label", "value"),
+}
+READERS: dict[str, Callable[..., Any]] = {
+    "votes": cw.read_votes, "ratings": cw.read_ratings, "comparisons": cw.read_comparisons,
+    "rankings": cw.read_rankings, "similarities": cw.read_similarities, "label_sets": cw.read_label_sets,
+    "tags": cw.read_tags, "graph": cw.read_graph, "truth": cw.Votes.read_truth,
+    "guess": lambda path: cw.aggregate(path, "majority"),
+}  # fmt: skip
+FORMS = ("csv", "tsv", "csv.gz", "csv.zst", "jsonl", "parquet", "arrow")
+Rows = list[dict[str, Any]]
+
+
+def rows_of(target: str, rng: random.Random, hostile: tuple[Any, ...]) -> Rows:
+    """A few rows, most of them as they should be."""
+    plain = {
+        "weight": (1, 2, 0.5), "timestamp": (1, 2, 3), "value": (1, 2.5, 3), "position": (0, 1, 2),
+        "winner": ("left", "right", "tie"), "same": ("same", "different"), "labels": ("a|b", "a", ""),
+        "offered": ("a|b|c",), "tag": ("B-PER", "O"), "truth": ("a",), "label": ("a", "b"), "word": ("w",),
+    }  # fmt: skip
+    names = [name for name in NAMES[target] if rng.random() < 0.8 or name in NAMES[target][:4]]
+    share = rng.choice((0.0, 0.0, 0.02, 0.1, 1.0))
+    if rng.random() < 0.1:
+        names = rng.sample(names, rng.randint(1, len(names)))
+    if rng.random() < 0.1:
+        names.append(rng.choice([*CELLS, *NAMES[target]]))
+    out = []
+    for n in range(rng.choice((0, 1, 2, 5, 20))):
+        row = {name: rng.choice(plain.get(name, (f"{name}{n}", f"{name}{n % 4}"))) for name in names}
+        row |= {"rank": n + 1} if "rank" in names else {}
+        row |= {"truth": 1.5} if target == "ratings" and "truth" in names else {}
+        for name in names:
+            if rng.random() < share:
+                row[name] = rng.choice(hostile)
+        out.append(row)
+    return out
+
+
+def as_text(rows: Rows, separator: str, rng: random.Random) -> bytes:
+    out = io.StringIO()
+    writer = csv.writer(out, delimiter=separator, lineterminator=rng.choice(("\n", "\r\n")))
+    names = list(rows[0]) if rows else ["item", "annotator", "label"]
+    writer.writerow(names)
+    for row in rows:
+        cells = [row[name] for name in names]
+        if rng.random() < 0.02:
+            cells = cells[: rng.randrange(len(cells) + 1)] + ["more"] * rng.randrange(3)
+        writer.writerow(cells)
+    encoding = rng.choice(("utf-8",) * 8 + ("utf-8-sig", "utf-16", "latin-1", "cp1252", "utf-32"))
+    return out.getvalue().encode(encoding, errors="replace")
+
+
+def as_frame(rows: Rows) -> pl.DataFrame:
+    columns = []
+    for name in rows[0] if rows else ("item",):
+        values = [row[name] for row in rows]
+        try:
+            columns.append(pl.Series(name, values))
+        except (TypeError, OverflowError, pl.exceptions.PolarsError):
+            columns.append(pl.Series(name, [None if v is None else str(v) for v in values], dtype=pl.String))
+    return pl.DataFrame({c.name: c for c in columns})
+
+
+def written(target: str, form: str, path: Path, rng: random.Random) -> None:
+    """One file, whole or damaged."""
+    text = form.startswith(("csv", "tsv"))
+    rows = rows_of(target, rng, CELLS if text else VALUES)
+    if text:
+        content = as_text(rows, "\t" if form == "tsv" else rng.choice(",,,;|"), rng)
+        if rng.random() < 0.2:
+            content = damaged(content, rng)
+        if form.endswith("zst"):
+            packed = io.BytesIO()
+            text_of = pl.DataFrame({"x": [content.decode("utf-8", errors="replace")]})
+            text_of.write_csv(packed, include_header=False, quote_style="never", compression="zstd")
+            content = packed.getvalue()
+        elif form.endswith("gz"):
+            content = gzip.compress(content)
+    elif form == "jsonl":
+        lines = [json.dumps(row) if rng.random() < 0.98 else rng.choice(CELLS) for row in rows]
+        content = "\n".join(lines).encode("utf-8", errors="replace")
+    else:
+        out, frame = io.BytesIO(), as_frame(rows)
+        if form == "parquet":
+            with suppress(pl.exceptions.PolarsError):  # it has no way to write some nested values
+                frame.write_parquet(out)
+        else:
+            (frame.write_ipc if rng.random() < 0.7 else frame.write_ipc_stream)(out)
+        content = out.getvalue()
+    path.write_bytes(damaged(content, rng) if rng.random() < 0.3 else content)
+
+
+def damaged(content: bytes, rng: random.Random) -> bytes:
+    """Some bytes changed, cut, doubled or removed."""
+    for _ in range(rng.choice((1, 1, 3))):
+        at = rng.randrange(len(content)) if content else 0
+        end = min(len(content), at + rng.choice((1, 4, 64)))
+        way = rng.randrange(6)
+        if way == 0:
+            content = content[:at] + bytes([rng.randrange(256)]) + content[at + 1 :]
+        elif way == 1:
+            content = content[:at]
+        elif way == 2:
+            content = content[:at] + rng.randbytes(end - at) + content[end:]
+        elif way == 3:
+            content = content[:at] + content[end:]
+        elif way == 4:
+            content = content[:end] + content[at:]
+        else:
+            content = content[:at] + rng.choice((b"\x00", b"\xff", b'"', b",", b"\n", b"\r", b"[", b"}")) + content[at:]
+    return content
+
+
+def read_table(target: str, place: Path, rng: random.Random) -> None:
+    path = place / f"file.{rng.choice(FORMS)}"
+    written(target, path.name.partition(".")[2], path, rng)
+    options: dict[str, Any] = {}
+    if target in ("votes", "ratings") and rng.random() < 0.2:
+        options["form"] = rng.choice(("wide", "long"))
+    if target not in ("graph", "truth", "guess"):
+        if rng.random() < 0.5:
+            options["on_missing"] = "drop"
+        if rng.random() < 0.5 and target in ("votes", "ratings", "tags"):
+            options["on_duplicate"] = "last"
+    if target == "tags" and rng.random() < 0.5:
+        options["on_invalid"] = "repair"
+    READERS[target](path, **options)
+
+
+def read_arrays(place: Path, rng: random.Random) -> None:
+    """Features: archives and arrays of odd kinds and shapes, damaged or not."""
+    arrays = (
+        np.zeros((3, 2)), np.zeros((3, 2), np.float32), np.array(1.0), np.zeros(0), np.zeros((0, 4)), np.zeros(3, int),
+        np.array(["a", "b", "c"]), np.array([["a"]]), np.array([1 + 2j]), np.zeros((2, 2, 2)), np.array([True]),
+        np.array([(1, 2.0)], dtype=[("a", int), ("b", float)]), np.array(["2020-01-01"], "M8[D]"),
+        np.full((3, 2), np.nan),
+    )  # fmt: skip
+    out = io.BytesIO()
+    path = place / rng.choice(("x.npz", "x.npy"))
+    if path.suffix == ".npy":
+        np.save(out, rng.choice(arrays))
+    else:
+        names = rng.sample(("x_train", "x", "id_train", "x_test", "y_test", "id_test", "other", "indices", "indptr",
+                            "data", "shape", "format"), rng.randint(0, 5))  # fmt: skip
+        if rng.random() < 0.2:
+            names = ["indices", "indptr", "data", "shape", "format"]
+        (np.savez if rng.random() < 0.5 else np.savez_compressed)(out, **{name: rng.choice(arrays) for name in names})
+    content = out.getvalue()
+    path.write_bytes(damaged(content, rng) if rng.random() < 0.7 else content)
+    found = read_features(path)
+    found.rows_of(
+        np.array(rng.choice((["a", "b"], [0, 1], [0], [2**40])), dtype=object if rng.random() < 0.5 else None)
+    )
+    found.unseen()
+
+
+def read_folder(place: Path, rng: random.Random) -> None:
+    """A data set of several files, links and folders among them."""
+    folder = place / "set"
+    folder.mkdir()
+    written("votes", "csv", folder / "labels.csv", rng)
+    written("truth", "csv", folder / "truth.csv", rng)
+    for name in ("items", "annotators"):
+        written("votes", "jsonl", folder / f"{name}.jsonl", rng)
+    meta = json.dumps({"classes": rng.choice((["a", "b"], [1], "x", [[1]], [{}], None, {"a": 1}))}).encode()
+    (folder / "meta.json").write_bytes(damaged(meta, rng) if rng.random() < 0.5 else meta)
+    odd = folder / rng.choice(("meta.json", "labels.csv", "images", "features.npz"))
+    if rng.random() < 0.4:
+        odd.unlink(missing_ok=True)
+        if rng.random() < 0.5:
+            odd.symlink_to(odd.name)
+        else:
+            odd.mkdir()
+    data = cw.read_dataset(folder, on_missing="drop", on_duplicate="last")
+    data.texts, data.attributes, data.legend  # noqa: B018
+    with suppress(CrowdwiseError):
+        data.inputs  # noqa: B018
+
+
+TARGETS = (*READERS, "features", "folder")
+
+
+def one(target: str, place: Path, rng: random.Random) -> None:
+    if target == "features":
+        read_arrays(place, rng)
+    elif target == "folder":
+        read_folder(place, rng)
+    else:
+        read_table(target, place, rng)
+
+
+def attack(target: str, seconds: float, seed: int, counts: dict[str, Any], trace: bool) -> None:
+    until = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as base:
+        n = 0
+        while time.monotonic() < until:
+            rng, place = random.Random(f"{seed} {target} {n}"), Path(base) / "place"
+            n += 1
+            place.mkdir()
+            if trace:
+                sys.stderr.write(f"{target} {n - 1}\n")
+            counts["reads"] += 1
+            began = time.monotonic()
+            try:
+                one(target, place, rng)
+                counts["read"] += 1
+            except InternalError as error:
+                noted(counts, "bugs", error.__cause__ or error, n - 1)
+            except CrowdwiseError:
+                counts["our_errors"] += 1
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                noted(counts, "foreign", error, n - 1)
+            counts["slow"] += time.monotonic() - began > SLOW
+            shutil.rmtree(place)
+
+
+def noted(counts: dict[str, Any], kind: str, error: BaseException, n: int) -> None:
+    counts[kind] += 1
+    ours = [f for f in traceback.extract_tb(error.__traceback__) if "crowdwise" in f.filename]
+    where = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "?"
+    key = f"{type(error).__name__} at {where}"
+    counts["errors"].setdefault(key, f"n={n}: {str(error)[:200]}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default=",".join(TARGETS))
+    parser.add_argument("--trace", action="store_true", help="name every file on standard error before it is read")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    names, out = given.only.split(","), {}
+    for target in names:
+        out[target] = dict.fromkeys(("reads", "read", "our_errors", "bugs", "foreign", "slow"), 0) | {"errors": {}}
+        attack(target, given.seconds / len(names), given.seed, out[target], given.trace)
+    bad = sum(c["bugs"] + c["foreign"] + c["slow"] for c in out.values())
+    sys.stdout.write(json.dumps({"seed": given.seed, "held": not bad, "targets": out}, indent=1) + "\n")
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

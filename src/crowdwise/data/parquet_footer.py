@@ -1,0 +1,141 @@
+"""Whether the counts and sizes that a Parquet file claims agree with each other and with the file.
+
+The reader takes memory for whatever number of rows a file claims, and where there is not that much, the process ends.
+So damaged claims are found here, before it sees them. The footer and the headers of pages are structs in Thrift's
+compact protocol: fields with a number and a type, integers in as many bytes as they need.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+MAGIC = b"PAR1"
+MOST_ROWS = 2**31
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+Fields = dict[int, Any]
+
+
+class _Thrift:
+    """Values of a file from some place on."""
+
+    def __init__(self, content: Any, at: int, depth: int = 0) -> None:
+        self.content, self.at, self.depth = content, at, depth
+
+    def byte(self) -> int:
+        self.at += 1
+        return int(self.content[self.at - 1])
+
+    def unsigned(self) -> int:
+        value = shift = 0
+        while shift < 70:
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+        raise ValueError("an integer has no end")
+
+    def signed(self) -> int:
+        value = self.unsigned()
+        return (value >> 1) ^ -(value & 1)
+
+    def struct(self) -> Fields:
+        """The fields of a struct by number."""
+        found: Fields = {}
+        number = 0
+        while (head := self.byte()) != 0:
+            number = number + (head >> 4) if head >> 4 else self.signed()
+            found[number] = self.value(head & 0x0F)
+        return found
+
+    def value(self, kind: int) -> Any:
+        if kind in (TRUE, FALSE):
+            return kind == TRUE
+        if kind == BYTE:
+            return self.byte()
+        if kind in (I16, I32, I64):
+            return self.signed()
+        if kind == DOUBLE:
+            self.at += 8
+            return None
+        if kind == BINARY:
+            length = self.unsigned()
+            self.at += length
+            return None
+        if self.depth > 30:
+            raise ValueError("structs lie too deep in each other")
+        self.depth += 1
+        found = self.collection(kind)
+        self.depth -= 1
+        return found
+
+    def collection(self, kind: int) -> Any:
+        if kind == STRUCT:
+            return self.struct()
+        if kind == MAP:
+            size = self.unsigned()
+            kinds = self.byte() if size else 0
+            return [(self.value(kinds >> 4), self.value(kinds & 0x0F)) for _ in range(size)]
+        if kind not in (LIST, SET):
+            raise ValueError(f"there is no type {kind}")
+        head = self.byte()
+        size = head >> 4 if head >> 4 < 15 else self.unsigned()
+        inner = head & 0x0F
+        return [self.byte() == TRUE if inner in (TRUE, FALSE) else self.value(inner) for _ in range(size)]
+
+
+def check_parquet(path: Path) -> None:
+    """Raise a ``ValueError`` (or an ``IndexError``, at the end of the file) where claims do not agree."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        size = os.fstat(file.fileno()).st_size
+        if size < 12 or content[:4] != MAGIC or content[-4:] != MAGIC:
+            raise ValueError("it does not begin and end as such files do")
+        (length,) = struct.unpack("<I", content[-8:-4])
+        if length > size - 12:
+            raise ValueError("its footer is longer than the file")
+        footer = _Thrift(content, size - 8 - length).struct()
+        rows = _count(footer[3], "rows")
+        if rows != sum(_count(group[3], "rows") for group in footer[4]):
+            raise ValueError("its row groups do not have as many rows as it claims")
+        for group in footer[4]:
+            for column in group[1]:
+                _check_column(content, size, column[3], group[3])
+
+
+def _check_column(content: Any, size: int, column: Fields, rows: int) -> None:
+    """``column`` is the ColumnMetaData of some rows."""
+    values, unpacked, packed = (_count(column[n], "values", most=2**40) for n in (5, 6, 7))
+    start = column[11] if 0 < column.get(11, 0) < column[9] else column[9]
+    if values < rows or not 4 <= start <= start + packed <= size:
+        raise ValueError("a column lies outside the file, or has fewer values than rows")
+    seen = 0
+    for page in _pages(content, start, start + packed):
+        if not 0 <= page[2] <= unpacked + 64:
+            raise ValueError("a page is larger than its column")
+        for header in (page[n] for n in (5, 8) if n in page):
+            seen += _count(header[1], "values")
+        if 7 in page:
+            _count(page[7][1], "values", most=max(page[2], 1) * 8)
+    if seen != values:
+        raise ValueError("the pages of a column do not have as many values as it claims")
+
+
+def _pages(content: Any, at: int, end: int) -> Iterator[Fields]:
+    while at < end:
+        thrift = _Thrift(content, at)
+        page = thrift.struct()
+        if not 0 <= page[3] <= end - thrift.at:
+            raise ValueError("a page lies outside its column")
+        yield page
+        at = thrift.at + page[3]
+
+
+def _count(value: int, what: str, most: int = MOST_ROWS) -> int:
+    if not 0 <= value <= most:
+        raise ValueError(f"it claims {value} {what}")
+    return value
