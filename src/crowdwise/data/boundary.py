@@ -70,7 +70,7 @@ def guarded(function: Function) -> Function:
 
 
 def foreign(error: BaseException) -> bool:
-    """Whether an exception is neither ours, nor a warning, nor a request to stop. (Panics of polars are no Exception.)"""
+    """Whether an exception is neither ours, nor a warning, nor a request to stop. Panics of polars are no Exception."""
     known = isinstance(error, (CrowdwiseError, Warning))
     return not known and (isinstance(error, Exception) or type(error).__name__ == "PanicException")
 
