@@ -262,7 +262,7 @@ def checked(key: str, answer_type: str, table: Any) -> None:
     found.to_frame("annotators", kind="dict")
 
 
-def attack(answer_type: str, seconds: float, seed: int, counts: dict[str, Any]) -> None:
+def attack(answer_type: str, seconds: float, rounds: int, seed: int, counts: dict[str, Any]) -> None:
     until = time.monotonic() + seconds
     for size in itertools.count():
         for name, make in TABLES[answer_type](np.random.default_rng([seed, size])):
@@ -273,7 +273,7 @@ def attack(answer_type: str, seconds: float, seed: int, counts: dict[str, Any]) 
                 counts["tables_refused"] += 1
                 continue
             for key in methods(answer_type):
-                if counts["fits"] and time.monotonic() > until:
+                if counts["fits"] >= rounds if rounds else counts["fits"] and time.monotonic() > until:
                     counts["rounds"] = size
                     return
                 counts["fits"] += 1
@@ -306,6 +306,7 @@ def noted(counts: dict[str, Any], kind: str, error: BaseException, key: str, tab
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rounds", type=int, default=0, help="so many for each target, however long they take")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default=",".join(TABLES))
     given = parser.parse_args()
@@ -326,7 +327,7 @@ def main() -> int:
     )
     for answer_type in names:
         out[answer_type] = dict.fromkeys(kinds, 0) | {"errors": {}}
-        attack(answer_type, given.seconds / len(names), given.seed, out[answer_type])
+        attack(answer_type, given.seconds / len(names), given.rounds, given.seed, out[answer_type])
     bad = sum(c["bugs"] + c["foreign"] + c["slow"] + c["not_whole"] + c["broke_down"] for c in out.values())
     sys.stdout.write(json.dumps({"seed": given.seed, "held": not bad, "targets": out}, indent=1) + "\n")
     return int(bool(bad))

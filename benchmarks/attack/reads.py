@@ -247,11 +247,11 @@ def one(target: str, place: Path, rng: random.Random) -> None:
         read_table(target, place, rng)
 
 
-def attack(target: str, seconds: float, seed: int, counts: dict[str, Any], trace: bool) -> None:
+def attack(target: str, seconds: float, rounds: int, seed: int, counts: dict[str, Any], trace: bool) -> None:
     until = time.monotonic() + seconds
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as base:
         n = 0
-        while time.monotonic() < until:
+        while n < rounds if rounds else time.monotonic() < until:
             rng, place = random.Random(f"{seed} {target} {n}"), Path(base) / "place"
             n += 1
             place.mkdir()
@@ -285,6 +285,7 @@ def noted(counts: dict[str, Any], kind: str, error: BaseException, n: int) -> No
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rounds", type=int, default=0, help="so many for each target, however long they take")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default=",".join(TARGETS))
     parser.add_argument("--trace", action="store_true", help="name every file on standard error before it is read")
@@ -293,7 +294,7 @@ def main() -> int:
     names, out = given.only.split(","), {}
     for target in names:
         out[target] = dict.fromkeys(("reads", "read", "our_errors", "bugs", "foreign", "slow"), 0) | {"errors": {}}
-        attack(target, given.seconds / len(names), given.seed, out[target], given.trace)
+        attack(target, given.seconds / len(names), given.rounds, given.seed, out[target], given.trace)
     bad = sum(c["bugs"] + c["foreign"] + c["slow"] for c in out.values())
     sys.stdout.write(json.dumps({"seed": given.seed, "held": not bad, "targets": out}, indent=1) + "\n")
     return int(bool(bad))

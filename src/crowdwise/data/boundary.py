@@ -62,11 +62,17 @@ def guarded(function: Function) -> Function:
         try:
             return function(*args, **kwargs)
         except BaseException as error:
-            if not foreign(error) or _by_user(error):
+            if not foreign(error) or _by_user(error) or _not_called(error):
                 raise
             raise _ours(error, _subject(args)) from error
 
     return cast("Function", call)
+
+
+def _not_called(error: BaseException) -> bool:
+    """Whether the arguments did not fit the function, so that none of it ran: the caller's mistake, as everywhere."""
+    trace = error.__traceback__
+    return isinstance(error, TypeError) and trace is not None and trace.tb_next is None
 
 
 def foreign(error: BaseException) -> bool:
