@@ -100,6 +100,22 @@ class TestPlan:
         tables = papers_plan.read_plan(pytestconfig.rootpath / "benchmarks" / "papers.toml")
         assert {"max-mig-cifar10", "cifar10n", "tanno-cifar10"} <= {table.name for table in tables}
 
+    def test_columns_are_crowds_with_settings_for_those_who_have_them(self, plan, tmp_path):
+        more = '[tables.small.columns]\nlow = { crowd = "tiny", clip = 0.5, prior = 3.0 }\nhigh = { crowd = "tiny" }\n'
+        text = PLAN.replace('crowds = ["tiny"]', "").replace('"max-mig", ', '"deep-mf", ').replace("own.max", "own.no")
+        (tmp_path / "plan.toml").write_text(text.replace("max-mig = [1.0]", "") + more)
+        (table,) = papers_plan.read_plan(tmp_path / "plan.toml")
+        assert table.crowds == ["low", "high"]
+        first, second, third, *_ = table.cells
+        assert (first.name, first.data) == ("small/low/deep-mf/0", "tiny")
+        assert (first.settings["prior"], first.settings["clip"]) == (3.0, 0.5)
+        assert "prior" not in second.settings and second.settings["clip"] == 0.5
+        assert not {"prior", "clip"} & set(third.settings)
+        with_error = (tmp_path / "plan.toml").read_text().replace("prior = 3.0", "height = 3.0")
+        (tmp_path / "plan.toml").write_text(with_error)
+        with pytest.raises(ReadError, match="none of its learners has the setting 'height'"):
+            papers_plan.read_plan(tmp_path / "plan.toml")
+
 
 class TestRuns:
     def test_stopped_and_continued_is_as_in_one_go(self, plan, tmp_path, monkeypatch):
@@ -193,6 +209,21 @@ def test_a_figure_has_a_curve_for_each_learner_that_is_done(plan, tmp_path):
     (tmp_path / "plan.toml").write_text(PLAN + more.replace("tiny =", "nobody ="))
     with pytest.raises(ReadError, match="figure all: 'nobody'"):
         papers_plan.read_plan(tmp_path / "plan.toml")
+
+
+def test_counts_are_weighted_votes_of_one_annotator(tmp_path, monkeypatch):
+    x, y = np.zeros((12, 32, 32, 3), dtype=np.uint8), np.arange(12, dtype=np.int32) % 10
+    monkeypatch.setattr(papers_data, "cifar10", lambda folder: (x, y))
+    with pytest.raises(ReadError, match="CIFAR-10H"):
+        papers_data.load_crowd("counts", tmp_path, tmp_path, 0)
+    table = np.zeros((2, 10), dtype=np.uint8)
+    table[0, [0, 3]], table[1, 1] = [40, 11], 51
+    (tmp_path / "cifar10h").mkdir()
+    np.savez(tmp_path / "cifar10h" / "cifar10h.npz", counts=table)
+    task = papers_data.load_crowd("counts", tmp_path, tmp_path, 0)
+    assert (len(task.x), len(task.x_test), task.votes.n_votes) == (2, 10, 3)
+    assert task.votes.weights.tolist() == [40.0, 11.0, 51.0] and task.votes.label.tolist() == [0, 3, 1]
+    assert task.votes.truth.tolist() == [0, 1]
 
 
 def test_pixels_are_decoded_once(tmp_path):

@@ -128,6 +128,27 @@ def people(*columns: str) -> Crowd:
     return task
 
 
+def counts(folder: Path, data: Path | None, seed: int) -> ImageTask:
+    """CIFAR-10H: how many of about 51 people chose each class, on the 10,000 test images; tested on the other 50,000.
+
+    Nobody knows who said what: the counts are votes of one annotator, the crowd, weighted by how many agree.
+    """
+    x, y = cifar10(folder)
+    n = len(y) - len(y) // 6
+    file = (data or Path()) / "cifar10h" / "cifar10h.npz"
+    try:
+        with np.load(file) as stored:
+            table = stored["counts"]
+    except (OSError, KeyError, ValueError) as error:
+        raise ReadError(f"{file} cannot be read as CIFAR-10H: {error}. Say where it is: --data FOLDER.") from None
+    item, label = np.nonzero(table)
+    votes = Votes.from_codes(
+        item, np.zeros(len(item), dtype=np.int32), label, items=np.arange(len(table)), annotators=["crowd"],
+        classes=CIFAR, truth=y[n:], weight=table[item, label].astype(float), on_duplicate="all",
+    )  # fmt: skip
+    return ImageTask(x[n:], votes, x[:n], y[:n])
+
+
 def cats_and_dogs(**settings: Any) -> Crowd:
     """1,000 cats and dogs of CIFAR-10, each with three votes of workers who label four (deepBP's regular crowd).
 
@@ -161,10 +182,12 @@ CROWDS: dict[str, Crowd] = {
     "three-slots": people("worker1", "worker2", "worker3"),
     "worst-labels": people("worse"),
     "truth": true_labels,
-    "beta-1": cats_and_dogs(a=1.0, b=0.5),
-    "beta-0.2": cats_and_dogs(a=0.2, b=0.1),
-    "beta-2": cats_and_dogs(a=2.0, b=1.0),
-    "spammer": cats_and_dogs(workers="dirichlet", a=2.0, b=1.0, n_extreme_spammers=1),
+    "counts": counts,
+    **{f"beta-{a:g}": cats_and_dogs(a=a, b=a / 2) for a in (0.2, 0.5, 1.0, 1.5, 2.0)},
+    **{
+        f"spammers-{count}": cats_and_dogs(workers="dirichlet", a=2.0, b=1.0, n_extreme_spammers=count)
+        for count in (0, 1, 2, 4)
+    },
 }
 
 

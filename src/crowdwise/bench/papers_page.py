@@ -128,8 +128,9 @@ def draw_figure(table: PaperTable, figure: PaperFigure, found: Rows) -> str | No
         both = [(float(at), one / 100.0) for at, one in enumerate(goals) if one is not None]
         if both and learner in figure.learners:
             lines.append(Line(f"{learner}, published", [at for at, _ in both], [one for _, one in both]))
+    label = "consensus accuracy" if figure.measure == "accuracy_consensus" else "test accuracy"
     return draw(
-        lines, title=figure.title, x_label="", y_label="test accuracy", x_names=list(figure.crowds.values())
+        lines, title=figure.title, x_label=figure.x_label, y_label=label, x_names=list(figure.crowds.values())
     )  # fmt: skip
 
 
@@ -164,6 +165,8 @@ def page(tables: Sequence[PaperTable], found: Rows) -> str:
         devices = sorted({found[cell.name]["device"] for cell in table.cells if cell.name in found})
         if devices:
             parts.append(f"On {' and '.join(devices)}, which several cells shared: alone a cell takes less time.\n")
+        else:
+            parts.append(f"None of its {len(table.cells)} cells has been run yet.\n")
     return "\n".join(parts)
 
 

@@ -21,7 +21,11 @@
     title = "..."
     crowds = { high-independent = "independent", high-copied = "copied" }
 
-Every (table, crowd, learner, seed) is a cell, with the name ``table/crowd/learner/seed``.
+Every (table, crowd, learner, seed) is a cell, with the name ``table/crowd/learner/seed``. Curves over a setting have
+``columns`` instead of ``crowds``: a column is a crowd with settings for those learners that have them::
+
+    [tables.clip.columns]
+    "0.55" = { crowd = "beta-1", max_probability = 0.55 }
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +44,7 @@ from crowdwise.errors import ParameterError, ReadError
 
 KEYS = {
     "title", "network", "crowds", "seeds", "learners", "alone", "settings", "own", "note", "published", "source",
-    "reasons", "figures",
+    "reasons", "figures", "columns",
 }  # fmt: skip
 
 
@@ -52,6 +57,8 @@ class PaperCell:
     learner: str
     seed: int
     network: str
+    data: str
+    """The crowd that is loaded: that of the column, or the one of the cell's name."""
     settings: dict[str, Any] = field(hash=False)
 
     @property
@@ -69,6 +76,7 @@ class PaperFigure:
     """What each crowd is called below the figure."""
     learners: list[str]
     measure: str = "accuracy_last"
+    x_label: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,42 +120,54 @@ def read_plan(file: Path, changes: Sequence[str] = ()) -> list[PaperTable]:
 
 
 def _table(name: str, facts: dict[str, Any], changes: dict[str, Any]) -> PaperTable:
+    columns = {crowd: {"crowd": crowd} for crowd in facts.get("crowds", [])} | facts.get("columns", {})
     unknown = sorted(set(facts) - KEYS)
-    lost = [key for key in ("network", "crowds", "learners") if key not in facts]
+    lost = [key for key in ("network", "learners") if key not in facts] + ([] if columns else ["crowds"])
     if unknown or lost:
         raise ReadError(f"Table {name}: {', '.join(unknown)} unknown." if unknown else f"Table {name} lacks {lost[0]}.")
     alone = [(pair.partition("/")[0], pair.partition("/")[2]) for pair in facts.get("alone", [])]
-    pairs = [(crowd, learner) for crowd in facts["crowds"] for learner in facts["learners"]] + alone
-    bad = sorted({crowd for crowd, _ in pairs} - set(CROWDS))
+    pairs = [(column, learner) for column in columns for learner in facts["learners"]] + alone
+    extra = {column: dict(given) for column, given in columns.items()}
+    data = {column: given.pop("crowd", "") for column, given in extra.items()} | {crowd: crowd for crowd, _ in alone}
+    bad = sorted(set(data.values()) - set(CROWDS))
     if bad:
         raise ReadError(f"Table {name}: there is no crowd {bad[0]!r}; there are {', '.join(CROWDS)}.")
-    own = facts.get("own", {})
-    cells = []
+    own, cells = facts.get("own", {}), []
     for seed in range(int(facts.get("seeds", 1))):
-        for crowd, learner in pairs:
-            settings = facts.get("settings", {}) | own.get(learner, {}) | changes
-            check(name, learner, settings)
-            cells.append(PaperCell(name, crowd, learner, seed, facts["network"], settings))
+        for column, learner in pairs:
+            known = settings_of(learner)
+            more = {key: value for key, value in extra.get(column, {}).items() if key in known}
+            settings = facts.get("settings", {}) | more | own.get(learner, {}) | changes
+            check(name, learner, settings, known)
+            cells.append(PaperCell(name, column, learner, seed, facts["network"], data[column], settings))
+    spare = sorted({key for given in extra.values() for key in given} - {key for c in cells for key in c.settings})
+    if spare:
+        raise ReadError(f"Table {name}: none of its learners has the setting {spare[0]!r} of its columns.")
     return PaperTable(
-        name, facts.get("title", name), facts["network"], facts["crowds"], facts["learners"], alone, cells,
+        name, facts.get("title", name), facts["network"], list(columns), facts["learners"], alone, cells,
         facts.get("note", ""), facts.get("source", ""), facts.get("published", {}), facts.get("reasons", {}),
-        [_figure(name, key, row, facts) for key, row in facts.get("figures", {}).items()],
+        [_figure(name, key, row, facts["learners"], list(columns)) for key, row in facts.get("figures", {}).items()],
     )  # fmt: skip
 
 
-def _figure(table: str, name: str, row: dict[str, Any], facts: dict[str, Any]) -> PaperFigure:
-    given = {"title": name, "learners": facts["learners"]} | row
+def _figure(table: str, name: str, row: dict[str, Any], learners: list[str], columns: list[str]) -> PaperFigure:
+    given = {"title": name, "learners": learners, "crowds": {column: column for column in columns}} | row
     unknown = sorted(set(given) - {field.name for field in fields(PaperFigure)})
-    lost = sorted(set(given.get("crowds", {"": ""})) - set(facts["crowds"]))
+    lost = sorted(set(given["crowds"]) - set(columns))
     if unknown or lost:
         raise ReadError(f"Table {table}, figure {name}: {(unknown or lost)[0]!r} unknown.")
     return PaperFigure(name, **given)
 
 
-def check(table: str, learner: str, settings: dict[str, Any]) -> None:
+@cache
+def settings_of(learner: str) -> frozenset[str]:
+    """The settings that a learner has."""
+    return frozenset(registry.find(learner.partition(":")[0], inputs=True).load().parameters())
+
+
+def check(table: str, learner: str, settings: dict[str, Any], known: frozenset[str]) -> None:
     """Refuse settings that the learner does not know."""
-    known = registry.find(learner.partition(":")[0], inputs=True).load().parameters()
-    unknown = sorted(set(settings) - set(known))
+    unknown = sorted(set(settings) - known)
     if unknown:
         raise ReadError(f"Table {table}: {learner} has no setting {unknown[0]!r}.")
 

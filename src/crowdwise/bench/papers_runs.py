@@ -110,7 +110,7 @@ def _work(given: tuple[PaperCell, Setup]) -> dict[str, Any] | None:
     if setup.over():
         return None
     try:
-        task = load_crowd(cell.crowd, setup.images, setup.data, cell.seed)
+        task = load_crowd(cell.data, setup.images, setup.data, cell.seed)
         return train(cell, task, setup)
     except (CrowdwiseError, RuntimeError) as error:
         return {"cell": cell.name, **asdict(cell), "problem": f"{type(error).__name__}: {error}"}
