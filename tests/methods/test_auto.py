@@ -236,23 +236,23 @@ def test_with_nothing_to_foretell_the_simplest_is_taken():
 
 def test_large_data_is_weighed_on_a_sample_of_items():
     sim = cw.simulate.dirichlet(600, n_annotators=20, n_classes=3, votes_per_item=5, random_state=0)
-    items = ds_auto.sampled(sim.votes, 1000)
-    assert 190 <= len(items) <= 200
-    assert ds_auto.sampled(sim.votes, 3000).tolist() == list(range(600))
-    other = ds_auto.sampled(sim.votes[::-1], 1000)
-    assert set(sim.votes[::-1].items[other].tolist()) == set(sim.votes.items[items].tolist())
+    chosen, all_of_them = (predictive.item_folds(sim.votes, 5, max_votes=most) >= 0 for most in (1000, 3000))
+    assert chosen.sum() == 200 and all_of_them.all()
+    assert np.array_equal(predictive.item_folds(sim.votes[::-1], 5, max_votes=1000)[::-1] >= 0, chosen)
     whole, part = cw.Auto().fit(sim.votes), cw.Auto(max_votes=1000).fit(sim.votes)
     assert part.consensus_.score(sim.truth) > whole.consensus_.score(sim.truth) - 0.02
     assert part.scores_ != whole.scores_
 
 
 def test_known_truth_helps_and_a_prior_of_the_classes_is_kept():
-    sim = cw.simulate.two_coin(400, n_annotators=20, votes_per_item=3, prior=[0.8, 0.2], random_state=2)
-    gold = np.where(np.arange(400) < 150, sim.truth, -1).astype(np.int32)
-    rest = np.arange(400) >= 150
-    hidden = np.where(rest, sim.truth, -1)
-    alone, told = cw.aggregate(sim.votes, "auto"), cw.aggregate(sim.votes, "auto", gold=gold)
-    assert told.score(hidden) >= alone.score(hidden) - 0.02
+    gain = []
+    for seed in range(6):
+        sim = cw.simulate.two_coin(400, n_annotators=20, votes_per_item=3, prior=[0.8, 0.2], random_state=seed)
+        gold = np.where(np.arange(400) < 150, sim.truth, -1).astype(np.int32)
+        hidden = np.where(np.arange(400) >= 150, sim.truth, -1)
+        alone, helped = cw.aggregate(sim.votes, "auto"), cw.aggregate(sim.votes, "auto", gold=gold)
+        gain.append(helped.score(hidden) - alone.score(hidden))
+    assert np.mean(gain) > 0.005
     fixed = cw.aggregate(sim.votes, "auto", class_prior=[0.8, 0.2])
     assert np.allclose(fixed.prior, [0.8, 0.2])
 
@@ -283,7 +283,7 @@ def test_over_simulated_crowds_it_is_no_worse_than_what_it_replaces():
             )
             gain.append(found - anchored)
             over.append(found - majority)
-    assert np.mean(gain) > 0.0 and min(gain) > -0.02
+    assert np.mean(gain) > 0.0 and min(gain) > -0.025
     assert np.mean(over) > 0.02 and min(over) > -0.02
 
 

@@ -15,7 +15,7 @@ from scipy.special import digamma, gammaln
 import crowdwise as cw
 from brute import rows_of
 from crowdwise.errors import ConvergenceWarning, ParameterError
-from crowdwise.methods.bayes_ibcc import divergence, draw_log_dirichlet, drawn_by_name, expected_log
+from crowdwise.methods.bayes_ibcc import divergence, draw_log_dirichlet, drawn, expected_log
 
 
 def tiny(seed, weighted=False, N=5, M=3, K=2):
@@ -245,10 +245,10 @@ def test_sparse_votes_are_answered_with_less_overconfidence_than_by_dawid_skene(
     assert losses["ibcc"] < 0.7 * losses["dawid-skene"]
 
 
-def test_noise_is_tied_to_names_not_to_rows():
-    records = [("x", "a", "u"), ("y", "a", "v"), ("z", "b", "u"), ("x", "b", "v")]
+def test_noise_is_tied_neither_to_names_nor_to_rows():
+    records = [("x", "a", "u"), ("y", "a", "v"), ("z", "b", "u"), ("x", "b", "v"), ("y", "c", "u"), ("x", "c", "u")]
     one, other = cw.Votes.from_records(records), cw.Votes.from_records(records[::-1], classes=["v", "u"])
-    a, b = (drawn_by_name(v, np.random.default_rng(0), 2) for v in (one, other))
+    a, b = (drawn(v, None, np.random.default_rng(0), 2) for v in (one, other))
     rows = [one.items.tolist().index(i) for i in other.items.tolist()]
     assert np.array_equal(a[rows][:, ::-1], b)
 

@@ -11,10 +11,10 @@ from scipy.stats import invgauss, kstest
 
 import crowdwise as cw
 from crowdwise import registry
+from crowdwise.core.vote_order import Canonical
 from crowdwise.errors import InputError
 from crowdwise.methods import entropy_crowd_svm as svm
 from crowdwise.methods import entropy_m3v as mg
-from crowdwise.methods.entropy_vote_order import Canonical
 
 
 def recoded(sim):

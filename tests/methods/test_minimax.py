@@ -8,9 +8,9 @@ from scipy.optimize import check_grad, minimize
 
 import crowdwise as cw
 from crowdwise.core.numerics import posterior_and_evidence
+from crowdwise.core.vote_order import Canonical
 from crowdwise.errors import InputError
 from crowdwise.methods import entropy_minimax as mm
-from crowdwise.methods.entropy_vote_order import Canonical
 
 
 def edges_of(sim):

@@ -32,7 +32,6 @@ data, IEEE TKDE 2022.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
@@ -41,7 +40,7 @@ import numpy as np
 
 from crowdwise.answers import graph_potts as potts
 from crowdwise.answers.graph_potts import GraphInference, Links
-from crowdwise.core import em, priors, starts
+from crowdwise.core import em, predictive, priors, starts
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.em import Params, Part
@@ -244,7 +243,7 @@ class GraphCrowd(Model):
     def _inference(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, links: Links) -> GraphInference:
         fold = None
         if self.inference == "mean-field":
-            fold = np.array([zlib.crc32(str(name).encode()) % potts.FOLDS for name in votes.items.tolist()])
+            fold = predictive.item_folds(votes, potts.FOLDS, gold)
         part = Part.of(votes, gold, item_prior)
         return GraphInference(part, links, INFERENCE[self.inference], self.sweeps, fold, self.class_prior == "learned")
 

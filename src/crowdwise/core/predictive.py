@@ -9,8 +9,8 @@ There are two ways of holding votes out, for two purposes.
 **By items** (:func:`item_folds`, :func:`leave_one_out_scores`), for models with scores log s[m, l, k] of their own.
 Parameters come from the items of other folds; each annotator's votes on an item are then predicted from the other
 annotators' votes on it. The parameters contain no information about the item, so a class that fits its items too
-closely gains nothing. Folds come from the items' names, so that neither the order of rows nor the names of annotators
-and classes matter.
+closely gains nothing. Folds come from the votes (:mod:`crowdwise.core.vote_order`): neither the order of rows nor any
+name matters, and items with equal votes are spread over all folds.
 
 **By pairs** (:func:`split_pairs`, :func:`read_out`, :func:`predict_held_out`), for any method. A share of the (item,
 annotator) pairs is held out, the method is fitted to the rest, and confusion matrices are computed from its posterior q
@@ -37,12 +37,11 @@ averaged over the splits item by item: repeated splits make each item's figure s
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 
 import numpy as np
 
-from crowdwise.core import em
+from crowdwise.core import em, vote_order
 from crowdwise.core.em import Params, Part
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, winners
 from crowdwise.core.shrinkage import learned_prior
@@ -67,9 +66,16 @@ class Scores:
         )
 
 
-def item_folds(votes: Votes, folds: int) -> Ints:
-    """The fold of each item, from a checksum of its name."""
-    return np.array([zlib.crc32(str(name).encode()) % folds for name in votes.items.tolist()], dtype=np.int64)
+def item_folds(votes: Votes, folds: int, gold: Ints | None = None, *, max_votes: float = np.inf) -> Ints:
+    """The fold of each item: neighbours in the canonical order go to different ones.
+
+    With more votes than ``max_votes``, evenly spaced items with about so many are in folds; the others have -1.
+    """
+    rank, _ = vote_order.ranks(votes, gold)
+    share = min(1.0, max_votes / max(votes.n_votes, 1))
+    place = np.floor(rank * share).astype(np.int64)
+    chosen = np.floor((rank + 1) * share) > place
+    return np.where(chosen, place % folds, -1)
 
 
 def leave_one_out_scores(

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from crowdwise.kernels.compiler import njit
 from crowdwise.kernels.reference import Floats, Ints
 from crowdwise.kernels.threads import in_threads, item_cuts, threads_for
 

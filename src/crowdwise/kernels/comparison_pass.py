@@ -15,8 +15,8 @@ from math import log
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from crowdwise.kernels.compiler import njit
 from crowdwise.kernels.reference import Floats, Ints
 
 REACH = 200.0
@@ -43,7 +43,7 @@ def look(
     return float(found[0]), g, A, k, (float(found[1]), float(found[2])), C, own
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator, unused-ignore]
+@njit(cache=True, nogil=True, error_model="numpy")
 def _look(
     winner: Any, loser: Any, annotator: Any, sign: Any, weight: Any, decided: int, x: Any, theta: Any, kind: int,
     ties: bool, tau: float, whole: bool, g: Any, A: Any, k: Any, C: Any, own: Any,

@@ -10,12 +10,12 @@ item takes one projected gradient step on its own variables, of a length that ca
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from crowdwise.kernels.compiler import njit
 from crowdwise.kernels.reference import Floats, Ints
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+@njit(cache=True, nogil=True)
 def sweep(
     indptr: Ints, annotator: Ints, label: Ints, weight: Floats, y: Ints, c: float, omega: Floats, eta: Floats,
     epochs: int,

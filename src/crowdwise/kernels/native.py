@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from crowdwise.kernels.compiler import njit
 from crowdwise.kernels.reference import Floats, Ints
 from crowdwise.kernels.threads import in_threads, item_cuts, threads_for
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from crowdwise.kernels.compiler import njit
 from crowdwise.kernels.reference import Ints
 from crowdwise.kernels.threads import even_cuts, in_threads, threads_for
 

@@ -164,7 +164,7 @@ class EBCC(EMModel):
         rng = np.random.default_rng(self.random_state)
 
         def run(restart: int) -> EMFit:
-            start = em.statistics(part, split(first, ibcc.drawn_by_name(votes, rng, G)))
+            start = em.statistics(part, split(first, ibcc.drawn(votes, gold, rng, G)))
             return self._run_em(part, self._family(part, start, votes, gold), start, callback, restart)
 
         best = em.best_fit(map(run, range(self.restarts + 1)), self.tol * part.n_votes)

@@ -34,7 +34,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from crowdwise.core import em
+from crowdwise.core import em, vote_order
 from crowdwise.core.constraints import Bounds, CountFromZero
 from crowdwise.core.model import Callback, Family, Outcome, Params, Part, Rounds, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
@@ -158,14 +158,13 @@ def gibbs(
     return Chain(q / q.sum(axis=1, keepdims=True), error, theta / samples, pi / pi.sum())
 
 
-def drawn_by_name(votes: Votes, rng: np.random.Generator, *size: int) -> Floats:
-    """Exponential noise, one draw (of some size) per item and class, tied to their names.
+def drawn(votes: Votes, gold: Ints | None, rng: np.random.Generator, *size: int) -> Floats:
+    """Exponential noise, one draw (of some size) per item and class, by their places in the canonical order.
 
-    So the order of rows, of classes and of annotators does not matter to what is drawn.
+    So neither the order of rows, of classes and of annotators nor their names matter to what is drawn.
     """
-    rows, columns = (np.argsort(names.astype(str), kind="stable") for names in (votes.items, votes.classes))
-    out = np.empty((len(rows), len(columns), *size))
-    out[np.ix_(rows, columns)] = rng.standard_exponential(out.shape)
+    items, classes = vote_order.ranks(votes, gold)
+    out: Floats = rng.standard_exponential((len(items), len(classes), *size))[np.ix_(items, classes)]
     return out
 
 

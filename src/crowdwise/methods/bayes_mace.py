@@ -41,7 +41,7 @@ from crowdwise.core.limits import check_memory
 from crowdwise.core.model import Callback, EMFit, EMModel, Family, Outcome, Params, Part, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log
 from crowdwise.core.vote_sums import known_share
-from crowdwise.methods.bayes_ibcc import drawn_by_name, expected_log, log_beta
+from crowdwise.methods.bayes_ibcc import drawn, expected_log, log_beta
 from crowdwise.methods.skills_precision import knowing_information
 
 
@@ -191,7 +191,7 @@ class MACE(EMModel):
         rng = np.random.default_rng(self.random_state)
 
         def run(restart: int) -> EMFit:
-            q = clamp(normalise(drawn_by_name(votes, rng), axis=1), gold) if restart else first
+            q = clamp(normalise(drawn(votes, gold, rng), axis=1), gold) if restart else first
             start = em.statistics(part, q)
             return self._run_em(part, self._family(part, start, votes, gold), start, callback, restart)
 

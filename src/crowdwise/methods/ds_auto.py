@@ -76,14 +76,6 @@ def mixed_score(log_p: Floats, weight: Floats, w: Floats) -> float:
     return float((np.log(w @ np.exp(log_p - top)) + top).sum() / weight.sum())
 
 
-def sampled(votes: Votes, max_votes: int) -> Ints:
-    """The items to compare models on: all, or as many as have ``max_votes``, by the checksums of their names."""
-    if votes.n_votes <= max_votes:
-        return np.arange(len(votes))
-    order = np.argsort(predictive.item_folds(votes, 2**32), kind="stable")
-    return np.sort(order[: np.searchsorted(np.cumsum(np.diff(votes.indptr)[order]), max_votes, side="right")])
-
-
 def single_annotator_items(votes: Votes) -> Ints:
     """Which items (a mask) have votes, all of one annotator."""
     size = np.diff(votes.indptr)
@@ -204,11 +196,10 @@ class Auto(Model):
         self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None
     ) -> tuple[Floats, Floats]:
         """log p[j, v] and the weight of v: every fold predicted from the others, until there are enough votes."""
-        items = sampled(votes, self.max_votes)
-        fold = predictive.item_folds(votes, self.folds)[items]
+        fold = predictive.item_folds(votes, self.folds, gold, max_votes=self.max_votes)
         log_p, weight = [np.zeros((len(CONFUSION_MODELS), 0))], [np.zeros(0)]
         for f in range(self.folds):
-            here, there = items[fold == f], items[fold != f]
+            here, there = np.flatnonzero(fold == f), np.flatnonzero((fold >= 0) & (fold != f))
             if len(here) and len(there):
                 known = _rows(here, gold, item_prior)
                 fits = [self._fit_one(c, votes, gold, item_prior, callback, f + 1, there) for c in CONFUSION_MODELS]

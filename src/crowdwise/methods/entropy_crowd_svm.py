@@ -41,9 +41,9 @@ from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Callback, Outcome, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, decide, normalise, safe_log, softmax
 from crowdwise.core.unseen import with_unseen
+from crowdwise.core.vote_order import Canonical, one_thread
 from crowdwise.errors import InputError
 from crowdwise.methods.entropy_m3v import MarginModel, confusion_counts, margins, rivals, scores
-from crowdwise.methods.entropy_vote_order import Canonical, one_thread
 
 COSTS = (2.0**-4, 2.0**-2, 1.0)
 """What ``crowd-svm`` tries where the likelihood is to choose: on simulated crowds these three are as good as more, and

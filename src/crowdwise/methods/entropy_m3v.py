@@ -40,8 +40,8 @@ from crowdwise.core.model import Callback, Model, Outcome, Rounds, Votes, declar
 from crowdwise.core.numerics import Floats, Ints, clamp, decide, maximise_1d, normalise, safe_log, softmax
 from crowdwise.core.starts import gold_weighted
 from crowdwise.core.unseen import with_unseen
+from crowdwise.core.vote_order import Canonical
 from crowdwise.core.vote_sums import tally
-from crowdwise.methods.entropy_vote_order import Canonical
 
 COSTS = (2.0**-8, 2.0**-6, 2.0**-4)
 """What ``m3v`` tries where the likelihood is to choose. Where all margins are missed eta is c times a vector, so still

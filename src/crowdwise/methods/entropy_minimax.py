@@ -42,9 +42,9 @@ from crowdwise.core.constraints import Count, NonNegative, Positive
 from crowdwise.core.model import Callback, Outcome, Part, Rounds, StartedModel, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, posterior_and_evidence
 from crowdwise.core.unseen import with_unseen
+from crowdwise.core.vote_order import Canonical, one_thread
 from crowdwise.core.vote_sums import Edges
 from crowdwise.errors import InputError
-from crowdwise.methods.entropy_vote_order import Canonical, one_thread
 
 MAX_NUMBERS = 10_000_000
 """(N + M) K^2 beyond which a fit is refused: L-BFGS keeps two dozen copies of sigma and tau, here 2 GB."""

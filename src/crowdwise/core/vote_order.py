@@ -1,9 +1,10 @@
 """Votes in a canonical order, which does not depend on names or on the order of rows, annotators and classes.
 
-An iterative solver that stops early, or a sampler, gives answers that depend a little on which item comes first. Here
-items, annotators and classes are sorted by their place in the graph of votes: all have one colour at the start (but for
-items with gold labels), and in every round combine it with the colours of their neighbours (colour refinement, with
-sums of 64-bit hashes, which have no order). Those with equal colours at the end are exchangeable, or nearly.
+An iterative solver that stops early, a sampler, or a split into folds gives answers that depend a little on which item
+comes first. Here items, annotators and classes are sorted by their place in the graph of votes: all have one colour at
+the start (but for items with gold labels), and in every round combine it with the colours of their neighbours (colour
+refinement, with sums of 64-bit hashes, which have no order). Those with equal colours at the end are exchangeable, or
+nearly.
 
 On the way, votes of the same annotator for the same label of the same item become one with their weights added, and
 classes that nobody chose are left out: they get no probability.
@@ -33,6 +34,8 @@ from crowdwise.data.votes import Votes
 
 Hashes = npt.NDArray[np.uint64]
 ROUNDS = 4
+MANY = 1_000_000
+"""Votes from which on a round is saved: there are neighbours enough to tell annotators apart."""
 
 
 def one_thread() -> AbstractContextManager[object]:
@@ -57,21 +60,21 @@ def mix(x: Hashes) -> Hashes:
 
 def fold(group: Ints, values: Hashes, size: int) -> Hashes:
     """The sum of the hashes in each group, modulo 2^64."""
-    order = np.argsort(group, kind="stable")
-    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values[order], dtype=np.uint64)])
-    ends = np.searchsorted(group[order], np.arange(size + 1))
-    return np.asarray(total[ends[1:]] - total[ends[:-1]])
+    out = np.zeros(size, np.uint64)
+    np.add.at(out, group, values)
+    return out
 
 
 def colours(
-    item: Ints, annotator: Ints, label: Ints, weight: Floats, gold: Ints, size: tuple[int, int, int]
-) -> tuple[Hashes, Hashes, Hashes]:
+    item: Ints, annotator: Ints, label: Ints, weight: Floats, gold: Ints, size: tuple[int, int, int],
+    rounds: int = ROUNDS,
+) -> tuple[Hashes, Hashes, Hashes]:  # fmt: skip
     """A colour per item, annotator and class."""
     N, M, K = size
     of_item, of_annotator, of_class = (np.full(n, c, np.uint64) for n, c in ((N, 1), (M, 2), (K, 3)))
     w = mix(np.rint(weight * 2**20).astype(np.int64).astype(np.uint64))  # coarse, so that sums may differ in a last bit
     known = gold >= 0
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         i, a, c = mix(of_item)[item] + w, mix(of_annotator)[annotator] + w, mix(of_class)[label] * np.uint64(3)
         label_of = np.where(known, mix(of_class)[np.maximum(gold, 0)], np.uint64(0))
         of_item, of_annotator, of_class = (
@@ -80,6 +83,16 @@ def colours(
             mix(of_class + fold(label, mix(i ^ a), K) + fold(gold[known], mix(of_item[known]), K)),
         )
     return of_item, of_annotator, of_class
+
+
+def ranks(votes: Votes, gold: Ints | None = None) -> tuple[Ints, Ints]:
+    """The place of each item and of each class in the canonical order. Items with equal votes stand side by side."""
+    size = (len(votes), votes.n_annotators, votes.n_classes)
+    known = np.full(len(votes), -1, np.int64) if gold is None else np.asarray(gold, np.int64)
+    rounds = ROUNDS if votes.n_votes < MANY else ROUNDS - 1
+    of_item, _, of_class = colours(votes.item, votes.annotator, votes.label, votes.weights, known, size, rounds)
+    items, classes = (np.argsort(colour, kind="stable") for colour in (of_item, of_class))
+    return inverse(items, size[0]), inverse(classes, size[2])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,55 @@
+"""numba's ``njit``, which compiles on every machine: what it keeps on disk is a help and never a condition.
+
+Compiled code is kept beside the package, else in the user's cache (``NUMBA_CACHE_DIR`` names another place). Where
+neither can be written (a read-only package, no home, another user), functions are compiled in every process and kept
+nowhere. A cache that is damaged, or a disk that is full, costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numba
+
+
+def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """As :func:`numba.njit`."""
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        if options.get("cache") and _can_keep(function):
+            with suppress(RuntimeError):  # numba found no place that it can write to
+                return _forgiving(numba.njit(**options)(function))
+        return numba.njit(**{**options, "cache": False})(function)
+
+    return compiled
+
+
+def _can_keep(function: Callable[..., Any]) -> bool:
+    """Whether there is a place at all. Without a home, numba would make a folder called ``~`` in the current one."""
+    beside = os.path.dirname(function.__code__.co_filename)
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~")
+    return bool(os.environ.get("NUMBA_CACHE_DIR")) or os.path.isabs(home) or os.access(beside, os.W_OK)
+
+
+def _forgiving(dispatcher: Any) -> Any:
+    """A function whose cache is passed over where it cannot be read or written."""
+    kept = getattr(dispatcher, "_cache", None)
+    if kept is None or not hasattr(kept, "save_overload") or not hasattr(kept, "load_overload"):
+        return dispatcher
+    save, load = kept.save_overload, kept.load_overload
+
+    def save_overload(*given: Any) -> None:
+        with suppress(Exception):  # a full disk; an index that is damaged
+            save(*given)
+
+    def load_overload(*given: Any) -> Any:
+        try:
+            return load(*given)
+        except Exception:  # whatever a damaged file makes of itself
+            return None
+
+    kept.save_overload, kept.load_overload = save_overload, load_overload
+    return dispatcher
