@@ -11,7 +11,7 @@ import typer
 
 from crowdwise import registry
 from crowdwise.cli.options import FixedSeedOption, JsonOption, SetOption, StreamMethodOption, assignments, option
-from crowdwise.cli.outputs import check_outputs, emit, say, write_table
+from crowdwise.cli.outputs import check_outputs, emit, emit_table, say, write_table
 from crowdwise.errors import ColumnError, InputError, LabelError, ReadError, listing
 from crowdwise.saved import open_campaign
 
@@ -127,7 +127,7 @@ def next_(folder: FolderArgument, n: NOption = 10, out: OutOption = None, as_jso
     if as_json:
         emit(json.dumps({"questions": [vars(q) for q in asked], "stop": why}))
     elif out is None:
-        emit(pl.DataFrame(columns).write_csv(), end="")
+        emit_table(pl.DataFrame(columns))
     if not as_json:
         say(
             f"{len(asked):,} questions."
@@ -180,7 +180,7 @@ def export(
     if written:
         say(f"Written: {', '.join(written)}.")
     else:
-        emit(consensus.to_frame("items", kind="polars", probabilities=True).write_csv(), end="")
+        emit_table(consensus.to_frame("items", kind="polars", probabilities=True))
 
 
 def read_items(path: Path) -> tuple[list[Any], dict[Any, Any], dict[Any, Any]]:

@@ -19,10 +19,12 @@ from typer.core import TyperGroup
 
 from crowdwise import __version__
 from crowdwise.cli.options import flag
-from crowdwise.cli.outputs import emit, say
+from crowdwise.cli.outputs import emit, say, spreadsheet_safe
 from crowdwise.data import disk
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InternalError, ParameterError
 
+ANYWHERE = ("--debug", "--spreadsheet-safe")
+"""Options of every command."""
 USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 """The base of the errors in what was typed. (Some versions of typer have click inside.)"""
 
@@ -50,10 +52,11 @@ class Commands(TyperGroup):
     """The commands, with errors turned into a line on standard error and an exit code."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """``--debug`` may stand anywhere before ``--``."""
+        """``--debug`` and ``--spreadsheet-safe`` may stand anywhere before ``--``."""
         before = args[: args.index("--")] if "--" in args else args
         ctx.meta["debug"] = "--debug" in before
-        args = [word for word in before if word != "--debug"] + args[len(before) :]
+        spreadsheet_safe.set("--spreadsheet-safe" in before)
+        args = [word for word in before if word not in ANYWHERE] + args[len(before) :]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -209,6 +212,9 @@ def __getattr__(name: str) -> Any:
 def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show where errors come from, in any command.")] = False,
+    spreadsheet_safe: Annotated[
+        bool, typer.Option("--spreadsheet-safe", help="CSV in which no cell is a formula, from any command.")
+    ] = False,
 ) -> None:
     if version:
         emit(__version__)

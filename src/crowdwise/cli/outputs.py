@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from crowdwise.errors import OutputError, ParameterError, either
 TABLES = (".csv", ".jsonl", ".parquet")
 WRITERS = {".csv": "write_csv", ".jsonl": "write_ndjson", ".ndjson": "write_ndjson", ".parquet": "write_parquet"}
 """Ending -> the polars method that writes such a file."""
+spreadsheet_safe: ContextVar[bool] = ContextVar("spreadsheet_safe", default=False)
+"""Whether cells of CSV that spreadsheets would run are made text (``--spreadsheet-safe``)."""
 
 
 def check_outputs(*paths: Path | None, endings: Sequence[str] = TABLES) -> None:
@@ -53,7 +56,22 @@ def check_apart(inputs: Sequence[Path | None], outputs: Sequence[Path | None]) -
 
 def write_table(table: Any, path: Path) -> None:
     """Write a table, whole or not at all."""
+    table = _checked(table) if path.suffix.lower() == ".csv" else table
     write_whole(getattr(table, WRITERS[path.suffix.lower()]), path)
+
+
+def emit_table(table: Any) -> None:
+    """A table as CSV, to standard output."""
+    emit(_checked(table).write_csv(), end="")
+
+
+def _checked(table: Any) -> Any:
+    """The table as it is to be written as CSV."""
+    if not spreadsheet_safe.get():
+        return table
+    from crowdwise.data.spreadsheets import safe_table
+
+    return safe_table(table)
 
 
 def write_results(
@@ -63,7 +81,7 @@ def write_results(
     if out is not None:
         write_table(table, out)
     elif not as_json and not sys.stdout.isatty():
-        emit(table.write_csv(), end="")
+        emit_table(table)
     if annotators is not None:
         write_table(result.to_frame("annotators", kind="polars"), annotators)
     if save is not None:

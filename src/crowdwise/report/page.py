@@ -15,6 +15,7 @@ import csv
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,7 @@ from typing import Any
 
 from crowdwise.core.intervals import interval_text
 from crowdwise.data.folders import write_text
+from crowdwise.data.spreadsheets import safe_cell
 from crowdwise.errors import ExtraError, OutputError
 from crowdwise.report.build import build_report
 from crowdwise.report.section_annotators import MOST_ROWS
@@ -217,8 +219,8 @@ def _cell(value: Any) -> Any:
 
 
 def _csv(names: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
+    """A table for spreadsheets: no cell is a formula."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows(rows)
+    writer = csv.writer(out)  # lines end as the standard says, which also quotes cells with a line end of any kind
+    writer.writerows([safe_cell(cell) for cell in row] for row in itertools.chain([names], rows))
     return out.getvalue()
