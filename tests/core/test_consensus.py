@@ -223,7 +223,7 @@ def test_a_thousand_classes_and_annotators_are_no_trouble_for_the_majority():
 def test_matrices_that_cannot_fit_are_refused_with_advice():
     names = {"items": ["x"], "annotators": range(100_000), "classes": range(10_000)}
     votes = cw.Votes.from_codes([0, 0], [0, 1], [0, 1], **names)
-    with pytest.raises(InputError, match=r"over 10,000 classes need .* GB.*Use a majority vote"):
+    with pytest.raises(InputError, match=r"over 10,000 classes need .* GB.*Use auto or a majority vote"):
         cw.aggregate(votes, "dawid-skene")
 
 

@@ -197,7 +197,9 @@ def test_reaches_the_published_accuracy(name, real):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "seed", "bound", "published"), [("bluebird", 3, -2068.366, 86.11)])
+@pytest.mark.parametrize(
+    ("name", "seed", "bound", "published"), [("bluebird", 3, -2068.366, 86.11), ("web", 376, -20137.33, 76.86)]
+)
 def test_the_optimum_of_the_published_figure_is_found_but_from_few_starts(name, seed, bound, published, real):
     votes = cw.read_dataset(real(name), on_duplicate="all").votes
     found = cw.aggregate(votes, "ebcc", restarts=0, random_state=seed)

@@ -44,8 +44,10 @@ import numpy as np
 from crowdwise import kernels
 from crowdwise.core import em
 from crowdwise.core.em import Params, Part
+from crowdwise.core.loop import Rounds
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, softmax
 from crowdwise.core.shrinkage import learned_prior
+from crowdwise.core.sparse_coin import SparseCoin
 from crowdwise.core.vote_sums import per_annotator
 from crowdwise.data.votes import Votes
 
@@ -173,6 +175,9 @@ def accuracies(
     M, K = votes.n_annotators, votes.n_classes
     if K < 2:  # nothing to be wrong about
         return per_annotator(votes), np.zeros(M)
+    if M * K * K > MAX_CELLS and item_prior is None and len(votes) * K > MAX_CELLS:
+        coin = SparseCoin.fit(votes, gold, Rounds(PASSES, votes.n_votes), 0.0)
+        return expected_right(votes, coin.right, gold, has_item_prior=False)
     if M * K * K > MAX_CELLS:
         return expected_right(votes, one_coin_right(votes, q, gold, item_prior), gold, item_prior is not None)
     return LeaveOneOut.of(votes, q, gold, item_prior).expected_right()

@@ -13,6 +13,8 @@ Ints = npt.NDArray[Any]
 
 TINY = 1e-300
 """No probability is taken to be smaller: its logarithm stays finite, so a score can be weighted and summed."""
+ROWS = 2**24
+"""Numbers that are looked at in one go, where all rows at once would double the memory."""
 TIE = 1e-9
 """Two posterior probabilities closer than this are a tie."""
 
@@ -64,7 +66,9 @@ def posterior_and_evidence(logit: Floats, gold: Ints | None = None) -> tuple[Flo
 
 def entropy(q: Floats) -> Floats:
     """The entropy of each row, in bits."""
-    return np.asarray(-(q * np.log2(np.maximum(q, TINY))).sum(axis=1) + 0.0)
+    step = max(1, ROWS // max(q.shape[1], 1))  # some rows at a time: the logarithms of all would take as much memory
+    parts = [q[at : at + step] for at in range(0, len(q), step)] or [q]
+    return np.concatenate([-(p * np.log2(np.maximum(p, TINY))).sum(axis=1) + 0.0 for p in parts])
 
 
 def decide(

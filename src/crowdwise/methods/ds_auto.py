@@ -29,6 +29,9 @@ the most informative annotators); no vote is predicted by parameters that have s
 items, where nothing could be predicted and the weights carry no information, the simplest model decides: the vote
 stands, unless its annotator is worse than chance.
 
+With so many classes that tables over pairs of them are out of proportion (``MAX_CELLS``),
+:mod:`crowdwise.core.sparse_coin` takes their place, and a note says so.
+
 The weights are those of D. Wolpert, Stacked generalization, Neural Networks 5 (1992), for densities: P. Smyth and D.
 Wolpert, Linearly combining density estimators via stacking, Machine Learning 36 (1999).
 """
@@ -43,9 +46,13 @@ import numpy as np
 from crowdwise.core import predictive, priors
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
 from crowdwise.core.limits import check_memory
-from crowdwise.core.model import Callback, Floats, Ints, Model, Outcome, Part, Votes, declared
+from crowdwise.core.model import Callback, Floats, Ints, Model, Outcome, Part, Rounds, Votes, declared
+from crowdwise.core.sparse_coin import SparseCoin
 from crowdwise.methods.ds_confusion_models import CONFUSION_MODELS, ConfusionModel, Fitted, fit_confusion_model
 
+MAX_CELLS, MANY_CLASSES = 2**27, 100
+"""Cells of confusion matrices (annotators x classes x classes) from which on there are none; a quarter of it with many
+classes, where most cells are of pairs that never occur."""
 ENOUGH = 20_000
 """So many predicted votes distinguish the models: further folds are not fitted."""
 MIN_WEIGHT = 0.1
@@ -150,8 +157,12 @@ class Auto(Model):
     """The weight of each model in the average."""
     _simplest: Fitted = field(init=False)
     _kept: list[tuple[float, Fitted]] = field(init=False)
+    _sparse: SparseCoin | None = field(init=False)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        if self._too_many_classes(votes, item_prior):
+            return self._fit_sparse(votes, gold, callback)
+        self._sparse = None
         check_memory(votes)
         w, note = self._weigh(votes, gold, item_prior, callback)
         single = single_annotator_items(votes)
@@ -176,6 +187,27 @@ class Auto(Model):
             notes=[note],
         )
 
+    def _too_many_classes(self, votes: Votes, item_prior: Floats | None) -> bool:
+        """Whether tables over pairs of classes are out of proportion, and nothing was asked for that needs them."""
+        plain = item_prior is None and self.history is None and isinstance(self.class_prior, str)
+        K, cells = votes.n_classes, votes.n_annotators * votes.n_classes**2
+        return plain and cells > (MAX_CELLS // 4 if K >= MANY_CLASSES else MAX_CELLS)
+
+    def _fit_sparse(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Outcome:
+        """One accuracy per annotator, in the memory of the votes."""
+        rounds = Rounds(self.max_iter, votes.n_votes, callback)
+        self._sparse = SparseCoin.fit(votes, gold, rounds, float(self.tol))
+        M, K = votes.n_annotators, votes.n_classes
+        note = (
+            f"Took one accuracy per annotator, and the labels that an item got for its classes: confusion matrices of "
+            f"{M:,} annotators over {K:,} classes would take {8 * M * K * K / 2**30:,.0f} GB."
+        )
+        names = [model.name for model in CONFUSION_MODELS]
+        self.scores_, self.weights_ = dict.fromkeys(names, float("nan")), dict.fromkeys(names, 0.0) | {names[0]: 1.0}
+        return Outcome(
+            posterior=self._sparse.posterior(gold), prior=self._sparse.prior(), notes=[note], **rounds.outcome
+        )
+
     def _weigh(
         self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None
     ) -> tuple[Floats, str]:
@@ -197,9 +229,15 @@ class Auto(Model):
     ) -> tuple[Floats, Floats]:
         """log p[j, v] and the weight of v: every fold predicted from the others, until there are enough votes."""
         fold = predictive.item_folds(votes, self.folds, gold, max_votes=self.max_votes)
+        if (fold < 0).any():  # go on with the items that were chosen, and the annotators who voted on them
+            chosen = np.flatnonzero(fold >= 0)
+            fold, votes, (gold, item_prior) = fold[chosen], votes[chosen], _rows(chosen, gold, item_prior)
+            votes = votes.only(
+                votes.annotators[np.bincount(votes.annotator, minlength=votes.n_annotators) > 0].tolist()
+            )
         log_p, weight = [np.zeros((len(CONFUSION_MODELS), 0))], [np.zeros(0)]
         for f in range(self.folds):
-            here, there = np.flatnonzero(fold == f), np.flatnonzero((fold >= 0) & (fold != f))
+            here, there = np.flatnonzero(fold == f), np.flatnonzero(fold != f)
             if len(here) and len(there):
                 known = _rows(here, gold, item_prior)
                 fits = [self._fit_one(c, votes, gold, item_prior, callback, f + 1, there) for c in CONFUSION_MODELS]
@@ -225,6 +263,8 @@ class Auto(Model):
         )  # fmt: skip
 
     def _predict(self, votes: Votes) -> Floats:
+        if self._sparse is not None:
+            return SparseCoin.predict(votes, self._sparse.skill)
         part, single = Part.of(votes), single_annotator_items(votes)
         out = np.asarray(sum(u * fit.predict(part) for u, fit in self._kept))
         if single.any():
