@@ -23,6 +23,7 @@ from crowdwise.data.arrow_messages import check_arrow
 from crowdwise.data.boundary import foreign, reading, reason
 from crowdwise.data.parquet_footer import check_parquet
 from crowdwise.data.schema import NULLS
+from crowdwise.data.unpacking import check_unpacked
 from crowdwise.errors import ColumnError, ParameterError, ReadError, SizeError, listing
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ def _read_text(
 
     if separator is not None and len(separator.encode()) != 1:
         raise ParameterError(f"separator={separator!r}: expected a single character such as ',' or '\\t'.")
+    if path.suffix.lower() in COMPRESSED:
+        check_unpacked(path)
     line = _first_line(path)
     if b"\0" in line or line.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ReadError(

@@ -167,6 +167,8 @@ def _needs(votes: Votes, annotators: int, few_classes: bool = False) -> None:
         raise InputError(f"There are {M} annotators: pairs are compared from {annotators} on.")
     if not (np.diff(votes.indptr) > 1).any():
         raise InputError("No item has two votes: pairs of annotators cannot be compared.")
+    if (np.bincount(votes.annotator) > 1).sum() < 2:
+        raise InputError("Hardly anybody has voted twice: pairs of annotators have one item in common at most.")
     if few_classes and K > MANY:
         raise InputError(f"There are {K} classes: with more than {MANY}, pairs are not compared this way.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,10 +55,9 @@ class AnnotatorGroups(Tables):
     @property
     def groups(self) -> list[list[Any]]:
         """The names of the members of each group of two or more, the largest first."""
-        return [members for g in range(int(self.group.max(initial=-1)) + 1) if len(members := self._members(g)) > 1]
-
-    def _members(self, group: int) -> list[Any]:
-        return list(self.names[self.group == group].tolist())
+        order = np.argsort(self.group, kind="stable")
+        ends = np.searchsorted(self.group[order], np.arange(int(self.group.max(initial=-1)) + 2))
+        return [self.names[order[a:b]].tolist() for a, b in pairwise(ends.tolist()) if b - a > 1]
 
     def _of_annotators(self) -> dict[str, Any]:
         return {"annotator": self.names, "score": self.score, "flagged": self.flagged, "group": self.group}

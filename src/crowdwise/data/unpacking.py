@@ -1,0 +1,70 @@
+"""How large compressed text is once it is unpacked: a small file can hold more than the machine has room for.
+
+Text may take up to ``MOST`` bytes unpacked, and up to half of the machine's memory. For ``.gz`` the text is unpacked
+and counted, unless even the best ratio that the format has (1032 to 1) stays below; for ``.zst`` the blocks are
+counted, of which none holds more than 128 kB.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from crowdwise.errors import SizeError
+
+MOST = 2**34
+BEST_RATIO = 1032
+BLOCK = 2**17
+CHUNK = 2**20
+
+
+def limit() -> float:
+    """The most bytes that text may take."""
+    memory = float("inf")
+    with suppress(AttributeError, ValueError, OSError):
+        memory = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(MOST, memory / 2)
+
+
+def check_unpacked(path: Path) -> None:
+    """An error where a compressed file holds more than there is room for."""
+    most, seen = limit(), 0
+    if path.suffix.lower() == ".gz" and path.stat().st_size * BEST_RATIO <= most:
+        return
+    for size in _gzip_sizes(path) if path.suffix.lower() == ".gz" else _zstd_sizes(path.read_bytes()):
+        seen += size
+        if seen > most:
+            raise SizeError(
+                f"{path} unpacks to more than {most / 2**30:,.1f} GB, the most that is read: split it, or unpack it "
+                "and read it as it is."
+            )
+
+
+def _gzip_sizes(path: Path) -> Iterator[int]:
+    with gzip.open(path) as file:
+        while chunk := file.read(CHUNK):
+            yield len(chunk)
+
+
+def _zstd_sizes(content: bytes) -> Iterator[int]:
+    """The most that each block of each frame can hold; what is damaged is for the reader to find."""
+    at = 0
+    while at + 5 <= len(content):
+        magic, descriptor = int.from_bytes(content[at : at + 4], "little"), content[at + 4]
+        if magic & 0xFFFFFFF0 == 0x184D2A50:  # a frame to be skipped
+            at += 8 + int.from_bytes(content[at + 4 : at + 8], "little")
+            continue
+        if magic != 0xFD2FB528:
+            return
+        single = descriptor >> 5 & 1
+        at += 5 + (1 - single) + (0, 1, 2, 4)[descriptor & 3] + ((1 if single else 0), 2, 4, 8)[descriptor >> 6]
+        last = 0
+        while not last and at + 3 <= len(content):
+            head = int.from_bytes(content[at : at + 3], "little")
+            last, kind, size = head & 1, head >> 1 & 3, head >> 3
+            yield BLOCK if kind == 2 else size
+            at += 3 + (1 if kind == 1 else size)
+        at += 4 if descriptor >> 2 & 1 else 0
