@@ -131,6 +131,7 @@ class TestRuns:
         assert not list((tmp_path / "work").iterdir())
         (one,), (two,) = papers_runs.finished(whole).values(), papers_runs.finished(parts).values()
         assert figures(one) == figures(two)
+        assert -2.0 < one["held_out"] < 0.0
         assert one["accuracy_last"] > 0.8 and one["accuracy_votes"] > 0.8 and one["accuracy_selected"] > 0.8
 
     def test_nothing_is_begun_when_time_is_up(self, plan, tmp_path):
@@ -186,6 +187,19 @@ def test_the_page_shows_what_is_missing(plan):
     assert "51.00 ± 1.41" in papers_page.text(plan, found)
     del found["small/tiny/max-mig/1"]
     assert "| `max-mig` | **50.00** (1) |" in papers_page.page(plan, found)
+
+
+def test_held_out_votes_choose_a_learner_seed_by_seed(plan):
+    found = {
+        "small/tiny/max-mig/0": result(0.5) | {"held_out": -1.0},
+        "small/tiny/two-stage:majority/0": result(0.7) | {"held_out": -1.2},
+        "small/tiny/max-mig/1": result(0.6) | {"held_out": -1.1},
+        "small/tiny/two-stage:majority/1": result(0.9) | {"held_out": -1.0},
+    }
+    assert papers_page.chosen(plan[0], found, "tiny", "accuracy_last") == [50.0, 90.0]
+    assert "| *chosen by held-out votes* | 70.00 ± 28.28 |" in papers_page.page(plan, found)
+    del found["small/tiny/max-mig/1"]
+    assert papers_page.chosen(plan[0], found, "tiny", "accuracy_last") == [50.0]
 
 
 def test_a_cell_behind_has_a_sentence(plan, tmp_path):

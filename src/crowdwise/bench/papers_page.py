@@ -30,8 +30,9 @@ HEAD = """# The papers' tables
 Written by `crowdwise bench papers` from a file with a line for every finished cell (network, crowd, learner, seed).
 Figures are in percent. **Last epoch** and **chosen epoch** are of one and the same fit, with {share:g} % of the votes
 held out: the last epoch is what training ends with, the chosen epoch is the one after which the held-out votes were
-most likely. Test images and true labels choose nothing, neither an epoch nor a setting; one setting serves all
-learners of a table. Published figures are often those of the best *test* epoch.
+most likely. *Chosen by held-out votes* is, for each seed, the last epoch of the learner under which the held-out votes
+are most likely, among those that were run with that seed. Test images and true labels choose nothing, neither an epoch
+nor a setting; one setting serves all learners of a table. Published figures are often those of the best *test* epoch.
 
 A cell is the mean over seeds (which draw simulated votes, too), ± their standard deviation; the number in parentheses
 says how many of {seeds} seeds there are where some are missing. A figure is **bold** where it is at least as good as
@@ -45,6 +46,17 @@ def values(table: PaperTable, found: Rows, crowd: str, learner: str, measure: st
     if measure == SECONDS:
         return [row["settings"]["epochs"] * row["epoch_seconds"] for row in rows if row is not None]
     return [100.0 * row[measure] for row in rows if row is not None and row.get(measure) is not None]
+
+
+def chosen(table: PaperTable, found: Rows, crowd: str, measure: str) -> list[float]:
+    """For each seed with two learners or more, the figure of the one under which the held-out votes are most likely."""
+    out = []
+    for seed in range(table.seeds):
+        names = [cell.name for cell in table.cells if (cell.crowd, cell.seed) == (crowd, seed)]
+        rows = [found[name] for name in names if found.get(name, {}).get("held_out") is not None]
+        if len(rows) > 1:
+            out.append(100.0 * max(rows, key=lambda row: float(row["held_out"]))[measure])
+    return out
 
 
 def shown(figures: Sequence[float], seeds: int, best: bool = False, digits: int = 2) -> str:
@@ -85,6 +97,10 @@ def grid(table: PaperTable, found: Rows, measure: str) -> list[list[str]] | None
             by = lead(figures, goal(table, crowd, learner, measure), measure)
             line.append(shown(figures, table.seeds, by is not None and by >= 0.0, digits))
         lines.append(line)
+    if measure == "accuracy_last":
+        best = [chosen(table, found, crowd, measure) for crowd in table.crowds]
+        if any(best):
+            lines.append(["*chosen by held-out votes*", *(shown(figures, table.seeds) for figures in best)])
     for crowd, learner in table.alone:
         figures = values(table, found, crowd, learner, measure)
         any_figure |= bool(figures)

@@ -148,6 +148,7 @@ def train(cell: PaperCell, task: ImageTask, setup: Setup) -> dict[str, Any] | No
     row |= {
         "accuracy_selected": None if chosen is None else chosen[2],
         "epoch_selected": None if chosen is None else chosen[0],
+        "held_out": learner.history_[-1].held_out,
         "seconds": earlier + time.perf_counter() - began,
         "epoch_seconds": float(np.median([step.seconds for step in learner.history_])),
         "device": device_name(setup.device),
