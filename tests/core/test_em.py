@@ -16,6 +16,7 @@ from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.priors import pseudo_counts
 from crowdwise.core.starts import shares
 from crowdwise.errors import ConvergenceWarning, ParameterError
+from crowdwise.kernels import cuda
 
 EM_METHODS = ["dawid-skene", "one-coin", "confusion-vector", "fast-dawid-skene", "anchored"]
 
@@ -243,3 +244,26 @@ def test_a_start_without_confusion_or_with_other_classes_is_refused():
         cw.aggregate(votes, "dawid-skene", start=cw.aggregate(votes, "majority"))
     with pytest.raises(ParameterError, match="must be the same"):
         cw.aggregate(votes, "dawid-skene", start=cw.aggregate(crowd(K=3).votes, "dawid-skene"))
+
+
+@pytest.mark.parametrize("key", EM_METHODS)
+def test_the_loop_of_a_gpu_ends_where_that_of_the_plain_kernels_does(key, monkeypatch):
+    votes = crowd(3, n=200).votes
+    monkeypatch.setenv("CROWDWISE_ENGINE", "reference")
+    plain = registry.find(key).create().fit(votes).consensus_
+    monkeypatch.setattr(cuda, "DEVICE", "cpu")
+    monkeypatch.setattr(cuda, "available", lambda: True)
+    monkeypatch.setenv("CROWDWISE_ENGINE", "cuda")
+    other = registry.find(key).create().fit(votes).consensus_
+    cuda.release()
+    assert other.iterations == plain.iterations
+    assert np.abs(other.posterior - plain.posterior).max() < 1e-8
+
+
+def test_an_engine_that_is_not_there_is_an_error(monkeypatch):
+    monkeypatch.setattr(cuda, "available", lambda: False)
+    expected = {"cuda": "no torch that finds a CUDA device", "gpu": "'gpu' is not known. Choose from auto, reference"}
+    for name, words in expected.items():
+        monkeypatch.setenv("CROWDWISE_ENGINE", name)
+        with pytest.raises(ParameterError, match=words):
+            cw.DawidSkene().fit(crowd().votes)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brute import enumerate_truths
 from crowdwise import kernels
-from crowdwise.kernels import native, reference
+from crowdwise.kernels import cuda, native, reference
 from crowdwise.kernels.threads import threads_for
 
 NONE, NO_TRUTH = np.empty(0), np.empty(0, dtype=np.int32)
@@ -79,6 +79,30 @@ def test_native_equals_reference(name, hard):
             compiled = native.expect(*arguments, hard, threads=threads)
             for a, b in zip(plain, compiled, strict=True):
                 assert np.allclose(a, b, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_torch_equals_reference(name, hard, monkeypatch):
+    monkeypatch.setattr(cuda, "PIECE", 3)  # bags are cut into pieces, and pieces of pieces
+    for seed in range(3):
+        arguments = problem(seed, **CASES[name])
+        plain = reference.expect(*arguments, hard)
+        for _ in range(2):  # moved to the device, and there already
+            for a, b in zip(plain, cuda.expect(*arguments, hard, device="cpu"), strict=True):
+                assert np.allclose(a, b, rtol=1e-10, atol=1e-10)
+    bare = cuda.expect(*arguments, hard, posterior=False, device="cpu")
+    assert bare[3].shape == (0, plain[3].shape[1])
+    assert len(cuda._resident) <= cuda.KEPT
+    cuda.release()
+
+
+def test_torch_follows_the_arrays_it_is_given():
+    first, second = problem(0), problem(1)
+    for arguments in (first, second, first):
+        got = cuda.expect(*arguments, device="cpu")
+        assert np.allclose(got[0], reference.expect(*arguments)[0])
+    cuda.release()
 
 
 def test_native_gives_exact_zeros_where_numpy_does():

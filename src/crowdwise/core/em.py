@@ -25,6 +25,7 @@ from crowdwise import kernels
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.data.votes import Votes
+from crowdwise.errors import ParameterError
 
 NEAR = 3e-5
 REACH = 0.002
@@ -166,12 +167,25 @@ def expect(
     part: Part, params: Params, *, hard: bool = False, posterior: bool = False, engine: str = "auto"
 ) -> tuple[Stats, Floats]:
     """The statistics of some votes under some parameters, and their N x K posterior where asked for."""
+    check_engine(engine)
     log_prior = params.log_prior if part.item_prior is None else params.log_prior + part.item_prior
     counts, mass, evidence, q = kernels.expect(
         part.indptr, part.cell, part.weight, params.log_score, log_prior, part.truth,
         hard=hard, posterior=posterior, engine=engine,
     )  # fmt: skip
     return Stats(counts, mass, evidence), q
+
+
+def check_engine(engine: str) -> None:
+    """Whether the engine exists, and runs on this machine."""
+    name = kernels.asked_for(engine)
+    if name not in kernels.ENGINES:
+        raise ParameterError(f"CROWDWISE_ENGINE={name!r} is not known. Choose from {', '.join(kernels.ENGINES)}.")
+    if not kernels.available(engine):
+        raise ParameterError(
+            "engine 'cuda' cannot be used here: there is no torch that finds a CUDA device. "
+            "Set CROWDWISE_ENGINE to auto, native or reference, or unset it."
+        )
 
 
 def statistics(part: Part, q: Floats) -> Stats:

@@ -1,7 +1,9 @@
-"""The arithmetic, on raw arrays. ``reference`` defines it in numpy; ``native`` is the same, compiled.
+"""The arithmetic, on raw arrays. ``reference`` defines it in numpy; ``native`` is the same, compiled; ``cuda`` has the
+pass over the votes for a GPU.
 
 Loading a compiler costs more than it saves on small data, so the path is chosen by the amount of
-work; ``engine`` (or the environment variable ``CROWDWISE_ENGINE``) overrides the choice.
+work; ``engine`` (or the environment variable ``CROWDWISE_ENGINE``) overrides the choice. ``cuda`` is never chosen
+unasked; what it has no kernel for runs as with ``auto``.
 """
 
 from __future__ import annotations
@@ -17,9 +19,29 @@ NATIVE_WORK = 600_000
 """Votes times classes from which a pass is worth compiled code, when that has yet to be loaded."""
 
 
+ENGINES = ("auto", "reference", "native", "cuda")
+
+
+def asked_for(engine: str) -> str:
+    """The engine by name: the one given, or that of the environment."""
+    return os.environ.get("CROWDWISE_ENGINE", engine) if engine == "auto" else engine
+
+
+def available(engine: str = "auto") -> bool:
+    """Whether the engine can be used on this machine."""
+    if asked_for(engine) != "cuda":
+        return True
+    try:
+        from crowdwise.kernels import cuda
+    except ImportError:
+        return False
+    return cuda.available()
+
+
 def choose(work: int, engine: str = "auto") -> Any:
     """The module to compute with: ``reference`` or ``native``."""
-    engine = os.environ.get("CROWDWISE_ENGINE", engine) if engine == "auto" else engine
+    engine = asked_for(engine)
+    engine = "auto" if engine == "cuda" else engine
     loaded = "crowdwise.kernels.native" in sys.modules
     if engine == "native" or (engine == "auto" and work >= (NATIVE_WORK // 10 if loaded else NATIVE_WORK)):
         from crowdwise.kernels import native
@@ -34,6 +56,10 @@ def expect(
 ) -> tuple[Floats, Floats, float, Floats]:  # fmt: skip
     """Expected counts, class mass, log-likelihood and (if asked for) posterior in one pass: see
     :func:`reference.expect`."""
+    if asked_for(engine) == "cuda":
+        from crowdwise.kernels import cuda
+
+        return cuda.expect(indptr, cell, weight, log_score, log_prior, truth, hard, posterior)
     module = choose(len(cell) * log_score.shape[1], engine)
     if module is reference:
         return reference.expect(indptr, cell, weight, log_score, log_prior, truth, hard)
