@@ -73,6 +73,10 @@ class TestPlan:
     def test_some_of_them(self, plan):
         assert len(papers_plan.chosen(plan, ["small"], [1])) == 2
         assert len(papers_plan.chosen(plan, ["*/max-mig/*"], None)) == 2
+        ordered = papers_plan.chosen(plan, ["*/two-stage*", "small"], None)
+        assert [cell.name[11:] for cell in ordered] == [
+            "two-stage:majority/0", "two-stage:majority/1", "max-mig/0", "max-mig/1"
+        ]  # fmt: skip
         with pytest.raises(ParameterError, match="No cell"):
             papers_plan.chosen(plan, ["other"], None)
 

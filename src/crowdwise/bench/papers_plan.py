@@ -175,12 +175,13 @@ def check(table: str, learner: str, settings: dict[str, Any], known: frozenset[s
 def chosen(
     tables: Sequence[PaperTable], only: Sequence[str] | None, seeds: Sequence[int] | None
 ) -> list[PaperCell]:  # fmt: skip
-    """The cells whose name matches one of some patterns, with these seeds, the first seed first."""
-    cells = [cell for table in tables for cell in table.cells]
+    """The cells whose name matches one of some patterns, with these seeds: by pattern, then the first seed first."""
+    cells = sorted((cell for table in tables for cell in table.cells), key=lambda cell: cell.seed)
     if only:
-        cells = [c for c in cells if any(fnmatchcase(c.name, p) or fnmatchcase(c.name, f"{p}/*") for p in only)]
+        matching = [[c for c in cells if fnmatchcase(c.name, p) or fnmatchcase(c.name, f"{p}/*")] for p in only]
+        cells = list({cell.name: cell for some in matching for cell in some}.values())
     if seeds is not None:
         cells = [cell for cell in cells if cell.seed in seeds]
     if not cells:
         raise ParameterError("No cell of the plan matches: names are table/crowd/learner/seed.")
-    return sorted(cells, key=lambda cell: cell.seed)
+    return cells

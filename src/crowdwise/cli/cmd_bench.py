@@ -133,7 +133,7 @@ PapersOutOption = Annotated[
     Path, typer.Option("--out", "-o", help="The file of results, a line for each finished cell: .jsonl.")
 ]
 ImagesOption = Annotated[Path | None, option("--images", help="The folder of CIFAR-10. [default: CROWDWISE_IMAGES]")]
-OnlyOption = Annotated[str | None, option("--only", help="Patterns of table/crowd/learner/seed, comma-separated.")]
+OnlyOption = Annotated[str | None, option("--only", help="Patterns of table/crowd/learner/seed, the first first.")]
 PapersSeedsOption = Annotated[str | None, option("--seeds", help="Which seeds, comma-separated; else all.")]
 PapersJobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Processes that share the device.")]
 MinutesOption = Annotated[float | None, option("--minutes", min=0, help="Stop after so many minutes.")]
