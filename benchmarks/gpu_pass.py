@@ -1,6 +1,6 @@
 """The pass over the votes on a GPU beside one core of compiled code, and whole fits, in one run.
 
-python benchmarks/cuda.py [--votes 50e6] [--classes 5,20] [--annotators 2000] [--fit 10e6] [--out cuda.json]
+python benchmarks/gpu_pass.py [--votes 50e6] [--classes 5,20] [--annotators 2000] [--fit 10e6] [--out gpu_pass.json]
 """
 
 from __future__ import annotations
