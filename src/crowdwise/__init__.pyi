@@ -52,6 +52,7 @@ from crowdwise.methods.ds_dawid_skene import ConfusionVector as ConfusionVector
 from crowdwise.methods.ds_dawid_skene import DawidSkene as DawidSkene
 from crowdwise.methods.ds_dawid_skene import FastDawidSkene as FastDawidSkene
 from crowdwise.methods.ds_dawid_skene import OneCoin as OneCoin
+from crowdwise.methods.ds_stacked import Stacked as Stacked
 from crowdwise.methods.votes_majority import GoldWeighted as GoldWeighted
 from crowdwise.methods.votes_majority import MajorityVote as MajorityVote
 from crowdwise.online.stream import Online as Online

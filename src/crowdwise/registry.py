@@ -169,7 +169,8 @@ class Entry(NamedTuple):
 
 
 _METHODS = (
-    ("auto", "ds_auto:Auto", "Models averaged by how well they predict held-out votes (default)", "crowdwise"),
+    ("auto", "ds_auto:Auto", "Anchored matrices, probabilities that allow for common errors (default)", "crowdwise"),
+    ("stacked", "ds_stacked:Stacked", "Models averaged by how well they predict held-out votes", "crowdwise"),
     ("anchored", "ds_anchored:Anchored", "Confusion matrices anchored to what the labels mean", "crowdwise"),
     ("majority", "votes_majority:MajorityVote", "The share of votes, weighted where votes have weights", ""),
     ("gold-weighted", "votes_majority:GoldWeighted", "Votes weighted by accuracy on items with known truth", ""),

@@ -200,7 +200,7 @@ def test_a_note_when_the_fit_stops_early(labels):
     done = run("aggregate", labels, "--json", "--set", "max_iter=1")
     assert done.returncode == 0
     assert json.loads(done.stdout)["converged"] is False
-    assert "Note: auto stopped after 3 iterations" in done.stderr
+    assert "Note: auto stopped after 2 iterations" in done.stderr
 
 
 # -------------------------------------------------------------------- what goes wrong
@@ -331,7 +331,7 @@ def test_methods():
     facts = json.loads(run("methods", "--json").stdout)
     assert facts["default"] == "auto"
     assert [m["key"] for m in facts["methods"]] == list(cw.METHODS)
-    assert facts["methods"][0]["parameters"]["anchor"] == 0.25
+    assert facts["methods"][0]["parameters"]["anchor"] == 0.5
 
 
 def test_describe(labels):

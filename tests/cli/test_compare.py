@@ -88,7 +88,7 @@ def test_piped_it_draws_no_progress(folder):
 def test_aggregate_says_what_auto_did(folder):
     done = run("aggregate", folder / "labels.csv", "--json")
     facts = json.loads(done.stdout)
-    assert facts["method"] == "auto" and "predicts held-out votes" in facts["notes"][0]
+    assert facts["method"] == "auto" and "Votes on an item are correlated by" in facts["notes"][0]
     shown = run("aggregate", folder / "labels.csv")
     assert facts["notes"][0] in shown.output
 

@@ -248,7 +248,7 @@ def test_like_minded_annotators_are_shrunk_hard_and_mixed_ones_hardly():
     )
     mixed = cw.simulate.hammer_spammer(2000, n_annotators=40, n_classes=3, votes_per_item=5, random_state=0)
     weight = [
-        learned_prior(statistics(Part.of(s.votes), majority(s.votes, None)).table(), hierarchical=False)[0].sum()
+        learned_prior(statistics(Part.of(s.votes), majority(s.votes, None)).table(), "crowd")[0].sum()
         for s in (sim, mixed)
     ]
     assert weight[0] > 3 * weight[1]

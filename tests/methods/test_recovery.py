@@ -212,6 +212,7 @@ class Case:
 SKILL = column("skill", skills)
 CASES = {
     "auto": Case(matrices, confusion, 0.02),
+    "stacked": Case(matrices, confusion, 0.02),
     "anchored": Case(matrices, confusion, 0.02),
     "gold-weighted": Case(coins, from_log_odds, 0.03, gold=0.3),
     "dawid-skene": Case(matrices, confusion, 0.02),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.core import limits, sparse_coin
+from crowdwise.core import dependence, limits, sparse_coin, vote_sums
 from crowdwise.core.loop import Rounds
 from crowdwise.errors import SizeError
 from crowdwise.methods import ds_auto
@@ -64,6 +64,31 @@ def test_the_sparse_model_is_nearly_as_good_as_one_coin() -> None:
 
 
 @pytest.mark.usefixtures("few_cells")
+def test_a_large_posterior_is_corrected_in_its_place_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = crowd()
+    small = cw.aggregate(sim.votes)
+    monkeypatch.setattr(dependence, "MAX_DENSE", 10)
+    monkeypatch.setattr(dependence, "MAX_TABLE", 100)
+    large = cw.aggregate(sim.votes)
+    assert large.uncorrected is None and small.uncorrected is not None
+    assert np.allclose(large.posterior, small.posterior, atol=1e-6)
+    assert np.allclose(large.independent_posterior, small.independent_posterior, atol=1e-6)
+    assert np.allclose(large.expected_accuracy(), small.expected_accuracy(), atol=1e-6)
+    assert large.score(sim.truth) == small.score(sim.truth) and large.notes == small.notes
+
+
+def test_the_favourite_of_an_item_with_and_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = cw.simulate.one_coin(200, n_annotators=9, n_classes=4, votes_per_item=4, random_state=1)
+    votes = sim.votes.select(sim.votes.item % 7 > 0)
+    best, most = vote_sums.favourites(votes)
+    monkeypatch.setattr(vote_sums, "MAX_TALLY", 10)
+    again, count = vote_sums.favourites(votes)
+    assert np.array_equal(best, again) and np.array_equal(most, count)
+    voted = most > 0
+    assert np.array_equal(votes.shares()[voted].argmax(axis=1), best[voted]) and not voted[::7].any()
+
+
+@pytest.mark.usefixtures("few_cells")
 def test_gold_and_weights_count() -> None:
     sim = crowd()
     gold = np.where(np.arange(300) < 50, (sim.truth + 1) % 5, -1)
@@ -111,5 +136,5 @@ def test_free_memory_is_a_number_below_that_of_the_machine() -> None:
 def test_annotators_outside_the_sample_are_left_out_of_the_weighing() -> None:
     """Of a million annotators with a vote each, those of the sample are enough: numbers are the same."""
     sim = cw.simulate.dirichlet(600, n_annotators=500, n_classes=3, votes_per_item=5, random_state=0)
-    found = cw.Auto(max_votes=500).fit(sim.votes)
+    found = cw.Stacked(max_votes=500).fit(sim.votes)
     assert np.isfinite(list(found.scores_.values())).all() and found.consensus_.score(sim.truth) > 0.4

@@ -62,7 +62,7 @@ def test_without_truth_counts_are_expected_ones_and_it_says_so():
     c = cw.aggregate(votes, "dawid-skene")
     report = assess_fairness(votes, c, z, resamples=100)
     assert report.basis == "posterior"
-    q, d = c.posterior[:, 1], c.label_codes
+    q, d = c.corrected_posterior[:, 1], c.label_codes
     mine = z == 1
     assert np.isclose(report.rates["true_positive"][1].value, (q * d)[mine].sum() / q[mine].sum())
     assert report.sentences()[0].startswith("No truth was given")
@@ -189,7 +189,7 @@ def test_thresholds_are_the_best_there_are(constraint, known):
     for seed in range(4):
         votes, z, y = crowd(seed, N=36, M=6, r=3, apart=0.3)
         c = cw.aggregate(votes, "dawid-skene")
-        score = c.posterior[:, 1]
+        score = c.corrected_posterior[:, 1]
         for gap in (0.0, 0.1, 0.3):
             chosen = choose_thresholds(c, z, constraint=constraint, gap=gap, gold=y if known else None)
             best = brute_thresholds(score, y.astype(float) if known else score, z, constraint, gap)

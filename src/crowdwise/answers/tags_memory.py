@@ -63,7 +63,7 @@ def pseudo_counts(prior: Any, history: Any, tags: Tags, part: Part, gold: Ints |
         past = share * priors.history_counts(history, votes)[:, None]
         counts = counts + past
     if isinstance(prior, str) and prior in priors.NAMED:
-        table = np.stack([shrinkage.learned_prior(counts[:, h], prior == "hierarchical") for h in range(H)], axis=1)
+        table = np.stack([shrinkage.learned_prior(counts[:, h], prior) for h in range(H)], axis=1)
     else:
         table = np.broadcast_to(priors.pseudo_counts(prior, None, votes, gold)[:, None], (M, H, K, K))
     table = table if past is None else table + past
@@ -79,7 +79,7 @@ def evidence(tags: Tags, labels: Ints) -> float:
     split = em.statistics(with_memory(plain, tags), q).table().reshape(-1, K + 1, K, K)
 
     def log_evidence(counts: Floats) -> float:
-        prior = shrinkage.learned_prior(counts, hierarchical=False)
+        prior = shrinkage.learned_prior(counts, "crowd")
         return dirichlet_multinomial(counts.transpose(0, 2, 1), prior.transpose(0, 2, 1))
 
     return sum(log_evidence(split[:, h]) for h in range(K + 1)) - log_evidence(alone)

@@ -12,9 +12,31 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise import kernels
+from crowdwise.core.dependence import (
+    NONE,
+    SHARES,
+    UNSEEN,
+    Dependence,
+    correct,
+    correct_in_place,
+    estimate,
+    expected_accuracy,
+    is_large,
+    row_blocks,
+    votes_per_item,
+)
 from crowdwise.core.em import Part
-from crowdwise.core.leave_one_out import LeaveOneOut, accuracies
-from crowdwise.core.numerics import TIE, Floats, Ints, entropy, normalise, share_interval, share_with_interval
+from crowdwise.core.leave_one_out import LeaveOneOut, accuracies, is_sparse
+from crowdwise.core.numerics import (
+    TIE,
+    Floats,
+    Ints,
+    clamp,
+    entropy,
+    normalise,
+    share_interval,
+    share_with_interval,
+)  # fmt: skip
 from crowdwise.core.result import Result
 from crowdwise.core.truth_scores import some_known
 from crowdwise.data.frames import make_frame
@@ -35,7 +57,10 @@ class Consensus(Result):
     Attributes
     ----------
     posterior
-        N x K: P(truth of item n is class k, given all).
+        N x K: P(truth of item n is class k, given all), corrected for dependent votes where the method does that.
+    dependence
+        The correlation of votes on an item that the posterior allows for, where it comes from, and ``reason``, a
+        sentence (:class:`~crowdwise.core.dependence.Dependence`).
     labels
         The class of each item, by name (in the order of ``item_names``).
     prior
@@ -66,12 +91,21 @@ class Consensus(Result):
     """The posterior variance of the counts."""
     votes_per_item: Ints
     votes_per_annotator: Ints
+    weight_per_item: Floats | None = None
+    """The weight of the votes on each item, where votes have weights."""
     confusion: Floats | None = None
     log_likelihood: float | None = None
     gold: Ints | None = None
     """N class codes of the items whose truth was given, -1 for the others; ``None`` where none was."""
     item_prior: Floats | None = None
     """N x K: log P(class of item n) before any vote, where a classifier or the user gave one."""
+    dependence: Dependence = NONE
+    uncorrected: Floats | None = None
+    """N x K: the posterior before the correction; ``None`` where there was none, or too little room to keep both."""
+    vote_shares: bool = False
+    """Whether the posterior is vote shares, not the product of what votes say."""
+    measured: Dependence | None = None
+    """The dependence that the votes show, where it has been computed and the posterior was not corrected."""
     judged: Floats | None = None
     """2 x M: :attr:`right` and :attr:`unsure`, where they have been computed."""
     votes: Votes | None = field(default=None, repr=False)
@@ -86,10 +120,58 @@ class Consensus(Result):
             f"annotators, {len(self.classes)} classes; mean probability {sure:.3f}, {self.iterations} iterations)"
         )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("dependence", "measured"):  # as a saved one has it
+            if isinstance(value := getattr(self, name), dict):
+                object.__setattr__(self, name, Dependence.of(value))
+
+    @property
+    def independent_posterior(self) -> Floats:
+        """N x K: the posterior of the method as if votes on an item were independent given its class."""
+        if self.uncorrected is not None:
+            return self.uncorrected
+        if self.dependence.source == "none":
+            return self.posterior
+        return correct_in_place(self.posterior.copy(), self._weight_per_item(), self.dependence, back=True)
+
+    def _weight_per_item(self) -> Floats:
+        return self.votes_per_item.astype(np.float64) if self.weight_per_item is None else self.weight_per_item
+
+    @cached_property
+    def corrected_posterior(self) -> Floats:
+        """N x K: the posterior that allows for dependent votes, whether the method was asked for it or not.
+
+        What is stated or decided (expected accuracy, items to review, thresholds) goes by it.
+        """
+        if self.dependence.source != "none":
+            return self.posterior
+        found = SHARES if self.vote_shares else self.shown_dependence
+        return clamp(correct(self.posterior, self._weight_per_item(), found, self.item_prior), self.gold)
+
+    @cached_property
+    def shown_dependence(self) -> Dependence:
+        """The dependence that the posterior was corrected by; where it was not, the one that the votes show."""
+        if self.dependence.source not in ("none", "shares"):
+            return self.dependence
+        if self.measured is not None:
+            return self.measured
+        if self.votes is None:
+            return UNSEEN
+        return estimate(self.votes, self.independent_posterior, self.gold, self.item_prior)
+
+    def expected_accuracy(self, level: float = 0.95) -> tuple[float, float, float]:
+        """The share of labels that are expected to be right, and an interval for it.
+
+        The interval is for how much one crowd differs from another (see :mod:`crowdwise.core.dependence`).
+        """
+        return expected_accuracy(self.corrected_posterior, self.label_codes, level)
+
     @cached_property
     def leave_one_out(self) -> LeaveOneOut:
         """The posterior of each vote's item without that vote: computed when first asked for, then kept."""
-        return LeaveOneOut.of(self._own_votes(), self.posterior, self.gold, self.item_prior)
+        q = self.independent_posterior
+        return LeaveOneOut.of(self._own_votes(), q, self.gold, self.item_prior, self.shown_dependence)
 
     @cached_property
     def _judged(self) -> Floats:
@@ -98,7 +180,9 @@ class Consensus(Result):
             return self.judged
         if "leave_one_out" in vars(self):
             return np.stack(self.leave_one_out.expected_right())
-        return np.stack(accuracies(self._own_votes(), self.posterior, self.gold, self.item_prior))
+        votes = self._own_votes()
+        q = self.posterior if is_sparse(votes, self.item_prior) else self.independent_posterior
+        return np.stack(accuracies(votes, q, self.gold, self.item_prior, self.shown_dependence))
 
     def _own_votes(self) -> Votes:
         if self.votes is None:
@@ -107,7 +191,7 @@ class Consensus(Result):
 
     @property
     def right(self) -> Floats:
-        """M: the expected number (weight) of each annotator's right votes, judged by the other votes."""
+        """M: the expected number (weight) of each annotator's right votes, by the corrected posterior."""
         return np.asarray(self._judged[0])
 
     @property
@@ -159,7 +243,7 @@ class Consensus(Result):
         return self._annotator_table(level) if table == "annotators" else self._confusion_table(level)
 
     def accuracy(self, level: float = 0.95) -> tuple[Floats, Floats, Floats]:
-        """Each annotator's accuracy and the ends of its interval, judged by the others."""
+        """Each annotator's accuracy and the ends of its interval, by the corrected posterior."""
         return share_with_interval(self.right, self.total, self.unsure, level)
 
     def confusion_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
@@ -193,9 +277,13 @@ class Consensus(Result):
         """
         codes = self.truth_codes(truth)
         known = np.flatnonzero(some_known(codes >= 0))
-        q = self.posterior[known]
-        tied = q >= q.max(axis=1, keepdims=True) - TIE
-        return float((tied[np.arange(len(known)), codes[known]] / tied.sum(axis=1)).mean())
+        right = 0.0
+        for rows in row_blocks(self.posterior):
+            some = known[np.searchsorted(known, rows.start) : np.searchsorted(known, rows.stop)]
+            q = self.posterior[some]
+            tied = q >= q.max(axis=1, keepdims=True) - TIE
+            right += float((tied[np.arange(len(some)), codes[some]] / tied.sum(axis=1)).sum())
+        return right / len(known)
 
     def truth_codes(self, truth: Any) -> Ints:
         """N class codes (-1 unknown) from such codes or from a mapping of items to classes."""
@@ -235,7 +323,8 @@ class Consensus(Result):
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write it to a folder, all or nothing (see :meth:`Result.save <crowdwise.core.result.Result.save>`)."""
-        return Result.save(replace(self, judged=self._judged, votes=None), folder)
+        measured = self.shown_dependence if self.dependence.source in ("none", "shares") else None
+        return Result.save(replace(self, judged=self._judged, measured=measured, votes=None), folder)
 
 
 @dataclass(frozen=True)
@@ -261,13 +350,19 @@ class Outcome:
 
 def consensus_fields(
     votes: Votes, outcome: Outcome, labels: npt.NDArray[np.int32], gold: Ints | None = None,
-    item_prior: Floats | None = None,
+    item_prior: Floats | None = None, found: Dependence = NONE,
 ) -> dict[str, Any]:  # fmt: skip
     """What a consensus holds besides the names and how it was made."""
     M, K = votes.n_annotators, votes.n_classes
     cell = Part.of(votes).cell
     weight = np.empty(0) if votes.weight is None else votes.weight
+    before = item_prior if outcome.item_prior is None else outcome.item_prior
     q = outcome.posterior
+    uncorrected = None
+    if found.source != "none" and found.source != "shares" and is_large(q, before):
+        correct_in_place(q, votes_per_item(votes), found)
+    elif found.source != "none":
+        q, uncorrected = clamp(correct(q, votes_per_item(votes), found, before), gold), q
 
     def table(spread: bool) -> Floats:
         found = kernels.scatter(votes.indptr, cell, weight, q, M * K, spread)
@@ -278,12 +373,14 @@ def consensus_fields(
         counts, spread = table(False), table(True)
     per_item, per_annotator = np.diff(votes.indptr), np.bincount(votes.annotator, minlength=M)
     agrees = np.bincount(votes.annotator[votes.label == np.repeat(labels, per_item)], minlength=M)
-    found = {f.name: getattr(outcome, f.name) for f in fields(outcome) if f.name != "more"}
-    return found | outcome.more | {
+    fitted = {f.name: getattr(outcome, f.name) for f in fields(outcome) if f.name != "more"}
+    return fitted | outcome.more | {
+        "posterior": q, "uncorrected": uncorrected, "dependence": found,
         "classes": votes.classes, "label_codes": labels, "votes": votes, "counts": counts, "spread": spread,
         "total": np.bincount(votes.annotator, weights=votes.weight, minlength=M).astype(np.float64),
-        "item_prior": item_prior if outcome.item_prior is None else outcome.item_prior,
+        "item_prior": before,
         "gold": None if gold is None or not (gold >= 0).any() else gold,
+        "weight_per_item": None if votes.weight is None else votes_per_item(votes),
         "votes_per_item": per_item, "votes_per_annotator": per_annotator,
         "agreement": np.divide(agrees, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
     }  # fmt: skip

@@ -20,19 +20,24 @@ pi[k]           ``prior``              mean of the posterior; or what is known o
 r[s, k]         ``others(k)``          P(item of vote s is k | votes but s) ∝ exp( logit[n, k] - w log theta[m, k, l] )
 x[m, l, k]      ``counts``             sum over m's votes for l of r[s, k]
 a[s]            ``right``              r[s, l]: the probability that vote s is right, by the others
-w[m]            ``expected_right``       maximises sum_s log( w a[s] + (1 - w) (1 - a[s]) / (K - 1) )
-p[s]                                   w a / ( w a + (1 - w) (1 - a) / (K - 1) ): right, given that w too
+q[n, k]         ``posterior()``        softmax of logit[n], corrected for votes that depend on each other
+p[s]            ``expected_right``     q[n, l]: the probability that vote s is right, by all votes
 interval        ``share_interval``     of sum_s p[s] right votes in n, with variance sum_s p (1 - p)
 ==============  =====================  =============================================================================
 
-The only vote on an item has no others: a = 1/K, which carries no information about w.
+r and a take votes as independent given the class, and serve comparisons between annotators. How often an annotator is
+right is judged by the posterior of all votes, corrected (:mod:`crowdwise.core.dependence`): under that one the expected
+number of right votes has no bias, whereas others who err together confirm each other. On the real sets of the
+benchmarks page the accuracy of annotators is off by 6.6 points instead of 8.8, and 84 % of the 95 % intervals cover it
+instead of 70 %. The only vote on an item says nothing about its annotator: p is the mean of the others, a half where
+there are none, and its variance takes the vote off again.
 
 Memory grows with the votes and with annotators x classes², never with votes x classes. Items with gold labels are
 certain. With more than ``MAX_CELLS`` cells of matrices, every annotator is taken to be right with one probability and
 wrong evenly (:func:`one_coin_right`).
 
-When it fails: annotators who err together confirm each other; a prior of an item from a classifier that was trained on
-the very vote being judged is not independent of it.
+When it fails: annotators who err together on all items of a kind confirm each other; a prior of an item from a
+classifier that was trained on the very vote being judged is not independent of it.
 """
 
 from __future__ import annotations
@@ -43,12 +48,13 @@ import numpy as np
 
 from crowdwise import kernels
 from crowdwise.core import em
+from crowdwise.core.dependence import Dependence, correct, estimate, votes_per_item
 from crowdwise.core.em import Params, Part
 from crowdwise.core.loop import Rounds
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, softmax
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.sparse_coin import SparseCoin
-from crowdwise.core.vote_sums import per_annotator
+from crowdwise.core.vote_sums import per_annotator, single_annotator_items
 from crowdwise.data.votes import Votes
 
 MAX_CELLS = 2**25
@@ -79,12 +85,20 @@ class LeaveOneOut:
     """M x K x K (annotator, truth, label), by the others."""
     right: Floats
     """S: the probability that the vote is right, by the others."""
-    has_item_prior: bool = False
+    dependence: Dependence
+    item_prior: Floats | None = None
 
     @classmethod
-    def of(cls, votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None) -> LeaveOneOut:
-        """From votes and a posterior; ``item_prior`` holds log P(class of n) before any vote, N x K."""
+    def of(
+        cls, votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None,
+        dependence: Dependence | None = None,
+    ) -> LeaveOneOut:  # fmt: skip
+        """From votes and a posterior; ``item_prior`` holds log P(class of n) before any vote, N x K.
+
+        The dependence of the votes on an item is estimated where it is not given.
+        """
         M, K, N = votes.n_annotators, votes.n_classes, len(votes)
+        dependence = estimate(votes, q, gold, item_prior) if dependence is None else dependence
         gold = np.full(N, -1, dtype=np.int32) if gold is None else gold
         part = Part.of(votes, gold, item_prior)
         cell, weight = part.cell, part.weight
@@ -107,7 +121,7 @@ class LeaveOneOut:
             votes=votes, theta=np.exp(log_theta).reshape(M, K, K).transpose(0, 2, 1).copy(),
             pseudo=pseudo.transpose(0, 2, 1), prior=pi, logit=logit, gold=gold, cell=cell, item=item,
             log_theta=log_theta, norm=norm, counts=counts.reshape(M, K, K).transpose(0, 2, 1).copy(), right=right,
-            has_item_prior=item_prior is not None,
+            dependence=dependence, item_prior=item_prior,
         )  # fmt: skip
 
     def others(self, k: int) -> Floats:
@@ -118,12 +132,19 @@ class LeaveOneOut:
         return _leave_out(self.votes, self.logit, self.gold, self.log_theta, self.cell, self.item, k)
 
     def posterior(self) -> Floats:
-        """N x K, given all votes."""
-        return clamp(softmax(self.logit), self.gold)
+        """N x K, given all votes, corrected for their dependence."""
+        q = correct(softmax(self.logit), votes_per_item(self.votes), self.dependence, self.item_prior)
+        return clamp(q, self.gold)
 
     def expected_right(self) -> tuple[Floats, Floats]:
-        """Each annotator's expected number (weight) of right votes, judged by the others, and its variance; M each."""
-        return expected_right(self.votes, self.right, self.gold, self.has_item_prior)
+        """Each annotator's expected number (weight) of right votes, judged by all, and its variance; M each."""
+        p = self.posterior()[self.item, self.votes.label]
+        if self.item_prior is None:
+            single = single_annotator_items(self.votes)[self.item] & (self.gold[self.item] < 0)
+            taught = per_annotator(self.votes, ~single)
+            mean = (per_annotator(self.votes, np.where(single, 0.0, p)) + 0.5) / (taught + 1.0)
+            p = np.where(single, mean[self.votes.annotator], p)
+        return per_annotator(self.votes, p), per_annotator(self.votes, p * (1.0 - p))
 
     def per_annotator(self, x: Floats) -> Floats:
         """The sum of a quantity over each annotator's votes."""
@@ -136,7 +157,7 @@ def _refined(part: Part, first: Floats) -> tuple[Floats, Floats, Floats]:
     stats, pseudo = start, np.empty(0)
     for i in range(PASSES):
         if i % 5 == 0:
-            pseudo = np.asarray(learned_prior(stats.table(), hierarchical=True))
+            pseudo = np.asarray(learned_prior(stats.table()))
         log_score = safe_log(normalise(stats.table() + pseudo, axis=1)).reshape(stats.counts.shape)
         pi = normalise(stats.mass + 1e-9, axis=0)
         before = np.log(pi) if part.item_prior is None else np.zeros_like(pi)  # what is known of items has it already
@@ -145,7 +166,7 @@ def _refined(part: Part, first: Floats) -> tuple[Floats, Floats, Floats]:
         stats = start
     return (
         stats.table(),
-        np.asarray(learned_prior(stats.table(), hierarchical=True)),
+        np.asarray(learned_prior(stats.table())),
         normalise(stats.mass + 1e-9, axis=0),
     )
 
@@ -168,23 +189,34 @@ def _leave_out(votes: Votes, logit: Floats, gold: Ints, log_theta: Floats, cell:
     return np.asarray(column)
 
 
+def is_sparse(votes: Votes, item_prior: Floats | None) -> bool:
+    """Whether there are too many classes for any table over them: :func:`accuracies` goes by the votes alone."""
+    M, K = votes.n_annotators, votes.n_classes
+    return M * K * K > MAX_CELLS and item_prior is None and len(votes) * K > MAX_CELLS
+
+
 def accuracies(
-    votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """Each annotator's expected number (weight) of right votes, judged by the others, and its variance; M each."""
+    votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None,
+    dependence: Dependence | None = None,
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """Each annotator's expected number (weight) of right votes, judged by all, and its variance; M each."""
     M, K = votes.n_annotators, votes.n_classes
     if K < 2:  # nothing to be wrong about
         return per_annotator(votes), np.zeros(M)
-    if M * K * K > MAX_CELLS and item_prior is None and len(votes) * K > MAX_CELLS:
+    if is_sparse(votes, item_prior):
         coin = SparseCoin.fit(votes, gold, Rounds(PASSES, votes.n_votes), 0.0)
         return expected_right(votes, coin.right, gold, has_item_prior=False)
     if M * K * K > MAX_CELLS:
         return expected_right(votes, one_coin_right(votes, q, gold, item_prior), gold, item_prior is not None)
-    return LeaveOneOut.of(votes, q, gold, item_prior).expected_right()
+    return LeaveOneOut.of(votes, q, gold, item_prior, dependence).expected_right()
 
 
 def expected_right(votes: Votes, right: Floats, gold: Ints | None, has_item_prior: bool) -> tuple[Floats, Floats]:
-    """sum_s p[s] and sum_s p (1 - p), from a[s]."""
+    """With one accuracy w per annotator: sum_s p[s] and sum_s p (1 - p), from a[s].
+
+    w maximises sum_s log( w a + (1 - w) (1 - a) / (K - 1) ), and p is w a over that. The only vote on an item has no
+    others: a = 1/K, which carries no information about w.
+    """
     K, m, M = votes.n_classes, votes.annotator, votes.n_annotators
     if not has_item_prior:
         single = np.diff(votes.indptr)[votes.item] < 2

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, RandomState
+from crowdwise.core.dependence import Setting, correct, resolve, votes_per_item
 from crowdwise.core.em import EMFit, Family, Params, Part, Stats
 from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback, Rounds
@@ -50,6 +51,10 @@ class Model(Parameterised, ABC):
     ties, random_state
         Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``. Whatever is
         random draws from ``random_state``: a seed, a generator, or ``None`` for other draws every time.
+    dependence
+        Votes on one item err together, which makes probabilities too sure. ``"auto"`` corrects them by the correlation
+        that the votes show (:mod:`crowdwise.core.dependence`), a number from 0 to 1 by that one, ``"none"`` not at all.
+        No label changes by it. ``consensus.corrected_posterior`` is corrected in any case.
     """
 
     key: ClassVar[str]
@@ -67,11 +72,14 @@ class Model(Parameterised, ABC):
     """Whether votes of annotators who are known, from gold labels, to be mostly wrong count against their label."""
     single_votes: ClassVar[SingleVotes] = "doubted"
     """The label of an item where no item has two votes: the vote, for certain; the vote, in doubt; or any."""
+    vote_shares: ClassVar[bool] = False
+    """Whether its posterior is (weighted) vote shares, which are no probabilities given the votes."""
     columns_without_interval: ClassVar[tuple[str, ...]] = ()
     """Columns that the method adds to the table of annotators and that are no estimates, so have no interval."""
 
     ties: Literal["prior", "random"] = "prior"
     random_state: RandomState = 0
+    dependence: Setting = "none"
     consensus_: Consensus = field(init=False)
 
     @guarded
@@ -101,11 +109,15 @@ class Model(Parameterised, ABC):
         self._check_votes(votes, known)
         log_prior = self._log_item_prior(votes, item_prior)
         outcome = self._fit(votes, known, log_prior, callback)
+        found = resolve(self.dependence, votes, outcome.posterior, known, log_prior, self.vote_shares)
         rng = np.random.default_rng(self.random_state)
         labels = decide(outcome.posterior, outcome.prior, self.ties, rng)
+        fields = consensus_fields(votes, outcome, labels, known, log_prior, found)
+        why = [] if found.source == "none" else [found.reason]
+        fields["notes"] = [*outcome.notes, *why, *self._remarks(votes, fields["posterior"], labels)]
         self.consensus_ = self.result.of(
-            self, votes, answer_type=self.answer_type, seconds=time.perf_counter() - began,
-            **consensus_fields(votes, outcome, labels, known, log_prior),
+            self, votes, answer_type=self.answer_type, vote_shares=self.vote_shares,
+            seconds=time.perf_counter() - began, **fields,
         )  # fmt: skip
         warn_unconverged(self.consensus_)
         return self
@@ -118,7 +130,11 @@ class Model(Parameterised, ABC):
     def predict_proba(self, votes: Votes) -> Floats:
         """N x K class probabilities of items, in the fit or not, from what was learned about their annotators."""
         fitted = self._fitted()
-        return self._predict(recode(votes, fitted))
+        new = recode(votes, fitted)
+        q = self._predict(new)
+        if fitted.dependence.source == "none":
+            return q
+        return correct(q, votes_per_item(new), fitted.dependence)
 
     @guarded
     def predict(self, votes: Votes) -> npt.NDArray[Any]:
@@ -134,6 +150,10 @@ class Model(Parameterised, ABC):
 
     @abstractmethod
     def _predict(self, votes: Votes) -> Floats: ...
+
+    def _remarks(self, votes: Votes, posterior: Floats, labels: npt.NDArray[np.int32]) -> list[str]:
+        """Sentences about the final posterior, for the notes."""
+        return []
 
     def check_stream(self) -> None:
         """Raise an error where the model cannot learn from a stream."""
@@ -239,12 +259,18 @@ class EMModel(Model, ABC):
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)
         part = Part.of(votes, gold, item_prior)
+        family, best = self._best_fit(part, votes, gold, callback)
+        return self._outcome(part, best, self._finish(part, family, best.params))
+
+    def _best_fit(self, part: Part, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Family, EMFit]:
+        """The family, and the best fit of all starts."""
         first = self._start(part, votes, gold)
         family = self._family(part, first, votes, gold)
         rng = np.random.default_rng(self.random_state)
         more = (starts.random_start(part, votes, gold, rng) for _ in range(self.restarts))
-        best = em.best_fit(self._run_em(part, family, s, callback, i) for i, s in enumerate(chain([first], more)))
-        return self._outcome(part, best, self._finish(part, family, best.params))
+        return family, em.best_fit(
+            self._run_em(part, family, s, callback, i) for i, s in enumerate(chain([first], more))
+        )
 
     def _outcome(self, part: Part, fit: EMFit, params: Params | None = None, **others: Any) -> Outcome:
         """The outcome of a fit; its parameters (or others in their place) and statistics are kept."""

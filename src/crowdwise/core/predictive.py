@@ -127,7 +127,7 @@ def split_pairs(votes: Votes, share: float, rng: np.random.Generator) -> Ints:
 def read_out(votes: Votes, q: Floats) -> Floats:
     """theta[m, l, k] from a posterior and the votes it came from, shrunk towards the crowd, alike for all methods."""
     part = Part.of(votes)
-    pseudo = learned_prior(em.statistics(part, winners(q)).table(), hierarchical=False)
+    pseudo = learned_prior(em.statistics(part, winners(q)).table(), "crowd")
     return normalise(em.statistics(part, q).table() + pseudo, axis=1)
 
 

@@ -7,10 +7,11 @@ so many times"). With it a fit maximises log-likelihood + sum b log theta, the D
 ``prior=0.01``        a hundredth of a vote per row of every confusion matrix, spread evenly over labels
 ``prior="crowd"``     each annotator is shrunk towards the crowd's pooled confusion
 ``prior="hierarchical"``  towards half that and half the annotator's own one-coin matrix
+``prior="accuracy"``  towards one ability per annotator on top of how hard the crowd finds a class
 an array              K x K (truth, label) for everybody, or M x K x K
 ====================  =================================================================================
 
-The two shrinking priors are learned from the counts against the majority's labels (:mod:`crowdwise.core.shrinkage`).
+The shrinking priors are learned from the counts against the majority's labels (:mod:`crowdwise.core.shrinkage`).
 Past performance, where given, counts as evidence there too.
 """
 
@@ -31,7 +32,7 @@ from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError, listing
 
-NAMED = ("crowd", "hierarchical")
+NAMED = ("crowd", "hierarchical", "accuracy")
 
 
 def _is_prior(value: Any) -> bool:
@@ -48,7 +49,8 @@ def _is_history(value: Any) -> bool:
 
 Prior = Annotated[Any, Check(
     _is_prior,
-    "a number of votes of at least 0, 'crowd', 'hierarchical', or an array of pseudo-counts (K x K or M x K x K)",
+    "a number of votes of at least 0, 'crowd', 'hierarchical', 'accuracy', or an array of pseudo-counts "
+    "(K x K or M x K x K)",
     (0.0, 0.5, *NAMED), (-0.5, np.nan, "nobody"),
 )]  # fmt: skip
 """Pseudo-counts on the confusion matrices."""
@@ -82,7 +84,7 @@ def pseudo_counts(prior: Prior, history: History, votes: Votes, gold: Ints | Non
     past = None if history is None else history_counts(history, votes)
     if isinstance(prior, str):
         counts = statistics(Part.of(votes), majority(votes, gold)).table()
-        table = learned_prior(counts if past is None else counts + past, hierarchical=prior == "hierarchical")
+        table = learned_prior(counts if past is None else counts + past, prior)
     else:
         table = _given(prior, votes)
     return table if past is None else table + past

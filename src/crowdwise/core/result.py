@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.constraints import is_number, seed_of
+from crowdwise.core.dependence import Dependence
 from crowdwise.core.numerics import Floats
 from crowdwise.data import encoding
 from crowdwise.data.folders import replacing
@@ -191,6 +192,8 @@ def plain(value: Any) -> Any:
     """A value as JSON can hold it."""
     if isinstance(value, np.ndarray):
         return value.tolist()
+    if isinstance(value, Dependence):
+        return value.plain()
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):

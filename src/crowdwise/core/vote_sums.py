@@ -9,6 +9,9 @@ import numpy as np
 from crowdwise.core.numerics import Floats, Ints, effective_votes
 from crowdwise.data.votes import Votes
 
+MAX_TALLY = 2**26
+"""The most cells (items x classes) of a table of votes that is made where it could be done without."""
+
 
 @dataclass(frozen=True)
 class Edges:
@@ -60,3 +63,32 @@ def tally(votes: Votes, weight: Floats) -> Floats:
         votes.item * K + votes.label, weights=weight[votes.annotator] * votes.weights, minlength=N * K
     )
     return np.asarray(counted.reshape(N, K), dtype=np.float64)
+
+
+def single_annotator_items(votes: Votes) -> Ints:
+    """Which items (a mask) have votes, all of one annotator."""
+    size = np.diff(votes.indptr)
+    voted = np.flatnonzero(size > 0)
+    first = np.zeros(len(votes), dtype=np.int64)
+    first[voted] = votes.annotator[votes.indptr[voted]]
+    others = np.bincount(votes.item[votes.annotator != first[votes.item]], minlength=len(votes))
+    return np.asarray((size > 0) & (others == 0))
+
+
+def favourites(votes: Votes) -> tuple[Ints, Floats]:
+    """The class with the most (weighted) votes of each item, the first among equals, and how many; 0 without votes.
+
+    Memory is that of the votes.
+    """
+    K, N = votes.n_classes, len(votes)
+    if N * K <= MAX_TALLY:
+        table = tally(votes, np.ones(votes.n_annotators))
+        first = table.argmax(axis=1)
+        return first, np.asarray(table[np.arange(N), first])
+    key, pair = np.unique(votes.item.astype(np.int64) * K + votes.label, return_inverse=True)
+    count, item = np.bincount(pair, weights=votes.weights), key // K
+    order = np.lexsort((key, -count, item))
+    first = order[np.flatnonzero(np.diff(item[order], prepend=-1))]
+    best, most = np.zeros(N, dtype=np.int64), np.zeros(N)
+    best[item[first]], most[item[first]] = key[first] % K, count[first]
+    return best, most

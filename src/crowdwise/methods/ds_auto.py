@@ -1,162 +1,82 @@
-"""The default method: confusion models averaged by how well they predict held-out votes.
+"""The default method: Dawid-Skene held to what the labels mean, with a prior that is learned twice.
 
-The confusion models of :mod:`crowdwise.methods.ds_confusion_models`, from one number per annotator to a full matrix,
-are each fitted to a part of the items and predict the votes on the others
-(:func:`crowdwise.core.predictive.leave_one_out_scores`):
+``auto`` is ``anchored`` with two changes.
 
-    p[j, v] = sum_k q[n, k] theta[m, k, l]
+**The prior.** Annotators are shrunk towards one ability each, on top of how hard the crowd finds a class
+(``prior="accuracy"``, :mod:`crowdwise.core.shrinkage`), not towards half the crowd's matrix and half a one-coin matrix.
 
-with theta and pi of model j from the items of other folds, and q from the votes of the *other* annotators on the item.
-The answer is an average of the models, weighted so that together they predict best (stacking):
+**Twice.** ``anchored`` learns its prior from the majority's labels, which are what the fit is there to improve on. So
+the fit is made once more, from where it ended, with the prior learned from its own labels. The second prior is the
+better informed and the less independent of the fit, so the answer is the average of both matrices,
 
-=============  ==================  ===========  ====================================================================
-symbol         code                shape        equation
-=============  ==================  ===========  ====================================================================
-p[j, v]        exp ``log_p``       J x V        probability of the held-out votes of pair v (item, annotator)
-w[j]           ``weights_``        J            towards argmax sum_v log sum_j w[j] p[j, v]; 0 under ``MIN_WEIGHT``
-q[n, k]        posterior           N x K        sum_j w[j] q_j[n, k], each model fitted to all votes; q_1[n, k]
-                                                where a single annotator voted
-=============  ==================  ===========  ====================================================================
+    theta[m, k, l] = ( theta_1[m, k, l] + theta_2[m, k, l] ) / 2        and the same for the class prior,
 
-The weights solve a concave problem, by EM: w[j] <- mean over v of w[j] p[j, v] / sum_i w[i] p[i, v]. It starts with
-equal weights and takes ``PASSES`` steps, so that models which predict about equally well keep about equal weights.
-Averaging is for the usual case that no model is right: where two predict equally well and disagree about a class,
-each has changed it in its own direction.
+a model of the same kind: posterior, prediction and confusion come from it.
 
-Predicting votes is not knowing the truth. A class that stands for something else than its label can predict votes well,
-and users want the label's meaning. Three guards: every model is anchored to vote shares as ``anchored`` is (to those of
-the most informative annotators); no vote is predicted by parameters that have seen its item; and on single-annotator
-items, where nothing could be predicted and the weights carry no information, the simplest model decides: the vote
-stands, unless its annotator is worse than chance.
+Items with a single vote do not teach: nobody confirms or denies what is said there. They get their label from what the
+others taught about its annotator.
+
+**Dependence.** Its posterior allows for votes that err together (:mod:`crowdwise.core.dependence`, on by default), so
+that a probability of 0.9 is right about nine times in ten on real crowds. No label changes by it.
+
+The notes say on how many items the labels are not the majority's, and how many of those are expected to be right.
 
 With so many classes that tables over pairs of them are out of proportion (``MAX_CELLS``),
 :mod:`crowdwise.core.sparse_coin` takes their place, and a note says so.
-
-The weights are those of D. Wolpert, Stacked generalization, Neural Networks 5 (1992), for densities: P. Smyth and D.
-Wolpert, Linearly combining density estimators via stacking, Machine Learning 36 (1999).
 """
 
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 
-from crowdwise.core import predictive, priors
-from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
+from crowdwise.core import em, priors
+from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.dependence import Setting
+from crowdwise.core.em import EMFit
 from crowdwise.core.limits import check_memory
-from crowdwise.core.model import Callback, Floats, Ints, Model, Outcome, Part, Rounds, Votes, declared
+from crowdwise.core.model import Callback, Floats, Ints, Outcome, Params, Part, Rounds, Votes, declared
+from crowdwise.core.numerics import TIE, safe_log, winners
+from crowdwise.core.priors import Prior
+from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.sparse_coin import SparseCoin
-from crowdwise.methods.ds_confusion_models import CONFUSION_MODELS, ConfusionModel, Fitted, fit_confusion_model
+from crowdwise.core.vote_sums import favourites, single_annotator_items
+from crowdwise.methods.ds_anchored import Anchored, AnchoredFamily
+from crowdwise.methods.ds_dawid_skene import ConfusionFamily
 
 MAX_CELLS, MANY_CLASSES = 2**27, 100
 """Cells of confusion matrices (annotators x classes x classes) from which on there are none; a quarter of it with many
 classes, where most cells are of pairs that never occur."""
-ENOUGH = 20_000
-"""So many predicted votes distinguish the models: further folds are not fitted."""
-MIN_WEIGHT = 0.1
-"""A model with less weight is left out: it would not change the answer, and need not be fitted."""
-PASSES = 100
-"""Of EM for the weights: enough where models differ. A number, no tolerance, so that rounding cannot move the end."""
-
-
-def stacked(log_p: Floats) -> Floats:
-    """w[j] from equal weights towards the maximum of sum_v log sum_j w[j] p[j, v], by EM."""
-    J, V = log_p.shape
-    p = np.exp(log_p - log_p.max(axis=0))
-    w = np.full(J, 1.0 / J)
-    for _ in range(PASSES):
-        w = w * (p @ (1.0 / (w @ p))) / V
-    return np.asarray(w / w.sum())
-
-
-def kept(w: Floats) -> Floats:
-    """The weights without the small ones."""
-    w = np.where(w < min(MIN_WEIGHT, float(w.max())), 0.0, w)
-    return np.asarray(w / w.sum())
-
-
-def mixed_score(log_p: Floats, weight: Floats, w: Floats) -> float:
-    """The score of the average, per vote."""
-    top = log_p.max(axis=0)
-    return float((np.log(w @ np.exp(log_p - top)) + top).sum() / weight.sum())
-
-
-def single_annotator_items(votes: Votes) -> Ints:
-    """Which items (a mask) have votes, all of one annotator."""
-    size = np.diff(votes.indptr)
-    voted = np.flatnonzero(size > 0)
-    first = np.zeros(len(votes), dtype=np.int64)
-    first[voted] = votes.annotator[votes.indptr[voted]]
-    others = np.bincount(votes.item[votes.annotator != first[votes.item]], minlength=len(votes))
-    return np.asarray((size > 0) & (others == 0))
-
-
-def explain(w: Floats, scores: Floats, average: float) -> str:
-    """The decision in a sentence."""
-    words = [model.words for model in CONFUSION_MODELS]
-    order = [j for j in np.argsort(-w, kind="stable").tolist() if w[j] > 0]
-    first = order[0]
-    if not np.isfinite(average):
-        return f"Took {words[first]}, the simplest model: no item has votes of two annotators."
-    if len(order) == 1:
-        second = max((j for j in range(len(words)) if j != first), key=lambda j: float(scores[j]))
-        return (
-            f"Took {words[first]}: of {len(words)} models it predicts held-out votes best "
-            f"({scores[first]:.3f} per vote; {words[second]}: {scores[second]:.3f})."
-        )
-    best, parts = int(np.argmax(scores)), " and ".join(f"{words[j]} ({w[j]:.2f})" for j in order)
-    return (
-        f"Averaged {parts}, weighted by how they predict held-out votes "
-        f"({average:.3f} per vote; the best alone, {words[best]}: {scores[best]:.3f})."
-    )
 
 
 @declared
-class Auto(Model):
-    """An average of models, weighted by how they predict held-out votes; ``consensus.notes`` says which, and why.
+class Auto(Anchored):
+    """Dawid-Skene anchored to the votes, its prior learned twice, its probabilities corrected for dependent votes.
+
+    ``consensus.notes`` says by how much they are corrected and why, and where the labels are not the majority's.
 
     Parameters
     ----------
-    anchor
-        The share of the counts that is that of weighted vote shares, from 0 to 1 (see ``anchored``).
-    history, class_prior
-        As in :class:`DawidSkene`.
-    folds
-        Into how many parts the items are split; the votes of each are predicted from the others.
-    max_votes
-        With more votes than this, weights come from so many votes (of whole items); models with weight are fitted to
-        all.
-    max_iter, tol
-        Stop a fit after so many passes over the votes, or when a pass gains less than ``tol`` per vote.
+    prior
+        As in ``dawid-skene``, with another default. A named prior is learned twice; any other is used once.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(600, n_annotators=20, n_classes=3, votes_per_item=5, random_state=0)
     >>> consensus = cw.aggregate(crowd.votes, "auto")
     >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
     True
-    >>> "full confusion matrix" in consensus.notes[0]
-    True
+    >>> consensus.dependence.source, bool(consensus.dependence.rho < 0.1)
+    ('votes', True)
     """
 
     key = "auto"
-    takes_item_prior = True
-    single_votes = "certain"
 
-    anchor: Share = 0.25
-    history: priors.History = None
-    class_prior: priors.ClassPrior = "learned"
-    folds: Annotated[int, Bounds(minimum=2)] = 5
-    max_votes: Count = 200_000
+    prior: Prior = "accuracy"
+    dependence: Setting = "auto"
     max_iter: Count = 200
     tol: NonNegative = 1e-6
-    scores_: dict[str, float] = field(init=False)
-    """The score per held-out vote of each model (NaN where nothing could be predicted)."""
-    weights_: dict[str, float] = field(init=False)
-    """The weight of each model in the average."""
-    _simplest: Fitted = field(init=False)
-    _kept: list[tuple[float, Fitted]] = field(init=False)
     _sparse: SparseCoin | None = field(init=False)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
@@ -164,34 +84,30 @@ class Auto(Model):
             return self._fit_sparse(votes, gold, callback)
         self._sparse = None
         check_memory(votes)
-        w, note = self._weigh(votes, gold, item_prior, callback)
-        single = single_annotator_items(votes)
-        fits = {
-            j: self._fit_one(model, votes, gold, item_prior, callback, 0)
-            for j, model in enumerate(CONFUSION_MODELS)
-            if j == 0 or w[j] > 0
-        }
-        self._simplest, self._kept = fits[0], [(float(w[j]), fit) for j, fit in fits.items() if w[j] > 0]
-        q = np.asarray(sum(u * fit.posterior for u, fit in self._kept))
-        q[single] = self._simplest.posterior[single]
-        if single.any() and w[0] < 1.0:
-            note += f" Where a single annotator voted ({single.sum():,} items): {CONFUSION_MODELS[0].words}."
-        K = votes.n_classes
-        theta = np.asarray(sum(u * np.exp(fit.params.log_score) for u, fit in self._kept))
-        return Outcome(
-            posterior=q,
-            prior=np.asarray(sum(u * np.exp(fit.params.log_prior[0]) for u, fit in self._kept)),
-            confusion=theta.reshape(-1, K, K).transpose(0, 2, 1).copy(),
-            iterations=sum(fit.iterations for fit in fits.values()),
-            converged=all(fit.converged for fit in fits.values()),
-            notes=[note],
-        )
+        part = everything = Part.of(votes, gold, item_prior)
+        several = np.flatnonzero(confirmed(votes, gold))
+        if 0 < len(several) < len(votes):
+            votes = votes[several]
+            gold = None if gold is None else gold[several]
+            part = Part.of(votes, gold, None if item_prior is None else item_prior[several])
+        family, fit = self._best_fit(part, votes, gold, callback)
+        assert isinstance(family, AnchoredFamily)
+        self.anchored_params_ = fit.params
+        stats, q = em.expect(part, fit.params, posterior=True)
+        params = family.free.maximise(stats)
+        if isinstance(self.prior, str):
+            again = self._relearned(part, votes, family, q)
+            second = self._run_em(part, again, stats, callback, self.restarts + 1)
+            params = average(params, self._finish(part, again, second.params))
+            passes, converged = fit.iterations + second.iterations, fit.converged and second.converged
+            fit = EMFit(second.params, second.trace, passes, converged)
+        return self._outcome(everything, fit, params)
 
     def _too_many_classes(self, votes: Votes, item_prior: Floats | None) -> bool:
         """Whether tables over pairs of classes are out of proportion, and nothing was asked for that needs them."""
         plain = item_prior is None and self.history is None and isinstance(self.class_prior, str)
         K, cells = votes.n_classes, votes.n_annotators * votes.n_classes**2
-        return plain and cells > (MAX_CELLS // 4 if K >= MANY_CLASSES else MAX_CELLS)
+        return plain and isinstance(self.prior, str) and cells > (MAX_CELLS // 4 if K >= MANY_CLASSES else MAX_CELLS)
 
     def _fit_sparse(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Outcome:
         """One accuracy per annotator, in the memory of the votes."""
@@ -202,76 +118,49 @@ class Auto(Model):
             f"Took one accuracy per annotator, and the labels that an item got for its classes: confusion matrices of "
             f"{M:,} annotators over {K:,} classes would take {8 * M * K * K / 2**30:,.0f} GB."
         )
-        names = [model.name for model in CONFUSION_MODELS]
-        self.scores_, self.weights_ = dict.fromkeys(names, float("nan")), dict.fromkeys(names, 0.0) | {names[0]: 1.0}
         return Outcome(
             posterior=self._sparse.posterior(gold), prior=self._sparse.prior(), notes=[note], **rounds.outcome
         )
 
-    def _weigh(
-        self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None
-    ) -> tuple[Floats, str]:
-        """The weights, and the sentence about them."""
-        log_p, weight = self._predicted(votes, gold, item_prior, callback)
-        if weight.sum() > 0:
-            w = kept(stacked(log_p))
-            scores, average = log_p.sum(axis=1) / weight.sum(), mixed_score(log_p, weight, w)
-        else:
-            w = np.eye(len(CONFUSION_MODELS))[0]
-            scores, average = np.full(len(CONFUSION_MODELS), np.nan), float("nan")
-        names = [model.name for model in CONFUSION_MODELS]
-        self.scores_ = dict(zip(names, scores.tolist(), strict=True))
-        self.weights_ = dict(zip(names, w.tolist(), strict=True))
-        return w, explain(w, scores, average)
-
-    def _predicted(
-        self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None
-    ) -> tuple[Floats, Floats]:
-        """log p[j, v] and the weight of v: every fold predicted from the others, until there are enough votes."""
-        fold = predictive.item_folds(votes, self.folds, gold, max_votes=self.max_votes)
-        if (fold < 0).any():  # go on with the items that were chosen, and the annotators who voted on them
-            chosen = np.flatnonzero(fold >= 0)
-            fold, votes, (gold, item_prior) = fold[chosen], votes[chosen], _rows(chosen, gold, item_prior)
-            votes = votes.only(
-                votes.annotators[np.bincount(votes.annotator, minlength=votes.n_annotators) > 0].tolist()
-            )
-        log_p, weight = [np.zeros((len(CONFUSION_MODELS), 0))], [np.zeros(0)]
-        for f in range(self.folds):
-            here, there = np.flatnonzero(fold == f), np.flatnonzero(fold != f)
-            if len(here) and len(there):
-                known = _rows(here, gold, item_prior)
-                fits = [self._fit_one(c, votes, gold, item_prior, callback, f + 1, there) for c in CONFUSION_MODELS]
-                found = [predictive.leave_one_out_scores(fit.params, votes[here], *known) for fit in fits]
-                log_p.append(np.stack([x.log_p for x in found]))
-                weight.append(found[0].weight)
-            if sum(map(np.sum, weight)) >= ENOUGH:
-                break
-        return np.concatenate(log_p, axis=1), np.concatenate(weight)
-
-    def _fit_one(
-        self, model: type[ConfusionModel], votes: Votes, gold: Ints | None, item_prior: Floats | None,
-        callback: Callback | None, restart: int, items: Ints | None = None,
-    ) -> Fitted:  # fmt: skip
-        """A model fitted to all items, or to some."""
-        pi = priors.class_prior_counts(self.class_prior, votes)
-        past = None if self.history is None else priors.pseudo_counts(0.0, self.history, votes)
-        if items is not None:
-            votes, (gold, item_prior) = votes[items], _rows(items, gold, item_prior)
-        return fit_confusion_model(
-            model, votes, gold, item_prior, anchor=float(self.anchor), class_prior=pi, past=past,
-            max_iter=self.max_iter, tol=float(self.tol), callback=callback, restart=restart,
-        )  # fmt: skip
-
     def _predict(self, votes: Votes) -> Floats:
         if self._sparse is not None:
             return SparseCoin.predict(votes, self._sparse.skill)
-        part, single = Part.of(votes), single_annotator_items(votes)
-        out = np.asarray(sum(u * fit.predict(part) for u, fit in self._kept))
-        if single.any():
-            out[single] = self._simplest.predict(part)[single]
-        return out
+        return super()._predict(votes)
+
+    def _relearned(self, part: Part, votes: Votes, family: AnchoredFamily, q: Floats) -> AnchoredFamily:
+        """The family with its prior learned from the labels of a fit, in place of the majority's."""
+        assert isinstance(family.free, ConfusionFamily)
+        counts = em.statistics(part, winners(q)).table()
+        past = 0.0 if self.history is None else priors.history_counts(self.history, votes)
+        pseudo = learned_prior(counts + past, self.prior, tol=0.05) + past
+        return AnchoredFamily(ConfusionFamily(self._tie, pseudo, family.free.class_prior), family.anchor)
+
+    def _remarks(self, votes: Votes, posterior: Floats, labels: npt.NDArray[np.int32]) -> list[str]:
+        first, most = favourites(votes)
+        same = votes.label == labels[votes.item]
+        own = np.bincount(votes.item[same], weights=votes.weights[same], minlength=len(votes))
+        differs = np.flatnonzero(own < most * (1.0 - TIE))
+        if not len(differs):
+            return ["The labels are the majority's on every item."]
+        own = posterior[differs, labels[differs]].mean()
+        other = posterior[differs, first[differs]].mean()
+        return [
+            f"The labels differ from the majority's on {len(differs):,} of {len(votes):,} items "
+            f"({len(differs) / len(votes):.1%}); {own:.0%} of these are expected to be right, and {other:.0%} of the "
+            "majority's."
+        ]
 
 
-def _rows(items: Ints, gold: Ints | None, item_prior: Floats | None) -> tuple[Ints | None, Floats | None]:
-    """The gold labels and priors of some items."""
-    return None if gold is None else gold[items], None if item_prior is None else item_prior[items]
+def confirmed(votes: Votes, gold: Ints | None) -> npt.NDArray[np.bool_]:
+    """Which items have something to compare a vote with: another vote, or a gold label."""
+    voted = np.diff(votes.indptr) > 0
+    several = voted & ~single_annotator_items(votes)
+    return np.asarray(several if gold is None else several | (voted & (gold >= 0)))
+
+
+def average(a: Params, b: Params) -> Params:
+    """The mean of the matrices, and of the class priors."""
+    return Params(
+        safe_log(0.5 * (np.exp(a.log_score) + np.exp(b.log_score))),
+        safe_log(0.5 * (np.exp(a.log_prior) + np.exp(b.log_prior))),
+    )

@@ -194,6 +194,7 @@ class GroupedMajority(GroupedModel):
     """
 
     key = "grouped-majority"
+    vote_shares = True
     single_annotator = True
     reads_backwards = False
     single_votes = "certain"
@@ -283,7 +284,7 @@ class GroupedDawidSkene(GroupedModel):
         K, cells = votes.n_classes, Cells.of(votes, group)
         r = first_opinions(cells, group, winners(start), K)
         counts = reference.scatter(cells.indptr, cells.vote, cells.weight, winners(r), votes.n_annotators * K)
-        return shrinkage.learned_prior(counts.reshape(-1, K, K), hierarchical=self.prior == "hierarchical")
+        return shrinkage.learned_prior(counts.reshape(-1, K, K), self.prior)
 
     def _start(self, votes: Votes, gold: Ints | None, group: Ints) -> Floats:
         """The initial posterior."""

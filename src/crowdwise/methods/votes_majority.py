@@ -44,6 +44,7 @@ class MajorityVote(Model):
     """
 
     key = "majority"
+    vote_shares = True
     single_annotator = True
     reads_backwards = False
     single_votes = "certain"

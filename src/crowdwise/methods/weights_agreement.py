@@ -145,6 +145,7 @@ class Wawa(WeightedVote):
     """
 
     key = "wawa"
+    vote_shares = True
 
     def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]:
         right = agreement(votes, clamp(winners(votes.shares()), gold))
@@ -178,6 +179,7 @@ class ZeroBasedSkill(WeightedVote):
     """
 
     key = "zero-based-skill"
+    vote_shares = True
 
     rate: Annotated[float, Bounds(above=0, maximum=1)] = 1.0
     rate_factor: Annotated[float, Bounds(above=0, maximum=1)] = 0.5

@@ -127,6 +127,7 @@ class PM(Alternating):
     """
 
     key = "pm"
+    vote_shares = True
 
     norm: Literal["sum", "max"] = "sum"
     per_vote: bool = False
@@ -179,6 +180,7 @@ class CATD(Alternating):
     """
 
     key = "catd"
+    vote_shares = True
 
     alpha: Annotated[float, Bounds(above=0, maximum=1)] = 0.05
     smoothing: Positive = 0.5
@@ -218,6 +220,7 @@ class BWA(Model):
     """
 
     key = "bwa"
+    vote_shares = True
     reads_backwards = False
     single_votes = "certain"
 

@@ -47,6 +47,7 @@ import numpy as np
 from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import Bounds, Count, NonNegative, checked
+from crowdwise.core.dependence import resolve
 from crowdwise.core.em import Family, Params, Part, Stats
 from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import Floats, Ints, decide, normalise
@@ -356,7 +357,8 @@ class Online(StreamWithGold):
         outcome = Outcome(posterior=q, prior=pi, confusion=theta, log_likelihood=stats.log_likelihood)
         labels = decide(q, pi, self.model.ties, np.random.default_rng(self.model.random_state))
         params = self.model.get_params() | {"online": self.options()}
-        found = consensus_fields(votes, outcome, labels)
+        depends = resolve(self.model.dependence, votes, q)
+        found = consensus_fields(votes, outcome, labels, found=depends)
         return Consensus.of(self.model, votes, params=params, seconds=time.perf_counter() - began, **found)
 
     def e_step(self) -> tuple[Floats, Floats]:

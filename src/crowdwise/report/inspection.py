@@ -145,8 +145,8 @@ def inspect(
         without = "have no intervals" if M * K * K <= MOST_CELLS else "were not computed"
         notes["capacity"] = f"{M:,} annotators x {K:,}² classes: capacities {without}."
     rows = sample_items(np.diff(votes.indptr), MOST_WORK // max(K, 1), 0)
-    all_items = len(rows) == len(votes)
-    some, q = (votes, consensus.posterior) if all_items else (votes[rows], consensus.posterior[rows])
+    all_items, posterior = len(rows) == len(votes), consensus.independent_posterior
+    some, q = (votes, posterior) if all_items else (votes[rows], posterior[rows])
     if not all_items:
         notes["shared mistakes"] = f"Looked for in {len(rows):,} of {len(votes):,} items, drawn at random."
     found["shared"] = attempt("shared mistakes", lambda: _shared(some, q, level))

@@ -31,7 +31,7 @@ def review(
     seen = found.inspection
     report, votes = seen.items, seen.votes
     if report is None:
-        order = np.argsort(seen.consensus.posterior.max(axis=1), kind="stable")[:shown]
+        order = np.argsort(seen.consensus.corrected_posterior.max(axis=1), kind="stable")[:shown]
         why = np.full(len(order), "", dtype=object)
     else:
         order = report.order(suggested=True)[:shown]
@@ -43,7 +43,7 @@ def review(
         row: dict[str, Any] = {"item": str(name), "label": classes[int(seen.consensus.label_codes[n])], "why": reason}
         if report is not None:
             row |= {c: number(report.columns[c][n]) for c in ("right", "flip", "gain", "against")}
-        row["posterior"] = _posterior(seen.consensus.posterior[n], classes)
+        row["posterior"] = _posterior(seen.consensus.corrected_posterior[n], classes)
         row["votes"] = _votes(votes, n, classes, people)
         if truth is not None and truth[n] >= 0:
             row["truth"] = classes[int(truth[n])]
@@ -82,7 +82,7 @@ def item_table(found: Diagnosis) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {"item": [str(name) for name in seen.votes.items.tolist()]}
     columns["label"] = [str(name) for name in seen.consensus.labels.tolist()]
     if seen.items is None:
-        columns["probability"] = plain_list(seen.consensus.posterior.max(axis=1).round(3))
+        columns["probability"] = plain_list(seen.consensus.corrected_posterior.max(axis=1).round(3))
         columns["votes"] = seen.consensus.votes_per_item.tolist()
         return columns
     given = seen.items.columns

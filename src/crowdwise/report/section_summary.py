@@ -69,8 +69,8 @@ def how_sure(found: Diagnosis, measured: dict[str, Any] | None) -> list[str]:
         weak = [words for kind, words in WEAKENS.items() if kind in kinds]
         less = f" Expect less than that, since {joined(weak)}." if weak else ""
         out.append(
-            f"By the votes alone, {percent(found.expected, 1)} of the labels are expected to be right if annotators "
-            f"err independently of each other.{less}"
+            f"By the votes alone, {percent(found.expected, 1)} of the labels are expected to be right, common errors "
+            f"allowed for as far as votes show them.{less}"
         )
     if FindingKind.CAPTURED in kinds:
         out.append("Do not trust these labels: annotators who repeat each other may have decided them.")

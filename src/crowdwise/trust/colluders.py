@@ -132,7 +132,7 @@ def shared_mistakes(
     >>> bool((found.flagged == crowd.parameters["colluders"]).all())
     True
     """
-    q = consensus.posterior if isinstance(consensus, Consensus) else np.asarray(consensus, dtype=np.float64)
+    q = consensus.independent_posterior if isinstance(consensus, Consensus) else np.asarray(consensus, dtype=np.float64)
     if q.shape != (len(votes), votes.n_classes):
         raise InputError(
             f"The consensus has {q.shape[0] if q.ndim else 0:,} items and the votes {len(votes):,}, or other classes: "

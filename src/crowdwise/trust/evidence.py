@@ -38,7 +38,7 @@ def read_evidence(votes: Votes, consensus: Consensus, gold: Any = None) -> Leave
     known = known_classes(votes, consensus, gold)
     if votes is consensus.votes and known is consensus.gold:
         return consensus.leave_one_out
-    return LeaveOneOut.of(votes, consensus.posterior, known, consensus.item_prior)
+    return LeaveOneOut.of(votes, consensus.independent_posterior, known, consensus.item_prior)
 
 
 def known_classes(votes: Votes, consensus: Consensus, gold: Any = None) -> Ints | None:

@@ -108,7 +108,7 @@ def choose_thresholds(
     by = read_groups(groups, consensus.item_names, "item")
     k = positive_code(consensus.classes, positive)
     known = None if gold is None else consensus.truth_codes(gold)
-    score = consensus.posterior[:, k]
+    score = consensus.corrected_posterior[:, k]
     y = score if known is None else (known == k).astype(np.float64)
     use = (by.code >= 0) if known is None else (by.code >= 0) & (known >= 0)
     G = len(by.names)

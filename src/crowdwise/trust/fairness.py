@@ -152,7 +152,7 @@ def assess_fairness(
     rng = np.random.default_rng(random_state)
     G = len(by.names)
     sure = known is not None and bool((known >= 0).any())
-    q = clamp(consensus.posterior, known)
+    q = clamp(consensus.corrected_posterior, known)
     use = (by.code >= 0) & (known >= 0) if known is not None and sure else by.code >= 0
     rows = np.flatnonzero(use)
     z, d = by.code[rows], consensus.label_codes[rows] == k

@@ -184,7 +184,8 @@ def assess_items(
     odd = corrected <= level
     review = 1.0 - right * corrected
     columns: dict[str, npt.NDArray[Any]] = {
-        "label": votes.classes[label], "probability": np.where(known, 1.0, consensus.posterior[np.arange(N), label]),
+        "label": votes.classes[label],
+        "probability": np.where(known, 1.0, consensus.corrected_posterior[np.arange(N), label]),
         "right": right, "entropy": entropy(q), "votes": size,
         "against": np.divide(size - agree, size, out=np.zeros(N), where=size > 0), "excess": excess,
         "excess_adjusted": corrected, "odd": odd, "flip": flip, "gain": gain, "review": review,
@@ -327,7 +328,7 @@ def class_pairs(
         share, spread = _ratio(x, wrong)
         out = expected[a].sum() + expected[b].sum()
         usual = float((expected[a, b] + expected[b, a]) / out) if K > 2 and out > 0 else float("nan")
-        if K > 2 and spread > 0:
+        if K > 2 and spread > 0 and out > 0:
             p_values[i] = float(ndtr(-(share - usual) / spread))
         undecided = int((((label == a) & (runner == b)) | ((label == b) & (runner == a)))[second >= 0.1].sum())
         found.append((i, (a, b), rate, error, share, usual, undecided))

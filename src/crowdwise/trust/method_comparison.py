@@ -235,9 +235,9 @@ def _row(
     checks: tuple[Check, ...] = ()
     if replicates:
         own = consensus.confusion
-        theta = predictive.read_out(votes, consensus.posterior) if own is None else own.transpose(0, 2, 1)
+        theta = predictive.read_out(votes, consensus.independent_posterior) if own is None else own.transpose(0, 2, 1)
         rng = np.random.default_rng(seed)
-        checks = predictive_checks(votes, consensus.posterior, theta, replicates=replicates, rng=rng)
+        checks = predictive_checks(votes, consensus.independent_posterior, theta, replicates=replicates, rng=rng)
     return _Row(name, consensus, gain / len(masks), weight / len(masks), shares_of(table), checks)
 
 

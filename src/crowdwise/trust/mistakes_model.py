@@ -49,7 +49,7 @@ def null_model(votes: Votes, q: Floats, weight: Floats) -> tuple[Floats, Floats,
     M, K, D = votes.n_annotators, votes.n_classes, len(EASE)
     cell, w = votes.annotator.astype(np.int64) * K + votes.label, weight[votes.annotator]
     counts = reference.scatter(votes.indptr, cell, np.empty(0), q, M * K).reshape(M, K, K)
-    pseudo = learned_prior(counts, hierarchical=True)  # [m, l, k]
+    pseudo = learned_prior(counts)  # [m, l, k]
     beta = safe_log(normalise(counts + pseudo, axis=1))
     share = np.outer(normalise(q.sum(axis=0) + 1.0 / K, axis=0), np.full(D, 1.0 / D))
     for step in range(ROUNDS):

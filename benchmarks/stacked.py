@@ -1,7 +1,7 @@
-"""``auto`` beside every fixed method: on simulated crowds, where it was made, and on real ones, where it is measured.
+"""``stacked`` beside fixed methods: on simulated crowds, where it was made, and on real ones, where it is measured.
 
-    python benchmarks/auto.py measure [--data DIR] [--simulated SEEDS]    benchmarks/results/auto.json
-    python benchmarks/auto.py page                                       docs/benchmarks/auto.md, from that file
+    python benchmarks/stacked.py measure [--data DIR] [--simulated SEEDS]    benchmarks/results/stacked.json
+    python benchmarks/stacked.py page                                       docs/benchmarks/stacked.md, from that file
 
 Figures of fixed methods on real sets come from ``benchmarks/results/labels.json`` (``crowdwise bench labels``); those
 that it lacks are measured here, with the same call.
@@ -23,7 +23,7 @@ from crowdwise import registry
 from crowdwise.bench import label_methods, tables
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks" / "auto.md"
+RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks" / "stacked.md"
 BESIDE = ("majority", "anchored", "dawid-skene", "fast-dawid-skene", "one-coin", "mace")
 Votes = cw.Votes
 
@@ -136,8 +136,8 @@ def simulated(seeds: int) -> dict[str, dict[str, float]]:
         rows = []
         for seed in range(seeds):
             votes = make(np.random.default_rng([seed, len(name)]))
-            rows.append([cw.aggregate(votes, key, random_state=0).score(votes.truth) for key in ("auto", *BESIDE)])
-        out[name] = dict(zip(("auto", *BESIDE), np.mean(rows, axis=0).tolist(), strict=True))
+            rows.append([cw.aggregate(votes, key, random_state=0).score(votes.truth) for key in ("stacked", *BESIDE)])
+        out[name] = dict(zip(("stacked", *BESIDE), np.mean(rows, axis=0).tolist(), strict=True))
         sys.stderr.write(f"{name}: {out[name]}\n")
     return out
 
@@ -149,30 +149,32 @@ def measure(folder: Path, seeds: int) -> dict[str, Any]:
     earlier = json.loads((RESULTS / "labels.json").read_text(encoding="utf-8"))["result"]
     names = label_methods.find_sets(folder)
     cells = {(c["data"], c["method"]): c for c in earlier["cells"] if c["data"] in names}
-    here = [key for key in registry.METHODS if key == "auto" or any((name, key) not in cells for name in names)]
+    here = [key for key in registry.METHODS if key == "stacked" or any((name, key) not in cells for name in names)]
     notes = {}
     for cell in label_methods.run(folder, names, here, progress=lambda *what: sys.stderr.write(f"{what}\n")):
         cells[cell.data, cell.method] = cell.as_dict()
     for name in names:
         votes = cw.read_dataset(folder / name, on_duplicate="all").votes
-        notes[name] = " ".join(cw.aggregate(votes).notes)
+        notes[name] = " ".join(cw.aggregate(votes, "stacked").notes)
     accuracy = {
         key: {name: cells[name, key]["accuracy"] for name in names}
         for key in registry.METHODS
         if key != "gold-weighted"
     }
-    seconds = {name: cells[name, "auto"]["seconds"] for name in names}
+    seconds = {name: cells[name, "stacked"]["seconds"] for name in names}
     return {"data": names, "measured_here": here, "accuracy": accuracy, "seconds": seconds, "notes": notes,
             "simulated": simulated(seeds), "seeds": seeds}  # fmt: skip
 
 
 # -------------------------------------------------------------------- the page
 
-WORDS = """# `auto` and fixed methods
+WORDS = """# `stacked` and fixed methods
 
-Written by `benchmarks/auto.py`. Accuracy in percent, ties split; every method with its defaults.
+`stacked` was the default before [`auto`](calibration.md) took its place; this page was written then.
 
-## How the defaults of `auto` were chosen, and how often truth was used
+Written by `benchmarks/stacked.py`. Accuracy in percent, ties split; every method with its defaults.
+
+## How the defaults of `stacked` were chosen, and how often truth was used
 
 The confusion models, the anchor, the weights of votes, the rounds and the guard for single-annotator items were
 chosen on simulated crowds (some of them below) and on crowds drawn from models fitted to the *votes* of real sets.
@@ -196,7 +198,7 @@ The accuracy on rte was also seen once between the first and the second time, in
 on cifar10n (not among these sets) once after the last; neither changed anything. The finding on web came from a
 comparison with methods known to be better there.
 
-So the figures of `auto` on real data are not blind: differences of a few tenths are not meaningful.
+So the figures of `stacked` on real data are not blind: differences of a few tenths are not meaningful.
 """
 
 
@@ -214,28 +216,28 @@ def page(facts: dict[str, Any]) -> str:
     whole = {key: row for key, row in accuracy.items() if all(row[name] is not None for name in names)}
     mean = {key: float(np.mean(list(row.values()))) for key, row in whole.items()}
     ranked = sorted(mean, key=lambda key: -mean[key])
-    best = next(key for key in ranked if key != "auto")
-    shown = list(dict.fromkeys(["auto", "majority", "anchored", best]))
+    best = next(key for key in ranked if key != "stacked")
+    shown = list(dict.fromkeys(["stacked", "majority", "anchored", best]))
     rows = [
         [name, *(percent(accuracy[key][name]) for key in shown),
-         f"{100 * (accuracy['auto'][name] - accuracy['majority'][name]):+.1f}", f"{facts['seconds'][name]:.1f}"]
+         f"{100 * (accuracy['stacked'][name] - accuracy['majority'][name]):+.1f}", f"{facts['seconds'][name]:.1f}"]
         for name in names
     ]  # fmt: skip
     rows.append(["**mean**", *(percent(mean[key]) for key in shown),
-                 f"{100 * (mean['auto'] - mean['majority']):+.1f}", ""])  # fmt: skip
-    worst = min(names, key=lambda name: accuracy["auto"][name] - accuracy["majority"][name])
-    gap = 100 * (accuracy["auto"][worst] - accuracy["majority"][worst])
-    place = ranked.index("auto") + 1
+                 f"{100 * (mean['stacked'] - mean['majority']):+.1f}", ""])  # fmt: skip
+    worst = min(names, key=lambda name: accuracy["stacked"][name] - accuracy["majority"][name])
+    gap = 100 * (accuracy["stacked"][worst] - accuracy["majority"][worst])
+    place = ranked.index("stacked") + 1
     said = (
-        f"By mean accuracy `auto` is number {place} of {len(ranked)} methods that take every set: "
-        f"{100 * mean['auto']:.2f}, beside {100 * mean[best]:.2f} of `{best}`, the best fixed one, and "
+        f"By mean accuracy `stacked` is number {place} of {len(ranked)} methods that take every set: "
+        f"{100 * mean['stacked']:.2f}, beside {100 * mean[best]:.2f} of `{best}`, the best fixed one, and "
         f"{100 * mean['anchored']:.2f} of `anchored`. Its lowest figure relative to the majority is {gap:+.1f} "
         f"points, on {worst}. The truth of convarg_pairs is itself an "
         "estimate by `mace`, and s_adult has 333 items with truth."
     )
     others = table(["method", "mean"], [[f"`{key}`", f"{100 * mean[key]:.2f}"] for key in ranked[:12]])
     made = facts["simulated"]
-    keys = ["auto", *BESIDE]
+    keys = ["stacked", *BESIDE]
     rows_made = [[name, *(percent(made[name][key]) for key in keys)] for name in made]
     average = {key: float(np.mean([row[key] for row in made.values()])) for key in keys}
     rows_made.append(["**mean**", *(percent(average[key]) for key in keys)])
@@ -265,7 +267,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=tables.data_folder())
     parser.add_argument("--simulated", type=int, default=2, help="draws of each kind of simulated crowd")
     given = parser.parse_args()
-    kept = RESULTS / "auto.json"
+    kept = RESULTS / "stacked.json"
     if given.what == "measure":
         kept.write_text(json.dumps(measure(given.data, given.simulated), indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page(json.loads(kept.read_text(encoding="utf-8"))), encoding="utf-8")

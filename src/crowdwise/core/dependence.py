@@ -1,0 +1,379 @@
+"""Votes on one item that depend on each other: how strongly, and the posterior that allows for it.
+
+Models of votes multiply them as if they were independent given the class. Hard items, ambiguous ones and copied answers
+mislead many annotators at once, so the product is far too sure. This stage stands between a fit and its result.
+
+**The correction.** n answers with correlation rho carry as much information as n / (1 + (n - 1) rho) independent ones
+(the design effect of clustered samples), so the log-odds of an item with n votes are divided by that:
+
+    G[n, k] = max_j log q[n, j] - log q[n, k],        d[n] = 1 + (n - 1) rho
+
+The right divisor of an item is not known but in the average of many. Say it is d / g, with g of mean 1 and variance
+1 / c (a Gamma distribution of shape c): averaged over g the odds exp(-g G / d) become
+
+    q'[n, k] ∝ E[ exp(-g G / d) ] = ( 1 + G[n, k] / (c d) ) ^ -c,       c = ``SHAPE`` * n
+
+which is exp(-G / d) where the odds are moderate, and keeps a residual doubt where they are huge. No label changes:
+q' is monotone in q, item by item. Where a prior of an item was given (a classifier's opinion), it is no vote: it is
+taken out before the division and put back after it.
+
+**What the votes show.** Under the fitted model, two votes of annotators m and m' on an item of class k agree with
+probability sum_l theta[m, k, l] theta[m', k, l]. Items that mislead many at once make pairs agree more often:
+
+    O[n] = pairs of votes on n that agree
+    E[n] = sum_k q[n, k] sum_pairs sum_l theta[m, k, l] theta[m', k, l]
+    A    = sum_n (O - E) / sum_n (pairs - E)               the excess agreement: 0 for independent votes, 1 for copies
+
+with a standard error from the items, s² = sum_n (O - E - A (pairs - E))² / (sum_n (pairs - E))². It is a kappa against
+the model, and the intraclass correlation that the model has left over. The fit hides most of the dependence: q was
+fitted to the very votes and explains common errors as another class. Before A is taken the matrices are freed of
+anchors and priors of the method by ``PASSES`` passes of EM, so that A of independent votes is 0 or less.
+
+**The estimate.** The evidence is r = ``GAIN`` * A, held between 0 and ``MAX_RHO``; GAIN makes up for what the fit
+hides. It is shrunk towards real crowds, with mean ``PRIOR_RHO`` and standard deviation ``PRIOR_SD``:
+
+    u = (GAIN s)² / ( (GAIN s)² + PRIOR_SD² ),         rho = (1 - u) r + u PRIOR_RHO
+
+Many votes speak for themselves, few leave the crowd at what crowds are like. Where gold labels are known, rho is the
+maximum of sum_gold log q'[n, y_n] - (rho - the above)² / (2 ``GOLD_SD``²), with q' as if no label was known.
+
+The five numbers were chosen on the 15 public sets of the benchmarks page, each set measured with the numbers that are
+best for the other fourteen, and on simulated crowds (docs/benchmarks/calibration.md). They are round and the optimum is
+flat.
+
+**Vote shares** are no probabilities given the votes (three votes of three are not certainty), and nothing was
+multiplied. For methods whose posterior they are, the correction is half a vote for every class:
+(n q + 1/2) / (n + K / 2).
+
+When it fails: annotators who all share a bias (everybody takes a wolf for a dog) agree as the model says they do. No
+vote shows it; only gold labels do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from statistics import NormalDist
+from typing import Annotated, Any
+
+import numpy as np
+
+from crowdwise import kernels
+from crowdwise.core import em
+from crowdwise.core.constraints import Check, is_number
+from crowdwise.core.em import Params, Part
+from crowdwise.core.numerics import Floats, Ints, clamp, maximise_1d, normalise, safe_log, softmax, winners
+from crowdwise.core.shrinkage import learned_prior
+from crowdwise.core.vote_sums import tally
+from crowdwise.data.votes import Votes
+
+GAIN = 10.0
+MAX_RHO = 0.5
+PRIOR_RHO, PRIOR_SD = 0.25, 0.5
+SHAPE = 4.0
+GOLD_SD = 0.25
+CROWD_SD = 0.4
+"""The standard deviation, between crowds, of the logarithm of the power of the odds that would make them calibrated."""
+PASSES = 3
+MAX_VOTES = 100_000
+"""The excess agreement is taken from at most so many votes, of whole items."""
+MAX_TABLE = 2**23
+"""The most cells (items x classes x classes) of a table of sums."""
+MAX_DENSE = 2**25
+"""The most cells (items x classes) of a posterior that is corrected at once; above, what is 0 stays 0."""
+MAX_CELLS = 2**25
+"""The most cells (annotators x classes x classes) for which it is taken at all."""
+
+Setting = Annotated[Any, Check(
+    lambda value: value in ("auto", "none") if isinstance(value, str) else is_number(value) and 0.0 <= value <= 1.0,
+    "'auto', 'none', or a correlation from 0 to 1", ("auto", "none", 0.0, 1.0), (-0.1, 1.5, "some"),
+)]  # fmt: skip
+"""The parameter ``dependence`` of methods."""
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """How strongly the votes on an item depend on each other, and where the number comes from.
+
+    Attributes
+    ----------
+    rho
+        The correlation: n votes count as n / (1 + (n - 1) rho).
+    source
+        ``"votes"``, ``"gold"``, ``"given"``; ``"shares"`` of vote shares; ``"none"``: not corrected.
+    excess, error
+        The excess agreement of pairs of votes beyond the model, and its standard error; NaN where there are no pairs.
+    weight
+        How much of rho is the prior from real crowds, from 0 to 1.
+    shape
+        c / n: how exactly the size of the correction is known; infinite where rho was given.
+    """
+
+    rho: float = 0.0
+    source: str = "none"
+    excess: float = float("nan")
+    error: float = float("nan")
+    weight: float = 1.0
+    shape: float = float("inf")
+
+    @property
+    def reason(self) -> str:
+        """What was used and why, in a sentence."""
+        if self.source == "none":
+            return "Votes on an item are taken to be independent given its class: probabilities may be too sure."
+        if self.source == "shares":
+            return "Shares of votes are no probabilities: half a vote was added for every class."
+        if self.source == "given":
+            return f"The correlation of votes on an item was given: {self.rho:.2f}."
+        what = f"Votes on an item are correlated by {self.rho:.2f}: n votes count as n / (1 + {self.rho:.2f} (n - 1)). "
+        if np.isfinite(self.excess):
+            what += (
+                f"Pairs of votes agree {100 * self.excess:+.1f}% (standard error {100 * self.error:.1f}%) beyond what "
+                f"the model explains; the usual correlation of real crowds, {PRIOR_RHO}, has the weight "
+                f"{self.weight:.2f}."
+            )
+        else:
+            what += (
+                "It was not measured (no item has votes of two annotators, or there are too many classes): "
+                "that is the usual correlation of real crowds."
+            )
+        return what + (" Gold labels moved it." if self.source == "gold" else "")
+
+    def divisor(self, n: Floats) -> Floats:
+        """d = 1 + (n - 1) rho."""
+        return np.asarray(1.0 + np.maximum(n - 1.0, 0.0) * self.rho)
+
+    def doubted(self, z: Floats, top: Floats, n: Floats) -> Floats:
+        """-c log(1 + G / (c d)) of divided log-odds z, G / d = top - z; z itself where c is infinite."""
+        if not np.isfinite(self.shape):
+            return z
+        c = self.shape * np.maximum(n, 1.0)
+        return np.where(n > 0.0, -c * np.log1p((top - z) / c), z)
+
+    def undoubted(self, z: Floats, n: Floats) -> Floats:
+        """The inverse of :meth:`doubted` where the top is 0."""
+        if not np.isfinite(self.shape):
+            return z
+        c = self.shape * np.maximum(n, 1.0)
+        return np.where(n > 0.0, -c * np.expm1(-z / c), z)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON can hold it: ``None`` for what is not finite."""
+        return {name: x if isinstance(x, str) or np.isfinite(x) else None for name, x in asdict(self).items()}
+
+    @classmethod
+    def of(cls, saved: dict[str, Any]) -> Dependence:
+        """What :meth:`plain` wrote."""
+        default = asdict(cls())
+        return cls(**{name: default[name] if x is None else x for name, x in saved.items()})
+
+
+NONE, SHARES = Dependence(), Dependence(source="shares")
+UNSEEN = Dependence(PRIOR_RHO, "votes", shape=SHAPE)
+"""Where there are no pairs of votes to see it from."""
+
+
+def correct(q: Floats, n: Floats, found: Dependence, log_prior: Floats | None = None) -> Floats:
+    """The posterior of items with n votes corrected: see the module."""
+    if found.source == "shares":
+        w = n[:, None]
+        return np.asarray((w * q + 0.5) / (w + 0.5 * q.shape[1]))
+    if found.rho == 0.0 and not np.isfinite(found.shape):
+        return q
+    if is_large(q, log_prior):
+        return correct_in_place(q.copy(), n, found)
+    return softmax(corrected_logit(safe_log(q), n, found, log_prior))
+
+
+def corrected_logit(logit: Floats, n: Floats, found: Dependence, log_prior: Floats | None = None) -> Floats:
+    """log q' but for a constant per row, from log q (as :func:`correct`)."""
+    before = 0.0 if log_prior is None else log_prior
+    z = (logit - before) / found.divisor(n)[:, None]
+    return np.asarray(found.doubted(z, z.max(axis=1, keepdims=True), n[:, None]) + before)
+
+
+def is_large(q: Floats, log_prior: Floats | None) -> bool:
+    """Whether a posterior is corrected in its place, so that there is memory for it."""
+    return q.size > MAX_DENSE and log_prior is None
+
+
+def correct_in_place(q: Floats, n: Floats, found: Dependence, back: bool = False) -> Floats:
+    """As :func:`correct` but that what is 0 stays 0; ``back`` undoes it, G = c d (exp(G' / c) - 1). Returns q."""
+    for rows in row_blocks(q):
+        i, k = np.nonzero(q[rows])
+        i += rows.start
+        start = np.flatnonzero(np.diff(i, prepend=-1))
+        size = np.diff(np.append(start, len(i)))
+        z, d = safe_log(q[i, k]), found.divisor(n[i])
+        z -= np.repeat(np.maximum.reduceat(z, start), size)
+        z = found.undoubted(z, n[i]) * d if back else found.doubted(z / d, np.zeros(1), n[i])
+        e = np.exp(z)
+        q[i, k] = e / np.repeat(np.add.reduceat(e, start), size)
+    return q
+
+
+def row_blocks(q: Floats) -> list[slice]:
+    """The rows of a table in parts of at most ``MAX_TABLE`` cells."""
+    step = max(1, MAX_TABLE // max(q.shape[1], 1))
+    return [slice(lo, min(lo + step, len(q))) for lo in range(0, len(q), step)]
+
+
+def expected_accuracy(q: Floats, label: Ints, level: float) -> tuple[float, float, float]:
+    """The mean of q[n, label[n]], and an interval: all odds to the power exp(-z s) and exp(z s), s = ``CROWD_SD``."""
+    if not len(q):
+        return float("nan"), float("nan"), float("nan")
+    z, total = CROWD_SD * NormalDist().inv_cdf((1.0 + level) / 2.0), np.zeros(3)
+    for rows in row_blocks(q):
+        some = q[rows]
+        i, k = np.nonzero(some)
+        p, own, start = some[i, k], some[np.arange(len(some)), label[rows]], np.flatnonzero(np.diff(i, prepend=-1))
+        total += [(own**x / np.add.reduceat(p**x, start)).sum() for x in np.exp([-z, 0.0, z])]
+    low, value, high = (total / len(q)).tolist()
+    return value, min(low, value), max(high, value)
+
+
+def votes_per_item(votes: Votes) -> Floats:
+    """n: the number (weight) of the votes on each item."""
+    size = np.diff(votes.indptr).astype(np.float64)
+    return (
+        size
+        if votes.weight is None
+        else np.bincount(votes.item, weights=votes.weight, minlength=len(votes)).astype(np.float64)
+    )
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The votes of each annotator on each item together: a vote of weight w is as good as w of them."""
+
+    indptr: Ints
+    who: Ints
+    weight: Floats
+    same: Floats
+    """The sum over labels of the squared weight: pairs of an annotator with themselves say nothing."""
+
+    @classmethod
+    def of(cls, votes: Votes) -> Answers:
+        """Rows of votes are sorted by item and annotator."""
+        w, item, who = votes.weights, votes.item, votes.annotator
+        new = np.ones(votes.n_votes, dtype=bool)
+        new[1:] = (item[1:] != item[:-1]) | (who[1:] != who[:-1])
+        if new.all():
+            return cls(votes.indptr, who, w, w * w)
+        group = np.cumsum(new) - 1
+        G = int(group[-1]) + 1
+        said, place = np.unique(group * votes.n_classes + votes.label, return_inverse=True)
+        squares = np.bincount(place, weights=w) ** 2
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(item[new], minlength=len(votes)))])
+        same = np.bincount(said // votes.n_classes, weights=squares, minlength=G).astype(np.float64)
+        return cls(indptr, who[new], np.bincount(group, weights=w, minlength=G).astype(np.float64), same)
+
+    @property
+    def per_item(self) -> Ints:
+        """The number of annotators of each item."""
+        return np.diff(self.indptr)
+
+
+def excess_agreement(votes: Votes, theta: Floats, q: Floats) -> tuple[float, float]:
+    """A and its standard error, from theta[m, l, k] and q; NaN where no item has two votes.
+
+    With S[n, k, l] the sum of theta[m, k, l] over the annotators of n, the sum over pairs of sum_l theta theta' is that
+    of S² less that of theta²: no pair is visited.
+    """
+    M, K, _ = theta.shape
+    answers, total = theta.transpose(0, 2, 1).reshape(M, K * K), Answers.of(votes)
+    square = np.einsum("mlk,mlk->mk", theta, theta)
+    counted = tally(votes, np.ones(M))
+    numbers, spans = [], []
+    step = max(1, MAX_TABLE // (K * K))
+    for lo in range(0, len(votes), step):
+        hi = min(lo + step, len(votes))
+        rows = slice(total.indptr[lo], total.indptr[hi])
+        indptr, who, w = total.indptr[lo : hi + 1] - total.indptr[lo], total.who[rows], total.weight[rows]
+        item = np.repeat(np.arange(hi - lo), np.diff(indptr))
+        sums = kernels.reference.logits(indptr, who, w, answers, np.zeros((1, 1))).reshape(-1, K, K)
+        own = kernels.reference.logits(indptr, who, w * w, square, np.zeros((1, 1)))
+        expected = (q[lo:hi] * (np.einsum("nkl,nkl->nk", sums, sums) - own)).sum(axis=1)
+        n = np.bincount(item, weights=w, minlength=hi - lo)
+        agree = (counted[lo:hi] ** 2).sum(axis=1) - np.bincount(item, weights=total.same[rows], minlength=hi - lo)
+        numbers.append(agree - expected)
+        spans.append(n * n - np.bincount(item, weights=w * w, minlength=hi - lo) - expected)
+    number, span = np.concatenate(numbers), np.concatenate(spans)
+    room = float(span.sum())
+    if not room > 1e-9:
+        return float("nan"), float("nan")
+    A = float(number.sum()) / room
+    return A, float(np.sqrt(((number - A * span) ** 2).sum())) / room
+
+
+def shrunk(excess: float, error: float) -> Dependence:
+    """The estimate from the excess agreement and its standard error."""
+    if not (np.isfinite(excess) and np.isfinite(error)):
+        return UNSEEN
+    spread = (GAIN * error) ** 2
+    u = spread / (spread + PRIOR_SD**2)
+    rho = (1.0 - u) * min(max(GAIN * excess, 0.0), MAX_RHO) + u * PRIOR_RHO
+    return Dependence(rho, "votes", excess, error, u, SHAPE)
+
+
+def resolve(
+    setting: Any, votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None,
+    shares: bool = False,
+) -> Dependence:  # fmt: skip
+    """What the parameter ``dependence`` of a method asks for; ``shares``: its posterior is vote shares."""
+    if setting == "none":
+        return NONE
+    if isinstance(setting, str):
+        return SHARES if shares else estimate(votes, q, gold, item_prior)
+    return Dependence(float(setting), "given", weight=0.0)
+
+
+def estimate(votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None) -> Dependence:
+    """rho from votes and the posterior of any method, and from gold labels where there are some."""
+    M, K = votes.n_annotators, votes.n_classes
+    several = np.flatnonzero(Answers.of(votes).per_item > 1)
+    if K < 2 or not len(several) or M * K * K > MAX_CELLS:
+        return shrunk(float("nan"), float("nan"))
+    rows = _sampled(votes, several)
+    if len(rows) < len(votes):
+        votes, q = votes[rows], q[rows]
+        gold, item_prior = None if gold is None else gold[rows], None if item_prior is None else item_prior[rows]
+    part = Part.of(votes, gold, item_prior)
+    q = clamp(q, gold)
+    stats = em.statistics(part, q)
+    pseudo = learned_prior(em.statistics(part, winners(q)).table(), tol=0.05)
+    params = None
+    for _ in range(PASSES):
+        theta = normalise(stats.table() + pseudo, axis=1)
+        pi = normalise(stats.mass + 1e-9, axis=0)
+        before = np.log(pi) if item_prior is None else np.zeros(K)
+        params = Params(safe_log(theta).reshape(stats.counts.shape), before[None])
+        stats, q = em.expect(part, params, posterior=True)
+    found = shrunk(*excess_agreement(votes, theta, q))
+    if gold is None or not (gold >= 0).any():
+        return found
+    assert params is not None
+    known = np.flatnonzero(gold >= 0)
+    some = votes[known]
+    rest = None if item_prior is None else item_prior[known]
+    _, free = em.expect(Part.of(some, None, rest), params, posterior=True)
+    return with_gold(found, free, votes_per_item(some), gold[known], rest)
+
+
+def with_gold(found: Dependence, q: Floats, n: Floats, gold: Ints, log_prior: Floats | None = None) -> Dependence:
+    """rho moved by the gold labels of items whose posterior q comes from the votes alone."""
+    logit, at = safe_log(q), np.arange(len(gold))
+
+    def score(rho: float) -> float:
+        z = corrected_logit(logit, n, Dependence(rho, "gold", shape=found.shape), log_prior)
+        right = np.maximum(softmax(z)[at, gold], 1e-6)
+        return float(np.log(right).sum()) - (rho - found.rho) ** 2 / (2.0 * GOLD_SD**2)
+
+    rho = maximise_1d(score, 0.0, 1.0, tol=1e-3)
+    return Dependence(rho, "gold", found.excess, found.error, found.weight, found.shape)
+
+
+def _sampled(votes: Votes, several: Ints) -> Ints:
+    """Items with several votes: all, or evenly spaced ones with about ``MAX_VOTES`` votes."""
+    total = int(np.diff(votes.indptr)[several].sum())
+    every = max(1, -(-total // MAX_VOTES))
+    return several[::every] if every > 1 else several
