@@ -25,7 +25,7 @@ HEAVY = ["jinja2", "narwhals", "numba", "pandas", "polars", "pyspark", "scipy", 
 BASE = {"errors", "kernels", "data"}
 MODEL = BASE | {"core"}
 FITS = MODEL | {"online", "methods", "answers", "learners", "registry"}
-BELOW = FITS | {"simulate", "metrics", "trust", "active", "report", "api", "saved"}
+BELOW = FITS | {"simulate", "metrics", "trust", "active", "report", "reading", "api", "saved"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "kernels": set(),
@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trust": MODEL | {"metrics"},
     "active": MODEL | {"online", "metrics"},
     "report": MODEL | {"metrics", "trust", "registry"},
+    "reading": BASE | {"registry"},
     "api": BELOW - {"api"},
     "saved": FITS | {"active"},
     "bench": BELOW,

@@ -2,8 +2,8 @@
 
 Python (:func:`aggregate`), every command and every report go through :func:`fit`; so the same data gives the same
 answer type, the same method and the same numbers whichever door was taken. In steps, for whoever has something to say
-in between: :func:`read` gives :class:`Answers`, :func:`prepare` a :class:`Task`, and :meth:`Task.fit` what :func:`fit`
-gives at once, a :class:`Fitted`.
+in between: :func:`crowdwise.reading.read` gives :class:`~crowdwise.reading.Answers`, :func:`prepare` a :class:`Task`,
+and :meth:`Task.fit` what :func:`fit` gives at once, a :class:`Fitted`.
 """
 
 from __future__ import annotations
@@ -13,24 +13,22 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdwise import registry
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, Option, ParameterError, ReadError, Remedy
+from crowdwise.errors import InputError, Option, ParameterError, Remedy
+from crowdwise.reading import Answers, answer_type_of, checked, read, reading_options
 
 if TYPE_CHECKING:
     from crowdwise.core.loop import Callback
-    from crowdwise.data.dataset import Dataset
-    from crowdwise.data.guess import Guess
     from crowdwise.metrics import Estimate
     from crowdwise.trust.method_comparison import Comparison
 
 
 def aggregate(
     answers: Any, method: str | None = None, *, answer_type: str | None = None, gold: Any = None, graph: Any = None,
-    callback: Callback | None = None, **params: Any,
+    callback: Callback | None = None, **options: Any,
 ) -> Any:  # fmt: skip
     """The consensus of some answers: a :class:`~crowdwise.Consensus` of votes, and its like for other answer types.
 
@@ -43,7 +41,7 @@ def aggregate(
         A key of ``crowdwise methods``; by default that of the answer type.
     answer_type
         A key of ``crowdwise.ANSWER_TYPES``. By default that of the table or of the method; of a file it is guessed
-        from its columns.
+        from its columns. ``"auto"`` takes labels that look like numbers on a scale for ratings; else they are an error.
     gold
         The truth of the items where it is known, for the method to use: a mapping from item to class, or N class codes
         with -1 for unknown. The truth that lies with the answers is not looked at.
@@ -52,15 +50,21 @@ def aggregate(
         matrix, or a :class:`~crowdwise.Graph`.
     callback
         Called after every pass over the answers with a :class:`crowdwise.core.loop.Progress`.
-    **params
-        Parameters of the method.
+    **options
+        Parameters of the method; and, of a dataframe or a file, how it is read: ``label="sentiment"``,
+        ``on_missing="drop"`` and whatever else :meth:`~crowdwise.Votes.from_frame` and
+        :func:`~crowdwise.read_votes` (and their like of other answer types) take.
 
     >>> import crowdwise as cw
     >>> votes = cw.Votes.from_dense([[0, 0, 1], [1, 1, 1], [0, 1, 1], [0, 0, 0]])
     >>> cw.aggregate(votes, "dawid-skene").labels.tolist()
     [0, 1, 1, 0]
     """
-    return fit(answers, method, params, answers=answer_type, gold=gold, graph=graph, callback=callback).result
+    kind = answer_type_of(answers, answer_type, method)[0]
+    reading, params = reading_options(answers, kind, options)
+    return fit(
+        answers, method, params, answers=answer_type, gold=gold, graph=graph, reading=reading, callback=callback
+    ).result
 
 
 def fit(
@@ -89,95 +93,6 @@ def fit(
     """
     task = prepare(source, method, params, answers=answers, graph=graph, inputs=inputs, reading=reading)
     return task.fit(gold=gold, truth=truth, callback=callback)
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """Answers as they were read.
-
-    ``dataset`` holds what lies beside votes in their folder; ``truth`` is a file of truth beside other answers.
-    """
-
-    answer_type: str
-    table: Any
-    dataset: Dataset | None = None
-    truth: Path | None = None
-
-
-def read(source: Any, answers: str | None = None, *, reading: Mapping[str, Any] | None = None) -> Answers:
-    """Answers from a table, a dataframe, a file or a dataset folder; the type as in :func:`aggregate`."""
-    return _read(source, answer_type_of(source, answers)[0], dict(reading or {}))
-
-
-def answer_type_of(source: Any, asked: str | None = None, method: str | None = None) -> tuple[str, Guess | None]:
-    """The type that was asked for, else that of the table or the method, else a guess.
-
-    A dataset folder is taken for votes; what its answers look like is in the guess.
-    """
-    if asked is not None:
-        return registry.answer_type(asked), None
-    named = registry.ANSWER_METHODS.get(method or "")
-    own = getattr(source, "answer_type", None)
-    if isinstance(own, str):  # pandas has a column of any name
-        is_ours = named is not None and registry.ANSWER_TYPES[named.answer_type].load() is type(source)
-        return named.answer_type if named is not None and is_ours else own, None
-    if method is not None:
-        return named.answer_type if named is not None else registry.VOTES, None
-    guess = _guess(Path(source)) if isinstance(source, (str, os.PathLike)) else None
-    if guess is None or guess.kind == registry.VOTES:
-        return registry.VOTES, guess
-    if Path(source).is_dir():
-        return registry.VOTES, replace(guess, kind=registry.VOTES, doubt=guess.kind)
-    return guess.kind, guess
-
-
-def _guess(path: Path) -> Guess | None:
-    """The type of answers in a file (or a dataset folder), by its first rows; ``None`` where these cannot be read."""
-    from crowdwise.data.dataset import find_table
-    from crowdwise.data.guess import glance, guess
-
-    file = find_table(path, "votes") if path.is_dir() else path
-    head = glance(file) if file is not None and file.is_file() else None
-    return None if head is None else guess(head.columns, {name: head[name].to_list() for name in head.columns})
-
-
-def _read(source: Any, answer_type: str, options: dict[str, Any]) -> Answers:
-    """The table behind a source."""
-    from crowdwise.data.dataset import Dataset, find_table, read_dataset
-
-    kind = registry.ANSWER_TYPES[answer_type]
-    table = kind.load()
-    if isinstance(source, Dataset):
-        return Answers(answer_type, source.votes, source)
-    if isinstance(getattr(source, "answer_type", None), str):
-        if not isinstance(source, table):
-            raise InputError(f"Expected {table.__name__} and found {type(source).__name__}.")
-        return Answers(answer_type, source)
-    if "label" in options and kind.column != "label":
-        options[kind.column] = options.pop("label")
-    if not isinstance(source, (str, os.PathLike)):
-        return Answers(answer_type, table.from_frame(source, **options))
-    path = Path(source)
-    if answer_type == registry.VOTES:
-        if not path.is_dir():
-            data = Dataset(path.name, table.read(path, **options))
-        elif find_table(path, "votes") is None and (path / "consensus.json").is_file():
-            raise InputError(
-                f"{path} holds a saved consensus, not votes.",
-                remedy=Remedy("Open it with crowdwise.load.", command="Open it in Python: crowdwise.load."),
-            )
-        else:
-            data = read_dataset(path, **options)
-        return Answers(answer_type, data.votes, data)
-    truth = None
-    if path.is_dir():
-        file = find_table(path, "votes")
-        if file is None:
-            raise ReadError(f"{path} has no table of answers: expected labels.csv (or .parquet, .jsonl, ...) in it.")
-        if not kind.scores:  # true scores of items: a folder's table of truth does not say that it holds them
-            truth = find_table(path, "truth")
-        path = file
-    return Answers(answer_type, table.read(path, **options), truth=truth)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,7 +192,9 @@ def prepare(
     key = registry.DEFAULT_LEARNER if learner and method is None else method
     entry = None if key is None else registry.find(key, answer_type, inputs=learner)
     model = None if entry is None else entry.create(**(params or {}))
-    found = _read(source, answer_type, dict(reading or {}))
+    asked = answers if answer_type in (registry.VOTES, "graph") else answer_type
+    found = checked(source, asked, method, dict(reading or {}))
+    answer_type = answer_type if found.answer_type == registry.VOTES else found.answer_type
     if entry is None:
         entry = registry.find(registry.default_method(answer_type, len(found.table.annotators)), answer_type)
         model = entry.create(**(params or {}))
@@ -316,7 +233,7 @@ def inputs_of(answers: Answers, inputs: Any) -> tuple[Any, tuple[Any, Any] | Non
 def compare(
     votes: Any, methods: str | Iterable[str] = registry.COMPARED, *, truth: Any = None, repeats: int = 5,
     share: float = 0.2, replicates: int = 99, random_state: int | None = 0,
-    progress: Callable[[str, str], None] | None = None,
+    progress: Callable[[str, str], None] | None = None, **options: Any,
 ) -> Comparison:  # fmt: skip
     """Methods side by side without any truth: how well each predicts held-out votes.
 
@@ -329,6 +246,8 @@ def compare(
     truth, repeats, share, replicates, random_state, progress
         As in :func:`crowdwise.trust.method_comparison.compare`. The truth makes a column of accuracies, and nothing
         else.
+    **options
+        How a dataframe or a file is read, as in :func:`aggregate`.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(400, n_annotators=15, n_classes=3, votes_per_item=5, random_state=0)
@@ -338,7 +257,10 @@ def compare(
     """
     from crowdwise.trust import method_comparison
 
-    table = read(votes).table
+    reading, rest = reading_options(votes, registry.VOTES, options)
+    if rest:
+        raise ParameterError(f"compare has no option {next(iter(rest))!r}.")
+    table = read(votes, reading=reading).table
     if not isinstance(table, Votes):
         found = type(table).__name__
         raise InputError(f"Expected Votes and found {found}: methods for {table.answer_type} are not compared.")

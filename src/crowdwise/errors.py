@@ -16,13 +16,15 @@ Rows 3 and 8: 'ann' labelled 'a' twice. Keep one with on_duplicate='first' or 'l
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 __all__ = [
     "ColumnError", "ConnectionWarning", "ConvergenceWarning", "CrowdwiseError", "DivergedError", "DuplicateError",
-    "ExtraError", "InputError", "InternalError", "LabelError", "NotFittedError", "Option", "OutputError",
-    "ParameterError", "ReadError", "Remedy", "SelectionError", "Setting", "SizeError",
+    "ExtraError", "InputError", "InputWarning", "InternalError", "LabelError", "NotFittedError", "Option",
+    "OutputError", "ParameterError", "ReadError", "Remedy", "SelectionError", "Setting", "SizeError",
 ]  # fmt: skip
 
 
@@ -74,14 +76,11 @@ class Remedy:
         return self.text.format(*spelled)
 
 
-class CrowdwiseError(Exception):
-    """The root: catch this to catch everything crowdwise raises on purpose.
+class Worded(Exception):
+    """What is said in Python and on the command line, each in its own words.
 
     ``message`` says what is wrong (``about`` which argument, where it is about one), ``remedies`` what to do about it;
     ``str(error)`` says all of it for Python.
-
-    >>> print(ParameterError("expected a number above 0.", about=Setting("tol", -1)))
-    tol=-1: expected a number above 0.
     """
 
     def __init__(
@@ -93,10 +92,18 @@ class CrowdwiseError(Exception):
         super().__init__(" ".join(filter(None, (f"{subject}{message}", *map(str, self.remedies)))))
 
     def worded(self, spell: Callable[[Option], str | None]) -> str:
-        """The error for the command line, see :meth:`Remedy.worded`."""
+        """The same for the command line, see :meth:`Remedy.worded`."""
         subject = "" if self.about is None else f"{spell(self.about) or self.about}: "
         remedies = (remedy.worded(spell) for remedy in self.remedies)
         return " ".join(filter(None, (f"{subject}{self.message}", *remedies)))
+
+
+class CrowdwiseError(Worded):
+    """The root: catch this to catch everything crowdwise raises on purpose.
+
+    >>> print(ParameterError("expected a number above 0.", about=Setting("tol", -1)))
+    tol=-1: expected a number above 0.
+    """
 
 
 class InputError(CrowdwiseError, ValueError):
@@ -151,12 +158,24 @@ class InternalError(CrowdwiseError, RuntimeError):
     """A mistake in crowdwise itself: please report it. What went wrong is its ``__cause__``."""
 
 
+class InputWarning(Worded, UserWarning):
+    """Part of the data was left out, or may not be what it was taken for."""
+
+
 class ConvergenceWarning(UserWarning):
     """A fit stopped at ``max_iter`` before the objective settled."""
 
 
 class ConnectionWarning(UserWarning):
     """Some items are not joined by comparisons: how they stand to each other is up to the prior."""
+
+
+def warn(message: str, *, remedy: Remedy | Sequence[Remedy] = ()) -> None:
+    """A line about the data: an :class:`InputWarning` at the user's own line, which commands show as a note."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "crowdwise":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(InputWarning(message, remedy=remedy), stacklevel=level)
 
 
 def listing(values: Iterable[Any], limit: int = 5) -> str:

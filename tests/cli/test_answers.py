@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.api import answer_type_of
 from crowdwise.cli.main import app
 
 FAST = ["--set", "n_clusters=2", "--set", "restarts=0"]
@@ -114,23 +113,25 @@ def test_a_folder_is_classes_unless_told_and_has_its_own_truth(folder, tmp_path)
     (place / "truth.csv").write_bytes((folder / "true-ratings.csv").read_bytes())
     facts = json.loads(run("aggregate", place, "--answers", "ratings", "--json").stdout)
     assert facts["answer_type"] == "ratings" and 0 < facts["mae"] < 1
-    guessed = run("aggregate", place, "--json", "--set", "max_iter=1")
+    guessed = run("aggregate", place, "--json", "--answers", "votes", "--set", "max_iter=1")
+    assert guessed.exit_code == 1 and "The truth names" in guessed.stderr
+    guessed = run("aggregate", place, "--json")
     assert "read as votes. They may be ratings, since 'value' holds numbers with fractions" in guessed.stderr
+    assert guessed.exit_code == 1 and "--answers numbers" in guessed.stderr
     (place / "labels.csv").write_bytes((folder / "battles.csv").read_bytes())
     assert "kendall" not in run("aggregate", place, "--answers", "comparisons", "--json").stdout
     (place / "labels.csv").unlink()
     assert "no table of answers" in run("aggregate", place, "--answers", "ratings").stderr
 
 
-def test_many_whole_numbers_are_classes_with_a_word_of_doubt(tmp_path):
+def test_many_whole_numbers_that_annotators_agree_on_are_classes(tmp_path):
     rows = {"item": np.repeat(np.arange(30), 3), "annotator": np.tile(["a", "b", "c"], 30)}
     pl.DataFrame(rows | {"label": np.repeat(np.arange(30) * 7, 3)}).write_csv(tmp_path / "whole.csv")
-    done = run("aggregate", tmp_path / "whole.csv", "--json", "--method", "majority")
-    assert "may be" not in done.stderr  # a method says what they are
+    for words in ([], ["--method", "majority"]):
+        done = run("aggregate", tmp_path / "whole.csv", "--json", *words)
+        assert json.loads(done.stdout)["answer_type"] == "votes" and "ratings" not in done.stderr
     done = run("report", tmp_path / "whole.csv", "--json", "--answers", "ratings", "--method", "mean")
-    assert json.loads(done.stdout)["answer_type"] == "ratings" and "may be" not in done.stderr
-    found, guess = answer_type_of(tmp_path / "whole.csv")
-    assert found == "votes" and guess.doubt == "ratings"
+    assert json.loads(done.stdout)["answer_type"] == "ratings"
 
 
 def test_label_names_the_column_of_the_answer(folder, tmp_path):
@@ -312,7 +313,8 @@ def test_answers_votes_says_that_they_are_votes(folder, tmp_path):
     (tmp_path / "labels.csv").write_text("item,annotator,rating\n" + "\n".join(rows) + "\n")
     for path in (tmp_path / "labels.csv", tmp_path):
         done = run("describe", path, "--json")
-        assert done.exit_code == 0 and "They may be ratings, since 'rating' holds" in " ".join(done.stderr.split())
+        assert done.exit_code == 1 and "The labels are 21 different whole numbers" in " ".join(done.stderr.split())
+        assert run("describe", path, "--json", "--answers", "votes").stderr == ""
 
 
 def test_what_to_do_with_tags_is_said_in_options(tmp_path):

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+import command_line
 import crowdwise as cw
 from crowdwise.cli.main import app
 from crowdwise.cli.show import whisker
@@ -68,8 +69,8 @@ def test_columns_by_name(tmp_path: Path) -> None:
 def test_parts_that_nothing_joins_are_told_of(tmp_path: Path) -> None:
     file = tmp_path / "parts.csv"
     file.write_text("left,right,winner\na,b,a\nb,a,b\nc,d,c\nd,c,d\n", encoding="utf-8")
-    with pytest.warns(cw.errors.ConnectionWarning):
-        code, stdout, _ = run(file, "--json")
+    code, stdout, stderr = run(file, "--json")
+    assert "Note: " in stderr and "2 parts" in stderr
     facts = json.loads(stdout)
     assert facts["method"] == "bradley-terry"  # nobody is named: there is one annotator
     assert code == 0 and facts["components"] == 2 and "2 parts" in facts["notes"][0]
@@ -102,3 +103,23 @@ def test_bars() -> None:
     assert whisker(-1.0, 0.0, 1.0, 36, -1.0, 1.0).count("●") == 1
     line = whisker(0.4, 0.5, 0.6, 36, -1.0, 1.0)
     assert "┊" in line and line.index("┊") < line.index("━") < line.index("●")
+
+
+def test_verdicts_in_other_words_and_items_beside_themselves(tmp_path: Path) -> None:
+    file = tmp_path / "verdicts.csv"
+    file.write_text("model_a,model_b,judge,winner\nx,y,j,1\ny,z,j,2\nx,z,k,0\nx,x,k,0\nz,x,j,2\n", encoding="utf-8")
+    code, _, stderr = run(file)
+    assert code == 1 and "--outcomes 1=left,2=right,0=tie" in stderr
+    code, _, stderr = run(file, "--outcomes", "1=left,2=right,0=tie")
+    assert code == 1 and "--on-self drop" in stderr
+    code, stdout, _ = run(file, "--outcomes", "1=left, 2=right, 0=tie", "--on-self", "drop", "--json")
+    facts = json.loads(stdout)
+    assert code == 0 and facts["answers"] == 4 and facts["leaderboard"][0]["item"] == "x"
+    code, _, stderr = run(file, "--outcomes", "1=left,2=right")
+    assert code == 1 and "is '0': expected one of the outcomes that were given, '1', '2'." in stderr
+    for odd in ("1", "1=up", "=left"):
+        code, _, stderr = run(file, "--outcomes", odd)
+        assert code == 2 and "left" in stderr
+    named = ["--answers", "comparisons", "--column", "outcomes=1=left,2=right,0=tie", "--column", "on_self=drop"]
+    again = command_line.run("aggregate", file, *named, "--json")
+    assert json.loads(again.stdout)["answers"] == 4

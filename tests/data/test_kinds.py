@@ -77,17 +77,6 @@ def test_every_kind_but_linked_has_a_reader():
     assert all(kind.load().answer_type == name for name, kind in kinds if name not in ("ordinal", "graph"))
 
 
-@pytest.mark.parametrize(
-    ("labels", "doubt"),
-    [
-        ([str(7 * n) for n in range(30)], "ratings"),
-        ([7 * n for n in range(30)], "ratings"),
-        (list(range(30)), ""),  # codes without gaps
-        ([0, 50, 100], ""),
-        ([*range(0, 300, 10), "x"], ""),
-    ],
-)
-def test_whole_numbers_stay_classes_and_doubt_is_said(labels, doubt):
-    found = guess([*ITEM, "label"], {"label": labels})
-    assert (found.kind, found.doubt) == ("votes", doubt)
-    assert not doubt or "30 different whole numbers from 0 to 203" in found.reason
+@pytest.mark.parametrize("labels", [[str(7 * n) for n in range(30)], list(range(30)), [*range(0, 300, 10), "x"]])
+def test_whole_numbers_are_classes_as_far_as_a_few_rows_say(labels):
+    assert guess([*ITEM, "label"], {"label": labels}).kind == "votes"

@@ -171,8 +171,9 @@ def known_inputs(data: Dataset, features: Path | None, path: Path, labels: Any) 
 
     from crowdwise import api
     from crowdwise.active.budget_plan import Inputs
+    from crowdwise.reading import Answers
 
-    X, test = api.inputs_of(api.Answers(registry.VOTES, data.votes, data), features or True)
+    X, test = api.inputs_of(Answers(registry.VOTES, data.votes, data), features or True)
     X, truth = np.asarray(X), data.votes.truth
     codes = labels if truth is None else np.where(truth >= 0, truth, labels)
     if test is not None:

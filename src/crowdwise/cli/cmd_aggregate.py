@@ -13,6 +13,7 @@ from crowdwise.cli import options as opt
 from crowdwise.cli.cmd_report import write_page
 from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_results
+from crowdwise.data.comparisons import OnSelf
 from crowdwise.data.folders import check_target
 from crowdwise.errors import ColumnError, ParameterError
 
@@ -101,13 +102,20 @@ OutcomeOption = Annotated[str | None, option("--outcome", help="The column of th
 QuestionOption = Annotated[
     str | None, option("--question", help="The column of what they were compared on (prompt...).")
 ]
+OutcomesOption = Annotated[
+    str | None, option("--outcomes", help="What the words for outcomes mean, such as 1=left,2=right,0=tie.")
+]
+SelfOption = Annotated[
+    OnSelf, typer.Option("--on-self", help="Rows that compare an item with itself: stop, or leave them out.")
+]
 OutOption = Annotated[Path | None, option("--out", "-o", help="Write the leaderboard here: .csv, .jsonl or .parquet.")]
 
 
 def rank(
     path: PathArgument, method: MethodOption = None, set_: opt.SetOption = None, left: LeftOption = None,
     right: RightOption = None, outcome: OutcomeOption = None, annotator: opt.AnnotatorOption = None,
-    question: QuestionOption = None, on_missing: opt.MissingOption = "error", seed: opt.SeedOption = None,
+    question: QuestionOption = None, outcomes: OutcomesOption = None, on_self: SelfOption = "error",
+    on_missing: opt.MissingOption = "error", seed: opt.SeedOption = None,
     out: OutOption = None, annotators: opt.AnnotatorsOption = None, save: opt.SaveOption = None,
     as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
@@ -119,6 +127,8 @@ def rank(
 
     `crowdwise rank battles.csv --out leaderboard.csv`
 
+    `crowdwise rank verdicts.csv --outcomes 1=left,2=right,0=tie --on-self drop`
+
     `crowdwise rank judgments.jsonl --method position-bt --left model_a --right model_b --outcome verdict --json`
     """
     from crowdwise.cli import show_aggregate
@@ -126,7 +136,8 @@ def rank(
     check_outputs(out, annotators)
     check_apart([path], [out, annotators])
     check_target(save, "consensus")
-    given = {"left": left, "right": right, "outcome": outcome, "question": question}
+    given = {"left": left, "right": right, "outcome": outcome, "question": question, "outcomes": outcomes}
+    given["on_self"] = None if on_self == "error" else on_self
     named = [f"{name}={value}" for name, value in given.items() if value is not None]
     reading = opt.Reading(annotator=annotator, column=named, on_missing=on_missing)
     params = opt.assignments(set_, seed)

@@ -21,7 +21,7 @@ from crowdwise import __version__
 from crowdwise.cli.options import flag
 from crowdwise.cli.outputs import emit, say, spreadsheet_safe
 from crowdwise.data import disk
-from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InternalError, ParameterError
+from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InputWarning, InternalError, ParameterError, Worded
 
 ANYWHERE = ("--debug", "--spreadsheet-safe")
 """Options of every command."""
@@ -48,6 +48,11 @@ def written() -> str:
     return f"Written before that: {', '.join(map(str, dict.fromkeys(disk.done)))}."
 
 
+def worded(said: Any, options: set[str]) -> str:
+    """An error or a warning in the words of a command with such options."""
+    return said.worded(lambda option: flag(option, options)) if isinstance(said, Worded) else str(said)
+
+
 class Commands(TyperGroup):
     """The commands, with errors turned into a line on standard error and an exit code."""
 
@@ -60,7 +65,15 @@ class Commands(TyperGroup):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        words = [*ctx._protected_args, *ctx.args]
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ConvergenceWarning)
+            warnings.simplefilter("always", InputWarning)
+            options = self.options([*ctx._protected_args, *ctx.args])
+            warnings.showwarning = lambda message, *_, **__: say(f"Note: {worded(message, options)}")
+            return self.answer(ctx, options)
+
+    def answer(self, ctx: Any, options: set[str]) -> Any:
+        """Run the command, and turn what it raises into a line and an exit code."""
         try:
             return self.run(ctx)
         except InternalError as error:
@@ -69,8 +82,7 @@ class Commands(TyperGroup):
             ctx.exit(3)
         except CrowdwiseError as error:
             self.trace(ctx, error)
-            options = self.options(words)
-            say(f"Error: {error.worded(lambda option: flag(option, options))}")
+            say(f"Error: {worded(error, options)}")
             ctx.exit(2 if isinstance(error, ParameterError) else 1)
         except KeyboardInterrupt:
             say(f"Interrupted. {written()}")
@@ -232,11 +244,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 shows what it can
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", ConvergenceWarning)
-        warnings.showwarning = lambda message, *_, **__: say(f"Note: {message}")
-        try:
-            app = make_app([word] if (word := next(iter(sys.argv[1:]), "")) in NAMES else NAMES)
-        except KeyboardInterrupt:
-            sys.exit(130)
-        app()
+    try:
+        app = make_app([word] if (word := next(iter(sys.argv[1:]), "")) in NAMES else NAMES)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    app()

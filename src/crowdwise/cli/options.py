@@ -18,9 +18,10 @@ from crowdwise.data.schema import Form, OnDuplicate, OnMissing
 from crowdwise.errors import InputError, Option, ParameterError, Setting
 
 if TYPE_CHECKING:
-    from crowdwise.api import Answers, Fitted
+    from crowdwise.api import Fitted
     from crowdwise.data.dataset import Dataset
     from crowdwise.data.guess import Guess
+    from crowdwise.reading import Answers
 
 FEATURES = (
     "The inputs: .npz (x_train, named by id_train; or a single array), .npy, a table with an item column and "
@@ -48,7 +49,10 @@ AnswersOption = Annotated[
     option(
         "--answers",
         metavar="TYPE",
-        help=f"The type of answers: {', '.join(registry.ANSWER_TYPES)}. [default: by the method, or the columns]",
+        help=(
+            f"The type of answers: {', '.join(registry.ANSWER_TYPES)}; auto takes numbers on a scale for ratings, "
+            "where the command would ask. [default: by the method, or the columns]"
+        ),
     ),
 ]
 ItemOption = Annotated[str | None, option("--item", help="The item column, if it is not called item, task, unit, ...")]
@@ -75,6 +79,10 @@ DuplicateOption = Annotated[
 ]
 MissingOption = Annotated[
     OnMissing, typer.Option("--on-missing", help="Rows without a label: stop, or leave them out.")
+]
+NormaliseOption = Annotated[
+    bool,
+    typer.Option("--normalise-labels", help="Merge labels that differ only in case or blanks (yes, Yes)."),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -126,6 +134,7 @@ class Reading:
     form: FormOption = "auto"
     on_duplicate: DuplicateOption = "error"
     on_missing: MissingOption = "error"
+    normalise_labels: NormaliseOption = False
 
     def options(self) -> dict[str, Any]:
         """What was given, as options of a table's reader."""
@@ -186,7 +195,7 @@ def assignments(given: list[str] | None, seed: int | None = None, **more: Any) -
     return out | {name: value for name, value in (more | {"random_state": seed}).items() if value is not None}
 
 
-FLAGS = {"random_state": "--seed", "inputs": "--features"}
+FLAGS = {"random_state": "--seed", "inputs": "--features", "answer_type": "--answers"}
 """Options that the command line calls otherwise than Python."""
 
 
@@ -200,7 +209,7 @@ def flag(option: Option, options: Collection[str]) -> str | None:
     """
     name = FLAGS.get(option.name, f"--{option.name.replace('_', '-')}")
     if name in options:
-        return f"{name} {option.choice()}"
+        return name if option.values == (True,) else f"{name} {option.choice()}"
     collects = "--set" if isinstance(option, Setting) else "--column"
     return f"{collects} {option.name}={option.choice()}" if collects in options else None
 
@@ -217,9 +226,10 @@ def fitted(
     """What :func:`crowdwise.api.fit` gives for a file, with a note on what it was taken for, and a progress bar."""
     from crowdwise import api
     from crowdwise.cli import show
+    from crowdwise.reading import answer_type_of
 
-    answers, guess = api.answer_type_of(path, answers or reading.answers, method)
-    note_guess(guess)
+    answers = answers or reading.answers
+    note_guess(answer_type_of(path, answers, method)[1])
     task = api.prepare(path, method, params, answers=answers, graph=graph, reading=reading.options())
     with show.progress(task.method) as callback:
         return task.fit(gold=gold, truth=truth, callback=callback)
@@ -227,35 +237,39 @@ def fitted(
 
 def load(path: Path, reading: Reading = AS_USUAL) -> Answers:
     """The answers of a file or a dataset folder, with a note on what they were taken for."""
-    from crowdwise import api
+    from crowdwise.reading import answer_type_of, read
 
-    answers, guess = api.answer_type_of(path, reading.answers)
-    note_guess(guess)
-    return api.read(path, answers, reading=reading.options())
+    note_guess(answer_type_of(path, reading.answers)[1])
+    return read(path, reading.answers, reading=reading.options())
 
 
 def load_votes(path: Path, reading: Reading = AS_USUAL) -> Dataset:
     """Votes, and what lies beside them, for a command that knows votes alone."""
-    from crowdwise import api
+    from crowdwise.reading import read
 
     check_votes(path, reading)
-    found = api.read(path, registry.VOTES, reading=reading.options()).dataset
-    assert found is not None  # a path of votes is read as a dataset
-    return found
+    found = read(path, reading.answers, reading=reading.options())
+    if found.dataset is None:
+        raise other_answers(path, found.answer_type)
+    return found.dataset
 
 
 def check_votes(path: Path, reading: Reading) -> None:
     """Before a command that knows votes alone reads a file: are these other answers?"""
-    from crowdwise import api
+    from crowdwise.reading import answer_type_of
 
-    found, guess = api.answer_type_of(path, reading.answers)
+    found, guess = answer_type_of(path, reading.answers)
     if found != registry.VOTES:
-        why = "" if guess is None else f", since {guess.reason}"
-        raise InputError(
-            f"{path} holds {found}{why}, and this command is for votes alone. For {found} there are crowdwise "
-            "aggregate, report, describe and agreement; if these are votes, say --answers votes."
-        )
+        raise other_answers(path, found, "" if guess is None else f", since {guess.reason}")
     note_guess(guess)
+
+
+def other_answers(path: Path, found: str, why: str = "") -> InputError:
+    """The error about answers that a command does not know."""
+    return InputError(
+        f"{path} holds {found}{why}, and this command is for votes alone. For {found} there are crowdwise "
+        "aggregate, report, describe and agreement; if these are votes, say --answers votes."
+    )
 
 
 def note_guess(guess: Guess | None) -> None:

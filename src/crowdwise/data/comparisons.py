@@ -76,8 +76,9 @@ class Comparisons(Table):
     options: ClassVar[tuple[Opt, ...]] = (
         Opt("outcomes", None,
             'What the outcomes mean, such as ``{1: "left", 2: "right", 0: "tie"}``. By default the name of the better '
-            "item, or words: left, a, model_a...; right, b, model_b...; tie, draw, equal, both...",
-            Mapping[Any, str] | None),
+            "item, or words: left, a, model_a...; right, b, model_b...; tie, draw, equal, both... Also as text: "
+            "``1=left,2=right,0=tie``.",
+            Mapping[Any, str] | str | None),
         Opt("placed", True, "Whether the left item was shown first; not known of chosen/rejected tables.", bool),
         schema.on_duplicate(
             "compared the same two items, in the same places, on the same question,", *CHOICES, default="all"
@@ -125,12 +126,13 @@ class Comparisons(Table):
             first, second, *said = ["left", "right", "outcome"]
         also = [part for part in ("annotator", "question") if part in source]
         source.complete([first, second, *said, *also], options["on_missing"])
+        meaning = _meanings(options["outcomes"])
         code, items = source.coded(first, second)
         a, b = np.split(code, 2)
         m, annotators = source.coded_or("annotator")
         q, questions = source.coded("question") if "question" in source else (None, None)
         y, truth = (
-            _outcome(source, part, a, b, items, options["outcomes"]) if part in source else None
+            _outcome(source, part, a, b, items, meaning) if part in source else None
             for part in ("outcome" if said else "", "truth")
         )
         return cls.from_codes(
@@ -223,18 +225,31 @@ def _outcome(
     known = [TIE if word.startswith(("tie", "draw")) else SIDES.get(WORDS.sub("", word), -1) for word in said]
     by_word = encoding.recode(code, np.array(known, dtype=np.int32))
     if outcomes is not None:
-        side = {str(word): _side(meaning) for word, meaning in outcomes.items()}
-        found = encoding.recode(code, np.array([side.get(str(v), -1) for v in words.tolist()], dtype=np.int32))
+        side = {str(word).strip(): _side(meaning) for word, meaning in outcomes.items()}
+        found = encoding.recode(code, np.array([side.get(str(v).strip(), -1) for v in words.tolist()], dtype=np.int32))
     else:
         name = encoding.recode(code, encoding.locate(words, items))
         by_name = np.where(name == a, 0, np.where(name == b, 1, -1)).astype(np.int32)
         named = ((by_name >= 0) | (by_word == TIE) | (code < 0)).all() and (by_name >= 0).any()
         found = np.where((by_name < 0) & (by_word == TIE), TIE, by_name).astype(np.int32) if named else by_word
     bad = np.flatnonzero((found < 0) & (code >= 0))
+    if len(bad) and outcomes is not None:
+        raise source.odd(part, int(bad[0]), f"one of the outcomes that were given, {listing(outcomes, 10)}")
     if len(bad):
         words_for = "the name of one of the two items, or left, right or tie (also a, b, model_a, model_b, draw, equal)"
         raise source.odd(part, int(bad[0]), words_for, remedy=MEANING)
     return found
+
+
+def _meanings(outcomes: Any) -> Mapping[Any, str] | None:
+    """What the words for outcomes mean, from a mapping or from text such as ``1=left,2=right,0=tie``."""
+    if outcomes is None or isinstance(outcomes, Mapping):
+        return outcomes
+    pairs = [pair.partition("=") for pair in str(outcomes).split(",") if pair.strip()]
+    if not pairs or not all(equals and word.strip() for word, equals, _ in pairs):
+        raise ParameterError("expected word=side for every word, such as 1=left,2=right,0=tie.",
+                             about=Option("outcomes", outcomes))  # fmt: skip
+    return {word.strip(): side.strip().lower() for word, _, side in pairs}
 
 
 def _side(word: Any) -> int:

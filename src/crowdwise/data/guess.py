@@ -10,8 +10,8 @@ answer type       taken for it when there is
 ``rankings``      item, annotator and a column ``rank``, or a column ``ranking``
 ``tags``          a sequence, a position in it and a column ``tag``; or labels like O, B-PER, I-PER
 ``label-sets``    item, annotator and a column ``labels``, or labels that are lists
-``ratings``       item, annotator and numbers with fractions, and nothing else, where labels would be; whole numbers
-                  are taken for classes, with a note where they are many and have gaps
+``ratings``       item, annotator and numbers with fractions, and nothing else, where labels would be; of whole numbers
+                  all rows decide (:mod:`crowdwise.data.label_checks`)
 ``ordinal``       never guessed: that classes have an order is not written in a file
 ================  ================================================================================================
 """
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 
 ROWS = 200
 """How many rows are looked at."""
-MANY = 10
-"""More different whole numbers than this, with gaps between them (codes of classes are mostly without), may be numbers
-rather than classes: that is then said."""
-
 FIRST = {*ALIASES["item_a"], "model a", "option a", "response a", "answer a", "model 1"}
 SECOND = {*ALIASES["item_b"], "model b", "option b", "response b", "answer b", "model 2"}
 WON = {"winner", "preferred", "preference", "outcome", "verdict", "better"}
@@ -104,10 +100,6 @@ def guess(columns: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> Guess:
         numbers = set(_numbers(rows.get(value or "", ())))
         if any(not number.is_integer() for number in numbers):
             return Guess("ratings", f"{value!r} holds numbers with fractions")
-        low, high = min(numbers, default=0), max(numbers, default=0)
-        if len(numbers) > MANY and high - low >= len(numbers):
-            reason = f"{value!r} holds {len(numbers)} different whole numbers from {low:.0f} to {high:.0f}"
-            return Guess("votes", reason, "ratings")
     return Guess("votes", "nothing speaks for another kind")
 
 

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, encoding, frames, schema
+from crowdwise.data import assemble, encoding, frames, schema, spellings
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.readable import reader
 from crowdwise.data.rows import blocks, columns_of, spread
@@ -93,7 +93,7 @@ class LabelSets(ByItem):
             "What stands between the labels of a cell; by default the first of ``|``, ``;`` and ``,`` that occurs.",
             str | None),
         schema.on_duplicate("answered about an item, with one row per answer,", "error", "first", "last"),
-        schema.on_missing("an item or annotator (an empty cell of labels is the empty set)"),
+        schema.on_missing("an item or annotator (an empty cell of labels is the empty set)"), spellings.NORMALISE,
     )  # fmt: skip
     _forms: ClassVar[str] = (
         "Either one row per answer, with a column of sets (``labels``: lists, or text such as ``cat|dog``); or one row "
@@ -137,6 +137,7 @@ class LabelSets(ByItem):
             sets = [[] if cell is None or str(cell).strip().lower() in EMPTY else [cell] for cell in cells]
         else:
             sets = _sets(source, value, delimiter)
+        sets = spellings.in_sets(sets, options["normalise_labels"], options["classes"])
         offered: dict[Any, list[Any]] | None = None
         if "offered" in source:
             offered = {}

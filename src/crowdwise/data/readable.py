@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from crowdwise.data import columns, files, schema
 from crowdwise.data.boundary import guarded
+from crowdwise.data.column_content import named_like_an_id
 from crowdwise.data.files import PathLike
 from crowdwise.data.frozen import Frozen
 from crowdwise.data.rows import columns_of
@@ -91,6 +92,9 @@ class Readable(Frozen):
         def choose(names: list[str]) -> list[str] | None:
             found.update(columns.resolve(names, given))
             clear = all(found[part] is not None for part in cls._needed()) and not wide
+            answer = found.get("label")
+            if answer is not None and given.get("label") is None and named_like_an_id(answer):
+                clear = False  # the values decide whether it is one, and then another column may hold the labels
             return [name for name in names if name in found.values()] if clear else None
 
         how = {option.name: values[option.name] for option in schema.FILE}
@@ -108,6 +112,12 @@ class Readable(Frozen):
     @abstractmethod
     def _from_source(cls, source: Source, **options: Any) -> Self:
         """A table from a frame whose columns were found."""
+
+    @classmethod
+    def reader_options(cls) -> list[str]:
+        """The keywords that say how a frame or a file is read: the names of columns, and options."""
+        options = (*cls.options, *cls._reading, *schema.FILE)
+        return [column.name for column in cls.columns] + [option.name for option in options]
 
     @classmethod
     def _needed(cls) -> tuple[str, ...]:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import columns, encoding, frames
+from crowdwise.data import column_content, columns, encoding, frames
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.schema import Form, OnMissing
-from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing
+from crowdwise.data.spellings import folded
+from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing, warn
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,6 +43,8 @@ class Source:
         if self.table.width == 0 or self.table.height == 0:
             raise InputError(f"No {what}: the table has {self.table.height} rows and {self.table.width} columns.")
         self.parts = dict(columns.resolve(self.table.columns, given) if parts is None else parts)
+        self.skipped = ""
+        """Which columns were taken for no answers, for a message."""
         self.rows: Counts | None = None
         """The row of the user's table behind each row that is left; ``None`` where they are the same."""
 
@@ -94,7 +97,9 @@ class Source:
                     "counted from 0.",
                     remedy=DROP,
                 )
+            missing, height = int(lost.sum()), len(self)
             self.keep((~lost).arg_true().to_numpy())
+            warn(f"Left out {missing:,} of {height:,} rows: without {'an' if part[0] in 'aeiou' else 'a'} {part}.")
         if len(self) == 0:
             articles = [f"{'an' if part[0] in 'aeiou' else 'a'} {part}" for part in parts]
             raise InputError(f"No {self.what}: no row has {' and '.join([', '.join(articles[:-1]), articles[-1]])}.")
@@ -102,16 +107,53 @@ class Source:
     def lengthen(self, form: Form, answer: str, alike: bool = False) -> bool:
         """One row per cell, where the table has a column for each annotator (or is said to); whether it has. ``alike``:
         in doubt, columns are annotators only if some label stands in two of them (not so ``color`` and ``size``)."""
+        if form != "wide" and self.given.get(answer) is None:
+            self._skip_ids(answer)
         names, parts = self.table.columns, self.parts
-        wide = form == "wide"
+        wide, odd = form == "wide", []
         if form == "auto" and parts["annotator"] is None and parts[answer] is None and parts["item"] is not None:
             others = columns.left_over(names, parts)
+            odd = column_content.no_annotators(self.table, others, numbers=not alike)
+            others = [name for name in others if name not in odd]
             wide = len(others) >= 2 and (not alike or _share_labels(self.table, others))
         if not wide:
-            self.require(("item", "annotator", answer), wide=True)
+            self.require(("item", "annotator", answer), self.skipped, wide=True)
             return False
-        self.table, self.parts, self.rows = _unpivoted(self.table, parts, answer, self.what)
+        if form == "wide":
+            others = columns.left_over(names, {**parts, "annotator": None, answer: None})
+            odd = column_content.no_annotators(self.table, others, numbers=not alike)
+        self._unpivot(answer, odd)
         return True
+
+    def _unpivot(self, answer: str, odd: Sequence[str]) -> None:
+        """Wide to long, without the columns that belong to no annotator; what is left out is said."""
+        height = len(self)
+        table = self.table.drop(odd) if len(odd) < self.table.width else self.table
+        self.table, self.parts, self.rows = _unpivoted(table, self.parts, answer, self.what)
+        if odd:
+            one = len(odd) == 1
+            warn(
+                f"Left out {'column' if one else 'columns'} {listing(odd, 12)}: by {'its' if one else 'their'} name or "
+                f"values {'it holds' if one else 'they hold'} texts, times or ids, not the {self.what} of an annotator."
+            )
+        empty = height - len(np.unique(self.rows))
+        if empty:
+            warn(f"Left out {empty:,} of {height:,} rows: without any {self.what}.")
+
+    def _skip_ids(self, answer: str) -> None:
+        """Look on where the column of answers that was found numbers the rows: ``annotation_id`` holds no labels."""
+        skipped: list[str] = []
+        while answer in self and column_content.is_row_id(self[answer]):
+            skipped.append(str(self.parts[answer]))
+            taken = {*skipped, *(name for part, name in self.parts.items() if part != answer)}
+            self.parts[answer] = columns.find([c for c in self.table.columns if c not in taken], answer)
+        if not skipped:
+            return
+        one = len(skipped) == 1
+        why = f"{'column' if one else 'columns'} {listing(skipped)} {'numbers' if one else 'number'} the rows"
+        self.skipped = f" ({why})"
+        if answer in self:
+            warn(f"The {answer} is read from column {self.parts[answer]!r}: {why}.")
 
     def odd(self, part: str, at: int, expected: str, error: type[InputError] = LabelError, **more: Any) -> InputError:
         """The error about one cell."""
@@ -195,8 +237,8 @@ def _empty(column: pl.Series) -> pl.Series:
 
 
 def _share_labels(table: pl.DataFrame, names: Sequence[str]) -> bool:
-    found = [table[name].drop_nulls().unique().to_list() for name in names]
-    return len({label for column in found for label in column}) < sum(map(len, found))
+    found = [{folded(label) for label in table[name].drop_nulls().unique().to_list()} for name in names]
+    return len(set().union(*found)) < sum(map(len, found))
 
 
 def _stacked(found: Sequence[pl.Series]) -> pl.Series:

@@ -16,6 +16,7 @@ from crowdwise.data import encoding
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.frames import is_missing
 from crowdwise.data.source import Source
+from crowdwise.data.spellings import same_spelling
 from crowdwise.errors import InputError, LabelError, Remedy, listing
 
 Numbers = npt.NDArray[np.float64]
@@ -37,8 +38,18 @@ def encode_classes(truth: Any, items: Vocabulary, classes: Vocabulary, what: str
     rows, found = _aligned(truth, items, what, "an array of class codes or a mapping from item to class")
     codes = encoding.locate(values := _names(found), classes)
     if (codes < 0).any():
+        values = encoding.to_vocabulary(_respelled(values.tolist(), classes))
+        codes = encoding.locate(values, classes)
+    if (codes < 0).any():
         raise unknown_class(dict.fromkeys(values[codes < 0].tolist()), classes)
     return encoding.recode(rows, codes)
+
+
+def _respelled(names: list[Any], classes: Vocabulary) -> list[Any]:
+    """Names that are no classes as the class that differs from them only in case or blanks, where there is one."""
+    known = set(classes.tolist())
+    same = same_spelling((name for name in names if name not in known), known)
+    return [same.get(name, name) for name in names]
 
 
 def unknown_class(names: Any, classes: Vocabulary) -> LabelError:
@@ -103,6 +114,9 @@ def encode_sets(truth: Any, items: Vocabulary, labels: Vocabulary) -> tuple[Mask
         raise InputError(f"The true set of an item is {odd!r}: expected a list of labels.")
     place = {name: k for k, name in enumerate(labels.tolist())}
     lost = [label for label in _names([label for some in sets for label in some]).tolist() if label not in place]
+    if lost:
+        sets = [_respelled(list(some), labels) for some in sets]
+        lost = [label for label in lost if label not in place and label not in same_spelling(lost, place)]
     if lost:
         raise unknown_class(dict.fromkeys(lost), labels)
     table = np.zeros((N, L), dtype=bool)

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, encoding, frames, schema
+from crowdwise.data import assemble, encoding, frames, schema, spellings
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.readable import reader
@@ -58,7 +58,7 @@ class Votes(ByItem):
     )  # fmt: skip
     options: ClassVar[tuple[Opt, ...]] = (
         schema.declared("classes", "classes", KIND), FORM,
-        schema.on_duplicate("labelled an item", *CHOICES), schema.on_missing("a label"),
+        schema.on_duplicate("labelled an item", *CHOICES), schema.on_missing("a label"), spellings.NORMALISE,
     )  # fmt: skip
     _rows: ClassVar[str] = "votes"
     _act: ClassVar[str] = "labels item"
@@ -85,6 +85,9 @@ class Votes(ByItem):
         label, names = source.coded("label")
         if source.from_text:
             label, names = encoding.booleans_in_text(label, names)
+        label, names = spellings.in_codes(label, names, options["normalise_labels"], options["classes"])
+        if source.from_text and options["normalise_labels"]:
+            label, names = encoding.integers_in_text(label, names)
         votes = cls.from_codes(
             item, annotator, label, items=items, annotators=annotators, label_names=names,
             classes=_declared(options["classes"], names, source["label"], categories),

@@ -1,0 +1,109 @@
+"""Labels that differ only in case or blanks: ``yes``, ``Yes`` and ``yes `` are one class, spelled in three ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from crowdwise.data import encoding
+from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.schema import Opt
+from crowdwise.errors import Option, Remedy, listing, warn
+
+NORMALISE = Opt(
+    "normalise_labels", False,
+    "Merge labels that differ only in case or blanks (``yes``, ``Yes``, ``yes ``) into the most common spelling.", bool,
+)  # fmt: skip
+MOST = 10_000
+"""More labels than this are texts, of which each is as it is."""
+MOST_TEXTS, TEXTS = 20, 0.5
+"""Above this number, and this share of rows, different labels are texts as well."""
+MERGE = Remedy("Merge them with {}.", Option("normalise_labels", True, command=""))
+
+
+def folded(name: Any) -> Any:
+    """A name without what does not tell labels apart; names that are no text as they are."""
+    return " ".join(name.split()).casefold() if isinstance(name, str) else name
+
+
+def variants(counts: Mapping[Any, int]) -> dict[Any, list[Any]]:
+    """Spellings of the same label, the most common first, where there is more than one; from labels and their counts.
+
+    >>> variants({"yes": 3, "Yes": 5, "no": 2})
+    {'yes': ['Yes', 'yes']}
+    """
+    groups: dict[Any, list[Any]] = {}
+    for name in counts:
+        groups.setdefault(folded(name), []).append(name)
+    return {
+        key: sorted(names, key=lambda name: (-counts[name], str(name))) for key, names in groups.items()
+        if len(names) > 1
+    }  # fmt: skip
+
+
+def merged(counts: Mapping[Any, int], declared: Iterable[Any] = ()) -> dict[Any, Any]:
+    """Each spelling -> the one that stands for its label: the declared one, else the most common one, without blanks
+    around it."""
+    best = {key: _tidy(names[0]) for key, names in variants(counts).items()}
+    best |= {folded(name): name for name in declared}
+    return {name: best.get(folded(name), _tidy(name)) for name in counts}
+
+
+def _tidy(name: Any) -> Any:
+    return " ".join(name.split()) if isinstance(name, str) else name
+
+
+def same_spelling(names: Iterable[Any], known: Iterable[Any]) -> dict[Any, Any]:
+    """Names -> the known ones that differ from them only in case or blanks, where there is exactly one."""
+    groups: dict[Any, list[Any]] = {}
+    for name in known:
+        groups.setdefault(folded(name), []).append(name)
+    return {name: found[0] for name in names if len(found := groups.get(folded(name), [])) == 1}
+
+
+def point_out(counts: Mapping[Any, int]) -> None:
+    """Say which labels differ only in case or blanks."""
+    found = list(variants(counts).values()) if len(counts) <= MOST else []
+    if found:
+        pairs = "; ".join(listing(names) for names in found[:3])
+        more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+        warn(f"Labels that differ only in case or blanks are different classes: {pairs}{more}.", remedy=MERGE)
+
+
+def counted(names: Iterable[Any]) -> dict[Any, int]:
+    """How often each name occurs."""
+    out: dict[Any, int] = {}
+    for name in names:
+        out[name] = out.get(name, 0) + 1
+    return out
+
+
+def in_codes(
+    code: Codes, names: Vocabulary, normalise: bool, declared: Iterable[Any] | None
+) -> tuple[Codes, Vocabulary]:
+    """Codes of labels and their names, with spellings merged if that was asked for, else pointed out."""
+    if names.dtype != object:
+        return code, names
+    if not normalise and len(names) > max(MOST_TEXTS, TEXTS * len(code)):  # texts of their own, not classes
+        return code, names
+    counts = dict(zip(names.tolist(), np.bincount(code[code >= 0], minlength=len(names)).tolist(), strict=True))
+    if not normalise:
+        point_out(counts)
+        return code, names
+    stands = merged(counts, declared or ())
+    kept = encoding.to_vocabulary(list(dict.fromkeys(stands.values())))
+    place = {name: k for k, name in enumerate(kept.tolist())}
+    new = np.array([place[stands[name]] for name in names.tolist()], dtype=np.int32)
+    return encoding.recode(code, new), kept
+
+
+def in_sets(sets: list[list[Any]], normalise: bool, declared: Iterable[Any] | None) -> list[list[Any]]:
+    """The same for sets of labels."""
+    counts = counted(label for some in sets for label in some)
+    if not normalise:
+        point_out(counts)
+        return sets
+    stands = merged(counts, declared or ())
+    return [list(dict.fromkeys(stands[label] for label in some)) for some in sets]
