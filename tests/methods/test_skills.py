@@ -381,7 +381,7 @@ ACCURACY = {
 def test_accuracy_on_real_crowds(key, name, real):
     votes = votes_of(real(name))
     accuracy, tolerance = ACCURACY[key, name]
-    assert 100 * cw.aggregate(votes, key).score(votes.truth) == pytest.approx(accuracy, abs=tolerance)
+    assert 100 * cw.aggregate(votes, key, fall_back=False).score(votes.truth) == pytest.approx(accuracy, abs=tolerance)
 
 
 @pytest.mark.slow

@@ -39,10 +39,11 @@ import numpy as np
 
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.model import Callback, Model, Outcome, Rounds, Votes, declared
+from crowdwise.core.model import Callback, Outcome, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.starts import GOLD_WEIGHT, log_odds, tested_and_right
 from crowdwise.core.vote_sums import per_annotator, tally
+from crowdwise.methods import skills_fallback as fallback
 from crowdwise.methods import skills_graph as graph
 from crowdwise.methods.skills_graph import Pairs
 from crowdwise.methods.skills_precision import pair_variance
@@ -80,7 +81,7 @@ def pair_scale(found: Pairs, skill: Floats) -> Floats:
 
 
 @declared
-class EigenRatio(Model):
+class EigenRatio(fallback.FallsBack):
     """Weights v1 / v2: the top eigenvector of agreement rates over that of the graph of common items.
 
     Dividing by v2 takes out how busy and well connected an annotator is. Agreement is corrected for chance, so there
@@ -108,6 +109,8 @@ class EigenRatio(Model):
             self.skill_ = (sign * skill)[:M]
         q = clamp(self._predict(votes), gold)
         ends = -1.0 / (K - 1.0), 1.0
+        if self._unusable(votes, gold, q):
+            return self._alike(votes, gold, found, *bounds(len(votes), K))
         turned = sign * skill
         variance = pair_variance(votes, gold, np.where(np.arange(len(turned)) < M, np.clip(turned, *ends), 1.0))[:M]
         per_skill = np.divide(weight, skill, out=np.ones_like(skill), where=skill != 0.0)[:M]
@@ -115,6 +118,17 @@ class EigenRatio(Model):
         at = np.clip(self.skill_, *ends)
         columns |= with_interval("skill", at, *around(at * pair_scale(found, turned)[:M], variance, *ends))
         return Outcome(posterior=q, prior=normalise(q.sum(axis=0), axis=0), annotator_columns=columns)
+
+    def _alike(self, votes: Votes, gold: Ints | None, found: Pairs, low: float, high: float) -> Outcome:
+        """The outcome with one weight for all annotators."""
+        skill, unknown = equal_skills(found, votes.n_annotators, high)
+        self.skill_ = skill
+        q = clamp(self._predict(votes), gold)
+        columns = with_interval("weight", np.ones_like(skill), *around(np.ones_like(skill), unknown))
+        columns |= with_interval("skill", skill, *around(skill, unknown, low, high))
+        return Outcome(
+            posterior=q, prior=normalise(q.sum(axis=0), axis=0), annotator_columns=columns, notes=[fallback.NOTE]
+        )
 
     def _predict(self, votes: Votes) -> Floats:
         skill = graph.at_mean(self.skill_, votes.n_annotators)
@@ -134,8 +148,13 @@ def bounds(N: int, K: int) -> tuple[float, float]:
     return -1.0 / (K - 1.0) + edge, 1.0 - edge
 
 
+def equal_skills(found: Pairs, M: int, high: float) -> tuple[Floats, Floats]:
+    """One skill for all annotators, and a variance that says that nothing is known of each."""
+    return np.full(M, fallback.equal_skill(found.n.data, found.c.data, 1.0 - high, high)), np.full(M, np.inf)
+
+
 @declared
-class PairSkills(Model, ABC):
+class PairSkills(fallback.FallsBack, ABC):
     """Skills from pairs, votes weighted by their log-odds. A subclass gives ``_skills``."""
 
     skill_: Floats = field(init=False)
@@ -169,16 +188,20 @@ class PairSkills(Model, ABC):
             group = graph.groups_of(found.n)
             turn = np.where((group == group[-1])[:M], -1.0, 1.0)
             self.skill_ = np.clip(turn * skill, low, high)
-        q = clamp(self._predict(votes), gold)
-        known = np.append(self.skill_, np.ones(found.n.shape[0] - M))
-        skills = with_interval(
-            "skill", self.skill_, *around(self.skill_, self._variance(found, votes, gold, known)[:M], low, high)
-        )
+        q, notes = clamp(self._predict(votes), gold), []
+        if self._unusable(votes, gold, q):
+            self.skill_, variance = equal_skills(found, M, high)
+            q, notes = clamp(self._predict(votes), gold), [fallback.NOTE]
+        else:
+            known = np.append(self.skill_, np.ones(found.n.shape[0] - M))
+            variance = self._variance(found, votes, gold, known)[:M]
+        skills = with_interval("skill", self.skill_, *around(self.skill_, variance, low, high))
         weights = (log_odds((1.0 + (K - 1.0) * s) / K, K) for s in skills.values())
         return Outcome(
             posterior=q,
             prior=normalise(q.sum(axis=0), axis=0),
             annotator_columns=skills | with_interval("weight", *weights),
+            notes=notes,
             **rounds.outcome,
         )
 

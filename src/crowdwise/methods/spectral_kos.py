@@ -117,7 +117,8 @@ class KOS(OneVsRest):
         return Question(k, total, np.zeros(A.shape[1]), centred(A, total[A.indices] - edge), edge=edge)
 
     def _edge_weight(self, A: Any, votes: Votes, question: Question) -> Floats:
-        assert question.edge is not None
+        if question.edge is None:
+            return super()._edge_weight(A, votes, question)
         items, keys = self.edges_
         M = len(self.questions_[0].weight)
         at = encoding.locate(votes.items, items).astype(np.int64)[np.repeat(np.arange(len(votes)), np.diff(A.indptr))]

@@ -23,16 +23,17 @@ References: Parisi, Strino, Nadler and Kluger 2014 (v, and the rule sign(sum of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from crowdwise.core import em
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.model import Callback, Model, Outcome, Params, Part, Votes, declared
+from crowdwise.core.model import Callback, Outcome, Params, Part, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, maximise_1d
 from crowdwise.kernels import reference
+from crowdwise.methods import skills_fallback as fallback
 from crowdwise.methods import skills_graph as graph
 from crowdwise.methods.skills_graph import Pairs
 from crowdwise.methods.spectral_vectors import evidence, influence_variance, mean_log_odds, posterior
@@ -132,8 +133,15 @@ class Coins:
     """How far each vote moves psi and eta."""
 
 
+def alike(coins: Coins, skill: float, votes: Votes) -> Coins:
+    """The question with one skill for all annotators, and classes that are equally frequent."""
+    p = np.full(len(coins.v), (1.0 + skill) / 2.0)
+    fit = em.expect(_question_part(votes, coins.k, None), scores(p, p, 0.0))[0].log_likelihood
+    return replace(coins, v=np.full(len(p), skill), b=0.0, psi=p, eta=p, log_likelihood=fit)
+
+
 @declared
-class SML(Model):
+class SML(fallback.FallsBack):
     """Spectral meta-learner: sensitivity and specificity of each annotator from the covariances of their votes.
 
     No start, no local optimum. Three or more classes: one question per class.
@@ -163,26 +171,32 @@ class SML(Model):
         self.coins_ = [self._learn(votes, k, gold) for k in ([1] if K == 2 else range(K))]
         if self.rule == "linear":
             self.worth_ = [mean_log_odds(*evidence(*self._linear(votes, c))) for c in self.coins_]
-        q = clamp(self._predict(votes), gold)
+        q, notes = clamp(self._predict(votes), gold), []
+        if self._unusable(votes, gold, q):
+            found, notes = graph.pairs(votes, gold), [fallback.NOTE]
+            skill = fallback.equal_skill(found.n.data, found.c.data, 0.05, 0.95)
+            self.coins_ = [alike(coins, skill, votes) for coins in self.coins_]
+            q = clamp(self._predict(votes), gold)
         psi, eta = (np.column_stack([getattr(c, name) for c in self.coins_]) for name in ("psi", "eta"))
         A = graph.signed(votes, 0)
 
         def interval(name: str, value: Floats, influence: Floats) -> dict[str, Any]:
-            return with_interval(name, value, *around(value, influence_variance(A, influence), 0.0, 1.0))
+            variance = np.full(len(value), np.inf) if notes else influence_variance(A, influence)
+            return with_interval(name, value, *around(value, variance, 0.0, 1.0))
 
         both = np.mean([(c.influence[0] + c.influence[1]) / 2.0 for c in self.coins_], axis=0)
         columns = interval("balanced_accuracy", ((psi + eta) / 2.0).mean(axis=1), both)
         if K > 2:
             skew = np.array([[c.b for c in self.coins_]])
             prior = posterior(np.log1p(skew) - np.log1p(-skew), self.used_)[0]
-            return Outcome(posterior=q, prior=prior, annotator_columns=columns)
+            return Outcome(posterior=q, prior=prior, annotator_columns=columns, notes=notes)
         theta = np.stack([np.column_stack([eta, 1.0 - eta]), np.column_stack([1.0 - psi, psi])], axis=1)
         coins = self.coins_[0]
         columns |= interval("sensitivity", coins.psi, coins.influence[0])
         columns |= interval("specificity", coins.eta, coins.influence[1])
         return Outcome(
             posterior=q, prior=np.array([(1.0 - coins.b) / 2.0, (1.0 + coins.b) / 2.0]), confusion=theta,
-            log_likelihood=coins.log_likelihood, annotator_columns=columns,
+            log_likelihood=coins.log_likelihood, annotator_columns=columns, notes=notes,
         )  # fmt: skip
 
     def _learn(self, votes: Votes, k: int, gold: Ints | None) -> Coins:

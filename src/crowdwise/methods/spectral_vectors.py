@@ -36,14 +36,16 @@ References: Zhang, Chen, Zhou and Jordan 2016 (kos-svd, as they ran it under the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.model import Callback, Model, Outcome, Votes
+from crowdwise.core.model import Callback, Outcome, Votes
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
+from crowdwise.methods import skills_fallback as fallback
 from crowdwise.methods import skills_graph as graph
 
 
@@ -91,7 +93,13 @@ class Question:
     sign: float = 1.0
 
 
-class OneVsRest(Model, ABC):
+def alike(A: Any, k: int) -> Question:
+    """The question with one weight for all annotators."""
+    M = A.shape[1]
+    return Question(k, np.ones(M), np.zeros(M), np.zeros(A.nnz))
+
+
+class OneVsRest(fallback.FallsBack, ABC):
     """Methods for yes-or-no questions: one for two classes, else one per class. A subclass gives ``_learn``."""
 
     questions_: list[Question]
@@ -108,31 +116,48 @@ class OneVsRest(Model, ABC):
         return np.asarray(question.weight[A.indices])
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        K = votes.n_classes
-        self.used_, self.questions_, logits = graph.used_classes(votes, gold), [], []
-        for k in [1] if K == 2 else range(K):
-            A = graph.signed(votes, k)
-            question = self._learn(A, k)
-            z, g = evidence(A, self._first_edges(A, question), _item_offset(A, question.offset))
-            if gold is not None:
-                said, true = np.sign(z[gold >= 0]), np.where(gold[gold >= 0] == k, 1.0, -1.0)
-                if -(said * true).sum() >= graph.CONTRADICTIONS:
-                    question, z = replace(question, sign=-question.sign), -z
-            question = replace(question, worth=mean_log_odds(z, g))
-            self.questions_.append(question)
-            logits.append(question.worth * z * g)
-        q = posterior(np.column_stack(logits), self.used_)
+        self.used_ = graph.used_classes(votes, gold)
+        q, A = self._ask(votes, gold, self._learn)
+        notes = [fallback.NOTE] if self._unusable(votes, gold, clamp(q, gold)) else []
+        if notes:
+            q, A = self._ask(votes, gold, alike, common=True)
         weight = np.mean([question.sign * question.weight for question in self.questions_], axis=0)
         # A vote answers all questions at once: its influences are summed before they are squared.
         influence = np.mean([question.sign * question.influence for question in self.questions_], axis=0)
         variance = influence_variance(A, influence)
-        variance[weight == 0.0] = np.inf
+        variance[(weight == 0.0) | bool(notes)] = np.inf
         return Outcome(
             posterior=clamp(q, gold),
             prior=normalise(clamp(q, gold).sum(axis=0), axis=0),
             iterations=self._rounds(),
             annotator_columns=with_interval("weight", weight, *around(weight, variance)),
+            notes=notes,
         )
+
+    def _ask(
+        self, votes: Votes, gold: Ints | None, learn: Callable[[Any, int], Question], common: bool = False
+    ) -> tuple[Floats, Any]:
+        """The posterior from all questions, which are kept, and the matrix of the last one.
+
+        ``common``: a vote has the same log-odds in all questions, so that equal weights give the majority.
+        """
+        K, asked, scores = votes.n_classes, [], []
+        for k in [1] if K == 2 else range(K):
+            A = graph.signed(votes, k)
+            question = learn(A, k)
+            z, g = evidence(A, self._first_edges(A, question), _item_offset(A, question.offset))
+            if gold is not None:
+                said, true = np.sign(z[gold >= 0]), np.where(gold[gold >= 0] == k, 1.0, -1.0)
+                if -(said * true).sum() >= graph.CONTRADICTIONS:
+                    question, z = replace(question, sign=-question.sign), -z
+            asked.append(replace(question, worth=mean_log_odds(z, g)))
+            scores.append(z * g)
+        if common:
+            worth = float(np.mean([question.worth for question in asked]))
+            asked = [replace(question, worth=worth) for question in asked]
+        self.questions_ = asked
+        logits = [question.worth * score for question, score in zip(asked, scores, strict=True)]
+        return posterior(np.column_stack(logits), self.used_), A
 
     def _first_edges(self, A: Any, question: Question) -> Floats:
         return np.asarray(question.weight[A.indices]) if question.edge is None else question.edge
