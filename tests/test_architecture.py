@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "learners": MODEL | {"methods", "answers", "registry"},  # two-stage takes any method by its key
     "metrics": MODEL,
     "trust": MODEL | {"metrics"},
-    "active": MODEL | {"online", "metrics"},
+    "active": MODEL | {"online", "metrics", "registry"},  # a campaign makes its model by its key
     "report": MODEL | {"metrics", "trust", "registry"},
     "reading": BASE | {"registry"},
     "api": BELOW - {"api"},

@@ -27,7 +27,7 @@ def load(folder: str | os.PathLike[str]) -> Any:
     """
     folder = Path(folder)
     if (folder / "campaign.db").is_file():
-        return open_campaign(folder)
+        return _campaign(folder)
     kind = kind_of(folder)
     if kind in OPENED:
         return OPENED[kind](folder)
@@ -70,15 +70,10 @@ def _stream(folder: Path) -> Any:
     return Online.load(folder, model)
 
 
-def open_campaign(folder: Path) -> Campaign:
-    """A campaign with the model that it was made with."""
+def _campaign(folder: Path) -> Campaign:
     from crowdwise.active.campaign import Campaign
-    from crowdwise.active.journal import Journal
 
-    journal = Journal.open(folder / "campaign.db")
-    facts = journal.facts()
-    journal.close()
-    return Campaign.open(folder, registry.create(facts["method"], **facts.get("params", {})))
+    return Campaign.open(folder)
 
 
 OPENED = {"consensus": _consensus, "learner": _learner, "stream": _stream}

@@ -235,8 +235,8 @@ def test_names_of_two_kinds_are_refused(tmp_path: Path) -> None:
         campaign.add_annotators({5: 1.0})
     with pytest.raises(InputError, match=r"Names of items are of one kind"):
         campaign.add_items([11, "twelve"])
-    with pytest.raises(LabelError, match="says '0'"):
-        campaign.add([(10, "ann", "0")])
+    with pytest.raises(LabelError, match="says 'zero'"):
+        campaign.add([(10, "ann", "zero")])
     campaign.close()
     assert said(again(tmp_path / "c")) == {7: 0, 8: 1, 9: 1}
     for classes in (["a", 1], [True, 1], ["a", float("nan")], ["a", ("b",)], [0, 0.0]):

@@ -130,3 +130,77 @@ def test_salvage(folder: Path) -> None:
     run("campaign", "add", birds, folder / "votes.csv")
     assert "3 votes written" in run("campaign", "export", birds, "--salvage", folder / "rest.csv").output
     assert (folder / "rest.csv").read_text(encoding="utf-8").splitlines()[0] == "vote_id,item,annotator,label"
+
+
+def test_what_one_annotator_should_do(folder: Path) -> None:
+    birds = made(folder)
+    found = json.loads(run("campaign", "next", birds, "--annotator", "ann", "-n", 1, "--json").stdout)
+    assert [q["annotator"] for q in found["questions"]] == ["ann"]
+    assert (found["state"], found["stop"], found["why_none"]) == ("running", None, None)
+    item = found["questions"][0]["item"]
+    assert "1 questions released" in run("campaign", "release", birds, "--annotator", "ann").output
+    assert "1 items skipped" in run("campaign", "skip", birds, "ann", item).output
+    again = json.loads(run("campaign", "next", birds, "-a", "ann", "--json").stdout)
+    assert item not in [q["item"] for q in again["questions"]]
+    run("campaign", "set-annotator", birds, "bob", "--away")
+    assert "No questions: 'bob' is not available" in run("campaign", "next", birds, "-a", "bob").output
+    assert "Unknown annotators: 'zoe'" in run("campaign", "next", birds, "-a", "zoe", code=1).output
+
+
+def test_a_running_campaign_is_changed(folder: Path) -> None:
+    birds = made(folder, "--budget", 4.6)
+    run("campaign", "add", birds, folder / "votes.csv")
+    facts = json.loads(run("campaign", "status", birds, "--json").stdout)
+    assert facts["state"] == "budget-spent"
+    assert "Stop (budget spent): the budget is spent" in run("campaign", "status", birds).stdout.replace("\n", " ")
+    told = run("campaign", "set", birds, "--budget", 40, "--target", 0.97, "--max-votes", 5).output
+    assert "budget 4.6 -> 40; target none -> 0.97; max votes none -> 5. The campaign is running." in told
+    assert json.loads(run("campaign", "set", birds, "--target", "none", "--json").stdout) == {
+        "changed": {"target": [0.97, None]}, "state": "running",
+    }  # fmt: skip
+    (folder / "more.csv").write_text("item,truth\nc,wren\nd,\n", encoding="utf-8")
+    assert "1 items added, 1 were there" in run("campaign", "add-items", birds, folder / "more.csv").output
+    run("campaign", "close-items", birds, "d", "b")
+    assert json.loads(run("campaign", "status", birds, "--json").stdout)["closed"] == 2
+    run("campaign", "close-items", birds, "--from", folder / "more.csv", "--reopen")
+    (folder / "who.csv").write_text("worker,price\nann,3\ncem,1\n", encoding="utf-8")
+    assert "1 annotators added, 1 were there" in run("campaign", "add-annotators", birds, folder / "who.csv").output
+    run("campaign", "set-annotator", birds, "cem", "--price", 0.5, "--max-votes", 3)
+    history = run("campaign", "history", birds).stdout.splitlines()
+    assert [line.split("  ")[1].split(":")[0] for line in history] == [
+        "settings", "settings", "add items", "close items", "reopen items", "annotators", "annotators",
+    ]  # fmt: skip
+    assert json.loads(run("campaign", "history", birds, "--json").stdout)[0]["detail"]["budget"] == [4.6, 40.0]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("set",), 2, "Nothing to set"),
+        (("set", "--budget", "dear"), 2, "--budget dear: expected a number, or none"),
+        (("set", "--target", "2"), 2, "--target 2.0"),
+        (("set-annotator", "ann"), 2, "Nothing to set"),
+        (("close-items",), 1, "Name the items"),
+        (("release",), 2, "Say what is released"),
+        (("skip", "ann", "zzz"), 1, "Unknown items: 'zzz'"),
+    ],
+)
+def test_changes_that_are_none(folder: Path, words: tuple[str, ...], code: int, message: str) -> None:
+    birds = made(folder)
+    assert message in run("campaign", words[0], birds, *words[1:], code=code).output
+    assert "Nothing was changed" in run("campaign", "history", birds).output
+
+
+def test_classes_and_names_that_are_numbers(folder: Path) -> None:
+    """A campaign made on the command line is used from Python, and the other way round."""
+    import crowdwise as cw
+
+    (folder / "items.csv").write_text("item\n7\n8\n", encoding="utf-8")
+    run("campaign", "init", folder / "n", "--classes", "1,2", "--items", folder / "items.csv", "--unknown", "add")
+    with cw.Campaign.open(folder / "n") as campaign:
+        assert campaign.add([(7, "ann", 1), (8, "ann", 2)]).added == 2
+    with cw.Campaign.create(folder / "m", cw.OneCoin(), classes=[1, 2], items=[7, 8], annotators=[12]) as campaign:
+        campaign.propose(1)
+    (folder / "votes.csv").write_text("item,worker,label\n7,12,1\n8,12,2\n", encoding="utf-8")
+    assert "2 votes added" in run("campaign", "add", folder / "m", folder / "votes.csv").output
+    assert "1 items skipped" in run("campaign", "skip", folder / "m", "12", "7").output

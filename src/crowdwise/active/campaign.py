@@ -5,9 +5,9 @@ where votes come in (:mod:`crowdwise.active.intake`); the journal, the vote stor
 are looked up again for what is shown. The model is a function of the journal (:mod:`crowdwise.active.journal_stream`).
 Threads and processes may share a campaign.
 
-``add`` is all or nothing and may be repeated: a vote is identified by its id, and counts once. ``propose`` notes what
-it hands out, so that two who ask at once are not sent the same question; a question that is not answered within
-``patience`` is handed out again.
+``add`` is all or nothing and may be repeated: a vote is identified by its id, and counts once. ``propose`` and
+``next_for`` note what they hand out, so that two who ask at once are not sent the same question; a question that is not
+answered within ``patience`` is handed out again.
 """
 
 from __future__ import annotations
@@ -15,59 +15,35 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
-import numpy as np
-
-from crowdwise.active.canonical import name_text, one_kind
-from crowdwise.active.fair_assignment import Gap, propose_fairly
-from crowdwise.active.intake import Receipt, add_votes, class_code
+from crowdwise import registry
+from crowdwise.active.asking import Asking
+from crowdwise.active.canonical import name_text
+from crowdwise.active.end_state import Situation, find_standing, status_of
+from crowdwise.active.fair_assignment import Gap
+from crowdwise.active.intake import UNKNOWN, Receipt, add_votes, class_codes
 from crowdwise.active.journal import Journal
 from crowdwise.active.journal_stream import JournalStream
-from crowdwise.active.proposals import Proposal
-from crowdwise.active.questions import OpenQuestions, Question
+from crowdwise.active.locking import alone
+from crowdwise.active.questions import Question
 from crowdwise.active.roster import Roster
+from crowdwise.active.settings import Classes, Settings, change_settings, kept_params
 from crowdwise.active.snapshots import Snapshots
-from crowdwise.active.state import Pairs, State
-from crowdwise.active.stopping import AccuracyEstimate, Probability, StopRule, estimate_accuracy
+from crowdwise.active.stopping import Probability, StopRule
 from crowdwise.active.strategies import DEFAULT, Strategy, find_strategy
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.constraints import Check, Count, CountFromZero, Positive, RandomState, checked, fixed_seed
+from crowdwise.core.constraints import Count, CountFromZero, Positive, RandomState, checked, fixed_seed
 from crowdwise.core.model import EMModel
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, NotFittedError, OutputError, ParameterError
+from crowdwise.errors import NotFittedError, OutputError, ParameterError
 from crowdwise.online.stream import Online
 
 NO_VOTES = "No votes have come in yet: hand some over with campaign.add(votes), or crowdwise campaign add."
 
 __all__ = ["Campaign", "Question", "Receipt"]
-
-
-def _differ(names: Any) -> bool:
-    try:
-        texts = [name_text(name, "class", booleans=True) for name in names]
-        one_kind(texts, "classes")
-    except InputError:
-        return False
-    return len(texts) >= 2 and len(set(texts)) == len(texts)
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-Classes = Annotated[Sequence[Any], Check(_differ, "two or more different classes, all text, integers or booleans")]
-
-
-def alone(method: F) -> F:
-    """A method that one thread at a time is in."""
-
-    @wraps(method)
-    def locked(self: Campaign, *given: Any, **named: Any) -> Any:
-        with self._lock:
-            return method(self, *given, **named)
-
-    return locked  # type: ignore[return-value]
 
 
 class Campaign:
@@ -87,15 +63,19 @@ class Campaign:
 
     def __init__(self, folder: Path, journal: Journal, model: EMModel) -> None:
         self.folder, self.journal, self.model = folder, journal, model
-        self.facts = journal.facts()
-        self.classes: list[Any] = self.facts["classes"]
-        with journal.decoding():
-            self.rule, self.strategy = StopRule(**self.facts["rule"]), Strategy(**self.facts["strategy"])
-        self.roster, self.open_questions = Roster(journal), OpenQuestions(journal)
+        self.classes: list[Any] = journal.facts()["classes"]
+        strategy = self.settings.strategy  # it never changes
+        self.roster = Roster(journal)
+        self.asking = Asking(journal, self.roster)
         self.stream = JournalStream(
-            journal, self.roster, Snapshots(folder, model), lambda: self.strategy.stream(model, self.classes)
+            journal, self.roster, Snapshots(folder, model), lambda: strategy.stream(model, self.classes)
         )
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as the journal has them now: others may have changed them."""
+        return Settings.of(self.journal)
 
     @classmethod
     @checked
@@ -162,14 +142,14 @@ class Campaign:
             "classes": [json.loads(name_text(name, "class", booleans=True)) for name in classes],
             "rule": chosen.get_params(), "strategy": find_strategy(strategy).get_params(),
             "unknown": unknown, "patience": float(patience), "price": float(price), "seed": fixed_seed(random_state),
-            "proposals": 0, "method": model.key, "gap": gap,
+            "proposals": 0, "method": model.key, "params": kept_params(model), "gap": gap,
         }  # fmt: skip
         people = dict(annotators) if isinstance(annotators, Mapping) else dict.fromkeys(annotators, price)
         made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         try:
             campaign = cls(folder, Journal.create(folder / "campaign.db", facts), model)
-            known = campaign._class_codes(gold)
+            known = class_codes(gold, campaign.classes)
             with campaign.journal.writing():
                 campaign.roster.add_items(items, known, groups or {})
                 campaign.roster.set_prices(people)
@@ -182,14 +162,19 @@ class Campaign:
         return campaign
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str], model: EMModel) -> Self:
-        """Open a campaign; ``model`` must be like the one that it was made with."""
+    def open(cls, folder: str | os.PathLike[str], model: EMModel | None = None) -> Self:
+        """Open a campaign, with the model that it was made with. A ``model`` that is given must be like that one."""
         folder = Path(folder)
         journal = Journal.open(folder / "campaign.db")
-        made_with = journal.facts()["method"]
-        if model.key != made_with:
+        facts = journal.facts()
+        made_with, params = facts["method"], facts.get("params", {})
+        if model is not None and model.key != made_with:
             raise ParameterError(f"{folder} was made with {made_with}: open it with that, not with {model.key}.")
-        return cls(folder, journal, model)
+        with journal.decoding():
+            kept = registry.create(made_with, **params)
+        if model is not None and "params" in facts and kept_params(model) != kept_params(kept):
+            raise ParameterError(f"{folder} was made with {kept!r}: open it with that, not with {model!r}.")
+        return cls(folder, journal, kept if model is None else model)
 
     @alone
     def close(self) -> None:
@@ -215,34 +200,72 @@ class Campaign:
     ) -> int:
         """Declare more items, with their classes where these are known (questions that test) and their groups; how many
         are new. Classes and groups may be of earlier items, too; of unknown items they are an error."""
-        known = self._class_codes(gold)
+        known = class_codes(gold, self.classes)
         with self.journal.writing():
-            return self.roster.add_items(items, known, groups or {})
-
-    def _class_codes(self, gold: Mapping[Any, Any] | None) -> dict[Any, int]:
-        return {item: class_code(label, item, self.classes) for item, label in (gold or {}).items()}
+            new = self.roster.add_items(items, known, groups or {})
+            self.journal.log("add items", {"new": new, "gold": len(known), "groups": len(groups or {})})
+        return new
 
     @alone
-    def add_annotators(self, annotators: Mapping[Any, float]) -> None:
-        """Declare more annotators with the price of a vote, or change prices."""
+    def add_annotators(self, annotators: Mapping[Any, float] | Iterable[Any]) -> int:
+        """Declare more annotators (names, or names with the price of a vote), or change prices; how many are new."""
         with self.journal.writing():
+            before = self.journal.count("annotators")
+            if not isinstance(annotators, Mapping):
+                annotators = dict.fromkeys(annotators, self.settings.price)
             self.roster.set_prices(annotators)
+            self.journal.log("annotators", {str(name): {"price": price} for name, price in annotators.items()})
+            return self.journal.count("annotators") - before
 
     @alone
     @checked
     def set_annotator(
-        self, name: Any, *, available: bool | None = None, max_votes: CountFromZero | None = None
+        self,
+        name: Any,
+        *,
+        available: bool | None = None,
+        max_votes: CountFromZero | None = None,
+        price: Positive | None = None,
     ) -> None:
-        """Say whether an annotator is available, and how many votes the annotator may give in all."""
-        facts = {"available": available, "max_votes": max_votes}
+        """Say whether an annotator is available, how many votes the annotator may give in all, and what a vote costs
+        from now on."""
+        given: dict[str, Any] = {"available": available, "max_votes": max_votes}
+        given = {key: int(value) for key, value in given.items() if value is not None}
+        given |= {} if price is None else {"price": float(price)}
         with self.journal.writing():
-            self.roster.set_annotator(name, **{key: int(value) for key, value in facts.items() if value is not None})
+            self.roster.set_annotator(name, **given)
+            self.journal.log("annotators", {str(name): given})
 
     @alone
     def close_items(self, items: Iterable[Any], closed: bool = True) -> None:
         """Ask nothing more about some items, and refuse votes on them (or open them again)."""
+        items = list(items)
         with self.journal.writing():
             self.roster.close_items(items, closed)
+            self.journal.log("close items" if closed else "reopen items", [str(item) for item in items])
+
+    @alone
+    def change(self, **settings: Any) -> dict[str, tuple[Any, Any]]:
+        """Change settings of the running campaign; the change is in the journal, and other processes see it.
+
+        Parameters
+        ----------
+        **settings
+            ``budget``, ``target``, ``probability``, ``stake``, ``min_votes`` and ``max_votes`` (of an item) of the
+            :class:`StopRule`; ``patience``, ``gap``, and the ``price`` of a vote where none is given (prices of
+            annotators: :meth:`set_annotator`). ``None`` takes a limit away.
+
+        Returns
+        -------
+        Name -> (before, now) of what is different.
+        """
+        with self.journal.writing():
+            return change_settings(self.journal, settings)
+
+    @alone
+    def history(self) -> list[dict[str, Any]]:
+        """What was changed since the campaign was made: ``time`` (seconds since 1970), ``what`` and its ``detail``."""
+        return [{"time": t, "what": what, "detail": detail} for t, what, detail in self.journal.changes()]
 
     @alone
     def add(self, votes: Any, ids: Sequence[Any] | None = None) -> Receipt:
@@ -251,79 +274,93 @@ class Campaign:
         Parameters
         ----------
         votes
-            :class:`~crowdwise.Votes`, or (item, annotator, class) for each.
+            :class:`~crowdwise.Votes`, a dataframe or a dict of columns (item, annotator, label, as they are called in
+            files), or for each vote a dict with these keys or (item, annotator, class).
         ids
-            A name for each vote: a vote that is added twice with the same id counts once. By default a vote is
-            identified by its item and annotator.
+            A name for each vote: a vote that is added twice with the same id counts once. By default the column
+            ``vote_id`` of ``votes``; without one, a vote is identified by its item and annotator.
         """
-        price = self.facts["price"] if self.facts["unknown"] == "add" else None
-        return add_votes(self.roster, votes, ids, self.classes, price)
+        return add_votes(self.roster, votes, ids, self.classes, self.settings.price_of_unknown)
 
     @alone
     @checked
     def propose(self, n: Count) -> list[Question]:
-        """The next questions, up to n, best first; none where the campaign should stop (:meth:`status` says why).
+        """The next questions, up to n, best first; none where there are none now (:meth:`status` says why).
 
-        What is handed out counts against the budget until it is answered or its time is over.
+        What is handed out counts against the budget until it is answered, released, or its time is over.
         """
         self.stream.follow()  # most of it before others have to wait
         with self.journal.writing():
-            self.stream.follow()
-            self.open_questions.expire(self.facts["patience"])
-            if self._why_stop() is not None:
+            settings, now = self._now()
+            if find_standing(settings.rule, now, self.stream.online).state != "running":
                 return []
-            number = self.journal.facts()["proposals"]
-            state = self._state()
-            proposal = self._proposal(state, n, [self.facts["seed"], number])
-            if self.rule.budget is not None:
-                left = self.rule.budget - self._spent() - self.open_questions.price()
-                proposal = proposal[: int(np.searchsorted(np.cumsum(proposal.price), left * (1.0 + 1e-12), "right"))]
-            self.open_questions.hand_out(proposal)
-            self.journal.note(proposals=number + 1)
-        items, people = state.item_names[proposal.item], state.annotator_names[proposal.annotator]
-        columns = (items.tolist(), people.tolist(), proposal.price.tolist(), proposal.value.tolist())
-        return [Question(*row) for row in zip(*columns, strict=True)]
+            return self.asking.propose(now, settings, n)
 
-    def _proposal(self, state: State, n: int, seed: list[int]) -> Proposal:
-        """The proposal of the strategy, under the bound on the gap between groups where there is one."""
-        groups = {} if self.facts["gap"] is None else self.roster.items_with("grp")
-        with self.journal.decoding():
-            groups = {code: json.loads(text) for code, text in groups.items()}
-        if len(set(groups.values())) < 2:
-            return self.strategy.propose(state, n, np.random.default_rng(seed))
-        group = np.array([groups.get(code) for code in range(len(state.item_names))], dtype=object)
-        random_state = int(np.random.SeedSequence(seed).generate_state(1)[0])
-        state = state.replace(group=group)
-        return propose_fairly(state, n, self.facts["gap"], self.strategy, random_state=random_state).proposal
+    @alone
+    @checked
+    def next_for(self, annotator: Any, n: Count = 1) -> list[Question]:
+        """What one annotator should do now, up to n questions: those that are out already, then new ones, best first.
 
-    def _state(self) -> State:
-        """The state of the stream; open questions count as if they were answered."""
-        self.roster.refresh()
-        N, M = len(self.roster.items), len(self.roster.annotators)
-        people = self.journal.read("SELECT price, available, max_votes FROM annotators ORDER BY id LIMIT ?", (M,))
-        with self.journal.decoding():
-            price, available, max_votes = np.array(people, dtype=np.float64).reshape(-1, 3).T
-            asked_item, asked_annotator = self.open_questions.pairs()
-            if (asked_item >= N).any() or (asked_annotator >= M).any():
-                raise ValueError("a question is of an item or an annotator that is not there")
-            load = np.where(np.isnan(max_votes), np.inf, max_votes)
-            if np.isfinite(load).any():
-                given = dict(self.journal.read("SELECT annotator - 1, count(*) FROM votes GROUP BY annotator"))
-                votes = np.bincount(asked_annotator, minlength=M) + [given.get(m, 0) for m in range(M)]
-                load = np.maximum(load - votes, 0.0)
-            closed = np.zeros(N, dtype=bool)
-            closed[list(self.roster.items_with("closed"))] = True
-        state = State.of(self.stream.online, price=price, available=available, load=load, closed=closed)
-        gold = state.gold.copy()
-        gold[list(self.roster.items_with("gold"))] = True
-        voted = state.voted
-        if len(asked_item):
-            item, annotator = np.append(voted.item, asked_item), np.append(voted.annotator, asked_annotator)
-            voted = Pairs.of(item, annotator, N)
-        state = state.replace(gold=gold, voted=voted)
-        waiting = np.zeros(N, dtype=bool)
-        waiting[asked_item] = True  # one question at a time about an item
-        return state.replace(closed=state.closed | (self.rule.finished(state) & ~state.gold) | waiting)
+        Whoever asks again (a page that is loaded again) gets the same questions until they are answered, skipped or
+        released. An annotator who is not known is an error, or is added (``unknown="add"``).
+        """
+        self.stream.follow()
+        with self.journal.writing():  # a transaction of its own: the names below are those that are there
+            text = self.roster.as_written("annotators", [name_text(annotator, "annotator")]).popitem()[1]
+            who = self.roster.codes("annotators", [text], self.settings.price_of_unknown, UNKNOWN)[text]
+        with self.journal.writing():
+            settings, now = self._now()
+            open_ = self.asking.questions(now.state, settings, who)[:n]
+            self.asking.open.renew(who)
+            if len(open_) == n or find_standing(settings.rule, now, self.stream.online).state != "running":
+                return open_
+            return open_ + self.asking.propose(now, settings, n - len(open_), who)
+
+    @alone
+    def why_none(self, annotator: Any = None) -> str | None:
+        """Why there is no question now, for anybody or for one annotator; ``None`` where there is one."""
+        with self.journal.reading():
+            settings, online = self.settings, self.stream.follow()
+            now = self.asking.situation(online, settings)
+            standing = find_standing(settings.rule, now, online)
+            if standing.ended or annotator is None:
+                return standing.why
+            return now.why_not(self.roster.find("annotators", [annotator])[0], settings.rule, standing.why)
+
+    @alone
+    def questions(self, annotator: Any = None) -> list[Question]:
+        """The open questions, of all annotators or of one: they are handed out and not answered yet."""
+        with self.journal.reading():
+            self.stream.follow()
+            who = None if annotator is None else self.roster.find("annotators", [annotator])[0]
+            settings = self.settings
+            return self.asking.questions(self.asking.situation(self.stream.online, settings).state, settings, who)
+
+    @alone
+    def release(self, annotator: Any = None, items: Iterable[Any] | None = None) -> int:
+        """Take back open questions of an annotator, about some items, or both, so that others can be asked; how many
+        there were. The annotator may be asked again."""
+        if annotator is None and items is None:
+            raise ParameterError("Say what is released: the questions of an annotator, or about items=[...].")
+        with self.journal.writing():
+            who = None if annotator is None else self.roster.find("annotators", [annotator])[0]
+            codes = None if items is None else self.roster.find("items", items)
+            return self.asking.open.release(codes, who)
+
+    @alone
+    def skip(self, annotator: Any, items: Iterable[Any], skipped: bool = True) -> None:
+        """Never ask an annotator about some items again (or ask again); a vote that comes all the same counts."""
+        items = list(items)
+        with self.journal.writing():
+            who = self.roster.find("annotators", [annotator])[0]
+            self.asking.open.skip(self.roster.find("items", items), who, skipped)
+            self.journal.log("skip" if skipped else "ask again", {str(annotator): [str(item) for item in items]})
+
+    def _now(self) -> tuple[Settings, Situation]:
+        """The settings, and who can be asked about what; inside :meth:`Journal.writing`."""
+        settings, online = self.settings, self.stream.follow()
+        self.asking.open.expire(settings.patience)
+        return settings, self.asking.situation(online, settings)
 
     @alone
     def consensus(self) -> Consensus:
@@ -335,44 +372,19 @@ class Campaign:
 
     @alone
     def status(self) -> dict[str, Any]:
-        """Counts, money, the accuracy as it is estimated without truth, and why to stop."""
+        """Counts, money, the accuracy as it is estimated without truth, and how the campaign stands: its ``state``
+        (:mod:`crowdwise.active.end_state`), why it stops (``stop``), and what would let it go on (``advice``)."""
         with self.journal.reading():
-            online = self.stream.follow()
-            out: dict[str, Any] = {
-                "items": self.journal.count("items"), "closed": len(self.roster.items_with("closed")),
-                "annotators": self.journal.count("annotators"), "votes": self.journal.count("votes"),
-                "spent": self._spent(), "budget": self.rule.budget, "asked": len(self.open_questions),
-                "method": self.model.key, "finished": 0, "voted_on": 0, "accuracy": None, "accuracy_low": None,
-                "accuracy_high": None, "accuracy_known": False,
-            }  # fmt: skip
-            found = None
-            if online.store.n_votes:
-                found, state = estimate_accuracy(online), self._state()
-                out |= {"accuracy": found.accuracy, "accuracy_low": found.low, "accuracy_high": found.high}
-                out |= {"accuracy_known": found.known, "voted_on": found.items}
-                out["finished"] = int((self.rule.finished(state) & (state.votes_per_item > 0)).sum())
-            out["stop"] = self._why_stop(found)
-        return out
+            settings, online = self.settings, self.stream.follow()
+            now = self.asking.situation(online, settings)
+            counts = {"votes": self.journal.count("votes"), "method": self.model.key}
+            return counts | status_of(settings.rule, now, online)
 
     @alone
     def votes(self) -> Votes:
         """All votes of the journal, as a table."""
         with self.journal.reading():
-            self.roster.refresh()
-            rows, when, _ = self.roster.votes_after(0, "")
-        if not len(rows):
+            table = self.roster.votes_table(self.classes)
+        if table is None:
             raise NotFittedError(NO_VOTES)
-        _, item, annotator, label = rows.T
-        items, annotators = self.roster.items.array()[item], self.roster.annotators.array()[annotator]
-        columns = {"item": items.tolist(), "annotator": annotators.tolist(), "timestamp": when}
-        columns["label"] = [self.classes[k] for k in label.tolist()]
-        return Votes.from_frame(columns, classes=self.classes)
-
-    def _why_stop(self, found: AccuracyEstimate | None = None) -> str | None:
-        cheapest = self.journal.read("SELECT min(price) FROM annotators WHERE available = 1")[0][0]
-        if cheapest is None:
-            return "nobody is available"
-        return self.rule.why_stop(self._spent() + self.open_questions.price(), cheapest, self.stream.online, found)
-
-    def _spent(self) -> float:
-        return float(self.journal.read("SELECT coalesce(sum(price), 0) FROM votes")[0][0])
+        return table

@@ -14,7 +14,7 @@ import numpy as np
 
 from crowdwise.errors import InputError
 
-__all__ = ["id_text", "name_text", "one_kind"]
+__all__ = ["id_text", "name_text", "one_kind", "other_kind"]
 
 
 def name_text(name: Any, what: str, *, booleans: bool = False) -> str:
@@ -54,6 +54,21 @@ def one_kind(texts: Iterable[str], what: str) -> None:
                 f"Names of {what} are of one kind: {json.loads(a)!r} is {_article(one)} and {json.loads(b)!r} is "
                 f"{_article(other)}. Give all as text, or all as integers. Nothing was added."
             )
+
+
+def other_kind(text: str) -> str | None:
+    """The JSON text of the same name as the other kind: "7" for 7, 7 for "7"; ``None`` where there is none.
+
+    Names of one column are of one kind, so that a name of the other kind can only mean this.
+    """
+    value = json.loads(text)
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return json.dumps(str(value))
+    number = value.removeprefix("-")
+    whole = number.isascii() and number.isdecimal() and (number == "0" or number[0] != "0") and value != "-0"
+    return value if whole and len(number) < 20 else None
 
 
 def _article(kind: str) -> str:

@@ -14,14 +14,20 @@ import numpy as np
 
 from crowdwise.active.canonical import id_text, name_text
 from crowdwise.active.roster import AT_ONCE, Roster
+from crowdwise.data.columns import ALIASES, find, left_over, normal, resolve
+from crowdwise.data.frames import to_polars
 from crowdwise.data.votes import Votes
-from crowdwise.errors import DuplicateError, InputError, LabelError, listing, suggestion
+from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError, listing, suggestion
 
-__all__ = ["Receipt", "add_votes", "class_code"]
+__all__ = ["Receipt", "add_votes", "class_codes", "read_rows"]
 
 UNKNOWN = "Declare them first, or make the campaign with unknown='add'."
+PARTS = ("item", "annotator", "label")
+FRAMES = ("pandas", "polars", "pyarrow", "narwhals")
 Columns = tuple[list[str], list[str], list[int]]
 """Items and annotators as JSON texts, and class codes, of each vote."""
+Rows = tuple[list[tuple[Any, ...]], list[Any] | None]
+"""(item, annotator, class) of each vote, and the ids of the votes where there are some."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +44,19 @@ def add_votes(
 ) -> Receipt:
     """Write votes into the journal, all or none. Unknown items and annotators are added where a price is given."""
     journal = roster.journal
-    items, people, labels = _of_table(votes, classes) if isinstance(votes, Votes) else _of_rows(votes, classes)
+    if isinstance(votes, Votes):
+        items, people, labels = _of_table(votes, classes)
+    else:
+        rows, found = read_rows(votes)
+        items, people, labels = _of_rows(rows, classes)
+        ids = found if ids is None else ids
     given = None if ids is None else [id_text(name) for name in ids]
     if given is not None and len(given) != len(items):
         raise InputError(f"There are {len(items)} votes and {len(given)} ids: give one for each. Nothing was added.")
     with journal.writing():
+        for table, texts in (("items", items), ("annotators", people)):
+            written = roster.as_written(table, texts)
+            texts[:] = [written[text] for text in texts]
         item_code = roster.codes("items", items, price, UNKNOWN)
         person_code = roster.codes("annotators", people, price, UNKNOWN)
         content = [(item_code[n], person_code[m], k) for n, m, k in zip(items, people, labels, strict=True)]
@@ -59,7 +73,8 @@ def add_votes(
             [(items[i], people[i]) for i in new],
         )
         answered = [(content[i][0] + 1, content[i][1] + 1) for i in new]
-        journal.write("DELETE FROM asked WHERE item = ? AND annotator = ?", answered)
+        for table in ("asked", "skipped"):
+            journal.write(f"DELETE FROM {table} WHERE item = ? AND annotator = ?", answered)
     return Receipt(len(new), len(items) - len(new))
 
 
@@ -78,31 +93,94 @@ def _of_table(votes: Votes, classes: list[Any]) -> Columns:
     return [items[n] for n in item], [people[m] for m in annotator], [code[k] for k in label]
 
 
-def _of_rows(votes: Any, classes: list[Any]) -> Columns:
-    items, people, labels = [], [], []
-    if not isinstance(votes, Iterable) or isinstance(votes, (str, bytes, Mapping)):
-        raise InputError(f"Expected (item, annotator, class) for each vote and found {votes!r}. Nothing was added.")
+def read_rows(votes: Any) -> Rows:
+    """Votes from a dataframe, a dict of columns, a dict, or an iterable of dicts or of (item, annotator, class)."""
+    if type(votes).__module__.partition(".")[0] in FRAMES:
+        return _of_frame(votes)
+    if isinstance(votes, Mapping):
+        if any(find(list(map(str, votes)), part) is None for part in PARTS):
+            raise _no_vote(votes)
+        columns = any(isinstance(x, (list, tuple, np.ndarray)) or hasattr(x, "to_list") for x in votes.values())
+        return _of_frame(dict(votes)) if columns else read_rows([votes])
+    if not isinstance(votes, Iterable) or isinstance(votes, (str, bytes)):
+        raise _no_vote(votes)
+    rows, ids = list[tuple[Any, ...]](), list[Any]()
+    where: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in votes:
-        given = tuple(row) if isinstance(row, Iterable) and not isinstance(row, (str, bytes, Mapping)) else ()
+        if isinstance(row, Mapping):
+            keys = tuple(row)
+            if keys not in where:
+                where[keys] = _parts(keys)
+            parts = where[keys]
+            given = tuple(row.get(parts[part]) for part in PARTS)
+            ids += [row[parts["id"]]] if parts["id"] is not None else []
+        else:
+            given = tuple(row) if isinstance(row, Iterable) and not isinstance(row, (str, bytes)) else ()
         if len(given) != 3 or any(x is None for x in given):
-            raise InputError(f"Expected (item, annotator, class) for each vote and found {row!r}. Nothing was added.")
-        items.append(name_text(given[0], "item"))
-        people.append(name_text(given[1], "annotator"))
-        labels.append(class_code(given[2], given[0], classes))
+            raise _no_vote(row)
+        rows.append(given)
+    if ids and len(ids) != len(rows):
+        raise InputError(f"{len(ids)} of {len(rows)} votes have an id: give one for each. Nothing was added.")
+    return rows, ids or None
+
+
+def _parts(names: Sequence[Any]) -> dict[str, Any]:
+    """Which name of a row plays which part."""
+    texts = {str(name): name for name in names}
+    parts = resolve(list(texts), dict.fromkeys(PARTS))
+    vote = next((c for c in left_over(list(texts), parts) if normal(c) in ("vote", "answer")), None)
+    return {part: None if name is None else texts[name] for part, name in {**parts, "id": vote}.items()}
+
+
+def _of_frame(frame: Any) -> Rows:
+    table = to_polars(frame)
+    parts = _parts(table.columns)
+    missing = [part for part in PARTS if parts[part] is None]
+    if missing:
+        words = "; ".join(f"{part} (also {', '.join(ALIASES[part][1:5])}, ...)" for part in missing)
+        raise ColumnError(f"No column found for: {words}. The table has {listing(table.columns, 12)}. Rename them.")
+    columns = [table[parts[part]].to_list() for part in PARTS]
+    for part, column in zip(PARTS, columns, strict=True):
+        if None in column:
+            row = f"Row {column.index(None)} (counted from 0)"
+            raise InputError(f"{row} has no {part}, in column {parts[part]!r}. Nothing was added.")
+    ids = None if parts["id"] is None else table[parts["id"]].to_list()
+    return list(zip(*columns, strict=True)), ids
+
+
+def _no_vote(found: Any) -> InputError:
+    return InputError(f"Expected (item, annotator, class) for each vote and found {found!r}. Nothing was added.")
+
+
+def _of_rows(rows: list[tuple[Any, ...]], classes: list[Any]) -> Columns:
+    items, people, labels = [], [], []
+    for item, who, label in rows:
+        items.append(name_text(item, "item"))
+        people.append(name_text(who, "annotator"))
+        labels.append(class_code(label, item, classes))
     return items, people, labels
 
 
 def class_code(label: Any, item: Any, classes: list[Any]) -> int:
-    """The code of a class that was declared."""
+    """The code of a class that was declared: by its name, or by the same text (classes 1, 2 of a command line are text,
+    and those of Python are often numbers)."""
     known = [json.dumps(c) for c in classes]
     with suppress(InputError):
         text = name_text(label, "class", booleans=True)
         if text in known:
             return known.index(text)
+        plain, words = str(json.loads(text)), [str(c) for c in classes]
+        if plain in words:
+            return words.index(plain)
     near = suggestion(str(label), [str(c) for c in classes])
     raise LabelError(
         f"A vote on {item!r} says {label!r}, and the classes are {listing(classes, 10)}.{near} Nothing was added."
     )
+
+
+def class_codes(gold: Mapping[Any, Any] | None, classes: list[Any]) -> dict[Any, int]:
+    """Item -> the code of its known class."""
+    return {item: class_code(label, item, classes) for item, label in (gold or {}).items()}
 
 
 def _new_among(

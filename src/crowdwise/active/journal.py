@@ -9,7 +9,9 @@ process that dies half-way leaves nothing behind, and two processes may write at
 ``items``       name, group, known class, whether it is closed
 ``annotators``  name, price of a vote, whether available, most votes
 ``asked``       pairs that were handed out and are not answered yet, with the time
-``facts``       what the campaign was made with
+``skipped``     pairs that the annotator will not answer
+``facts``       what the campaign was made with, and its settings now
+``changes``     a row per change of settings, items or annotators, never changed; ``chain`` as that of votes
 ==============  ======================================================================================
 
 Rows are numbered from 1; everywhere else the code of an item or annotator is its number less one. Names are kept as
@@ -27,9 +29,10 @@ import shutil
 import sqlite3
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +41,15 @@ from crowdwise.data import disk
 from crowdwise.errors import CrowdwiseError, OutputError, ReadError
 
 FORMAT = 3
+LATER = """
+CREATE {} TABLE IF NOT EXISTS skipped (
+    item INTEGER NOT NULL, annotator INTEGER NOT NULL, time REAL NOT NULL, PRIMARY KEY (item, annotator)
+) WITHOUT ROWID;
+CREATE {} TABLE IF NOT EXISTS changes (
+    id INTEGER PRIMARY KEY, time REAL NOT NULL, what TEXT NOT NULL, detail TEXT NOT NULL, chain TEXT NOT NULL
+);
+"""
+"""Tables that the first journals of this format lack: they get them when they are opened."""
 WAIT = 60.0
 """Seconds to wait for another process that is writing."""
 SCHEMA = """
@@ -132,8 +144,7 @@ class Journal:
         """A new journal; it is there whole, or not at all."""
         journal = cls(path)
         with journal.writing():
-            for statement in filter(str.strip, SCHEMA.split(";")):
-                journal._db.execute(statement)
+            journal._make(SCHEMA + LATER.replace("{}", ""))
             journal.note(format=FORMAT, identity=uuid.uuid4().hex, **facts)
         return journal
 
@@ -149,7 +160,26 @@ class Journal:
         with journal.decoding():
             for name in NEEDED:
                 facts[name]
+        journal._complete()
         return journal
+
+    def _make(self, tables: str) -> None:
+        for statement in filter(str.strip, tables.split(";")):
+            self._db.execute(statement)
+
+    def _complete(self) -> None:
+        """Make the tables that an earlier journal lacks; where it cannot be written, empty ones in memory."""
+        there = {name for (name,) in self.read("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if {"skipped", "changes"} <= there:
+            return
+        with suppress(OutputError):
+            with self.writing():
+                self._make(LATER.replace("{}", ""))
+            return
+        self.read_only = True
+        with self._errors("read"):
+            self._db.execute("PRAGMA temp_store = MEMORY")
+            self._make(LATER.replace("{}", "TEMP"))
 
     def close(self) -> None:
         with self._lock:
@@ -246,6 +276,23 @@ class Journal:
         """Change facts; inside :meth:`writing`."""
         self.write("INSERT OR REPLACE INTO facts VALUES (?, ?)", [(k, json.dumps(v)) for k, v in facts.items()])
 
+    def log(self, what: str, detail: Any) -> None:
+        """Note a change with its time; inside :meth:`writing`."""
+        found = self.read("SELECT chain FROM changes ORDER BY id DESC LIMIT 1")
+        row = (time.time(), what, json.dumps(detail))
+        chain = _digest(found[0][0] if found else "", *row)
+        self.write("INSERT INTO changes (time, what, detail, chain) VALUES (?, ?, ?, ?)", [(*row, chain)])
+
+    def changes(self) -> list[tuple[float, str, Any]]:
+        """All changes in their order: time, what, and the details; one that is not as it was written is an error."""
+        rows, chain = self.read("SELECT time, what, detail, chain FROM changes ORDER BY id"), ""
+        with self.decoding():
+            for number, (*row, digest) in enumerate(rows):
+                chain = _digest(chain, *row)
+                if chain != digest:
+                    raise ValueError(f"change {number + 1} is not as it was written")
+            return [(when, what, json.loads(detail)) for when, what, detail, _ in rows]
+
     def count(self, table: str) -> int:
         return int(self.read(f"SELECT count(*) FROM {table}")[0][0])
 
@@ -268,4 +315,8 @@ class Journal:
 def link(chain: str, vote: Vote, item: str, annotator: str) -> str:
     """The digest of a vote and all before it."""
     vote_id, _, _, label, price, when = vote
-    return hashlib.sha256(repr((chain, vote_id, item, annotator, label, price, when)).encode()).hexdigest()[:32]
+    return _digest(chain, vote_id, item, annotator, label, price, when)
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]

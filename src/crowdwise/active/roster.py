@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.active.canonical import name_text, one_kind
+from crowdwise.active.canonical import name_text, one_kind, other_kind
 from crowdwise.active.journal import Journal, link
 from crowdwise.core.constraints import is_number
 from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
 from crowdwise.online.names import Names
 
@@ -58,19 +59,55 @@ class Roster:
             rows = np.array([(number, item - 1, who - 1, k) for number, _, item, who, k, *_ in found], dtype=np.int64)
             return rows.reshape(-1, 4), np.array([row[6] for row in found], dtype=np.float64), chain
 
+    def votes_table(self, classes: list[Any]) -> Votes | None:
+        """All votes, as a table; ``None`` where there are none."""
+        self.refresh()
+        rows, when, _ = self.votes_after(0, "")
+        if not len(rows):
+            return None
+        _, item, annotator, label = rows.T
+        items, annotators = self.items.array()[item], self.annotators.array()[annotator]
+        columns = {"item": items.tolist(), "annotator": annotators.tolist(), "timestamp": when}
+        columns["label"] = [classes[k] for k in label.tolist()]
+        return Votes.from_frame(columns, classes=classes)
+
+    def as_written(self, table: str, texts: Iterable[str]) -> dict[str, str]:
+        """JSON text of a name -> the text under which it is there: 7 also finds "7", and "7" finds 7, since the names
+        of a table are of one kind. Names that are not there stay as they are."""
+        distinct = list(dict.fromkeys(texts))
+        kind = self.journal.read(f"SELECT name FROM {table} LIMIT 1")
+        if not kind:
+            return {text: text for text in distinct}
+        differ = {text: other_kind(text) for text in distinct if (text[0] == '"') != (kind[0][0][0] == '"')}
+        known = self._known(table, [text for text in differ.values() if text is not None])
+        return {text: other if (other := differ.get(text)) in known else text for text in distinct}
+
+    def _known(self, table: str, texts: list[str]) -> dict[str, int]:
+        """JSON text of a name -> its code, for those that are there."""
+        found = dict[str, int]()
+        for lo in range(0, len(texts), AT_ONCE):
+            some = texts[lo : lo + AT_ONCE]
+            marks = ",".join("?" * len(some))
+            found |= dict(self.journal.read(f"SELECT name, id - 1 FROM {table} WHERE name IN ({marks})", some))
+        return found
+
+    def find(self, table: str, names: Iterable[Any]) -> list[int]:
+        """The codes of names that must be there."""
+        texts = [name_text(name, table.removesuffix("s")) for name in names]
+        written = self.as_written(table, texts)
+        codes = self.codes(table, written.values(), remedy="")
+        return [codes[written[text]] for text in texts]
+
     def codes(
         self, table: str, texts: Iterable[str], price: float | None = None, remedy: str = "Declare them first."
     ) -> dict[str, int]:
         """JSON text of a name -> its code. Unknown names are an error, or with a price are added."""
-        distinct, found = list(dict.fromkeys(texts)), dict[str, int]()
-        for lo in range(0, len(distinct), AT_ONCE):
-            some = distinct[lo : lo + AT_ONCE]
-            marks = ",".join("?" * len(some))
-            found |= dict(self.journal.read(f"SELECT name, id - 1 FROM {table} WHERE name IN ({marks})", some))
+        distinct = list(dict.fromkeys(texts))
+        found = self._known(table, distinct)
         missing = [text for text in distinct if text not in found]
         if missing and price is None:
             names = listing([json.loads(text) for text in missing])
-            raise InputError(f"Unknown {table}: {names}. Nothing was added. {remedy}")
+            raise InputError(f"Unknown {table}: {names}. Nothing was added. {remedy}".rstrip())
         if not missing:
             return found
         column, value = ("price", price) if table == "annotators" else ("closed", 0)
@@ -82,6 +119,7 @@ class Roster:
     def add_items(self, items: Iterable[Any], gold: Mapping[Any, int], groups: Mapping[Any, Any]) -> int:
         """Add items that are new, then the known classes (codes) and groups of items; how many are new."""
         before, texts = self.journal.count("items"), [name_text(item, "item") for item in items]
+        texts = list(self.as_written("items", texts).values())
         self._one_kind("items", texts)
         self.journal.write("INSERT OR IGNORE INTO items (name) VALUES (?)", [(text,) for text in texts])
         named = {item: name_text(group, "group", booleans=True) for item, group in groups.items()}
@@ -94,7 +132,9 @@ class Roster:
         for name, price in prices.items():
             if not (is_number(price) and price > 0):
                 raise ParameterError(f"The price of {name!r} is {price!r}: expected a number above 0.")
-        rows = [(name_text(name, "annotator"), float(price)) for name, price in prices.items()]
+        texts = {name_text(name, "annotator"): float(price) for name, price in prices.items()}
+        written = self.as_written("annotators", texts)
+        rows = [(written[text], price) for text, price in texts.items()]
         self._one_kind("annotators", [text for text, _ in rows])
         self.journal.write(
             "INSERT INTO annotators (name, price) VALUES (?, ?) "
@@ -116,8 +156,9 @@ class Roster:
     def _update(self, table: str, column: str, facts: Mapping[Any, Any]) -> None:
         """Set a column of the named rows."""
         texts = {name_text(name, table.removesuffix("s")): value for name, value in facts.items()}
-        codes = self.codes(table, texts)
-        rows = [(value, codes[text] + 1) for text, value in texts.items()]
+        written = self.as_written(table, texts)
+        codes = self.codes(table, written.values())
+        rows = [(value, codes[written[text]] + 1) for text, value in texts.items()]
         self.journal.write(f"UPDATE {table} SET {column} = ? WHERE id = ?", rows)
 
     def items_with(self, column: str) -> dict[int, Any]:

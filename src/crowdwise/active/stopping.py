@@ -105,17 +105,25 @@ class StopRule(Parameterised):
 
         ``found``: the accuracy, where it has been estimated already.
         """
-        if self.budget is not None and spent + cheapest > self.budget * (1.0 + 1e-12):
-            return f"the budget is spent: {spent:g} of {self.budget:g}, and a vote costs {cheapest:g} at least"
-        if self.target is not None and online.store.n_votes:
-            confidence = online.posterior[: len(online.store.items)].max(axis=1).mean()
-            if found is None and confidence < self.target:  # the model's own confidence is hardly ever too low
-                return None
-            found = estimate_accuracy(online) if found is None else found
-            if found.known and found.low >= self.target:
-                between = f"{found.low:.3f} to {found.high:.3f}"
-                return f"the labels are accurate enough: {between}, and {self.target:g} was asked"
-        return None
+        return self.why_spent(spent, cheapest) or self.why_enough(online, found)
+
+    def why_spent(self, spent: float, cheapest: float) -> str | None:
+        """Why no more votes can be paid, in words; ``None`` where one can be, or where there is no budget."""
+        if self.budget is None or spent + cheapest <= self.budget * (1.0 + 1e-12):
+            return None
+        return f"the budget is spent: {spent:g} of {self.budget:g}, and a vote costs {cheapest:g} at least"
+
+    def why_enough(self, online: Online, found: AccuracyEstimate | None = None) -> str | None:
+        """Why the labels are accurate enough, in words; ``None`` where they are not, or where there is no target."""
+        if self.target is None or not online.store.n_votes:
+            return None
+        confidence = online.posterior[: len(online.store.items)].max(axis=1).mean()
+        if confidence < self.target:  # the model's own confidence is hardly ever too low
+            return None
+        found = estimate_accuracy(online) if found is None else found
+        if not (found.known and found.low >= self.target):
+            return None
+        return f"the labels are accurate enough: {found.low:.3f} to {found.high:.3f}, and {self.target:g} was asked"
 
 
 def worth_asking(state: State, stake: float) -> npt.NDArray[np.bool_]:

@@ -168,10 +168,10 @@ class Strategy(Parameterised):
             found = anybody._round(state, here, people, load, n - n_pairs(made), [*taken, *made], rng)
             if len(found) == 0:
                 break
-            made.append(replace(found, value=self._expected_value(state, found)))
+            made.append(replace(found, value=self.expected_value(state, found)))
         return made
 
-    def _expected_value(self, state: State, asked: Proposal) -> Floats:
+    def expected_value(self, state: State, asked: Proposal) -> Floats:
         """The value of some votes under the mean confusion matrices."""
         who, place = np.unique(asked.annotator, return_inverse=True)
         theta = acquisition.mean(state.dirichlet[who])

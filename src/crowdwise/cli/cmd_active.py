@@ -11,7 +11,7 @@ import typer
 
 from crowdwise import registry
 from crowdwise.cli import options as opt
-from crowdwise.cli.cmd_campaign import read_annotators
+from crowdwise.cli.campaign_files import read_annotators
 from crowdwise.cli.options import option
 from crowdwise.cli.outputs import emit, say
 from crowdwise.errors import ExtraError, InputError, ParameterError

@@ -10,18 +10,20 @@ from typing import Annotated, Any, Literal
 import typer
 
 from crowdwise import registry
+from crowdwise.cli.campaign_files import FolderArgument, opened, read_annotators, read_items, report
+from crowdwise.cli.cmd_campaign_changes import CHANGES
 from crowdwise.cli.options import FixedSeedOption, JsonOption, SetOption, StreamMethodOption, assignments, option
 from crowdwise.cli.outputs import check_outputs, emit, emit_table, say, write_table
-from crowdwise.errors import ColumnError, InputError, LabelError, ReadError, listing
-from crowdwise.saved import open_campaign
+from crowdwise.errors import LabelError, ReadError, listing
 
 DEFAULT = "one-coin"
+STANDING = ("state", "stop", "advice")
+"""What ``status`` and ``next`` say about how a campaign stands."""
 
 campaign = typer.Typer(
     help="Ask the right annotator about the right item, until labels are good enough.", no_args_is_help=True
 )
 
-FolderArgument = Annotated[Path, typer.Argument(help="The folder of the campaign.", show_default=False)]
 ClassesOption = Annotated[str, option("--classes", help="All classes, comma-separated.")]
 ItemsOption = Annotated[
     Path | None, option("--items", help="A table with an item column (and truth, group, where known).")
@@ -66,7 +68,7 @@ def init(
     names, gold, groups = ([], {}, {}) if items is None else read_items(items)
     people: Any = () if annotators is None else read_annotators(annotators, price)
     kinds = [c.strip() for c in classes.split(",")]
-    odd = next((name for name, known in gold.items() if known not in kinds), None)
+    odd = next((name for name, known in gold.items() if str(known) not in kinds), None)
     if odd is not None:  # before there is a folder
         raise LabelError(
             f"{items}: the truth of {odd!r} is {gold[odd]!r}, and the classes are {listing(kinds, 10)}. Mend the "
@@ -74,14 +76,11 @@ def init(
         )
     chosen = replace(find_strategy(strategy), gold_rate=gold_rate)
     rule = StopRule(budget=budget, target=target, probability=probability, max_votes=max_votes)
-    params = assignments(set_)
     with Campaign.create(
-        folder, registry.create(method, **params), classes=kinds, items=names, annotators=people, price=price,
-        rule=rule, gold=gold, groups=groups, gap=gap, strategy=chosen, unknown=unknown, patience=patience,
+        folder, registry.create(method, **assignments(set_)), classes=kinds, items=names, annotators=people,
+        price=price, rule=rule, gold=gold, groups=groups, gap=gap, strategy=chosen, unknown=unknown, patience=patience,
         random_state=seed,
     ) as made:  # fmt: skip
-        with made.journal.writing():
-            made.journal.note(params=params)
         status = made.status()
     report(
         status, as_json, f"{folder}: a campaign with {status['items']:,} items and {status['annotators']:,} annotators"
@@ -97,43 +96,48 @@ def add(folder: FolderArgument, votes: VotesArgument, as_json: JsonOption = Fals
 
     Example: `crowdwise campaign add birds today.csv`
     """
-    rows, ids = read_rows(votes)
-    with open_campaign(folder) as made:
-        rows = [(item, who, like(label, made.classes)) for item, who, label in rows]
-        receipt = made.add(rows, ids)
+    from crowdwise.data.files import read_table
+
+    table, _ = read_table(votes)
+    with opened(folder) as made:
+        receipt = made.add(table)
     facts = {"added": receipt.added, "repeated": receipt.repeated}
     report(facts, as_json, f"{receipt.added:,} votes added, {receipt.repeated:,} were there already")
 
 
 NOption = Annotated[int, typer.Option("-n", "--questions", min=1, help="How many questions.")]
 OutOption = Annotated[Path | None, option("--out", "-o", help="Write them here: .csv, .jsonl or .parquet.")]
+ForOption = Annotated[
+    str | None, option("--annotator", "-a", help="What this annotator should do now: open questions, then new ones.")
+]
 
 
 @campaign.command("next")
-def next_(folder: FolderArgument, n: NOption = 10, out: OutOption = None, as_json: JsonOption = False) -> None:
+def next_(
+    folder: FolderArgument, n: NOption = 10, annotator: ForOption = None, out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:  # fmt: skip
     """Say who should be asked about what next, best first.
 
-    Example: `crowdwise campaign next birds -n 100 --out questions.csv`
+    Examples: `crowdwise campaign next birds -n 100 --out questions.csv`, `crowdwise campaign next birds -a ann -n 1`
     """
     import polars as pl
 
     check_outputs(out)
-    with open_campaign(folder) as made:
-        asked = made.propose(n)
-        why = made.status()["stop"] if not asked else None
+    with opened(folder) as made:
+        asked = made.propose(n) if annotator is None else made.next_for(annotator, n)
+        facts = made.status()
+        why = made.why_none(annotator) if not asked else None
     columns = {name: [getattr(q, name) for q in asked] for name in ("item", "annotator", "price", "value")}
     if out is not None:
         write_table(pl.DataFrame(columns), out)
     if as_json:
-        emit(json.dumps({"questions": [vars(q) for q in asked], "stop": why}))
+        questions = [vars(q) for q in asked]
+        emit(json.dumps({"questions": questions, "why_none": why} | {key: facts[key] for key in STANDING}))
     elif out is None:
         emit_table(pl.DataFrame(columns))
     if not as_json:
-        say(
-            f"{len(asked):,} questions."
-            if asked
-            else f"No questions: {why or 'no item needs a vote somebody can give'}."
-        )
+        say(f"{len(asked):,} questions." if asked else f"No questions: {why}.")
 
 
 @campaign.command("status")
@@ -141,7 +145,7 @@ def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
     """Say how far it is: votes, money, the estimated accuracy of the labels, and whether to stop."""
     from crowdwise.cli import show_campaign
 
-    with open_campaign(folder) as made:
+    with opened(folder) as made:
         facts = made.status()
     if as_json:
         emit(json.dumps(facts))
@@ -168,7 +172,7 @@ def export(
         check_outputs(salvage, endings=(".csv",))
         save_rest(folder, salvage)
         return
-    with open_campaign(folder) as made:
+    with opened(folder) as made:
         consensus = made.consensus()
         if out is not None:
             write_table(consensus.to_frame("items", kind="polars", probabilities=True), out)
@@ -181,70 +185,6 @@ def export(
         say(f"Written: {', '.join(written)}.")
     else:
         emit_table(consensus.to_frame("items", kind="polars", probabilities=True))
-
-
-def read_items(path: Path) -> tuple[list[Any], dict[Any, Any], dict[Any, Any]]:
-    """The items of a table, and their truth and group where there are columns of these."""
-    from crowdwise.data.columns import find, normal
-    from crowdwise.data.files import read_table
-
-    table, _ = read_table(path)
-    item, truth = find(table.columns, "item"), find(table.columns, "truth")
-    if item is None:
-        raise ColumnError(f"{path} has no item column: it has {', '.join(table.columns)}.")
-    names = table[item].to_list()
-    if any(name is None for name in names):
-        raise InputError(f"{path}: row {names.index(None)} (counted from 0) names no item.")
-    group = next((c for c in table.columns if normal(c) == "group"), None)
-    known, groups = (
-        {} if column is None else {n: x for n, x in zip(names, table[column].to_list(), strict=True) if x is not None}
-        for column in (truth, group)
-    )
-    return names, known, groups
-
-
-def read_annotators(path: Path, price: float) -> dict[Any, float]:
-    """Annotators and what a vote of theirs costs."""
-    from crowdwise.data.columns import find, normal
-    from crowdwise.data.files import read_table
-
-    table, _ = read_table(path)
-    who = find(table.columns, "annotator")
-    if who is None:
-        raise ColumnError(f"{path} has no annotator column: it has {', '.join(table.columns)}.")
-    costs = next((c for c in table.columns if normal(c) in ("price", "cost")), None)
-    out: dict[Any, float] = {}
-    for row, name in enumerate(table[who].to_list()):
-        if name is None:
-            raise InputError(f"{path}: row {row} (counted from 0) names no annotator.")
-        given = None if costs is None else table[costs][row]
-        try:
-            out[name] = price if given is None else float(given)
-        except ValueError:
-            raise InputError(
-                f"{path}: row {row} (counted from 0) has the price {given!r}: expected a number."
-            ) from None
-    return out
-
-
-def read_rows(path: Path) -> tuple[list[tuple[Any, Any, Any]], list[Any] | None]:
-    """Votes as they stand in a file, and their ids where it has a column of them."""
-    from crowdwise.data.columns import left_over, normal
-    from crowdwise.data.files import read_table
-    from crowdwise.data.source import Source
-
-    table, _ = read_table(path)
-    needed = ("item", "annotator", "label")
-    source = Source(table, dict.fromkeys(needed), "votes")
-    source.require(needed)
-    columns = [source[part].to_list() for part in needed]
-    vote = next((c for c in left_over(table.columns, source.parts) if normal(c) in ("vote", "answer")), None)
-    return list(zip(*columns, strict=True)), None if vote is None else table[vote].to_list()
-
-
-def like(label: Any, classes: list[Any]) -> Any:
-    """A label as the classes have it: files hold text where classes may be numbers."""
-    return next((c for c in classes if c == label or str(c) == str(label)), label)
 
 
 def save_rest(folder: Path, out: Path) -> None:
@@ -265,8 +205,5 @@ def save_rest(folder: Path, out: Path) -> None:
     say(f"{len(rows):,} votes written to {out}; {lost:,} rows could not be read.")
 
 
-def report(facts: dict[str, Any], as_json: bool, line: str) -> None:
-    if as_json:
-        emit(json.dumps(facts))
-    else:
-        say(f"{line}.")
+for _name, _function in CHANGES.items():
+    campaign.command(_name)(_function)

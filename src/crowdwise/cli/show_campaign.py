@@ -31,10 +31,19 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
         low, high = facts["accuracy_low"], facts["accuracy_high"]
         how = "estimated without truth" if facts["accuracy_known"] else "not known yet: few items have two votes"
         table.add_row("accuracy", f"{100 * facts['accuracy']:.1f} %", f"{100 * low:.1f} to {100 * high:.1f} %, {how}")
+    if facts["target"] is not None:
+        reachable = facts["reachable"]
+        table.add_row(
+            "target", f"{100 * facts['target']:.1f} %",
+            "" if reachable is None else f"about {100 * reachable:.1f} % is expected with all votes of those available",
+        )  # fmt: skip
     screen = console(stderr=False)
     screen.print(strong(name, f", {facts['method']}"))
     screen.print(table)
-    screen.print("Go on." if facts["stop"] is None else f"Stop: {facts['stop']}.")
+    lead = {"running": "Go on", "waiting": "Wait"}.get(facts["state"], "Stop")
+    why = "" if facts["state"] == "running" else f" ({facts['state'].replace('-', ' ')}): {facts['stop']}"
+    advice = "" if facts["advice"] is None else f" {facts['advice']}"
+    screen.print(f"{lead}{why if lead == 'Stop' else why.replace(' (waiting)', '')}.{advice}", markup=False)
 
 
 def bar(part: float, whole: float) -> str:

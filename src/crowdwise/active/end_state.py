@@ -1,0 +1,220 @@
+"""How a campaign stands: whether there are questions to ask, and if not, why it has ended.
+
+==================  ==============================================================================================
+``running``         questions can be asked
+``waiting``         no question can be asked now: some are out, nobody is available, or there is nothing to label yet
+``target-reached``  the labels are as accurate as was asked
+``budget-spent``    no vote can be paid any more
+``exhausted``       every item is finished, or everybody available has voted on those that are not
+``out-of-reach``    the same, every vote that these annotators can give is in, and the target is not reached
+==================  ==============================================================================================
+
+The last four are ends: nothing is handed out until a setting, an item or an annotator changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.active import acquisition
+from crowdwise.active.state import State
+from crowdwise.active.stopping import AccuracyEstimate, StopRule, estimate_accuracy
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.online.stream import Online
+
+Name = Literal["running", "waiting", "target-reached", "budget-spent", "exhausted", "out-of-reach"]
+ENDS: tuple[Name, ...] = ("target-reached", "budget-spent", "exhausted", "out-of-reach")
+DRAWN, PEOPLE = 2_000, 200
+"""The items that are drawn to see what all votes together could reach, and the annotators that are looked at."""
+
+__all__ = ["ENDS", "Situation", "Standing", "find_standing", "reachable_accuracy", "status_of"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a campaign stands."""
+
+    state: Name
+    why: str | None = None
+    """Why no question can be asked; ``None`` where some can be."""
+    advice: str | None = None
+    """What would open it again."""
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDS
+
+    def warned(self, rule: StopRule, reachable: float | None) -> Standing:
+        """The same, with a warning where the target is above what all votes together are expected to reach."""
+        if self.state != "running" or rule.target is None or reachable is None or reachable >= rule.target:
+            return self
+        advice = (
+            f"With all votes of the available annotators an accuracy of {reachable:.3f} at most is expected, and the "
+            f"target is {rule.target:g}: add better annotators, or lower the target."
+        )
+        return replace(self, advice=advice)
+
+
+@dataclass(frozen=True, eq=False)
+class Situation:
+    """Whom can be asked about what, and what it has cost."""
+
+    state: State
+    """``closed`` holds the items that are closed, finished or waited for; ``voted`` also the pairs that are asked or
+    skipped."""
+    shut: npt.NDArray[np.bool_]
+    """N: items that were closed."""
+    finished: npt.NDArray[np.bool_]
+    """N: items that need no more votes by the rule."""
+    spent: float
+    awaited: float
+    """The price of the questions that are out."""
+    n_awaited: int
+
+    @property
+    def to_label(self) -> npt.NDArray[np.bool_]:
+        """N: items that are neither closed nor known."""
+        return ~self.shut & ~self.state.gold
+
+    def questions_left(self, items: npt.NDArray[np.bool_]) -> Ints:
+        """M: about how many of these items each annotator can still be asked; 0 for those who are not available."""
+        voted, M = self.state.voted, len(self.state.available)
+        done = np.bincount(voted.annotator[items[voted.item]], minlength=M)
+        return np.where(self.state.available & (self.state.load >= 1.0), int(items.sum()) - done, 0)
+
+    def why_not(self, who: int, rule: StopRule, anybody: str | None) -> str | None:
+        """Why an annotator (a code) can be asked nothing now; ``anybody``: why nobody can be."""
+        state, name = self.state, repr(self.state.annotator_names[who])
+        if not state.available[who]:
+            return f"{name} is not available"
+        if state.load[who] < 1.0:
+            return f"{name} has given or been asked for the most votes that the annotator may give"
+        if rule.why_spent(self.spent + self.awaited, float(state.price[who])) is not None:
+            return f"a vote of {name} costs {state.price[who]:g}, more than is left of the budget"
+        if anybody is None and not self.questions_left(self.to_label & ~state.closed)[who]:
+            return f"{name} has answered, skipped or been asked everything that is open to others"
+        return anybody
+
+
+def find_standing(rule: StopRule, now: Situation, online: Online, found: AccuracyEstimate | None = None) -> Standing:
+    """How a campaign stands; ``found``: the accuracy, where it has been estimated already."""
+    reached = rule.why_enough(online, found)
+    if reached is not None:
+        return Standing("target-reached", reached, "To go on, raise the target.")
+    unfinished = now.to_label & ~now.finished
+    if not now.to_label.any():
+        return Standing("waiting", "there are no items to label", "Add items.")
+    left = now.questions_left(unfinished)
+    if not unfinished.any():
+        return _all_finished(rule, now)
+    if rule.budget is not None:
+        price = now.state.price
+        some = price[left > 0] if (left > 0).any() else price[now.state.available]
+        cheapest = float(some.min()) if len(some) else 0.0
+        spent = rule.why_spent(now.spent, cheapest)
+        if spent is not None:
+            return Standing("budget-spent", spent, "To go on, raise the budget.")
+        if rule.why_spent(now.spent + now.awaited, cheapest) is not None:
+            why = f"{_counted(now.n_awaited, 'question')} out and may take the rest of the budget"
+            return Standing("waiting", why, "Add the answers, or release the questions.")
+    if not now.state.available.any():
+        return Standing("waiting", "nobody is available", "Add annotators, or make some available.")
+    if not now.questions_left(unfinished & ~now.state.closed).any():
+        if now.n_awaited:
+            why = f"{_counted(now.n_awaited, 'question')} out, and no other can be asked"
+            return Standing("waiting", why, "Add the answers, or release the questions.")
+        return _all_asked(rule, now, unfinished)
+    return Standing("running")
+
+
+def _all_finished(rule: StopRule, now: Situation) -> Standing:
+    """Every item is finished by the rule."""
+    done = f"every item is finished ({_finishes(rule)})"
+    if rule.target is None:
+        return Standing("exhausted", done, "To go on, raise the probability at which an item is finished.")
+    missed = f"and the target of {rule.target:g} is not reached"
+    if now.questions_left(now.to_label).any():
+        return Standing("exhausted", f"{done}, {missed}", "To go on, raise the probability, or the votes on an item.")
+    return _unreachable(rule, now)
+
+
+def _all_asked(rule: StopRule, now: Situation, unfinished: npt.NDArray[np.bool_]) -> Standing:
+    """Nobody is left to ask about the items that are not finished."""
+    if rule.target is not None and not now.questions_left(now.to_label).any():
+        return _unreachable(rule, now)
+    tired = (now.state.available & (now.state.load < 1.0)).any()
+    who = "everybody available has voted or skipped" + (", or may give no more votes" if tired else "")
+    n = int(unfinished.sum())
+    target = "" if rule.target is None else f"; the target of {rule.target:g} is not reached"
+    why = f"{_counted(n, 'item')} not finished, and {who}{target}"
+    return Standing("exhausted", why, f"To go on, add annotators{_absent(now)}.")
+
+
+def _unreachable(rule: StopRule, now: Situation) -> Standing:
+    why = f"the target of {rule.target:g} is out of reach with these annotators: all votes that they can give are in"
+    return Standing("out-of-reach", why, f"To go on, add annotators{_absent(now)}, or lower the target.")
+
+
+def _absent(now: Situation) -> str:
+    away = int((~now.state.available).sum())
+    return f" or make the {away:,} who are not available so" if away else ""
+
+
+def _finishes(rule: StopRule) -> str:
+    """What finishes an item."""
+    parts = [
+        None if rule.probability is None else f"a class with probability {rule.probability:g}",
+        None if rule.stake is None else "no vote that is worth its price",
+        None if rule.max_votes is None else _counted(rule.max_votes, "vote").removesuffix(" are").removesuffix(" is"),
+    ]
+    return " or ".join(part for part in parts if part)
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n:,} {what} is" if n == 1 else f"{n:,} {what}s are"
+
+
+def status_of(rule: StopRule, now: Situation, online: Online) -> dict[str, Any]:
+    """Counts, money, the estimated accuracy, and how a campaign stands."""
+    out: dict[str, Any] = {
+        "items": len(now.shut), "closed": int(now.shut.sum()), "annotators": len(now.state.available),
+        "spent": now.spent, "budget": rule.budget, "asked": now.n_awaited,
+        "finished": int((now.finished & (now.state.votes_per_item > 0)).sum()), "voted_on": 0, "target": rule.target,
+        "probability": rule.probability, "accuracy": None, "accuracy_low": None, "accuracy_high": None,
+        "accuracy_known": False, "reachable": None,
+    }  # fmt: skip
+    found = None
+    if online.store.n_votes:
+        found = estimate_accuracy(online)
+        out |= {"accuracy": found.accuracy, "accuracy_low": found.low, "accuracy_high": found.high}
+        out |= {"accuracy_known": found.known, "voted_on": found.items}
+        if found.known and now.state.available.any():
+            out["reachable"] = reachable_accuracy(now.state)
+    standing = find_standing(rule, now, online, found).warned(rule, out["reachable"])
+    return out | {"state": standing.state, "stop": standing.why, "advice": standing.advice}
+
+
+def reachable_accuracy(state: State, random_state: int = 0) -> float:
+    """The expected accuracy of the labels if everybody available voted on every item.
+
+    Items and votes are drawn from the class distribution and the mean confusion matrices, with votes independent given
+    the class. Votes of real crowds depend on each other, so that this is rather too high: a target above it is out of
+    reach.
+    """
+    people = np.flatnonzero(state.available)
+    theta = np.maximum(acquisition.mean(state.dirichlet[people]), 1e-12)
+    K = len(state.classes)
+    if len(people) > PEOPLE:
+        theta = theta[np.argsort(-(np.einsum("mkk->mk", theta) @ state.prior), kind="stable")[:PEOPLE]]
+    rng = np.random.default_rng(random_state)
+    truth = rng.choice(K, size=DRAWN, p=state.prior)
+    logit: Floats = np.tile(np.log(np.maximum(state.prior, 1e-300)), (DRAWN, 1))
+    for confusion in theta:
+        drawn = (rng.random(DRAWN)[:, None] > np.cumsum(confusion, axis=1)[truth]).sum(axis=1)
+        logit += np.log(confusion)[:, np.minimum(drawn, K - 1)].T
+    q = np.exp(logit - logit.max(axis=1, keepdims=True))
+    return float((q.max(axis=1) / q.sum(axis=1)).mean())

@@ -1,0 +1,114 @@
+"""What a campaign was made with, and what of it may be changed later: each change is written into the journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+
+from crowdwise.active.canonical import name_text, one_kind
+from crowdwise.active.fair_assignment import Gap
+from crowdwise.active.journal import Journal
+from crowdwise.active.stopping import StopRule
+from crowdwise.active.strategies import Strategy
+from crowdwise.core.constraints import Check, Positive, constraint_of
+from crowdwise.core.model import EMModel
+from crowdwise.errors import InputError, ParameterError, suggestion
+
+OWN: dict[str, Any] = {"price": Positive, "patience": Positive, "gap": Gap | None}
+"""The settings that may be changed and are not those of the rule, and what they may be."""
+NOT_NOW = {
+    "classes": "The classes are those of the votes that came in",
+    "strategy": "The model learns as its strategy says",
+    "unknown": "Votes came in under this rule",
+    "model": "The model has learned from the votes",
+    "random_state": "Questions were drawn with this seed",
+}
+"""What stays as it was made, and why."""
+
+__all__ = ["CHANGEABLE", "Classes", "Settings", "change_settings", "kept_params"]
+
+
+def _differ(names: Any) -> bool:
+    try:
+        texts = [name_text(name, "class", booleans=True) for name in names]
+        one_kind(texts, "classes")
+    except InputError:
+        return False
+    return len(texts) >= 2 and len(set(texts)) == len(texts)
+
+
+Classes = Annotated[Sequence[Any], Check(_differ, "two or more different classes, all text, integers or booleans")]
+
+CHANGEABLE = (*StopRule.parameters(), *OWN)
+"""The names of all settings that may be changed."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a campaign, as its journal has them now."""
+
+    rule: StopRule
+    strategy: Strategy
+    unknown: str
+    patience: float
+    price: float
+    gap: float | None
+    seed: int
+    proposals: int
+    """How many batches were proposed so far."""
+
+    @classmethod
+    def of(cls, journal: Journal) -> Settings:
+        facts = journal.facts()
+        with journal.decoding():
+            return cls(
+                StopRule(**facts["rule"]), Strategy(**facts["strategy"]), str(facts["unknown"]),
+                float(facts["patience"]), float(facts["price"]), facts.get("gap"), int(facts["seed"]),
+                int(facts["proposals"]),
+            )  # fmt: skip
+
+    @property
+    def price_of_unknown(self) -> float | None:
+        """The price of a vote of annotators who were not declared; ``None`` where these are an error."""
+        return self.price if self.unknown == "add" else None
+
+
+def change_settings(journal: Journal, given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Change settings: name -> (before, now) of those that differ; inside :meth:`Journal.writing`."""
+    for name in given:
+        if name not in CHANGEABLE:
+            why = f"{NOT_NOW[name]}: make a new campaign for that." if name in NOT_NOW else "There is no such setting."
+            near = "" if name in NOT_NOW else suggestion(name, CHANGEABLE)
+            raise ParameterError(f"{name} cannot be changed. {why}{near} What can be: {', '.join(CHANGEABLE)}.")
+    given = {name: x.item() if isinstance(x, np.generic) else x for name, x in given.items()}
+    facts = journal.facts()
+    before = {**facts["rule"], **{name: facts.get(name) for name in OWN}}
+    for name, allowed in OWN.items():
+        if name in given and (found := constraint_of(allowed)) is not None:
+            found.check(name, given[name])
+    rule = StopRule(**{**facts["rule"], **{name: x for name, x in given.items() if name not in OWN}})
+    if given.get("gap") is not None:
+        groups = journal.read("SELECT count(DISTINCT grp) FROM items")[0][0]
+        if groups < 2:
+            raise ParameterError("A gap is between groups: two groups of items at least are needed (add_items).")
+    changed = {name: (before[name], x) for name, x in given.items() if x != before[name]}
+    if changed:
+        own = {name: x if x is None else float(x) for name, x in given.items() if name in OWN}
+        journal.note(rule=rule.get_params(), **own)
+        journal.log("settings", {name: list(pair) for name, pair in changed.items()})
+    return changed
+
+
+def kept_params(model: EMModel) -> dict[str, Any]:
+    """The parameters of a model that are not the default, as they can be kept."""
+    defaults = model.parameters()
+    params = {name: value for name, value in model.get_params().items() if value != defaults[name]}
+    try:
+        return dict(json.loads(json.dumps(params)))
+    except TypeError:
+        odd = next(name for name, value in params.items() if not isinstance(value, (str, int, float, bool, list, dict)))
+        raise ParameterError(f"{odd}={params[odd]!r} cannot be kept in a campaign: give plain numbers.") from None

@@ -1,0 +1,76 @@
+"""What the commands about campaigns share: the campaign in a folder, files of items and annotators, what is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crowdwise.cli.outputs import emit, say
+from crowdwise.errors import ColumnError, InputError
+
+if TYPE_CHECKING:
+    from crowdwise.active.campaign import Campaign
+
+
+FolderArgument = Annotated[Path, typer.Argument(help="The folder of the campaign.", show_default=False)]
+
+
+def opened(folder: Path) -> Campaign:
+    """The campaign in a folder."""
+    from crowdwise.active.campaign import Campaign
+
+    return Campaign.open(folder)
+
+
+def read_items(path: Path) -> tuple[list[Any], dict[Any, Any], dict[Any, Any]]:
+    """The items of a table, and their truth and group where there are columns of these."""
+    from crowdwise.data.columns import find, normal
+    from crowdwise.data.files import read_table
+
+    table, _ = read_table(path)
+    item, truth = find(table.columns, "item"), find(table.columns, "truth")
+    if item is None:
+        raise ColumnError(f"{path} has no item column: it has {', '.join(table.columns)}.")
+    names = table[item].to_list()
+    if any(name is None for name in names):
+        raise InputError(f"{path}: row {names.index(None)} (counted from 0) names no item.")
+    group = next((c for c in table.columns if normal(c) == "group"), None)
+    known, groups = (
+        {} if column is None else {n: x for n, x in zip(names, table[column].to_list(), strict=True) if x is not None}
+        for column in (truth, group)
+    )
+    return names, known, groups
+
+
+def read_annotators(path: Path, price: float) -> dict[Any, float]:
+    """Annotators and what a vote of theirs costs."""
+    from crowdwise.data.columns import find, normal
+    from crowdwise.data.files import read_table
+
+    table, _ = read_table(path)
+    who = find(table.columns, "annotator")
+    if who is None:
+        raise ColumnError(f"{path} has no annotator column: it has {', '.join(table.columns)}.")
+    costs = next((c for c in table.columns if normal(c) in ("price", "cost")), None)
+    out: dict[Any, float] = {}
+    for row, name in enumerate(table[who].to_list()):
+        if name is None:
+            raise InputError(f"{path}: row {row} (counted from 0) names no annotator.")
+        given = None if costs is None else table[costs][row]
+        try:
+            out[name] = price if given is None else float(given)
+        except ValueError:
+            raise InputError(
+                f"{path}: row {row} (counted from 0) has the price {given!r}: expected a number."
+            ) from None
+    return out
+
+
+def report(facts: dict[str, Any], as_json: bool, line: str) -> None:
+    if as_json:
+        emit(json.dumps(facts))
+    else:
+        say(f"{line}.")
