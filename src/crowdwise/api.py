@@ -210,6 +210,7 @@ def prepare(
 
 def inputs_of(answers: Answers, inputs: Any) -> tuple[Any, tuple[Any, Any] | None]:
     """Inputs in the order of the items, and those to test on (with the codes of their classes) where there are any."""
+    from crowdwise.data.alignment import Rows
     from crowdwise.data.features import class_codes, read_features
 
     data = answers.dataset
@@ -220,11 +221,11 @@ def inputs_of(answers: Answers, inputs: Any) -> tuple[Any, tuple[Any, Any] | Non
                 f"{name}: there are no inputs to learn from.",
                 remedy=Remedy("Hand them over: {}.", Option("inputs", python="X", command="FILE")),
             )
-        return data.inputs, data.test
+        return Rows(data.inputs, answers.table.items), data.test
     if not isinstance(inputs, (str, os.PathLike)):
         return inputs, None
     found = read_features(inputs)
-    X = found.rows_of(answers.table.items)
+    X = Rows(found.rows_of(answers.table.items), answers.table.items, found.columns)
     if found.x_test is None or found.y_test is None:
         return X, None
     return X, (found.x_test, class_codes(found.y_test, answers.table.classes, None if data is None else data.legend))

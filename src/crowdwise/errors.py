@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 __all__ = [
-    "ColumnError", "ConnectionWarning", "ConvergenceWarning", "CrowdwiseError", "DivergedError", "DuplicateError",
-    "ExtraError", "InputError", "InputWarning", "InternalError", "LabelError", "NotFittedError", "Option",
-    "OutputError", "ParameterError", "ReadError", "Remedy", "SelectionError", "Setting", "SizeError",
+    "AlignmentWarning", "ColumnError", "ConnectionWarning", "ConvergenceWarning", "CrowdwiseError", "DivergedError",
+    "DuplicateError", "ExtraError", "InputError", "InputWarning", "InternalError", "LabelError", "NotFittedError",
+    "Option", "OutputError", "ParameterError", "ReadError", "Remedy", "SelectionError", "Setting", "SizeError",
 ]  # fmt: skip
 
 
@@ -162,6 +162,10 @@ class InputWarning(Worded, UserWarning):
     """Part of the data was left out, or may not be what it was taken for."""
 
 
+class AlignmentWarning(InputWarning):
+    """Rows were put beside items by position, since they have no names."""
+
+
 class ConvergenceWarning(UserWarning):
     """A fit stopped at ``max_iter`` before the objective settled."""
 
@@ -170,12 +174,12 @@ class ConnectionWarning(UserWarning):
     """Some items are not joined by comparisons: how they stand to each other is up to the prior."""
 
 
-def warn(message: str, *, remedy: Remedy | Sequence[Remedy] = ()) -> None:
+def warn(message: str, *, remedy: Remedy | Sequence[Remedy] = (), category: type[InputWarning] | None = None) -> None:
     """A line about the data: an :class:`InputWarning` at the user's own line, which commands show as a note."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "crowdwise":
         frame, level = frame.f_back, level + 1
-    warnings.warn(InputWarning(message, remedy=remedy), stacklevel=level)
+    warnings.warn((category or InputWarning)(message, remedy=remedy), stacklevel=level)
 
 
 def listing(values: Iterable[Any], limit: int = 5) -> str:

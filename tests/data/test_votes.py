@@ -114,11 +114,12 @@ def test_dense_with_every_kind_of_gap():
         Votes.from_dense(np.ma.masked_array(table, mask=table < 0)),
         Votes.from_dense([[1, 2], [None, 1]]),
         Votes.from_dense([[1, 2], [float("nan"), 1]]),
-        Votes.from_dense(pd.DataFrame({"a": [1, None], "b": [2, 1]})),
-        Votes.from_dense(pl.DataFrame({"a": [1, None], "b": [2, 1]})),
         Votes.from_dense(np.array([[1, 2], [pd.NA, 1]], dtype=object)),
     ):
         assert named(votes) == expected
+    expected = named(Votes.from_records([(0, "a", 1), (0, "b", 2), (1, "b", 1)]))  # a table names its columns
+    for frame in (pd.DataFrame, pl.DataFrame):
+        assert named(Votes.from_dense(frame({"a": [1, None], "b": [2, 1]}))) == expected
 
 
 def test_dense_text_and_booleans_stay_what_they_are():

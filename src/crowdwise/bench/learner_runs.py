@@ -263,11 +263,12 @@ def measure(task: Task, data: str, method: str, seed: int, epochs: int | None = 
             warnings.simplefilter("ignore", ConvergenceWarning)
             learner = create(method, seed, epochs)
             began = time.perf_counter()
-            learner.fit(task.x, task.votes)
+            learner.fit(task.x, task.votes, items=task.votes.items)
             seconds = time.perf_counter() - began
             selected, chosen = None, None
             if "select" in learner.parameters():
-                other = create(method, seed, epochs, select="votes").fit(task.x, task.votes)
+                other = create(method, seed, epochs, select="votes")
+                other.fit(task.x, task.votes, items=task.votes.items)
                 selected = accuracy(other.predict_proba(task.x_test), task.y_test)
                 judged = [step for step in other.history_ if step.held_out is not None]
                 chosen = max(judged, key=lambda step: step.held_out).epoch

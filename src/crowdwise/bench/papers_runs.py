@@ -140,7 +140,7 @@ def train(cell: PaperCell, task: ImageTask, setup: Setup) -> dict[str, Any] | No
         curve, earlier = [tuple(row) for row in before["curve"]], before["seconds"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        learner.fit(task.x, task.votes, callback=after)
+        learner.fit(task.x, task.votes, items=task.votes.items, callback=after)
     if stopped:
         return None
     row = {"cell": cell.name, **asdict(cell), "problem": None, **measures(learner, task)}

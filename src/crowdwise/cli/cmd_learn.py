@@ -92,6 +92,7 @@ def predict(
     Example: `crowdwise predict model --features new.npz --out labels.csv`
     """
     from crowdwise.cli import show_learn
+    from crowdwise.data.alignment import Rows
     from crowdwise.data.features import class_codes, read_features
     from crowdwise.data.frames import make_frame
     from crowdwise.learners.classifier import load_learner
@@ -108,6 +109,7 @@ def predict(
             votes_file, opt.Reading(answers=registry.VOTES, on_duplicate=on_duplicate, on_missing=on_missing)
         ).votes
         names, X, truth = votes.items, found.rows_of(votes.items), None
+    X = Rows(X, names, found.columns)
     q = learner.predict_proba(X, votes)
     if truth is not None:
         try:

@@ -4,10 +4,11 @@
 file                            rows, and their names
 ==============================  ===================================================================
 ``.npz``                        ``x_train`` (or ``x``, or the one array there is), named by ``id_train``
-                                (or ``id``); ``x_test`` and ``y_test``, named by ``id_test``
+                                (or ``id``, ``task``, ``items``...); ``x_test`` and ``y_test``, named by
+                                ``id_test``
 ``.npz`` of ``scipy.sparse``    the matrix, without names
 ``.npy``                        the array, without names; mapped, not read whole
-``.csv``, ``.parquet``...       all columns but the item column, which names the rows
+``.csv``, ``.parquet``...       all columns but that of names (``item``, ``task``, ``id``...)
 a folder                        its images, named as the files are
 ==============================  ===================================================================
 
@@ -25,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import columns, encoding
+from crowdwise.data.alignment import is_name
 from crowdwise.data.boundary import guarded, reading
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.files import FORMATS, PathLike, read_table
@@ -41,7 +43,8 @@ SPARSE = {"indices", "indptr", "data", "shape", "format"}
 class Features:
     """Inputs, a row for each item: ``x`` and the ``names`` of its rows, where they have any.
 
-    ``x`` is an array, a scipy sparse matrix, or the path of a folder of images. ``x_test``, with ``y_test`` and
+    ``x`` is an array, a scipy sparse matrix, or the path of a folder of images. ``columns`` are the names of its
+    columns, where it was read from a table. ``x_test``, with ``y_test`` and
     ``names_test`` where there are any, are further inputs that nobody voted on.
     """
 
@@ -51,6 +54,7 @@ class Features:
     x_test: Any = None
     y_test: npt.NDArray[Any] | None = None
     names_test: Vocabulary | None = None
+    columns: tuple[str, ...] | None = None
 
     def rows_of(self, items: Vocabulary) -> Any:
         """The inputs of some items, in their order; an image folder stays as it is, since it is looked up by name."""
@@ -180,12 +184,14 @@ def from_arrays(arrays: Mapping[str, Any], source: str) -> Features:
                 "or a single array of two dimensions or more."
             )
         name = other[0]
-    ids = next((n for n in ("id_train", "id", "ids") if n in arrays), None)
+    named = [n for n, a in arrays.items() if n != name and is_name(n.removesuffix("_train")) and np.ndim(a) == 1]
+    ids = next((n for n in ("id_train", "id", "ids") if n in arrays), named[0] if named else None)
+    test_ids = next((n for n in arrays if n.endswith("_test") and is_name(n.removesuffix("_test"))), "id_test")
 
     def names(key: str | None) -> Vocabulary | None:
         return None if key not in arrays else encoding.to_vocabulary(arrays[str(key)])
 
-    for key in (name, "x_test", ids, "id_test", "y_test"):
+    for key in (name, "x_test", ids, test_ids, "y_test"):
         given = arrays.get(str(key))
         is_list = key not in (name, "x_test")
         if given is not None and (given.ndim == 0 or (is_list and given.ndim > 1)):
@@ -194,7 +200,7 @@ def from_arrays(arrays: Mapping[str, Any], source: str) -> Features:
     test = "x_test" if "x_test" in arrays and name != "x_test" else None
     return Features(
         source, arrays[name], names(ids), None if test is None else arrays[test], arrays.get("y_test"),
-        names("id_test"),
+        names(test_ids),
     )  # fmt: skip
 
 
@@ -204,7 +210,7 @@ def _from_table(path: Path) -> Features:
     table, _ = read_table(path)
     if table.height == 0:
         raise ReadError(f"{path} names {table.width} columns and has no rows: expected a row of numbers for each item.")
-    item = columns.find(table.columns, "item")
+    item = columns.find(table.columns, "item") or next((c for c in table.columns if _holds_names(c, table[c])), None)
     names = None
     if item is not None:
         codes, vocabulary = encoding.encode(table[item])
@@ -223,4 +229,16 @@ def _from_table(path: Path) -> Features:
                 "Encode texts and categories first, or leave the column out."
             )
     x = rest.select(pl.all().cast(pl.Float64, strict=False).cast(pl.Float32)).to_numpy()
-    return Features(str(path), x, None if names is None else encoding.to_vocabulary(names))
+    return Features(str(path), x, None if names is None else encoding.to_vocabulary(names), columns=tuple(rest.columns))
+
+
+def _holds_names(column: str, values: Any) -> bool:
+    """Whether a column without the name of an item holds names: called like one, and no value occurs twice."""
+    whole = values.dtype.is_integer() or bool((values.cast(str).str.contains(r"^-?\d+$") | _is_word(values)).all())
+    return is_name(column) and whole and values.null_count() == 0 and values.n_unique() == len(values)
+
+
+def _is_word(values: Any) -> Any:
+    import polars as pl
+
+    return values.cast(pl.Float64, strict=False).is_null()

@@ -28,6 +28,37 @@ def kind_of(frame: Any) -> str:
     return root if root in KINDS else "polars"
 
 
+def native(table: Any) -> Any:
+    """What is inside a narwhals table, a lazy one collected, and a pyarrow one as polars; anything else as it is."""
+    root = type(table).__module__.partition(".")[0]
+    if root == "narwhals":
+        return native(table.to_native())
+    if root == "polars" and hasattr(table, "collect"):
+        return table.collect()
+    if root == "pyarrow" and hasattr(table, "column_names"):
+        import polars as pl
+
+        return pl.DataFrame(table)
+    return table
+
+
+def is_pandas(table: Any) -> bool:
+    """Whether it has rows with an index, as a table or a Series of pandas."""
+    return type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "index")
+
+
+def is_frame(table: Any) -> bool:
+    """Whether it is a table of pandas or polars (see :func:`native`)."""
+    root = type(table).__module__.partition(".")[0]
+    return root in ("pandas", "polars") and hasattr(table, "columns")
+
+
+def is_series(column: Any) -> bool:
+    """Whether it is a column of pandas or polars."""
+    root = type(column).__module__.partition(".")[0]
+    return root in ("pandas", "polars") and type(column).__name__ == "Series"
+
+
 def categories(frame: Any, name: str | None) -> list[Any] | None:
     """The categories that a pandas column declares, used or not; ``None`` for any other column."""
     if kind_of(frame) != "pandas" or not hasattr(frame, "dtypes"):

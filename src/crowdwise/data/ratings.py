@@ -25,7 +25,7 @@ import numpy.typing as npt
 from crowdwise.data import assemble, schema
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.readable import reader
-from crowdwise.data.rows import dense
+from crowdwise.data.rows import cells_of, dense
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem
@@ -96,6 +96,7 @@ class Ratings(ByItem):
         >>> Ratings.from_dense([[1.0, 2.0, np.nan], [2.5, 2.5, 0.0]])
         Ratings(5 ratings: 2 items x 3 annotators, from 0 to 2.5)
         """
+        values, items, annotators = cells_of(values, items, annotators)
         try:
             table = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError):

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import encoding
+from crowdwise.data.alignment import wide_parts
 from crowdwise.data.encoding import Counts, Mask
-from crowdwise.data.frames import is_missing
+from crowdwise.data.frames import is_frame, is_missing, native
 from crowdwise.errors import InputError, SelectionError
 
 
@@ -40,11 +41,25 @@ def columns_of(
     return dict(zip([*names, *optional][:width], zip(*rows, strict=True), strict=True))
 
 
+def cells_of(
+    values: Any, items: Sequence[Any] | None, annotators: Sequence[Any] | None
+) -> tuple[Any, Sequence[Any] | None, Sequence[Any] | None]:
+    """The cells of a table, and the names of its rows and columns where none are given; an array as it is."""
+    values = native(values)
+    if not is_frame(values):
+        return values, items, annotators
+    names, columns, cells = wide_parts(values)
+    own = None if names is None else names.values.tolist()
+    return cells, own if items is None else items, columns if annotators is None else annotators
+
+
 def dense(
     values: Any, items: Sequence[Any] | None, annotators: Sequence[Any] | None, missing: Any = None
 ) -> tuple[npt.NDArray[Any], dict[str, Any]]:
     """The cells of an items x annotators array that hold an answer, and their codes and names for ``from_codes``. A
-    cell holds none where the array is masked, NaN or ``None``, or equals ``missing``."""
+    cell holds none where the array is masked, NaN or ``None``, or equals ``missing``. A table names its rows and
+    columns itself."""
+    values, items, annotators = cells_of(values, items, annotators)
     # As objects a list keeps what it holds: numpy would make text of a NaN beside text.
     as_is = isinstance(values, np.ndarray)
     try:

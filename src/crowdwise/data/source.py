@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import column_content, columns, encoding, frames
+from crowdwise.data.alignment import with_index
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.schema import Form, OnMissing
 from crowdwise.data.spellings import folded
@@ -38,8 +39,8 @@ class Source:
         self, frame: Any, given: Mapping[str, str | None], what: str, *, from_text: bool = False,
         parts: Mapping[str, str | None] | None = None,
     ) -> None:  # fmt: skip
-        self.frame, self.given, self.what, self.from_text = frame, given, what, from_text
-        self.table = frames.to_polars(frame)
+        self.frame, self.given, self.what, self.from_text = with_index(frame, given), given, what, from_text
+        self.table = frames.to_polars(self.frame)
         if self.table.width == 0 or self.table.height == 0:
             raise InputError(f"No {what}: the table has {self.table.height} rows and {self.table.width} columns.")
         self.parts = dict(columns.resolve(self.table.columns, given) if parts is None else parts)

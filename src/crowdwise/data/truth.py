@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import encoding
+from crowdwise.data import columns, encoding
+from crowdwise.data.alignment import is_plain, with_index
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
-from crowdwise.data.frames import is_missing
+from crowdwise.data.frames import is_frame, is_missing, is_pandas, native
 from crowdwise.data.source import Source
 from crowdwise.data.spellings import same_spelling
-from crowdwise.errors import InputError, LabelError, Remedy, listing
+from crowdwise.errors import ColumnError, InputError, LabelError, Remedy, listing
 
 Numbers = npt.NDArray[np.float64]
 DECLARE = Remedy("If the name is right, declare every class: {}.", encoding.CLASSES)
@@ -26,6 +27,7 @@ DECLARE = Remedy("If the name is right, declare every class: {}.", encoding.CLAS
 def encode_classes(truth: Any, items: Vocabulary, classes: Vocabulary, what: str = "votes") -> Codes:
     """N class codes (-1 unknown) from such codes or from a mapping of items to classes; other items are left out.
     ``what`` the items have is for the message where no item is known."""
+    truth = by_name(truth)
     if isinstance(truth, (np.ndarray, list, tuple)):
         codes = np.asarray(truth)
         fits = codes.shape == (len(items),) and (codes.dtype.kind in "iu" or len(codes) == 0)
@@ -63,6 +65,7 @@ def unknown_class(names: Any, classes: Vocabulary) -> LabelError:
 
 def encode_numbers(truth: Any, items: Vocabulary, what: str = "ratings") -> Numbers:
     """N numbers (NaN unknown), in the order of some items, from such an array or from a mapping of item to number."""
+    truth = by_name(truth)
     if isinstance(truth, (np.ndarray, list, tuple)):
         try:
             array = np.asarray(truth, dtype=np.float64)
@@ -86,6 +89,7 @@ def encode_numbers(truth: Any, items: Vocabulary, what: str = "ratings") -> Numb
 
 def encode_partition(truth: Any, items: Vocabulary) -> tuple[Codes, Vocabulary]:
     """N codes (-1 unknown) and the classes behind them, from a mapping of items to classes or N classes in order."""
+    truth = by_name(truth, plain=False)
     if isinstance(truth, Mapping):
         rows, found = _aligned(truth, items, "answers", "")
         values = _names(found)
@@ -100,6 +104,7 @@ def encode_partition(truth: Any, items: Vocabulary) -> tuple[Codes, Vocabulary]:
 def encode_sets(truth: Any, items: Vocabulary, labels: Vocabulary) -> tuple[Mask, Mask]:
     """N x L booleans and for which items they are known, from a mapping of items to labels or such an array."""
     N, L = len(items), len(labels)
+    truth = by_name(truth, plain=False)
     if not isinstance(truth, Mapping):
         table = np.asarray(truth)
         if table.shape != (N, L) or table.dtype != bool:
@@ -141,6 +146,34 @@ def truth_by_token(truth: Any, sequences: Vocabulary, starts: npt.NDArray[Any], 
     if not out:
         raise InputError(f"None of the sequences with truth is here: truth names {listing(names, 3)}.")
     return out
+
+
+def by_name(truth: Any, plain: bool = True) -> Any:
+    """Truth in a table (of items and what is true of them) or in a Series with an index, as a mapping from item to what
+    is true; anything else as it is. ``plain``: row numbers in an index are names, too."""
+    truth = native(truth)
+    if is_frame(truth):
+        given: dict[str, str | None] = dict.fromkeys(("item", "truth", "label"))
+        table = with_index(truth, given)
+        parts = columns.resolve([str(name) for name in table.columns], given)
+        value, item = parts["truth"] or parts["label"], parts["item"]
+        indexed = item is None and is_pandas(truth) and truth.index.nlevels == 1 and not is_plain(truth.index)
+        if value is None or (item is None and not indexed):
+            raise ColumnError(
+                "A truth table needs an item column and a label column: found "
+                f"{listing([str(name) for name in table.columns], 12)}."
+            )
+        names, values = (truth.index if indexed else table[item]).to_list(), table[value].to_list()
+    elif is_pandas(truth) and (plain or not is_plain(truth.index)):
+        names, values = truth.index.to_list(), truth.to_list()
+    else:
+        return truth
+    found: dict[Any, Any] = {}
+    for name, value in zip(names, values, strict=True):
+        if not is_missing(value) and not is_missing(name) and found.setdefault(name, value) != value:
+            two = listing([found[name], value])
+            raise LabelError(f"Two rows give different truths for item {name!r}: {two}. Keep one of them.")
+    return found
 
 
 def _aligned(truth: Any, items: Vocabulary, what: str, expected: str) -> tuple[Codes, list[Any]]:

@@ -32,7 +32,6 @@ from torch import Tensor
 from crowdwise.core import starts
 from crowdwise.core.constraints import Bounds, Count, NonNegative
 from crowdwise.core.limits import check_memory
-from crowdwise.core.model import recode
 from crowdwise.core.numerics import Floats, clamp, safe_log, softmax
 from crowdwise.core.parameters import declared
 from crowdwise.core.priors import DirichletPrior
@@ -40,6 +39,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.alternating_em import Alternating, DeepMF, check_max_probability, clipped
 from crowdwise.learners.head import Head, Predict
+from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.tensors import as_array
 from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.vote_edges import Edges
@@ -197,19 +197,15 @@ class DeepBP(DeepMF):
         log_f = as_array(trainer.log_probs(trainer.inputs))
         return self._head_as(Messages).conclude(votes, log_f), np.exp(log_f)
 
-    def predict_proba(self, X: Any, votes: Votes | None = None) -> Floats:
-        """N x K class probabilities from the inputs; with ``votes``, from inputs and votes together.
-
-        Items of the fit, with the votes they had there, get the messages of the fit; others follow from the mean
-        confusion matrices of their annotators.
-        """
-        q = super().predict_proba(X, votes)
+    def _probabilities(self, inputs: Inputs, votes: Votes | None) -> Floats:
+        # Items of the fit, with the votes they had there, get the messages of the fit; others follow from the mean
+        # confusion matrices of their annotators.
+        q = super()._probabilities(inputs, votes)
         if votes is None:
             return q
         head = self._head_as(Messages)
-        coded = recode(votes, self.consensus_)
-        here, there = same_items(coded, head.fitted_votes(coded, self.consensus_.item_names))
+        here, there = same_items(votes, head.fitted_votes(votes, self.consensus_.item_names))
         if len(here):
-            log_f = safe_log(super().predict_proba(X)[here])
+            log_f = safe_log(super()._probabilities(inputs, None)[here])
             q[here] = softmax(clipped(log_f, head.max_probability) + as_array(head.incoming)[there])
         return q

@@ -71,23 +71,25 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._settings.update(params)
         return self
 
-    def fit(self, X: Any, y: Any, gold: Any = None, *, callback: Callback | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, gold: Any = None, *, items: Any = None, callback: Callback | None = None
+    ) -> Self:  # fmt: skip
         """Learn from inputs and votes, as :meth:`crowdwise.learners.estimator.Estimator.fit` does."""
         learner = registry.find(self.method, inputs=True).create(**self._settings)
-        self.model_: VotesClassifier = learner.fit(X, y, gold, callback=callback)
+        self.model_: VotesClassifier = learner.fit(X, y, gold, items=items, callback=callback)
         return self
 
-    def predict_proba(self, X: Any, votes: Votes | None = None) -> Floats:
+    def predict_proba(self, X: Any, votes: Votes | None = None, *, items: Any = None) -> Floats:
         """N x K class probabilities from the inputs; with ``votes``, from inputs and votes together."""
-        return self._fitted().predict_proba(X, votes)
+        return self._fitted().predict_proba(X, votes, items=items)
 
-    def predict(self, X: Any, votes: Votes | None = None) -> npt.NDArray[Any]:
+    def predict(self, X: Any, votes: Votes | None = None, *, items: Any = None) -> npt.NDArray[Any]:
         """The most probable class of each input."""
-        return self._fitted().predict(X, votes)
+        return self._fitted().predict(X, votes, items=items)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, items: Any = None) -> float:
         """The accuracy, for true labels; for votes their mean log-likelihood."""
-        return float(self._fitted().score(X, y, sample_weight))
+        return float(self._fitted().score(X, y, sample_weight, items=items))
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the fitted learner to a folder; :func:`crowdwise.load_learner` reads it."""

@@ -35,7 +35,8 @@ from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.core.result import Result, plain
 from crowdwise.data.boundary import guarded
 from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError
-from crowdwise.learners.inputs import Inputs, as_inputs
+from crowdwise.learners.inputs import Inputs
+from crowdwise.learners.named_inputs import NamedInputs
 from crowdwise.learners.saving import RESULT, read_learner, read_tensors, write_learner
 from crowdwise.learners.training_settings import Callback, Epoch
 
@@ -45,7 +46,7 @@ class UnfittedError(NotFittedError, SklearnNotFittedError):  # type: ignore[misc
 
 
 @declared
-class Estimator(BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
+class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
     """The base of all learners. A subclass names its table of answers and says how it learns from them.
 
     Parameters
@@ -58,8 +59,6 @@ class Estimator(BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
     """
 
     key: ClassVar[str]
-    table: ClassVar[type]
-    """The class of the answers it learns from, such as :class:`crowdwise.Votes`."""
     result: ClassVar[type[Result]]
     """The class of ``consensus_``."""
     takes_gold: ClassVar[bool] = False
@@ -76,21 +75,27 @@ class Estimator(BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
     shape_: tuple[int, ...] = field(init=False)
 
     @guarded
-    def fit(self, X: Any, y: Any = None, gold: Any = None, *, callback: Callback | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, gold: Any = None, *, items: Any = None, callback: Callback | None = None
+    ) -> Self:  # fmt: skip
         """Learn from inputs and the answers of annotators.
 
         Parameters
         ----------
         X
-            One input per item of the answers, in their order (``y.items``): an array, sparse matrix, tensor, torch
-            ``Dataset``, or a folder of images named like the items.
+            One input per item of the answers: a data frame, an array, sparse matrix, tensor, torch ``Dataset``, or a
+            folder of images named like the items. Rows of a data frame are found by its index or by a column of names
+            (``task``, ``id``...); rows without names are taken in the order of the items (``y.items``), and a note in
+            ``consensus_.notes`` says so.
         y
-            The answers, a table of the class that the learner names as ``table``. Classifiers also take an N x M array
-            of labels with NaN where there is none, or N labels, as those of a single annotator; regressors take numbers
-            in the same forms.
+            The answers, a table of the class that the learner names as ``table``, or a data frame in long or wide form.
+            Classifiers also take an N x M array of labels with NaN where there is none, or N labels, as those of a
+            single annotator; regressors take numbers in the same forms.
         gold
             Classifiers only: the class of items where it is known (a mapping from item to class, or N codes with -1).
             It is trained on as a vote that is always right; with ``select="gold"`` it chooses the epoch instead.
+        items
+            The names of the rows of X, where X does not hold them.
         callback
             Called with an :class:`~crowdwise.learners.training_settings.Epoch` after every epoch (or round, without a
             network); the fit stops where it returns True.
@@ -98,13 +103,14 @@ class Estimator(BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
         began = time.perf_counter()
         self.check_parameters()
         answers = self._answers(y)
-        inputs = self._inputs_of(X, answers)
+        inputs, answers = self._beside(X, answers, items, y)
         known = self._gold(answers, gold)
         self.seed_ = fixed_seed(self.random_state)
         self._describe(answers.annotators, getattr(answers, "classes", None), inputs.shape)
         self.history_ = []
         found = self._learn(inputs, answers, known, callback)
         self.consensus_ = self._result(found, answers, known, began)
+        self.consensus_.notes.extend(self._said)
         if not getattr(self.consensus_, "converged", True):
             warnings.warn(
                 f"{self.key} stopped after {len(self.history_)} rounds before it converged: "
@@ -121,17 +127,6 @@ class Estimator(BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
                 f"{self.key} expects {self.table.__name__} and found {type(y).__name__}: call fit(X, {self._noun})."
             )
         return y
-
-    def _inputs_of(self, X: Any, answers: Any) -> Inputs:
-        """The inputs of the items of a table."""
-        inputs = as_inputs(X, answers.items)
-        if len(inputs) != len(answers.items):
-            noun = self._noun
-            raise InputError(
-                f"X has {len(inputs)} rows and the {noun} are on {len(answers.items)} items: row n of X must be item n "
-                f"of the {noun} ({noun}.items gives their order)."
-            )
-        return inputs
 
     def _gold(self, answers: Any, gold: Any) -> Ints | None:
         """The known classes as codes."""
@@ -155,27 +150,6 @@ class Estimator(BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
     def _result(self, found: Any, answers: Any, gold: Ints | None, began: float) -> Result:
         """``consensus_``, from what was learned in a fit that began at ``began``."""
 
-    def _new_inputs(self, X: Any, answers: Any = None) -> Inputs:
-        """Inputs to predict for (and the answers on them), of the shape that the learner was fitted with."""
-        if answers is not None and not isinstance(answers, self.table):
-            raise InputError(f"Expected {self._noun} as {self.table.__name__} and found {type(answers).__name__}.")
-        return self._check_shape(as_inputs(X) if answers is None else self._inputs_of(X, answers))
-
-    def _check_shape(self, inputs: Inputs) -> Inputs:
-        if inputs.shape != self.shape_:
-            if len(self.shape_) == 1 and len(inputs.shape) == 1:
-                raise InputError(
-                    f"X has {inputs.shape[0]} features, but {type(self).__name__} is expecting {self.shape_[0]} "
-                    "features as input."
-                )
-            raise InputError(f"An input has the shape {inputs.shape}; the learner was fitted with {self.shape_}.")
-        return inputs
-
-    @property
-    def _noun(self) -> str:
-        """What the answers are called."""
-        return str(self.table.answer_type)  # type: ignore[attr-defined]
-
     def _fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
             raise UnfittedError(f"This {type(self).__name__} has not been fitted: call fit(X, {self._noun}) first.")
@@ -196,6 +170,8 @@ class Estimator(BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
             "method": self.key,
             "params": {name: plain(value) for name, value in params.items()},
             "shape": list(self.shape_),
+            "features": self._named_features(),
+            "item_column": self.item_column_,
             "seed": self.seed_,
             "history": [asdict(epoch) for epoch in self.history_],
             "learned": {name: plain(getattr(self, name)) for name in self.saved},
@@ -214,6 +190,7 @@ class Estimator(BaseEstimator, Parameterised, ABC):  # type: ignore[misc]
             learner.seed_, learner.history_ = facts["seed"], [Epoch(**epoch) for epoch in facts["history"]]
             for name in cls.saved:
                 setattr(learner, name, facts["learned"][name])
+            learner._remember(facts["features"], facts["item_column"])
             learner._describe(found.annotator_names, getattr(found, "classes", None), tuple(facts["shape"]))
             learner._restore(read_tensors(saved))
         return learner

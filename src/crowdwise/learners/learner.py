@@ -24,6 +24,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError
 from crowdwise.learners.estimator import Estimator
 from crowdwise.learners.inputs import Inputs
+from crowdwise.learners.named_inputs import answers_in, one_each
 from crowdwise.learners.network_estimator import NetworkEstimator
 from crowdwise.learners.tensors import probabilities
 from crowdwise.learners.trainer import Trainer
@@ -31,13 +32,16 @@ from crowdwise.learners.vote_edges import Edges
 
 
 def as_votes(y: Any) -> Votes:
-    """Votes from votes, from an items x annotators array, or from one label per item."""
+    """Votes from votes, a data frame, an items x annotators array, or one label per item."""
     if isinstance(y, Votes):
         votes = y
+    elif (found := answers_in(y, Votes, "label")) is not None:
+        votes = found
     elif y is None:
         raise InputError("fit requires y to be passed, but the target y is None: give the votes on the rows of X.")
     else:
-        labels = np.asarray(y)
+        given, items = one_each(y)
+        labels = np.asarray(given)
         if labels.ndim == 0:
             raise InputError(f"Expected votes and found {y!r}. Make them with Votes.from_frame or read_votes.")
         if labels.ndim == 2 and labels.shape[1] == 1:
@@ -50,7 +54,7 @@ def as_votes(y: Any) -> Votes:
             if (labels != np.round(labels)).any():
                 raise InputError("Unknown label type: continuous. Labels must be classes: whole numbers or text.")
         dense = labels[:, None] if labels.ndim == 1 else labels
-        votes = Votes.from_dense(dense, annotators=["labels"] if labels.ndim == 1 else None)
+        votes = Votes.from_dense(dense, annotators=["labels"] if labels.ndim == 1 else None, items=items)
     if votes.n_classes < 2:
         raise LabelError(
             f"All votes say {votes.classes[0]!r}: with one class there is nothing to learn. "
@@ -101,22 +105,35 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """The codes of the consensus labels."""
         return decide(outcome.posterior, outcome.prior, "prior", np.random.default_rng(self.seed_))
 
-    def predict_proba(self, X: Any, votes: Votes | None = None) -> Floats:
-        """N x K class probabilities from the inputs; with ``votes``, from inputs and votes together."""
-        self._fitted()
-        return self._probabilities(self._new_inputs(X, votes), self._recoded(votes))
+    def predict_proba(self, X: Any, votes: Votes | None = None, *, items: Any = None) -> Floats:
+        """N x K class probabilities from the inputs; with ``votes``, from inputs and votes together.
 
-    def predict(self, X: Any, votes: Votes | None = None) -> npt.NDArray[Any]:
-        """The most probable class of each input."""
-        q = self.predict_proba(X, votes)
+        Row n is that of row n of X. Votes are found by the names of rows, which ``items`` are where X does not hold
+        them; votes on rows without names are taken in their order.
+        """
+        self._fitted()
+        if votes is None:
+            return self._probabilities(self._new_inputs(X), None)
+        inputs, place = self._with_answers(X, votes, items)
+        return np.asarray(self._probabilities(inputs, self._recoded(votes))[place])
+
+    def predict(self, X: Any, votes: Votes | None = None, *, items: Any = None) -> npt.NDArray[Any]:
+        """The most probable class of each input, with ``votes`` and ``items`` as in :meth:`predict_proba`."""
+        q = self.predict_proba(X) if votes is None else self.predict_proba(X, votes, items=items)
         return np.asarray(self.classes_[q.argmax(axis=1)])
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The accuracy, for true labels; for votes, whose truth is unknown, their mean log-likelihood."""
-        if not isinstance(y, Votes):
-            return float(super().score(X, y, sample_weight))
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, items: Any = None) -> float:
+        """The accuracy, for true labels; for votes, whose truth is unknown, their mean log-likelihood.
+
+        Truth in a mapping or in a Series with an index is found by the names of the rows.
+        """
         self._fitted()
-        return self._log_likelihood(self._new_inputs(X, y), self._recoded(y)) / float(y.weights.sum())
+        if isinstance(y, Votes):
+            return self._log_likelihood(self._new_inputs(X, y, items), self._recoded(y)) / float(y.weights.sum())
+        from sklearn.metrics import accuracy_score
+
+        found, true, weight = self._paired(X, y, sample_weight, items)
+        return float(accuracy_score(true, found, sample_weight=weight))
 
     def _recoded(self, votes: Any) -> Any:
         """Votes in the codes of the fit."""

@@ -47,19 +47,24 @@ from crowdwise.data.ratings import Ratings
 from crowdwise.errors import InputError, OutputError
 from crowdwise.learners.estimator import Estimator
 from crowdwise.learners.inputs import Inputs
+from crowdwise.learners.named_inputs import answers_in, one_each
 from crowdwise.learners.tabular import seeded_clone, takes_weights, unwritable
 from crowdwise.learners.tensors import as_array, as_tensors
 from crowdwise.learners.training_settings import Callback, EpochRounds
 
 
 def as_ratings(y: Any) -> Ratings:
-    """Ratings from ratings, from an items x annotators array, or from one number per item."""
+    """Ratings from ratings, a data frame, an items x annotators array, or one number per item."""
     if isinstance(y, Ratings):
         return y
+    if (found := answers_in(y, Ratings, "value")) is not None:
+        ratings: Ratings = found
+        return ratings
     if y is None:
         raise InputError("fit requires y to be passed, but the target y is None: give the ratings of the rows of X.")
+    given, items = one_each(y)
     try:
-        numbers = np.asarray(y, dtype=np.float64)
+        numbers = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"Expected ratings and found {type(y).__name__}: give Ratings or numbers.") from None
     if numbers.ndim == 2 and numbers.shape[1] == 1:
@@ -67,7 +72,7 @@ def as_ratings(y: Any) -> Ratings:
     if numbers.ndim == 1:
         if not np.isfinite(numbers).all():
             raise InputError("The numbers hold NaN or infinity: leave those rows out.")
-        return Ratings.from_dense(numbers[:, None], annotators=["values"])
+        return Ratings.from_dense(numbers[:, None], annotators=["values"], items=items)
     return Ratings.from_dense(numbers)
 
 
@@ -121,13 +126,25 @@ class RatingsRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
     def _answers(self, y: Any) -> Ratings:
         return as_ratings(y)
 
-    def predict(self, X: Any, ratings: Ratings | None = None) -> Floats:
-        """The number of each input; with ``ratings``, from inputs and ratings together."""
+    def predict(self, X: Any, ratings: Ratings | None = None, *, items: Any = None) -> Floats:
+        """The number of each input; with ``ratings``, from inputs and ratings together.
+
+        Ratings are found by the names of rows, which ``items`` are where X does not hold them.
+        """
         self._fitted()
-        f = self._values(self._new_inputs(X, ratings))
         if ratings is None:
-            return f
-        return combine(in_codes_of(ratings, self.annotators_), f, *self._lines(), self.gap_)[0]
+            return self._values(self._new_inputs(X))
+        inputs, place = self._with_answers(X, ratings, items)
+        f = self._values(inputs)
+        return np.asarray(combine(in_codes_of(ratings, self.annotators_), f, *self._lines(), self.gap_)[0][place])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, items: Any = None) -> float:
+        """R^2 for true numbers; those in a mapping or in a Series with an index are found by the names of the rows."""
+        from sklearn.metrics import r2_score
+
+        self._fitted()
+        found, true, weight = self._paired(X, y, sample_weight, items)
+        return float(r2_score(true, found, sample_weight=weight))
 
 
 LEAST = 1e-6

@@ -239,8 +239,9 @@ class VolMaxDCC(NetworkEstimator):
         if not isinstance(y, Similarities):
             from sklearn.metrics import adjusted_rand_score
 
-            return float(adjusted_rand_score(np.asarray(y), self.predict(X)))
-        q, B, (a, b) = self.predict_proba(X), self.confusion_, y.pairs[y.pair].T
+            found, true, _ = self._paired(X, y, None, None)
+            return float(adjusted_rand_score(np.asarray(true), found))
+        q, B, (a, b) = self._clusters(self._new_inputs(X, y)), self.confusion_, y.pairs[y.pair].T
         if B.ndim == 2:
             same = np.einsum("ek,kl,el->e", q[a], B, q[b])
         else:  # unseen annotators answer like the crowd

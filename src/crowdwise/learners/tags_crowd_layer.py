@@ -29,7 +29,7 @@ from crowdwise.core.result import Result
 from crowdwise.data import tag_schemes
 from crowdwise.data.tags import Tags
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError
+from crowdwise.errors import InputError, ParameterError
 from crowdwise.learners.head import Head, Predict
 from crowdwise.learners.inputs import ArrayInputs, Index, Inputs
 from crowdwise.learners.layers_crowd_layer import CrowdWeights, Kind
@@ -119,8 +119,12 @@ class CrowdLayerTags(Learner):
     kind: Kind = "MW"
     warm_up: CountFromZero = 5
 
-    def _inputs_of(self, X: Any, answers: Tags) -> Inputs:
-        return self._windows(X, answers, None)
+    def _beside(self, X: Any, answers: Tags, items: Any, y: Any) -> tuple[Inputs, Tags]:
+        if items is not None:
+            raise ParameterError(f"{self.key} takes sequences in the order of tags.sequences: leave items= out.")
+        self._remember(None, None)
+        self._said = []
+        return self._windows(X, answers, None), answers
 
     def _gold(self, answers: Tags, gold: Any) -> Ints | None:
         known = super()._gold(answers, gold)
@@ -150,7 +154,7 @@ class CrowdLayerTags(Learner):
         cuts = tags.starts if tags is not None else token_features(X, starts)[1]
         return np.asarray(self.classes_[self._tagging(q, cuts, self.consensus_.scheme)])
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, starts: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, starts: Any = None) -> float:  # type: ignore[override]
         """The accuracy over tokens, for true tags; for :class:`~crowdwise.Tags` their mean log-likelihood."""
         self._fitted()
         if isinstance(y, Tags):

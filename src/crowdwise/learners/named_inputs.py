@@ -1,0 +1,178 @@
+"""Inputs beside items: what every learner does with the names of rows and columns.
+
+Rows of X are found by the names of the items (:mod:`crowdwise.data.alignment`). Names of columns are those of the fit,
+as scikit-learn has it: ``feature_names_in_``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.numerics import Ints
+from crowdwise.data import encoding
+from crowdwise.data.alignment import (
+    GIVE_NAMES,
+    Match,
+    Rows,
+    check_features,
+    is_long,
+    is_name,
+    is_named,
+    named_rows,
+    pair,
+    spread_over,
+    taken,
+    wide_parts,
+)  # fmt: skip
+from crowdwise.data.features import Features
+from crowdwise.data.frames import is_frame, is_pandas, native
+from crowdwise.errors import AlignmentWarning, InputError, warn
+from crowdwise.learners.inputs import Inputs, as_inputs
+
+
+def answers_in(y: Any, table: type[Any], part: str) -> Any:
+    """Answers in a data frame as a table, the rows of a wide one in their order; ``None`` for what is no data frame, or
+    has a single column. ``part`` is what the answers are called in ``table``."""
+    y = native(y)
+    if not is_frame(y):
+        return None
+    if is_long(y, part):
+        return table.from_frame(y)
+    names, annotators, cells = wide_parts(y)
+    if len(annotators) < 2:
+        return None
+    numbers = np.arange(len(cells))
+    return spread_over(table.from_frame(y, form="wide"), numbers if names is None else names.values)
+
+
+def one_each(y: Any) -> tuple[Any, Any]:
+    """One answer for each row as an array, and the names of the rows (``None`` without any); also from a data frame
+    with a single column."""
+    y = native(y)
+    names = named_rows(y)
+    if is_frame(y):
+        names, _, cells = wide_parts(y)
+        y = cells[:, 0] if cells.shape[1] else cells
+        y = np.array(y.tolist())
+    return (y.to_numpy() if is_pandas(y) else y), None if names is None else names.values
+
+
+class NamedInputs:
+    """The part of a learner that puts inputs beside items."""
+
+    table: ClassVar[Any]
+    """The class of the answers it learns from, such as :class:`crowdwise.Votes`."""
+    shape_: tuple[int, ...]
+    item_column_: Any
+    """The column of X that named its rows in the fit; ``None`` where none did."""
+
+    @property
+    def _noun(self) -> str:
+        """What the answers are called."""
+        return str(self.table.answer_type)
+
+    def _beside(self, X: Any, answers: Any, items: Any, y: Any) -> tuple[Inputs, Any]:
+        """The inputs of the items in a fit, and the answers on them; notes what columns and rows are called."""
+        named = isinstance(y, self.table) or is_named(y)
+        match = self._matched(X, answers, items, named)
+        self._remember(match.features, None if match.names is None else match.names.column)
+        self._said = [match.note] if match.note else []
+        if match.note and isinstance(y, self.table) and answers.items.dtype == object:
+            warn(match.note, remedy=GIVE_NAMES, category=AlignmentWarning)
+        if not named and match.names is not None:
+            answers = replace(answers, items=match.names.values)
+        return as_inputs(match.x, answers.items), answers
+
+    def _matched(self, X: Any, answers: Any, items: Any, named: bool = True) -> Match:
+        """Inputs in the order of the items of a table."""
+        if isinstance(X, Features):
+            X = Rows(X.rows_of(answers.items), answers.items, X.columns)
+        rows = Rows.of(X, items)
+        if isinstance(rows.x, (str, Path)):  # images are looked up by name
+            return Match(rows.x, None, None, None)
+        return rows.match(answers.items, self._noun, named=named)
+
+    def _new_inputs(self, X: Any, answers: Any = None, items: Any = None) -> Inputs:
+        """Inputs to predict for, of the shape that the learner was fitted with; in the order of the items of answers on
+        them, where there are any."""
+        if answers is not None:
+            return self._with_answers(X, answers, items)[0]
+        rows = Rows(X.x, X.names, X.columns) if isinstance(X, Features) else Rows.of(X, items)
+        x, features = rows.numbers(self._name_columns(rows))
+        return self._checked(x, features)
+
+    def _with_answers(self, X: Any, answers: Any, items: Any = None) -> tuple[Inputs, Any]:
+        """Inputs in the order of the items of answers, and the place of each row of X in it."""
+        if not isinstance(answers, self.table):
+            raise InputError(f"Expected {self._noun} as {self.table.__name__} and found {type(answers).__name__}.")
+        match = self._matched(X, answers, items)
+        if match.note and answers.items.dtype == object:
+            warn(match.note, remedy=GIVE_NAMES, category=AlignmentWarning)
+        inputs = self._checked(match.x, match.features, answers.items)
+        return inputs, slice(None) if match.at is None else self._places(X, match.at)
+
+    def _places(self, X: Any, at: Ints) -> Ints:
+        """The item of each row, from the row of each item."""
+        extra = len(Rows.of(X.x if isinstance(X, Features) else X)) - len(at)
+        if extra:
+            raise InputError(
+                f"X has {extra} rows without {self._noun}: leave them out (X.loc[{self._noun}.items]), or predict "
+                f"without {self._noun}."
+            )
+        return encoding.invert(at)
+
+    def _name_columns(self, rows: Rows) -> list[Any]:
+        """The columns of a table that are names of its rows and no features."""
+        fitted = getattr(self, "feature_names_in_", None)
+        if not rows.is_table or fitted is None:
+            return []
+        return [name for name in rows.x.columns if name not in fitted and (is_name(name) or name == self.item_column_)]
+
+    def _checked(self, x: Any, features: Any, items: Any = None) -> Inputs:
+        """Inputs with the columns and the shape of the fit."""
+        inputs = as_inputs(x, items)
+        if len(inputs.shape) == 1:
+            said = check_features(features, getattr(self, "feature_names_in_", None), type(self).__name__)
+            if said:
+                warn(said)
+        return self._check_shape(inputs)
+
+    def _remember(self, features: Sequence[str] | None, item_column: Any) -> None:
+        """The names of columns in the fit: in a fit, and when the learner is loaded."""
+        self.__dict__.pop("feature_names_in_", None)
+        if features is not None:
+            self.feature_names_in_: npt.NDArray[Any] = np.array(list(features), dtype=object)
+        self.item_column_ = item_column
+
+    def _named_features(self) -> list[str] | None:
+        """The names of columns, for saving."""
+        found = getattr(self, "feature_names_in_", None)
+        return None if found is None else found.tolist()
+
+    def _paired(self, X: Any, y: Any, weight: Any, items: Any) -> tuple[Any, Any, Any]:
+        """Predictions for X, truth and weights, entry by entry: by name where both have names."""
+        found = np.asarray(self.predict(X))  # type: ignore[attr-defined]
+        rows = Rows(X.x, X.names) if isinstance(X, Features) else Rows.of(X, items)
+        at, true, note = pair(rows, y)
+        if note:
+            warn(note, remedy=GIVE_NAMES, category=AlignmentWarning)
+        weights = named_rows(weight)
+        if weights is not None and named_rows(y) is not None:
+            weight = taken(weight, pair(Rows(np.asarray(weight), weights.values), y)[0])
+        return taken(found, at), true, weight
+
+    def _check_shape(self, inputs: Inputs) -> Inputs:
+        if inputs.shape != self.shape_:
+            if len(self.shape_) == 1 and len(inputs.shape) == 1:
+                raise InputError(
+                    f"X has {inputs.shape[0]} features, but {type(self).__name__} is expecting {self.shape_[0]} "
+                    "features as input."
+                )
+            raise InputError(f"An input has the shape {inputs.shape}; the learner was fitted with {self.shape_}.")
+        return inputs
