@@ -5,12 +5,14 @@
 
 A cell is (data set, setting, seed): a fit to all votes, and five fits that each leave out a fifth of the items. What a
 network says of the items it has not seen is scored by the votes on them (``held_out``): the mean log-likelihood of a
-vote under the confusion matrices that explain the other votes best, at the best temperature. Truth only measures. Every
-finished cell is a line of the file; a second run goes on where the first stopped. FOLDER holds one npz for each data
-set with features (``x``, ``x_test``, ``y_test``, ``item``, ``annotator``, ``label``, ``truth``, ``sizes``) or texts
-(``texts``, ``texts_test`` instead of x). The crowds of Max-MIG's experts on scikit-learn's digits (``mig-high-copied``)
-need no file; those on 10,000 images of CIFAR-10 (``cifar10n``, ``tanno-one``) need CROWDWISE_IMAGES and CROWDWISE_DATA,
-and see 1,600 features of random patches.
+vote under the confusion matrices that explain the other votes best, at the best temperature (as the learner
+``ensemble`` does). Truth only measures. Every finished cell is a line of the file; a second run goes on where the first
+stopped.
+
+FOLDER holds one npz for each data set with features (``x``, ``x_test``, ``y_test``, ``item``, ``annotator``, ``label``,
+``truth``, ``sizes``) or texts (``texts``, ``texts_test`` instead of x). The crowds of Max-MIG's experts on
+scikit-learn's digits (``mig-high-copied``) need no file; those on 10,000 images of CIFAR-10 (``cifar10n``,
+``tanno-one``) need CROWDWISE_IMAGES and CROWDWISE_DATA, and see 1,600 features of random patches.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ def wide(*hidden, dropout=0.5):
 
 MIXED = {"mixup": 1.0}
 RATES = {"lr": 1e-2, "schedule": "cosine"}
+THREE = ["max-mig", "aggnet", "crowd-layer"]
+FIVE = [*THREE, "geocrowdnet-f", "trace-x"]
 SETTINGS = {
     "max-mig": ("max-mig", {}),
     "max-mig-100": ("max-mig", {"epochs": 100}),
@@ -95,15 +99,29 @@ SETTINGS = {
     "doctor-net": ("doctor-net", {}),
     "two-stage:dawid-skene": ("two-stage", {"aggregator": "dawid-skene"}),
     "two-stage:anchored": ("two-stage", {"aggregator": "anchored"}),
-    "distil:max-mig": ("distil", {"of": ["max-mig"]}),
-    "distil:max-mig-mix": ("distil", {"of": ["max-mig"], **MIXED}),
-    "distil:three-mix": ("distil", {"of": ["max-mig", "aggnet", "crowd-layer"], **MIXED}),
-    "distil:three-mix-256-128": (
-        "distil", {"of": ["max-mig", "aggnet", "crowd-layer"], "network": (256, 128), **MIXED},
-    ),
+    "ensemble": ("ensemble", {}),
+    "distil:mig": ("distil", {"of": ["max-mig"]}),
+    "distil:mig-hard": ("distil", {"of": ["max-mig"], "labels": "hard"}),
+    "distil:mig-even": ("distil", {"of": ["max-mig"], "weigh": False}),
+    "distil:mig-mix": ("distil", {"of": ["max-mig"], **MIXED}),
+    "distil:mig-256-128": ("distil", {"of": ["max-mig"], "network": (256, 128)}),
+    "distil:mig-linear": ("distil", {"of": ["max-mig"], "network": "linear"}),
+    "distil:three": ("distil", {"of": THREE}),
+    "distil:three-hard": ("distil", {"of": THREE, "labels": "hard"}),
+    "distil:three-even": ("distil", {"of": THREE, "weigh": False}),
+    "distil:three-100": ("distil", {"of": THREE, "epochs": 100}),
+    "distil:three-512": ("distil", {"of": THREE, "network": (512,)}),
+    "distil:three-mix": ("distil", {"of": THREE, **MIXED}),
+    "distil:three-mix-100": ("distil", {"of": THREE, "epochs": 100, **MIXED}),
+    "distil:five": ("distil", {"of": FIVE}),
+    "distil2:three": ("distil", {"of": ["distil:three"]}),
+    "distil2:three-hard": ("distil", {"of": ["distil:three-hard"], "labels": "hard"}),
+    "distil2:three-mix": ("distil", {"of": ["distil:three-mix"], **MIXED}),
+    "distil3:three": ("distil", {"of": ["distil2:three"]}),
 }  # fmt: skip
 """Name -> learner and what is not its default; a network given as sizes is an mlp of that many hidden units. Of
-``distil``: the learners whose predictions for unseen items, together with the votes, are the labels of a new network."""
+``distil``: settings whose predictions for unseen items are, with the votes, the labels of a new network; ``weigh``: by
+annotator."""
 
 
 # The data -----------------------------------------------------------------------------------------------------------
@@ -248,52 +266,6 @@ def experts(expertise, case, seed, n_items=1000):
     return X[rows].astype(np.float32), crowd.votes, X[test].astype(np.float32), y[test]
 
 
-# The score ----------------------------------------------------------------------------------------------------------
-
-
-def sharpened(f, temperature):
-    log_f = np.log(np.maximum(f, 1e-6)) / temperature
-    p = np.exp(log_f - log_f.max(axis=1, keepdims=True))
-    return p / p.sum(axis=1, keepdims=True)
-
-
-def confusions(f, item, annotator, label, M, rounds=15, strength=2.0):
-    """M x K x K that make the votes most likely, each of them alone, given N x K probabilities of the classes.
-
-    Every row has ``strength`` pseudo-votes distributed like those of the crowd.
-    """
-    K = f.shape[1]
-    cell = annotator.astype(np.int64) * K + label
-    rows = f[item]
-
-    def counted(r):
-        table = np.stack([np.bincount(cell, r[:, k], minlength=M * K) for k in range(K)], axis=1)
-        table = table.reshape(M, K, K).transpose(0, 2, 1)
-        crowd = table.sum(axis=0) + 1.0 / K
-        table = table + strength * crowd / crowd.sum(axis=1, keepdims=True)
-        return table / table.sum(axis=2, keepdims=True)
-
-    theta = counted(rows)
-    for _ in range(rounds):
-        r = rows * theta[annotator, :, label]
-        theta = counted(r / np.maximum(r.sum(axis=1, keepdims=True), 1e-12))
-    return theta
-
-
-def held_out_score(f, fold, votes, item, temperatures=(1.0, 1.5, 2.5)):
-    """Mean log-likelihood of the votes, those of each fold under the confusions of the others; and the temperature."""
-    found = []
-    for temperature in temperatures:
-        p, total = sharpened(f, temperature), 0.0
-        for j in range(FOLDS):
-            own = fold[item] == j
-            theta = confusions(p, item[~own], votes.annotator[~own], votes.label[~own], votes.n_annotators)
-            said = (p[item[own]] * theta[votes.annotator[own], :, votes.label[own]]).sum(axis=1)
-            total += np.log(np.maximum(said, 1e-12)).sum()
-        found.append((total / votes.n_votes, temperature))
-    return max(found)
-
-
 # A cell -------------------------------------------------------------------------------------------------------------
 
 
@@ -326,19 +298,36 @@ def fit(key, settings, seed, x, votes, others):
     return learner, seen
 
 
-def labels_from(inputs, data, of, seed):
-    """N x K labels from what several learners say of unseen items, at their best temperature, and from the votes."""
-    x, votes, x_test, y_test = load(inputs, data, seed)
-    item = np.repeat(np.arange(len(votes)), np.diff(votes.indptr))
-    fold = np.random.default_rng([seed, 7]).permutation(len(votes)) % FOLDS
-    mean = 0.0
-    for name in of:
-        _, oof, *_ = cross_fit(inputs, data, name, seed)
-        mean = mean + sharpened(oof[-1], held_out_score(oof[-1], fold, votes, item)[1]) / len(of)
-    theta = confusions(mean, item, votes.annotator, votes.label, votes.n_annotators)
-    log_q = np.log(mean + 1e-6)
-    np.add.at(log_q, item, np.log(theta[votes.annotator, :, votes.label]))
-    return sharpened(np.exp(log_q - log_q.max(axis=1, keepdims=True)), 1.0)
+def labels_from(inputs, data, of, seed, predictions, weigh):
+    """N x K labels from what several learners say of unseen items and from the votes, as the learner ensemble does."""
+    from crowdwise.learners import held_out_votes as held
+
+    _, votes, _, _ = load(inputs, data, seed)
+    rows, fold = held.VoteList.of(votes), folds_of(votes, seed)
+    found = [held.scored(unseen(inputs, data, name, seed, predictions), rows, fold) for name in of]
+    w = held.stacking(np.stack([one.said for one in found]), rows.weight)
+    p = np.einsum("j,jnk->nk", w, np.stack([one.p for one in found]))
+    theta = held.vote_confusions(p, rows)
+    u = held.annotator_weights(p, theta, rows) if weigh else np.ones(votes.n_annotators)
+    return held.posterior(p, theta, u, rows)
+
+
+def folds_of(votes, seed):
+    return np.random.default_rng([seed, 7]).permutation(len(votes)) % FOLDS
+
+
+def unseen(inputs, data, name, seed, predictions):
+    """N x K: what a setting says of unseen items after its last epoch, from its file where there is one."""
+    file = None if predictions is None else predictions / file_name(data, name, seed)
+    if file is not None and file.is_file():
+        with np.load(file) as z:
+            f = np.exp(z["oof"][-1] / -16.0)
+            return f / f.sum(axis=1, keepdims=True)
+    return cross_fit(inputs, data, name, seed, predictions)[1][-1]
+
+
+def file_name(data, name, seed):
+    return f"{data}~{name.replace(':', '_')}~{seed}.npz"
 
 
 def soft_votes(q):
@@ -353,16 +342,17 @@ def soft_votes(q):
 
 
 @functools.lru_cache(maxsize=8)
-def cross_fit(inputs, data, name, seed):
+def cross_fit(inputs, data, name, seed, predictions):
     """Moments x N x K: of items each network has not seen; of test items, the mean of the five; of a fit to all."""
     key, settings = SETTINGS[name]
     settings = dict(settings) | ({"scale": False} if data.endswith("-grams") else {})
     x, votes, x_test, _ = load(inputs, data, seed)
     if key == "distil":
-        votes = soft_votes(labels_from(inputs, data, settings.pop("of"), seed))
-        key = "two-stage"
+        of, weigh = settings.pop("of"), settings.pop("weigh", True)
+        votes = soft_votes(labels_from(inputs, data, of, seed, predictions, weigh))
+        key, settings = "two-stage", {"labels": "soft"} | settings
     item = np.repeat(np.arange(len(votes)), np.diff(votes.indptr))
-    fold = np.random.default_rng([seed, 7]).permutation(len(votes)) % FOLDS
+    fold = folds_of(votes, seed)
     oof = folds = None
     for j in range(FOLDS):
         _, seen = fit(key, settings, seed * 100 + j, x, votes.select(fold[item] != j), [x[fold == j], x_test])
@@ -387,6 +377,8 @@ def work(given):
         return None
     import torch
 
+    from crowdwise.learners import held_out_votes
+
     torch.set_num_threads(1)
     began = time.time()
     row = {"cell": f"{data}/{name}/{seed}", "data": data, "setting": name, "seed": seed}
@@ -394,9 +386,9 @@ def work(given):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             x, votes, x_test, y_test = load(inputs, data, seed)
-            learner, oof, folds, full, fold = cross_fit(inputs, data, name, seed)
-            item = np.repeat(np.arange(len(votes)), np.diff(votes.indptr))
-            scores = [held_out_score(f, fold, votes, item) for f in oof]
+            learner, oof, folds, full, fold = cross_fit(inputs, data, name, seed, predictions)
+            rows = held_out_votes.VoteList.of(votes)
+            scores = [(one.score, one.temperature) for one in (held_out_votes.scored(f, rows, fold) for f in oof)]
     except Exception as error:
         return row | {"problem": f"{type(error).__name__}: {error}"[:300]}
     right = {part: [round(float((f.argmax(1) == y_test).mean()), 5) for f in found]
@@ -406,7 +398,7 @@ def work(given):
     if predictions is not None:
         predictions.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(
-            predictions / f"{data}~{name.replace(':', '_')}~{seed}.npz", at=[best, len(scores) - 1], q=packed(q),
+            predictions / file_name(data, name, seed), at=[best, len(scores) - 1], q=packed(q),
             oof=packed(oof[[best, -1]]), folds=packed(folds[[best, -1]]), full=packed(full[[best, -1]]),
         )  # fmt: skip
     known = votes.truth >= 0

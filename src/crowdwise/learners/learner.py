@@ -16,6 +16,7 @@ import torch
 from sklearn.base import ClassifierMixin
 
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
+from crowdwise.core.constraints import fixed_seed
 from crowdwise.core.model import recode
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.parameters import declared
@@ -28,6 +29,7 @@ from crowdwise.learners.named_inputs import answers_in, one_each
 from crowdwise.learners.network_estimator import NetworkEstimator
 from crowdwise.learners.tensors import probabilities
 from crowdwise.learners.trainer import Trainer
+from crowdwise.learners.training_settings import Callback
 from crowdwise.learners.vote_edges import Edges
 
 
@@ -152,6 +154,15 @@ class Learner(NetworkEstimator, VotesClassifier):
 
     def _training_data(self, inputs: Inputs, answers: Any) -> tuple[Inputs, Votes]:
         return inputs, self._votes_of(answers)
+
+    def train_on(
+        self, inputs: Inputs, votes: Votes, gold: Ints | None = None, callback: Callback | None = None
+    ) -> Trainer:  # fmt: skip
+        """Train, without a consensus: for methods that train several learners."""
+        self.check_parameters()
+        self.seed_, self.history_ = fixed_seed(self.random_state), []
+        self._describe(votes.annotators, votes.classes, inputs.shape)
+        return self._learn(inputs, votes, gold, callback)
 
     def _outcome(self, found: Trainer, votes: Votes) -> Outcome:
         q, f = self._posterior(found, votes)
