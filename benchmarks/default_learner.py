@@ -271,10 +271,13 @@ def experts(expertise, case, seed, n_items=1000):
 
 def learner_of(key, settings, seed):
     from crowdwise import registry
+    from crowdwise.learners.ensemble_cross_fit import Ensemble
 
     settings = dict(settings)
     if isinstance(settings.get("network"), (tuple, list)):
         settings["network"] = wide(*settings["network"])
+    if key == "ensemble":
+        return Ensemble(random_state=seed, **settings)
     return registry.find(key, inputs=True).create(random_state=seed, **settings)
 
 
@@ -285,7 +288,7 @@ def fit(key, settings, seed, x, votes, others):
 
     learner = learner_of(key, settings, seed)
     epochs = getattr(learner, "epochs", 1)
-    at = {max(1, round(moment * epochs)) for moment in MOMENTS}
+    at = {max(1, round(moment * epochs)) for moment in (MOMENTS if key != "ensemble" else [])}
     inputs, seen = [as_inputs(other) for other in others], []
 
     def note(epoch):

@@ -237,7 +237,6 @@ _ANSWERS = (
     ("graph-crowd", "graph_crowd:GraphCrowd", "Neighbours agree", "Traganitis and Giannakis 2022"),
 )
 _LEARNERS = (
-    ("ensemble", "ensemble_cross_fit:Ensemble", "Learners averaged by votes on unseen items", "crowdwise"),
     ("max-mig", "information_max_mig:MaxMIG", "Information that inputs and votes share", "Cao et al. 2019"),
     ("ccem", "joint_confusions:CCEM", "A confusion matrix per annotator after the network", "Ibrahim et al. 2023"),
     ("trace", "joint_confusions:TraceRegularised", "Confusion matrices of least trace", "Tanno et al. 2019"),

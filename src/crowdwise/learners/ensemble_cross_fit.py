@@ -118,6 +118,10 @@ class Ensemble(Learner):
             if entry.key == self.key or not issubclass(entry.load(), Learner):
                 raise ParameterError(f"members: {key} has no network of its own to average. Leave it out.")
 
+    @classmethod
+    def _loaded_params(cls, folder: Path, params: dict[str, Any], network: Any, device: str) -> dict[str, Any]:
+        return super()._loaded_params(folder, params, network, device) | {"members": tuple(params["members"])}
+
     def _train(self, data: TrainingData, callback: Callback | None) -> Trainer:
         used = np.flatnonzero(np.diff(data.votes.indptr) > 0)
         if len(used) < self.folds:
