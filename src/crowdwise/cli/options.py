@@ -38,8 +38,8 @@ PathArgument = Annotated[
     Path,
     typer.Argument(
         help=(
-            "A file of answers (.csv, .tsv, .jsonl, .parquet, .arrow; text also .gz) or a dataset folder with "
-            "labels.csv."
+            "A file of answers (.csv, .tsv, .xlsx, .json, .jsonl, .parquet, .arrow; text also .gz; one of them in a "
+            ".zip) or a dataset folder with labels.csv."
         ),
         show_default=False,
     ),

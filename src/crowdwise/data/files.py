@@ -1,4 +1,4 @@
-"""Tables in files: CSV/TSV (compressed or not), JSON lines, Parquet, Arrow.
+"""Tables in files: CSV/TSV, JSON and JSON lines (compressed or not), spreadsheets, Parquet, Arrow; one table in a zip.
 
 Text files are read as text, and a column becomes integers only where that loses nothing: an item
 called ``007`` stays ``007``. Files over ``LARGE`` bytes are read with the column types found in
@@ -8,21 +8,34 @@ their first rows, which is faster; a column that looks like plain integers there
 from __future__ import annotations
 
 import contextlib
-import gzip
 import io
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdwise.data import json_tables
 from crowdwise.data.arrow_messages import check_arrow
 from crowdwise.data.boundary import foreign, reading, reason
 from crowdwise.data.parquet_footer import check_parquet
+from crowdwise.data.plain_files import (
+    LATIN,
+    from_archive,
+    in_utf8,
+    looks_latin,
+    opened,
+    say_encoding,
+    unpacked,
+    wide_encoding,
+)
 from crowdwise.data.schema import NULLS
+from crowdwise.data.sheets import read_sheet
 from crowdwise.data.unpacking import check_unpacked
 from crowdwise.errors import ColumnError, ParameterError, ReadError, SizeError, listing
 
@@ -31,15 +44,19 @@ if TYPE_CHECKING:
 
 LARGE = 32 * 2**20
 FORMATS = {
-    ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
+    ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
     ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
+    ".xlsx": "sheet", ".xlsm": "sheet", ".xlsb": "sheet", ".xls": "sheet", ".ods": "sheet",
 }  # fmt: skip
+TEXT = ("csv", "jsonl", "json")
 COMPRESSED = (".gz", ".zst")
-SHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
+ENDINGS = (*FORMATS, *(ending + packed for ending, kind in FORMATS.items() if kind in TEXT for packed in COMPRESSED))
+"""How the names of tables end."""
 BOM = b"\xef\xbb\xbf"
 EXPECTED = {
     "csv": "a text table in UTF-8", "jsonl": "one JSON object on each line, in UTF-8",
-    "parquet": "a Parquet file", "arrow": "an Arrow or Feather file",
+    "json": "a JSON array of objects, in UTF-8", "parquet": "a Parquet file", "arrow": "an Arrow or Feather file",
+    "sheet": "an Excel or OpenDocument spreadsheet",
 }  # fmt: skip
 
 PathLike = str | os.PathLike[str]
@@ -51,36 +68,115 @@ Choose = Callable[[list[str]], list[str] | None]
 
 def read_table(
     path: PathLike, choose: Choose | None = None, *, separator: str | None = None, null_values: Sequence[str] = NULLS,
-    wide: bool = False, n_rows: int | None = None,
+    encoding: str | None = None, sheet: str | None = None, wide: bool = False, n_rows: int | None = None,
 ) -> tuple[pl.DataFrame, bool]:  # fmt: skip
     """The file (or its first rows) as a polars table, and whether it was read as text. ``choose`` picks the columns of
     a text file that are read. A ``wide`` one may have a single column, and keeps its blank rows."""
-    import polars as pl
-
     path = Path(path)
     with reading(path):
         _check_there(path)
-    kind = format_of(path)
-    try:
-        if kind == "parquet":
-            check_parquet(path)
-            return pl.read_parquet(path, n_rows=n_rows, glob=False), False
-        if kind == "arrow":
-            check_arrow(path)
-            read = pl.read_ipc if _starts(path, b"ARROW1") else pl.read_ipc_stream
-            with path.open("rb") as file:  # opened here: a path with [ or * would be taken for a pattern
-                return read(file, n_rows=n_rows), False
-        if kind == "jsonl":
-            return pl.read_ndjson(path.read_bytes().removeprefix(BOM), infer_schema_length=None, n_rows=n_rows), False
-        return _read_text(path, choose, separator, null_values, wide, n_rows)
-    except BaseException as error:
-        if not foreign(error):
-            raise
-        if isinstance(error, MemoryError):
-            raise SizeError(f"{path} does not fit into memory.") from error
-        with reading(path):
-            why, advice = _explained(path, kind, separator, error)
-        raise ReadError(f"{path} could not be read as {kind}: {why}. Expected {EXPECTED[kind]}: {advice}.") from error
+    if path.suffix.lower() == ".zip":
+        with from_archive(path, ENDINGS) as inside:
+            return read_table(
+                inside, choose, separator=separator, null_values=null_values, encoding=encoding, sheet=sheet,
+                wide=wide, n_rows=n_rows,
+            )  # fmt: skip
+    asked = Asked(format_of(path), choose, separator, null_values, sheet, wide, n_rows)
+    if asked.kind not in TEXT:
+        return asked.read(path)
+    with contextlib.ExitStack() as stack:
+        packed = path.suffix.lower() in COMPRESSED
+        plain = path
+        if packed and asked.kind != "csv":
+            with reading(path):
+                plain = stack.enter_context(unpacked(path))
+        found = encoding if encoding is not None or plain.suffix.lower() == ".zst" else wide_encoding(plain)
+        if found is not None:
+            plain = stack.enter_context(in_utf8(plain, found))
+        try:
+            table = asked.read(plain)
+        except ReadError:
+            if found is not None or plain.suffix.lower() == ".zst" or not looks_latin(plain):
+                raise
+            found = LATIN
+            table = asked.read(stack.enter_context(in_utf8(plain, found)))
+        if found is not None and encoding is None:
+            say_encoding(path, found)
+        return table
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked of a file, and how it is read."""
+
+    kind: str
+    choose: Choose | None
+    separator: str | None
+    null_values: Sequence[str]
+    sheet: str | None
+    wide: bool
+    n_rows: int | None
+
+    def read(self, path: Path) -> tuple[pl.DataFrame, bool]:
+        """A table; what a library raises is an error about the file."""
+        try:
+            return self._read(path)
+        except BaseException as error:
+            if not foreign(error):
+                raise
+            if isinstance(error, MemoryError):
+                raise SizeError(f"{path} does not fit into memory.") from error
+            with reading(path):
+                why, advice = _explained(path, self.kind, self.separator, error)
+            expected = EXPECTED[self.kind]
+            raise ReadError(
+                f"{path} could not be read as {self.kind}: {why}. Expected {expected}: {advice}."
+            ) from error
+
+    def _read(self, path: Path) -> tuple[pl.DataFrame, bool]:
+        import polars as pl
+
+        match self.kind:
+            case "parquet":
+                check_parquet(path)
+                return pl.read_parquet(path, n_rows=self.n_rows, glob=False), False
+            case "arrow":
+                check_arrow(path)
+                read = pl.read_ipc if _starts(path, b"ARROW1") else pl.read_ipc_stream
+                with path.open("rb") as file:  # opened here: a path with [ or * would be taken for a pattern
+                    return read(file, n_rows=self.n_rows), False
+            case "sheet":
+                return read_sheet(path, self.sheet, self.null_values, self.n_rows), True
+            case "json" | "jsonl":
+                return _read_json(path, self.n_rows), False
+        return _read_text(path, self.choose, self.separator, self.null_values, self.wide, self.n_rows)
+
+
+def _read_json(path: Path, n_rows: int | None) -> pl.DataFrame:
+    """JSON or JSON lines, whichever the name says: what is in the file decides."""
+    import polars as pl
+
+    content = path.read_bytes().removeprefix(BOM)
+    one = content.lstrip()[:1] == b"["
+    if not one and format_of(path) == "json":
+        try:
+            return json_tables.read_json(content, path.name).head(n_rows or sys.maxsize)
+        except json.JSONDecodeError as error:
+            if error.msg != "Extra data":  # objects one after the other: JSON lines
+                raise
+    if one:
+        return json_tables.read_json(content, path.name).head(n_rows or sys.maxsize)
+    table = pl.read_ndjson(content, infer_schema_length=None, n_rows=n_rows)
+    if not any(_has_objects(dtype) for dtype in table.dtypes):
+        return table
+    lines = [line for line in content.splitlines() if line.strip()]
+    return json_tables.table_of([json.loads(line) for line in lines[:n_rows]], path.name)
+
+
+def _has_objects(dtype: Any) -> bool:
+    import polars as pl
+
+    return isinstance(dtype, pl.Struct) or (isinstance(dtype, pl.List) and isinstance(dtype.inner, pl.Struct))
 
 
 def _check_there(path: Path) -> None:
@@ -118,19 +214,19 @@ def _odd_line(path: Path) -> str:
 
 
 def format_of(path: Path) -> str:
-    """``csv``, ``jsonl``, ``parquet`` or ``arrow``, by the ending of the name."""
+    """``csv``, ``json``, ``jsonl``, ``sheet``, ``parquet`` or ``arrow``, by the ending of the name."""
     endings = [s.lower() for s in path.suffixes if s.lower() not in COMPRESSED]
     kind = FORMATS.get(endings[-1] if endings else "")
-    if kind is None and endings and endings[-1] in SHEETS:
-        raise ReadError(f"{path.name} is a spreadsheet, which is not read: save the sheet as CSV (UTF-8).")
+    if kind is None and endings and endings[-1] == ".numbers":
+        raise ReadError(f"{path.name} is a spreadsheet of Numbers, which is not read: export it as Excel or CSV.")
     if kind is None:
         raise ReadError(
-            f"{path.name} is of an unknown format: expected a name ending in {', '.join(FORMATS)} (CSV "
-            "also with .gz or .zst)."
+            f"{path.name} is of an unknown format: expected a name ending in {', '.join(FORMATS)} or .zip (text also "
+            "with .gz or .zst)."
         )
-    if kind != "csv" and path.suffix.lower() in COMPRESSED:
+    if kind not in TEXT and path.suffix.lower() in COMPRESSED:
         raise ReadError(
-            f"{path.name} is compressed, which only text tables (.csv.gz, .tsv.zst) may be. Unpack it first."
+            f"{path.name} is compressed, which only text tables (.csv.gz, .tsv.zst, .json.gz) may be. Unpack it first."
         )
     return kind
 
@@ -146,7 +242,7 @@ def _read_text(
     if path.suffix.lower() in COMPRESSED:
         check_unpacked(path)
     line = _first_line(path)
-    if b"\0" in line or line.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if b"\0" in line:
         raise ReadError(
             f"{path} holds binary data or another encoding: expected {EXPECTED['csv']}. Save it as "
             "UTF-8, or give it the ending of what it is."
@@ -251,15 +347,11 @@ def _first_line(path: Path) -> bytes:
             path, n_rows=1, has_header=False, separator="\x1f", quote_char=None, infer_schema=False, glob=False
         )
         return str(table[0, 0]).encode()
-    with _open(path) as file:
+    with opened(path) as file:
         line = file.readline(1_000_000)
         while line and not line.strip():
             line = file.readline(1_000_000)
     return line
-
-
-def _open(path: Path) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
 def _ragged(path: Path, separator: str | None) -> str:
@@ -269,7 +361,7 @@ def _ragged(path: Path, separator: str | None) -> str:
     if path.suffix.lower() == ".zst":
         return "some rows have more fields than the header"
     with (
-        io.TextIOWrapper(_open(path), encoding="utf-8-sig", errors="replace", newline="") as file,
+        io.TextIOWrapper(opened(path), encoding="utf-8-sig", errors="replace", newline="") as file,
         contextlib.suppress(csv.Error),
     ):
         rows = (row for row in csv.reader(file, delimiter=separator or _separator(path, _first_line(path))) if row)
@@ -284,7 +376,7 @@ def _not_utf8(path: Path) -> str:
     """Where the first bytes that are no UTF-8 are, in words."""
     if path.suffix.lower() == ".zst":
         return "it is not in UTF-8"
-    with _open(path) as file:
+    with opened(path) as file:
         for n, line in enumerate(file, 1):
             try:
                 line.decode("utf-8")

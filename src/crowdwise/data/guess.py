@@ -19,6 +19,7 @@ answer type       taken for it when there is
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdwise.data.columns import ALIASES, DIFFERENT, SAME, normal
 from crowdwise.data.files import read_table
-from crowdwise.errors import ReadError
+from crowdwise.errors import InputError, InputWarning
 
 if TYPE_CHECKING:
     import polars as pl
@@ -105,10 +106,12 @@ def guess(columns: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> Guess:
 
 def glance(path: Path) -> pl.DataFrame | None:
     """The first rows of a file as they are; ``None`` where it cannot be read (whoever reads all of it will say why)."""
-    try:
-        return read_table(path, n_rows=ROWS)[0]
-    except ReadError:
-        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)  # whoever reads all of it says that
+        try:
+            return read_table(path, n_rows=ROWS)[0]
+        except InputError:
+            return None
 
 
 def _any(names: Mapping[str, str], words: Any) -> str | None:

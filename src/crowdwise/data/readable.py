@@ -18,8 +18,8 @@ from crowdwise.errors import ReadError, listing
 
 FRAMES = "pandas, polars, pyarrow, a dict of columns, anything narwhals or the Arrow stream protocol takes."
 FORMATS = (
-    "``.csv``, ``.tsv`` or ``.txt`` (also ``.gz``, ``.zst``; the separator is found), ``.jsonl``, "
-    "``.parquet``, ``.arrow`` or ``.feather``."
+    "``.csv``, ``.tsv`` or ``.txt`` (the separator is found), ``.jsonl`` or ``.json`` (all of these also ``.gz``, "
+    "``.zst``), ``.xlsx`` and other spreadsheets, ``.parquet``, ``.arrow`` or ``.feather``; a ``.zip`` with one such."
 )
 
 

@@ -88,6 +88,8 @@ TRUTH_PATH = Opt("truth_path", None, "A second file with the truth of some items
 FILE = (
     Opt("separator", None, "The column separator of a text file, where it should not be guessed.", str | None),
     Opt("null_values", NULLS, "What counts as an empty cell in a text file.", tuple[str, ...]),
+    Opt("encoding", None, "The encoding of a text file; UTF-8, UTF-16 and Latin-1 are found out.", str | None),
+    Opt("sheet", None, "The sheet of a spreadsheet; by default the first with any cells.", str | None),
 )
 
 

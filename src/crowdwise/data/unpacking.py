@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import gzip
 import os
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from crowdwise.errors import SizeError
 
@@ -37,10 +39,33 @@ def check_unpacked(path: Path) -> None:
     for size in _gzip_sizes(path) if path.suffix.lower() == ".gz" else _zstd_sizes(path.read_bytes()):
         seen += size
         if seen > most:
-            raise SizeError(
-                f"{path} unpacks to more than {most / 2**30:,.1f} GB, the most that is read: split it, or unpack it "
-                "and read it as it is."
-            )
+            raise _too_large(path, most)
+
+
+def copy_within_limit(source: IO[bytes], target: Path, path: Path) -> None:
+    """Write what unpacks from part of a file, and stop where there is more of it than there is room for."""
+    most, seen = limit(), 0
+    with target.open("wb") as file:
+        while chunk := source.read(CHUNK):
+            seen += len(chunk)
+            if seen > most:
+                raise _too_large(path, most)
+            file.write(chunk)
+
+
+def check_archive(path: Path) -> None:
+    """An error where the parts of a zip archive (an Excel file, say) claim more than there is room for."""
+    most = limit()
+    with zipfile.ZipFile(path) as archive:
+        if sum(info.file_size for info in archive.infolist()) > most:
+            raise _too_large(path, most)
+
+
+def _too_large(path: Path, most: float) -> SizeError:
+    return SizeError(
+        f"{path} unpacks to more than {most / 2**30:,.1f} GB, the most that is read: split it, or unpack it and read "
+        "it as it is."
+    )
 
 
 def _gzip_sizes(path: Path) -> Iterator[int]:

@@ -1,0 +1,63 @@
+"""Tables in spreadsheets: Excel (``.xlsx``, ``.xlsm``, ``.xlsb``, ``.xls``) and OpenDocument (``.ods``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crowdwise.data.unpacking import check_archive
+from crowdwise.errors import Option, ReadError, Remedy, listing, warn
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ZIPPED = (".xlsx", ".xlsm", ".xlsb", ".ods")
+UNNAMED = "__UNNAMED__"
+"""How columns without a name in the first row are called."""
+
+
+def read_sheet(path: Path, sheet: str | None, null_values: Sequence[str], n_rows: int | None) -> pl.DataFrame:
+    """A sheet as a table: the one that was asked for, else the first with any cells (which is said)."""
+    import fastexcel
+
+    if path.suffix.lower() in ZIPPED:
+        check_archive(path)
+    book = fastexcel.read_excel(path)
+    names = book.sheet_names
+    if sheet is not None and sheet not in names:
+        raise ReadError(f"{path} has no sheet {sheet!r}: it has {listing(names, 12)}.")
+    tables: dict[str, pl.DataFrame] = {}
+    for name in names if sheet is None else [sheet]:
+        tables[name] = _cells(book, name, null_values, n_rows)
+        if n_rows is not None and tables[name].height:
+            break
+    named = [name for name, table in tables.items() if table.width]
+    filled = [name for name in named if tables[name].height]
+    if not named:
+        raise ReadError(f"{path} has no cells: expected a table with named columns.")
+    if len(filled) > 1:
+        which = Remedy("For another, say {}.", Option("sheet", python="'...'"))
+        warn(f"{path.name}: sheet {filled[0]!r} was read, and not {listing(filled[1:])}.", remedy=which)
+    return tables[(filled or named)[0]]
+
+
+def _cells(book: Any, name: str, null_values: Sequence[str], n_rows: int | None) -> pl.DataFrame:
+    """The cells of a sheet, with whole numbers as integers, without empty rows and columns."""
+    import polars as pl
+
+    table: pl.DataFrame = book.load_sheet(name, n_rows=n_rows, schema_sample_rows=None).to_polars()
+    text = pl.col(pl.String)
+    table = table.with_columns(pl.when(~text.str.strip_chars().is_in(list(null_values))).then(text))
+    empty = [c for c in table.columns if c.startswith(UNNAMED) and table[c].null_count() == table.height]
+    table = table.drop(empty)
+    if table.width == 0:
+        return table
+    table = table.filter(~pl.all_horizontal(pl.all().is_null()))
+    return table.with_columns(table[c].cast(pl.Int64, strict=False) for c in table.columns if _whole(table[c]))
+
+
+def _whole(column: pl.Series) -> bool:
+    """Whether a column of numbers holds whole ones alone."""
+    filled = column.drop_nulls()
+    return column.dtype.is_float() and bool((filled == filled.round()).all() and (filled.abs() < 2**53).all())
