@@ -96,6 +96,14 @@ def test_items_without_answers_are_counted(tmp_path: Path) -> None:
         assert same(tmp_path / "a.json")
 
 
+def test_objects_with_answers_are_items(tmp_path: Path) -> None:
+    answers = [{"user": "a", "label": "x"}, {"user": "b", "label": "y"}]
+    for key, items in (("id", [7, 8]), ("text", [0, 1])):
+        rows = [{key: n, "annotations": answers} for n in (7, 8)]
+        (tmp_path / "a.json").write_text(json.dumps(rows), encoding="utf-8")
+        assert cw.read_votes(tmp_path / "a.json").items.tolist() == items
+
+
 def test_lists_of_labels_stay_lists(tmp_path: Path) -> None:
     rows = [{"item": 1, "annotator": "a", "labels": ["x", "y"], "spans": [{"start": 1}], "meta": {"lang": "en"}}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows * 2)), encoding="utf-8")

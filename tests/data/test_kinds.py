@@ -28,6 +28,7 @@ ITEM = ["item", "annotator"]
         ([*ITEM, "label"], {"label": [["a"], []]}, "label-sets"),
         ([*ITEM, "rating"], {"rating": ["1.5", "2", None]}, "ratings"),
         ([*ITEM, "score"], {"score": [0.25, 3.0]}, "ratings"),
+        ([*ITEM, "score"], {"score": [7, 93]}, "ratings"),
     ],
 )
 def test_clear_cases(columns, rows, kind):

@@ -101,6 +101,8 @@ def guess(columns: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> Guess:
         numbers = set(_numbers(rows.get(value or "", ())))
         if any(not number.is_integer() for number in numbers):
             return Guess("ratings", f"{value!r} holds numbers with fractions")
+        if numbers and not label:
+            return Guess("ratings", f"{value!r} holds numbers, and no column is called a label")
     return Guess("votes", "nothing speaks for another kind")
 
 

@@ -43,7 +43,7 @@ def table_of(found: Any, name: str) -> pl.DataFrame:
     """A table from what JSON holds."""
     rows = _records(found, name)
     inner = _inner_list(rows)
-    flat = [_flat(row) for row in (_spread(rows, inner) if inner else rows)]
+    flat = [_flat(row) for row in (_spread(_with_items(rows, inner), inner) if inner else rows)]
     keys = list(dict.fromkeys(key for row in flat for key in row))
     lists = {key for row in flat for key, value in row.items() if _objects(value)}  # in no table: spans, tokens...
     return frames.to_polars({key: [row.get(key) for row in flat] for key in keys if key not in lists})
@@ -116,6 +116,16 @@ def _inner_list(rows: Iterable[Mapping[str, Any]]) -> str:
 def _first_of_each(names: Iterable[str]) -> list[str]:
     """Names of which no two are the same in their normal form."""
     return list({columns.normal(name): name for name in sorted(names)}.values())
+
+
+def _with_items(rows: Iterable[Mapping[str, Any]], inner: str) -> list[Mapping[str, Any]]:
+    """Objects with lists of answers are items: their ``id`` names them, else their place."""
+    rows = list(rows)
+    keys = {key for row in rows for key in row} - {inner}
+    if columns.find(_first_of_each(keys), "item"):
+        return rows
+    own = next((key for key in ("id", "_id", "uuid") if all(key in row for row in rows)), None)
+    return [{"item": n if own is None else row[own], **row} for n, row in enumerate(rows)]
 
 
 def _spread(rows: Iterable[Mapping[str, Any]], inner: str) -> list[dict[str, Any]]:
