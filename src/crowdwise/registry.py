@@ -218,7 +218,7 @@ _METHODS = (
 _ANSWERS = (
     ("mean", "ratings_averages:MeanRating", "The mean of an item's ratings", ""),
     ("median", "ratings_averages:MedianRating", "The median of an item's ratings", ""),
-    ("gaussian", "ratings_gaussian:GaussianRatings", "Bias, scale and precision", "Raykar et al. 2010"),
+    ("gaussian", "ratings_gaussian:GaussianRatings", "Bias and precision", "Raykar et al. 2010"),
     ("bayes-iterative", "ratings_iterative:BayesIterative", "Messages and variances", "Ok et al. 2019"),
     ("covariance", "ratings_covariance:CovarianceRatings", "Errors that annotators share", "Tenzer et al. 2022"),
     ("pm-numeric", "ratings_truth_discovery:PMNumeric", "Values and weights of least loss", "Li et al. 2014"),

@@ -8,7 +8,8 @@ from scipy.stats import multivariate_normal
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.answers import ratings_gaussian, ratings_gaussian_steps
+from crowdwise.answers import ratings_gaussian, ratings_gaussian_steps, ratings_values
+from crowdwise.answers.ratings_information import additive_part, precision_power
 from crowdwise.answers.ratings_shared import counts, hedged, standardise, weighted_median
 from crowdwise.core.estimates import Estimates
 from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError, ReadError
@@ -155,6 +156,8 @@ def test_odd_tables(key):
         ("gaussian", {"tol": -1.0}, "tol=-1.0"),
         ("gaussian", {"random_state": -1}, "random_state=-1"),
         ("gaussian", {"hedge": "yes"}, "hedge='yes'"),
+        ("gaussian", {"shrink": 1.5}, "shrink=1.5"),
+        ("gaussian", {"shared_error": -0.1}, "shared_error=-0.1"),
         ("bayes-iterative", {"variances": [1.0, -1.0]}, "variances="),
         ("bayes-iterative", {"prior": [0.5, 0.5]}, "prior="),
         ("bayes-iterative", {"prior": "flat"}, "prior='flat'"),
@@ -202,19 +205,20 @@ def fitted(ratings, **params):
     y, _, _ = standardise(ratings)
     settings = ratings_gaussian_steps.Settings(
         params.get("bias", True), params.get("scale", True), params.get("difficulty", False),
-        params.get("student", False), params.get("df", 4.0),
+        params.get("student", False), params.get("df", 4.0), params.get("fixed", False), params.get("power", 1.0),
     )  # fmt: skip
     c = ratings_gaussian_steps.Crowd.of(ratings, y)
     return c, settings, ratings_gaussian.run_passes(c, settings, 20_000, 1e-10, None)
 
 
-def test_bias_only_posterior_is_that_of_the_joint_normal():
+@pytest.mark.parametrize("fixed", [False, True])
+def test_bias_only_posterior_is_that_of_the_joint_normal(fixed):
     """With p and the hyperparameters given, means and variances are those of one big Normal distribution."""
     rng = np.random.default_rng(3)
     dense = rng.normal(size=(6, 1)) + rng.normal(0, 0.5, size=(1, 4)) + 0.5 * rng.normal(size=(6, 4))
     ratings = cw.Ratings.from_dense(dense)
-    c, settings, (s, _, weight, rounds) = fitted(ratings, scale=False)
-    assert rounds.converged
+    c, settings, (s, _, weight, rounds) = fitted(ratings, scale=False, fixed=fixed)
+    assert rounds.converged and (s.tau2 == ratings_gaussian_steps.FLAT) == fixed
     N, M = dense.shape
     # unknowns: u (N), b (M), mu (flat); precision matrix and right side of the joint posterior
     A, rhs, p = np.zeros((N + M + 1, N + M + 1)), np.zeros(N + M + 1), s.p
@@ -268,6 +272,7 @@ def test_the_bound_is_recomputed_and_stays_under_the_evidence():
     [
         {}, {"scale": False}, {"bias": False}, {"bias": False, "scale": False}, {"difficulty": True},
         {"student": True}, {"student": True, "df": "learned"}, {"difficulty": True, "student": True},
+        {"scale": False, "fixed": True, "power": 0.3}, {"scale": False, "fixed": True, "student": True},
     ],
 )  # fmt: skip
 def test_no_pass_lowers_the_bound(params):
@@ -285,8 +290,8 @@ def test_expansion_changes_no_prediction_and_centres_biases():
     assert np.allclose(back.b[c.annotator] + back.a[c.annotator] * back.u[c.item],
                        s.b[c.annotator] + s.a[c.annotator] * s.u[c.item], atol=1e-9)  # fmt: skip
     assert abs((back.a * back.b + back.vab).sum()) < 1e-6
-    found = cw.aggregate(made.ratings, "gaussian")
-    assert abs(found.bias.mean()) < 0.05 and abs(found.scale.mean() - 1.0) < 0.1
+    found = cw.aggregate(made.ratings, "gaussian", scale=True)
+    assert abs(found.bias.mean()) < 0.1 and abs(found.scale.mean() - 1.0) < 0.1
 
 
 def test_gaussian_is_near_the_oracle_and_far_under_the_mean():
@@ -313,11 +318,14 @@ def test_bayes_iterative_is_near_the_oracle_where_there_are_no_biases():
 
 @pytest.mark.slow
 def test_intervals_cover():
-    """95 % intervals of items, biases, scales and precisions hold the truth 93 to 97 times in a hundred."""
+    """95 % intervals of items, biases, scales and precisions hold the truth 92 to 97 times in a hundred.
+
+    Without a shared error: that there is none in these crowds cannot be seen.
+    """
     held = {"items": [], "bias": [], "scale": [], "precision": [], "messages": []}
     for seed in range(30):
         made = crowd(seed, n_items=300, n_annotators=20, scale=0.2)
-        found = cw.aggregate(made.ratings, "gaussian")
+        found = cw.aggregate(made.ratings, "gaussian", scale=True, shared_error=0.0)
         low, high = found.interval()
         held["items"].append((low <= made.truth) & (made.truth <= high))
         table = found.to_frame("annotators", kind="dict")
@@ -328,7 +336,7 @@ def test_intervals_cover():
         low, high = cw.aggregate(plain.ratings, "bayes-iterative").interval()
         held["messages"].append((low <= plain.truth) & (plain.truth <= high))
     share = {name: float(np.mean(np.concatenate(rows))) for name, rows in held.items()}
-    assert all(0.93 <= value <= 0.97 for value in share.values()), share
+    assert all(0.92 <= value <= 0.97 for value in share.values()), share
 
 
 def test_outliers_hardly_move_student_noise():
@@ -358,10 +366,33 @@ def test_hedge_leaves_a_right_model_alone_and_returns_to_the_mean_from_a_wrong_o
     r = made.ratings
     y, _, _ = standardise(r)
     z = -2.0 * made.truth
-    values, var, share = hedged(r, y, z, np.ones(len(r)), z[r.item])
+    values, share = hedged(r, y, z, z[r.item])
     plain = counts(r.item, y, len(r)) / counts(r.item, np.ones(r.n_answers), len(r))
     assert share < 0.2 and np.allclose(values, share * z + (1 - share) * plain)
-    assert np.allclose(var, 1.0 + ((1 - share) * (plain - z)) ** 2)
+    assert hedged(r, y, z, z[r.item], caution=5.0)[1] == 0.0
+    ones = np.arange(len(r)) * 5
+    alone = r.select(np.isin(np.arange(r.n_answers), ones))
+    assert [hedged(alone, y[ones], z, z, caution=c)[1] for c in (0.0, 1.0)] == [1.0, 0.0]
+
+
+def test_the_error_of_the_hedge_is_that_of_many_crowds():
+    """Shares of the better of two predictions scatter by their standard error: one in twenty is under the bound."""
+    shares, bounds = [], []
+    for seed in range(60):
+        made = crowd(seed, n_items=150, bias=0.0, shape=1e4)
+        r, truth = made.ratings, made.truth
+        guess = 0.3 * truth + 0.1
+        shares.append(_unclipped(r, guess, 0.0))
+        bounds.append(_unclipped(r, guess, 1.645))
+    error = (np.array(shares) - np.array(bounds)) / 1.645
+    assert 0.8 < np.std(shares) / error.mean() < 1.25
+
+
+def _unclipped(ratings, z, caution):
+    """The share of a model whose prediction is half-way between z and the mean: far from both ends."""
+    total, said = counts(ratings.item, ratings.weights, len(ratings)), counts(ratings.item, ratings.value, len(ratings))
+    mean = (said[ratings.item] - ratings.value) / (total[ratings.item] - 1.0)
+    return hedged(ratings, ratings.value, z, mean + 3.0 * (z[ratings.item] - mean), caution)[1]
 
 
 def test_it_says_when_it_did_not_settle():
@@ -374,6 +405,121 @@ def test_callbacks_are_seen_every_pass():
     seen = []
     found = cw.aggregate(crowd(n_items=50).ratings, "gaussian", callback=seen.append)
     assert len(seen) == found.iterations and seen[-1].objective > seen[-2].objective - 1e-6
+
+
+# -------------------------------------------------------------------- gaussian: what it corrects for
+
+
+def noisy(noise, seed=0, N=200, M=20):
+    """Ratings with any noise: M annotators rate all items, without biases."""
+    rng = np.random.default_rng(seed)
+    ratings = cw.Ratings.from_dense(rng.normal(size=(N, 1)) + noise(rng, (N, M)))
+    return ratings_gaussian_steps.Crowd.of(ratings, ratings.value)
+
+
+def test_precision_power_is_one_for_normal_noise_and_follows_the_kurtosis():
+    scale = np.random.default_rng(5).uniform(0.7, 1.5, 20)
+    power = [precision_power(noisy(lambda g, shape: g.normal(size=shape) * scale, seed), True) for seed in range(6)]
+    assert 0.9 < np.mean(power) <= 1.0
+    # Laplace: kurtosis 6, f = 2 / 5; Normal with one in ten of ten times the variance: 8.3, f = 0.27
+    power = [precision_power(noisy(lambda g, shape: g.laplace(size=shape) * scale, seed), True) for seed in range(6)]
+    assert abs(np.mean(power) - 0.4) < 0.06
+    wild = lambda g, shape: g.normal(size=shape) * np.where(g.random(shape) < 0.1, np.sqrt(10.0), 1.0) * scale  # noqa: E731
+    assert abs(np.mean([precision_power(noisy(wild, seed), True) for seed in range(6)]) - 0.27) < 0.06
+
+
+def test_biases_are_additive_unless_they_grow_with_the_item():
+    rng = np.random.default_rng(0)
+    truth = rng.gamma(1.0, 1.0, size=(100, 1)) * (rng.random((100, 1)) < 0.4)
+    b = rng.normal(0.0, 0.5, size=20)
+    noise = 0.3 * rng.normal(size=(100, 20))
+    part = {}
+    for name, dense in (("added", truth + b + noise), ("stretched", truth * (1.0 + b) + noise * truth)):
+        ratings = cw.Ratings.from_dense(dense)
+        part[name] = additive_part(ratings_gaussian_steps.Crowd.of(ratings, ratings.value))
+    assert part["added"] > 0.9 and part["stretched"] < 0.75
+    alone = cw.Ratings.from_records([(n, m, float(n + m)) for n in range(9) for m in (n % 3, (n + 1) % 3)])
+    assert 0.0 <= additive_part(ratings_gaussian_steps.Crowd.of(alone, alone.value)) <= 1.0
+
+
+def test_normal_spread_is_the_likelihood_s_best():
+    rng = np.random.default_rng(2)
+    V = rng.uniform(0.1, 2.0, 300)
+    w = 3.0 + rng.normal(size=300) * np.sqrt(1.5 + V)
+    mu, tau2 = ratings_values.normal_spread(w, V)
+    grid = [
+        (-0.5 * (np.log(t + V) + (w - m) ** 2 / (t + V)).sum(), m, t)
+        for m in np.linspace(2.5, 3.5, 51)
+        for t in np.linspace(0.5, 3.0, 126)
+    ]
+    _, best_mu, best_tau2 = max(grid)
+    assert abs(mu - best_mu) < 0.03 and abs(tau2 - best_tau2) < 0.03
+    assert ratings_values.normal_spread(np.full(5, 2.0), np.ones(5)) == (2.0, ratings_gaussian_steps.MIN_VARIANCE)
+
+
+def test_groups_without_a_common_annotator_keep_their_levels():
+    """Items of one group are 10 above those of the other; only the items can tell, and biases do not take it away."""
+    rng = np.random.default_rng(4)
+    dense = np.full((40, 10), np.nan)
+    dense[:20, :5] = rng.normal(0.0, 1.0, size=(20, 1)) + rng.normal(size=(20, 5))
+    dense[20:, 5:] = rng.normal(10.0, 1.0, size=(20, 1)) + rng.normal(size=(20, 5))
+    ratings = cw.Ratings.from_dense(dense)
+    found, mean = cw.aggregate(ratings, "gaussian").values, cw.aggregate(ratings, "mean").values
+    assert np.allclose([found[:20].mean(), found[20:].mean()], [mean[:20].mean(), mean[20:].mean()], atol=0.1)
+
+
+def test_values_have_the_level_of_the_mean_and_stay_on_the_scale():
+    made = crowd(n_items=150)
+    shifted = np.clip(np.round(50.0 + 30.0 * made.ratings.value), 0.0, 100.0)
+    r = made.ratings
+    bounded = cw.Ratings.from_codes(r.item, r.annotator, shifted, items=r.items, annotators=r.annotators)
+    found = cw.aggregate(bounded, "gaussian")
+    assert found.values.min() >= 0.0 and found.values.max() <= 100.0
+    assert abs(found.values.mean() - cw.aggregate(bounded, "mean").values.mean()) < 0.2
+
+
+def test_nobody_to_compare_with_leaves_the_mean():
+    made = crowd(n_items=60, votes_per_item=1)
+    found = cw.aggregate(made.ratings, "gaussian")
+    assert np.array_equal(found.values, cw.aggregate(made.ratings, "mean").values)
+    assert found.share == 0.0 and "No two annotators" in found.notes[0]
+    some = cw.Ratings.from_records([("a", "x", 1.0), ("a", "y", 3.0), ("b", "x", 2.0), ("c", "y", 9.0)])
+    assert np.isfinite(cw.aggregate(some, "gaussian").values).all()
+
+
+def test_shared_errors_are_covered_and_can_be_taken_out():
+    """Errors that all ratings on an item share, of 0.4 times the variance of a typical annotator's noise."""
+    held = {0.0: [], 0.4: []}
+    for seed in range(6):
+        made = crowd(seed, n_items=300, n_annotators=20, votes_per_item=8, shape=20.0, shared_noise=np.sqrt(0.4))
+        for c, rows in held.items():
+            found = cw.aggregate(made.ratings, "gaussian", shared_error=c)
+            low, high = found.interval()
+            rows.append(np.mean((low <= made.truth) & (made.truth <= high)))
+    assert np.mean(held[0.0]) < 0.85 and 0.93 < np.mean(held[0.4]) < 0.98
+    assert (found.shared > 0).all() and (found.freedom > 2.0).all()
+    plain = cw.aggregate(made.ratings, "gaussian", shared_error=0.0)
+    assert plain.shared is None and np.array_equal(plain.values, found.values)
+    assert np.allclose(plain.deviations**2 + found.shared**2, found.deviations**2)
+
+
+def test_shared_errors_are_larger_where_ratings_scatter():
+    rng = np.random.default_rng(6)
+    ease = np.repeat([0.2, 3.0], 100)
+    dense = rng.normal(size=(200, 1)) + ease[:, None] * rng.normal(size=(200, 8))
+    shared = cw.aggregate(cw.Ratings.from_dense(dense), "gaussian").shared
+    assert np.median(shared[100:]) > 2.0 * np.median(shared[:100])
+
+
+def test_thin_ratings_are_not_worse_than_the_mean():
+    for votes, annotators in ((2, 20), (2, 300), (3, 300)):
+        ratio = []
+        for seed in range(3):
+            made = crowd(seed, n_items=300, n_annotators=annotators, votes_per_item=votes)
+            ratio.append(
+                rmse(cw.aggregate(made.ratings, "gaussian"), made) / rmse(cw.aggregate(made.ratings, "mean"), made)
+            )
+        assert max(ratio) < 0.9
 
 
 # -------------------------------------------------------------------- the others
@@ -452,17 +598,23 @@ def test_catd_weighs_by_chi_squared_over_the_loss():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["n_emotion", "snow_anger", "snow_disgust", "snow_wordsim"])
-def test_real_ratings_not_worse_than_the_mean(real, name):
-    """Within 1 % of the mean in root mean square error. (On snow_fear they are not: see the page.)"""
-    folder = real(name)
-    ratings = cw.read_ratings(folder / "labels.csv", truth_path=folder / "truth.csv")
-    mean = cw.aggregate(ratings, "mean")
-    base = {name: getattr(cw.metrics, name)(mean, ratings.truth).value for name in ("mae", "rmse")}
-    if name == "n_emotion":
-        assert round(base["mae"], 2) == 12.02 and round(base["rmse"], 1) == 17.8
-    for key in ("gaussian", "bayes-iterative"):
-        assert cw.metrics.rmse(cw.aggregate(ratings, key), ratings.truth).value <= 1.01 * base["rmse"]
+def test_real_ratings_not_worse_than_the_mean_and_covered(real):
+    """At most 2 % above the mean in root mean square error on every set, below it on average; intervals cover."""
+    ratio, covered = [], []
+    for name in ("n_emotion", "snow_anger", "snow_disgust", "snow_fear", "snow_wordsim"):
+        folder = real(name)
+        ratings = cw.read_ratings(folder / "labels.csv", truth_path=folder / "truth.csv")
+        if name == "snow_wordsim":
+            ratings = ratings.with_truth(2.5 * ratings.truth)  # from 0 to 4, ratings from 0 to 10
+        base = cw.metrics.rmse(cw.aggregate(ratings, "mean"), ratings.truth).value
+        if name == "n_emotion":
+            assert round(base, 1) == 17.8
+        found = cw.aggregate(ratings, "gaussian")
+        ratio.append(cw.metrics.rmse(found, ratings.truth).value / base)
+        low, high = found.interval()
+        covered.append(np.mean((low <= ratings.truth) & (ratings.truth <= high)))
+    assert max(ratio) <= 1.02 and np.mean(ratio) < 0.98, ratio
+    assert min(covered) > 0.85 and 0.9 < np.mean(covered) < 0.98, covered
 
 
 @pytest.mark.slow

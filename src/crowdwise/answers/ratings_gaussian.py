@@ -7,20 +7,25 @@ The true number z of an item is Normal; annotator m sees it shifted, stretched a
     d[n] ~ Gamma(kappa, kappa)
 
 with the numbers in capitals in the table learned as well (empirical Bayes), so that annotators are shrunk towards
-their crowd as far as the crowd is alike. d (with ``difficulty``, else 1) is the ease of an item: on easy ones (d
-large) everybody scatters little, and agreeing there is no proof of precision. With ``noise="student"`` e is
-t-distributed: each rating has its own weight l ~ Gamma(df / 2, df / 2), and outliers get little.
+their crowd as far as the crowd is alike. a is 1 without ``scale``. d (with ``difficulty``, else 1) is the ease of an
+item: on easy ones (d large) everybody scatters little, and agreeing there is no proof of precision. With
+``noise="student"`` e is t-distributed: each rating has its own weight l ~ Gamma(df / 2, df / 2), small for outliers.
 
 **What is identified.** Adding a constant to all z and taking it off all b changes no rating, nor does stretching all z
-and shrinking all a. The priors decide: at the optimum the mean bias is 0 (E[a b] sums to 0, to be exact) and the mean
-scale 1, up to its shrinkage. A bias that all annotators share cannot be seen in ratings by anybody.
+and shrinking all a. The priors decide while the model is fitted: the mean bias is 0 (E[a b] sums to 0, to be exact) and
+the mean scale 1, up to its shrinkage. The values that are reported have the level of the plain mean.
+
+**Items are fixed.** Without ``scale`` annotators are compared on the items they share, and on nothing else: tau is as
+good as infinite while they are fitted (``FLAT``), and learned for the values afterwards. Groups of annotators who rate
+other items would else be compared by the items they were given (the recovery of inter-block information, of designed
+experiments, without a design), and zeros, which are alike, would pass for items that are.
 
 =================  ================  =======  ====================================================================
 symbol             code              shape    equation (y = x - c, u = z - c; w the weight of a rating, times E d E l)
 =================  ================  =======  ====================================================================
 u[n], v[n]         ``u``, ``v``      N        1/v = 1/tau^2 + sum w p E[a^2];  u = v (mu/tau^2 + sum w p (a y - E[ab]))
 b, a, V            ``b``, ``a``...   M        V^-1 = diag(1/s_b^2, 1/s_a^2) + p sum w (1, u; u, u^2 + v)
-p[m]               ``p``             M        (alpha + n/2) / (beta + sum w E[(y - b - a u)^2] / 2)
+p[m]               ``p``             M        (alpha + f n/2) / (beta + f sum w E[(y - b - a u)^2] / 2)
 d[n]               ``ease``          N        (kappa + n/2) / (kappa + sum w p E[(y - b - a u)^2] / 2), n, w without d
 MU, TAU            ``mu, tau2``      1        mean u;  mean (u - mu)^2 + v
 S_B, S_A           ``sb2, sa2``      1        sum (b^2 + var b) / (M - 1);  the same of a - 1
@@ -28,24 +33,31 @@ ALPHA, BETA        ``alpha, beta``   1        the best for the bound with q(p) a
 KAPPA              ``kappa``         1        the best for the bound with q(d) at its best, by search in one dimension
 =================  ================  =======  ====================================================================
 
-The objective is the variational lower bound of the log evidence, which no step lowers. s_b and s_a are updated between
-runs of passes, from variances that include the uncertainty of the items (the bound does not, and would shrink
-differences away). The M - 1 is that of a prior proportional to s, which keeps s above zero. Each pass also makes the
-shift and the stretch that raise the bound most (parameter expansion): the updates alone would need hundreds of passes.
+The objective is the variational lower bound of the log evidence, which no step lowers; all of it but the divergence of
+the precisions counts f times. f corrects for ratings that are not Normal, and s_b^2 is reduced to what shows on low and
+on high items alike (:mod:`crowdwise.answers.ratings_information`; both are 1 where the model is right). s_b and s_a are
+updated between runs of passes, from variances that include the uncertainty of the items (the bound does not, and would
+shrink differences away). The M - 1 is that of a prior proportional to s, which keeps s above zero. Each pass also makes
+the shift and the stretch that raise the bound most (parameter expansion): the updates alone would need hundreds of
+passes.
 
-**Hedge.** Real ratings are bounded, rounded, and often zero. Each rating is predicted from the others on its item, by
-the model and by their mean, and the mix that predicts best is used
-(:func:`crowdwise.answers.ratings_shared.hedged`).
+**Values** are half-way between the weighted means of their ratings and the posterior means, at the level of the plain
+mean (:mod:`crowdwise.answers.ratings_values`).
+
+**Hedge.** Each rating is predicted from the others on its item, by the model and by their mean. The mix that predicts
+best is found, with its standard error, and the share of the model is the lower end of its one-sided 95 % interval
+(:func:`crowdwise.answers.ratings_shared.hedged`): the mean, unless the ratings say that the model is better.
 
 **Intervals.** The factorised posterior treats the annotators as known. The reported variances are those of
 the joint Normal posterior of items, biases, scales and mu (inverse of the joint precision matrix, by its Schur
-complement on the annotators), plus what not knowing p adds: sum (w p a r v)^2 / shape, r the residual. Degrees of
-freedom that items use up are taken off the shape of p: n becomes sum (1 - h)^2, h the leverage of a rating. Variances
-of biases and scales are enlarged for p and s_b being estimates.
+complement on the annotators), plus what not knowing p adds: sum (w p a r v)^2 / shape, r the residual, plus the square
+of the distance between the value and the posterior mean, plus the error that all ratings on an item share
+(``shared_error``). Degrees of freedom that items use up are taken off the shape of p: n becomes f sum (1 - h)^2, h the
+leverage of a rating. Variances of biases and scales are enlarged for p and s_b being estimates.
 
-When it fails: truths far from Normal (shrinking towards mu is then wrong in the tails); biases that depend on the
-item; annotators who copy each other (``covariance`` sees that); two or three annotators, where one can be declared
-nearly perfect (the variance of nobody's noise is under a thousandth of that within items).
+When it fails: biases that depend on the item; annotators who copy each other (``covariance`` sees that); two or three
+annotators, where one can be declared nearly perfect (the variance of nobody's noise is under a thousandth of that
+within items).
 
 V. C. Raykar et al., Learning from crowds, JMLR 11 (2010), section 5, for the precisions; F. Rodrigues, M. Lourenco,
 B. Ribeiro and F. Pereira, Learning supervised topic models for classification and regression from crowds, PAMI 39
@@ -55,14 +67,17 @@ Psychometrika 78 (2013), for the prior of s; C. Liu and D. B. Rubin, Parameter e
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
 from crowdwise.answers import ratings_gaussian_steps as steps
+from crowdwise.answers import ratings_values as values
 from crowdwise.answers.ratings_gaussian_steps import Crowd, Settings, State
-from crowdwise.answers.ratings_shared import RatingModel, counts, hedged, standardise
-from crowdwise.core.constraints import Count, NonNegative, Positive
+from crowdwise.answers.ratings_information import additive_part, precision_power
+from crowdwise.answers.ratings_shared import RatingModel, counts, hedged, scatter, standardise, weighted_mean
+from crowdwise.core.constraints import Count, NonNegative, Positive, Share
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import declared
@@ -72,8 +87,10 @@ UPDATES, STABLE = 50, 0.01
 """How often s_b and s_a are updated at most, and the relative change below which they have converged."""
 DENSE = 2_000
 """Up to so many unknowns of annotators their joint covariance is inverted; above, each annotator's alone."""
-WORK = 1.5e9
+WORK = 3e8
 """Ratings times unknowns up to which that is done."""
+CAUTION = 1.645
+"""How many standard errors are taken off the share of the model: the lower end of a one-sided 95 % interval."""
 
 
 def _reweigh(
@@ -103,10 +120,11 @@ def run_passes(
     Z = counts(crowd.annotator, weight * y * y, crowd.M)
     ease, rating_weight = np.ones(crowd.N), np.ones(len(y))
     rounds = Rounds(max_iter, float(weight.sum()), callback)
-    for _ in range(UPDATES):
+    last, moved = False, np.inf
+    for _ in range(UPDATES + 1):
         rounds.resume()
         for _ in rounds:
-            s = steps.expand(steps.annotators_given(W, Y, steps.items_given(W, Y, s), settings), settings)
+            s = steps.expand(steps.annotators_given(W, Y, steps.items_given(W, Y, s, settings), settings), settings)
             if settings.difficulty or settings.student:
                 each = steps.expected_squares(crowd, s)
                 s, ease, rating_weight, extra = _reweigh(crowd, each, ease, rating_weight, s, settings)
@@ -115,25 +133,20 @@ def run_passes(
                 square = counts(crowd.annotator, weight * each, crowd.M)
             else:
                 square, extra = steps.squares(W, Y, Z, s, crowd.floor), 0.0
-            s = steps.precisions_given(n, square, s)
+            s = steps.precisions_given(n, square, s, settings.power)
             rounds.reached(steps.lower_bound(s, n, square, settings, extra), below=tol)
+        if last or rounds.iterations >= max_iter:
+            break
         new = steps.differences(W, s, settings)
         moved = max(abs(x - y) / (y + 1e-3) for x, y in ((new.sb2, s.sb2), (new.sa2, s.sa2)))
-        if moved < STABLE or rounds.iterations >= max_iter:
-            break
+        if moved < STABLE:
+            if settings.additive == 1.0:
+                break
+            new = replace(s, sb2=max(settings.additive * s.sb2, steps.MIN_VARIANCE))
+            last = True
         s = new
     rounds.converged &= moved < STABLE
     return s, ease, weight, rounds
-
-
-def left_out(crowd: Crowd, weight: Floats, s: State) -> Floats:
-    """S: the mean of each rating's item without that rating, annotators as they are."""
-    m, n, p = crowd.annotator, crowd.item, s.p
-    precision = weight * p[m] * s.a[m] ** 2
-    said = weight * p[m] * s.a[m] * (crowd.y - s.b[m])
-    h = 1.0 / s.tau2 + counts(n, precision, crowd.N)
-    top = s.mu / s.tau2 + counts(n, said, crowd.N)
-    return np.asarray((top[n] - said) / np.maximum(h[n] - precision, steps.MIN_VARIANCE))
 
 
 def variances(crowd: Crowd, weight: Floats, s: State, settings: Settings) -> tuple[Floats, Floats, Floats, Floats]:
@@ -159,7 +172,7 @@ def variances(crowd: Crowd, weight: Floats, s: State, settings: Settings) -> tup
     unsure = counts(at, (weight * p[m] * s.a[m] * r / h[at]) ** 2 / s.shape[m], N)
     known = 1.0 / (1.0 / s.sb2 + p * n) if settings.bias else zero
     leverage = np.clip(p[m] * (s.a[m] ** 2 / h[at] + known[m]), 0.0, 1.0)
-    free = counts(m, crowd.weight * (1.0 - leverage) ** 2, M) / 2.0
+    free = settings.power * counts(m, crowd.weight * (1.0 - leverage) ** 2, M) / 2.0
     # The crowd's mean precision is itself an estimate, and those who rated little lean on it.
     crowd_mean = 1.0 / max(float((s.alpha * free / (s.alpha + free)).sum()), 1e-9)
     shape = s.alpha + free
@@ -215,7 +228,7 @@ def _separate(W: Any, h: Floats, s: State, settings: Settings) -> tuple[Floats, 
 
 @declared
 class GaussianRatings(RatingModel):
-    """Bias, scale and precision of each annotator, and the items' numbers, by variational EM.
+    """Bias and precision of each annotator (and scale, where asked for), and the items' numbers, by variational EM.
 
     Parameters
     ----------
@@ -229,6 +242,12 @@ class GaussianRatings(RatingModel):
         ``"gaussian"``, or ``"student"``: t-distributed, on which outliers have little influence.
     df
         Degrees of freedom of ``"student"``: a number, or ``"learned"``.
+    shrink
+        How far values go from the weighted mean of their ratings (0) to the posterior mean (1), which lies nearer to
+        the mean of all items. With ``scale`` always 1.
+    shared_error
+        The variance of the error that all ratings on an item share, in units of that of the ratings on it: intervals
+        include it. 0: none.
     hedge
         Mix in the plain mean as far as held-out ratings ask for it (``share`` of the result).
     max_iter, tol
@@ -243,10 +262,12 @@ class GaussianRatings(RatingModel):
     key = "gaussian"
 
     bias: bool = True
-    scale: bool = True
+    scale: bool = False
     difficulty: bool = False
     noise: Literal["gaussian", "student"] = "gaussian"
     df: Positive | Literal["learned"] = 4.0
+    shrink: Share = 0.5
+    shared_error: NonNegative = values.SHARED_ERROR
     hedge: bool = True
     max_iter: Count = 500
     tol: NonNegative = 1e-6
@@ -255,20 +276,66 @@ class GaussianRatings(RatingModel):
         self._check_several(answers)
         y, centre, unit = standardise(answers)
         crowd = Crowd.of(answers, y)
-        settings = Settings(self.bias, self.scale, self.difficulty, self.noise == "student", self.df)
-        s, ease, weight, rounds = run_passes(crowd, settings, self.max_iter, self.tol, callback)
+        if crowd.alone().all():
+            z = weighted_mean(answers.item, answers.weights, answers.value, len(answers))
+            note = "No two annotators rated the same item, so that they cannot be compared: values are plain means."
+            return {"values": z, "iterations": 1, "share": 0.0, "notes": [note], **scatter(answers, z)}
+        s, ease, weight, rounds, settings = self._annotators(crowd, callback)
+        trace = np.array(rounds.trace) - settings.power * float(crowd.weight.sum()) * np.log(unit)
         var_u, vbb, vaa, shape = variances(crowd, weight, s, settings)
-        u, share = s.u, 1.0
+        # Values: see crowdwise.answers.ratings_values.
+        h, top, part, said = values.item_sums(crowd, weight, s)
+        mu, tau2 = s.mu, s.tau2
+        if settings.fixed:
+            rated = h > 0.0
+            mu, tau2 = values.normal_spread(top[rated] / h[rated], 1.0 / h[rated])
+            var_u = 1.0 / (1.0 / var_u + 1.0 / tau2)
+        shrink = 1.0 if self.scale else self.shrink
+        u, best = values.between(h, top, mu, tau2, shrink)
+        shift, level = 0.0, 0.0
+        if self.noise == "gaussian":
+            shift = float((crowd.weight * (y - u[crowd.item])).sum() / crowd.weight.sum())
+            n = counts(crowd.annotator, crowd.weight, crowd.M) / crowd.weight.sum()
+            level = s.sb2 * max(float(n @ n) - 1.0 / crowd.M, 0.0)
+        share, final = 1.0, u + shift
         if self.hedge:
-            u, var_u, share = hedged(answers, y, s.u, var_u, left_out(crowd, weight, s))
+            at = crowd.item
+            without, _ = values.between(h[at] - part, top[at] - said, mu, tau2, shrink)
+            # The model is judged at its own level: one whose weights and biases move it far is trusted less.
+            final, share = hedged(answers, y, u, without, caution=CAUTION)
+            final = final + share * shift
+        final = np.clip(final, y.min(), y.max())
+        var_u = var_u + (final - best - shift) ** 2 + level
         found: dict[str, Any] = {"item_columns": {"ease": ease}} if self.difficulty else {}
+        if self.shared_error:
+            common, freedom = values.shared_errors(crowd, weight, s, u, self.shared_error)
+            var_u = var_u + common
+            found |= {"shared": unit * np.sqrt(common), "freedom": freedom * (var_u / common) ** 2}
         if self.bias:
-            found |= {"bias": s.b * unit, "bias_sd": np.sqrt(vbb) * unit}
+            found |= {"bias": (s.b - shift) * unit, "bias_sd": np.sqrt(vbb + level) * unit}
         if self.scale:
             found |= {"scale": s.a, "scale_sd": np.sqrt(vaa)}
-        trace = np.array(rounds.trace) - float(crowd.weight.sum()) * np.log(unit)
         return found | rounds.outcome | {
-            "values": centre + unit * u, "share": share, "deviations": unit * np.sqrt(var_u),
-            "precision": s.p / unit**2, "precision_shape": shape, "mean": centre + unit * s.mu,
-            "spread": unit * float(np.sqrt(s.tau2)), "centre": centre, "trace": trace,
+            "values": centre + unit * final, "share": share, "deviations": unit * np.sqrt(var_u),
+            "precision": s.p / unit**2, "precision_shape": shape, "mean": centre + unit * (mu + shift),
+            "spread": unit * float(np.sqrt(tau2)), "centre": centre, "trace": trace,
         }  # fmt: skip
+
+    def _annotators(self, crowd: Crowd, callback: Callback | None) -> tuple[State, Floats, Floats, Rounds, Settings]:
+        """The annotators, from the ratings on items with several; the items that follow, of all ratings."""
+        several = ~crowd.alone()
+        fixed = not self.scale
+        sub = crowd.select(several) if fixed and not several.all() else crowd
+        plain = self.noise == "gaussian" and not self.difficulty
+        power = precision_power(sub, self.bias) if plain else 1.0
+        additive = additive_part(sub) if fixed and self.bias else 1.0
+        settings = Settings(
+            self.bias, self.scale, self.difficulty, self.noise == "student", self.df, fixed, power, additive
+        )
+        s, ease, weight, rounds = run_passes(sub, settings, self.max_iter, self.tol, callback)
+        if sub is not crowd:
+            every = crowd.weight.copy()
+            every[several] = weight
+            weight = every
+            s = steps.items_given(crowd.matrix(weight), crowd.matrix(weight * crowd.y), s, settings)
+        return s, ease, weight, rounds, settings

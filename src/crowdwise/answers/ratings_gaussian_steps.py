@@ -24,6 +24,8 @@ ALPHA = (1.0, 1e3)
 """The range of alpha: a prior of at least two ratings that annotators are alike keeps every variance above zero."""
 DF = (1.0, 200.0)
 """The range of the degrees of freedom."""
+FLAT = 1e4
+"""The variance of items that have an effect of their own, in units of that of all ratings: as good as none known."""
 
 LOG2PI = float(np.log(2.0 * np.pi))
 
@@ -48,6 +50,27 @@ class Crowd:
         item, w = ratings.item, ratings.weights
         within = variance_within(item, w, y, N, default=1.0)
         return cls(item, ratings.annotator, y, w, ratings.indptr, N, M, max(EXACT * within, MIN_VARIANCE))
+
+    def select(self, rows: Any) -> Crowd:
+        """Some of the ratings, with all items and annotators."""
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(self.item[rows], minlength=self.N))])
+        item, annotator = self.item[rows], self.annotator[rows]
+        return replace(self, item=item, annotator=annotator, y=self.y[rows], weight=self.weight[rows], indptr=indptr)
+
+    def merged(self) -> Crowd:
+        """With one rating per item and annotator: the mean of those there are, with the sum of their weights."""
+        cell, first, at = np.unique(self.item * self.M + self.annotator, return_index=True, return_inverse=True)
+        if len(cell) == len(self.y):
+            return self
+        weight = counts(at, self.weight, len(cell))
+        y = counts(at, self.weight * self.y, len(cell)) / weight
+        return replace(self.select(first), y=y, weight=weight)
+
+    def alone(self) -> Any:
+        """S: whether all of the weight on a rating's item is its annotator's."""
+        first = np.zeros(self.N, dtype=np.int64)
+        first[self.item[::-1]] = self.annotator[::-1]
+        return (np.bincount(self.item[first[self.item] != self.annotator], minlength=self.N) == 0)[self.item]
 
     def matrix(self, data: Floats) -> Any:
         from scipy.sparse import csr_matrix
@@ -95,6 +118,12 @@ class Settings:
     difficulty: bool
     student: bool
     df: Any
+    fixed: bool = False
+    """Whether annotators are compared on the same items alone: tau is not learned but ``FLAT``."""
+    power: float = 1.0
+    """f: ratings count f times for the precisions (:func:`crowdwise.answers.ratings_information.precision_power`)."""
+    additive: float = 1.0
+    """The part of s_b^2 that is used (:func:`crowdwise.answers.ratings_information.additive_part`)."""
 
 
 def begin(crowd: Crowd, settings: Settings) -> State:
@@ -106,20 +135,22 @@ def begin(crowd: Crowd, settings: Settings) -> State:
     zero, n = np.zeros(M), counts(crowd.annotator, crowd.weight, M)
     shape = 2.0 + n / 2.0
     df = 4.0 if settings.df == "learned" else float(settings.df)
+    tau2 = FLAT if settings.fixed else float(u.var()) + MIN_VARIANCE
     return State(
-        u, np.full(N, within / 4.0), zero, np.ones(M), zero, zero, zero, shape, shape * within, float(u.mean()),
-        float(u.var()) + MIN_VARIANCE, 0.25 * within if settings.bias else 0.0, 0.05 if settings.scale else 0.0, 2.0,
-        2.0 * within, 2.0 if settings.difficulty else np.inf, df if settings.student else np.inf,
+        u, np.full(N, within / 4.0), zero, np.ones(M), zero, zero, zero, shape, shape * within, float(u.mean()), tau2,
+        0.25 * within if settings.bias else 0.0, 0.05 if settings.scale else 0.0, 2.0, 2.0 * within,
+        2.0 if settings.difficulty else np.inf, df if settings.student else np.inf,
     )  # fmt: skip
 
 
-def items_given(W: Any, Y: Any, s: State) -> State:
+def items_given(W: Any, Y: Any, s: State, settings: Settings) -> State:
     """u, v; then mu and tau."""
     p = s.p
     h = 1.0 / s.tau2 + W @ (p * (s.a**2 + s.vaa))
     u = (s.mu / s.tau2 + Y @ (p * s.a) - W @ (p * (s.a * s.b + s.vab))) / h
     mu = float(u.mean())
-    return replace(s, u=u, v=1.0 / h, mu=mu, tau2=max(float(((u - mu) ** 2 + 1.0 / h).mean()), MIN_VARIANCE))
+    tau2 = s.tau2 if settings.fixed else max(float(((u - mu) ** 2 + 1.0 / h).mean()), MIN_VARIANCE)
+    return replace(s, u=u, v=1.0 / h, mu=mu, tau2=tau2)
 
 
 def annotators_given(W: Any, Y: Any, s: State, settings: Settings) -> State:
@@ -198,13 +229,16 @@ def squares(W: Any, Y: Any, Z: Floats, s: State, floor: float) -> Floats:
     return np.asarray(np.maximum(total, 0.0) + floor * n)
 
 
-def precisions_given(n: Floats, square: Floats, s: State) -> State:
+def precisions_given(n: Floats, square: Floats, s: State, power: float = 1.0) -> State:
     """alpha and beta, one step uphill with p integrated out; then the Gamma posteriors of p."""
     from scipy.special import gammaln
 
+    n, square = power * n, power * square
+    sizes, often = np.unique(n / 2.0, return_counts=True)
+
     def evidence(alpha: float, beta: float) -> float:
-        each = gammaln(alpha + n / 2.0) - (alpha + n / 2.0) * np.log(beta + square / 2.0)
-        return float(each.sum() + len(n) * (alpha * np.log(beta) - gammaln(alpha)))
+        each = (alpha + n / 2.0) @ np.log(beta + square / 2.0)
+        return float(often @ gammaln(alpha + sizes) - each + len(n) * (alpha * np.log(beta) - gammaln(alpha)))
 
     typical = s.beta / s.alpha  # a variance
     alpha = nearby(lambda t: evidence(np.exp(t), np.exp(t) * typical), s.alpha, *ALPHA)
@@ -223,7 +257,10 @@ def expected_squares(crowd: Crowd, s: State) -> Floats:
 
 
 def lower_bound(s: State, n: Floats, square: Floats, settings: Settings, extra: float) -> float:
-    """The bound; ``square`` are the (E l weighted) sums of squares, ``extra`` what the weights of ratings add."""
+    """The bound; ``square`` are the (E l weighted) sums of squares, ``extra`` what the weights of ratings add.
+
+    All but the divergence of the precisions counts ``settings.power`` times.
+    """
     from scipy.special import digamma, gammaln
 
     log_p, p = s.log_p, s.p
@@ -240,7 +277,7 @@ def lower_bound(s: State, n: Floats, square: Floats, settings: Settings, extra: 
         total += 0.5 * float(np.log(s.vbb if settings.bias else s.vaa).sum())
     prior = s.alpha * np.log(s.beta) - gammaln(s.alpha) + (s.alpha - 1.0) * log_p - s.beta * p
     entropy = s.shape - np.log(s.rate) + gammaln(s.shape) + (1.0 - s.shape) * digamma(s.shape)
-    return total + float((prior + entropy).sum())
+    return settings.power * total + float((prior + entropy).sum())
 
 
 def eases(crowd: Crowd, weight: Floats, square: Floats, s: State) -> tuple[State, Floats, float]:

@@ -201,7 +201,8 @@ class BayesIterative(RatingModel):
         if self.hedge:
             e = w * message
             without = (u[n] * h[n] - e * y) / np.maximum(h[n] - e, MIN_VARIANCE)
-            u, var, share = hedged(answers, y, u, var, without)
+            hedge, share = hedged(answers, y, u, without)
+            u, var = hedge, var + (hedge - u) ** 2
         return rounds.outcome | {
             "values": centre + unit * u, "share": share, "deviations": unit * np.sqrt(var), "precision": mean / unit**2,
             "precision_shape": 1.0 / np.maximum(relative, 1e-6), "mean": centre + unit * mu,

@@ -113,9 +113,11 @@ def ease_prior(n: Floats, Q: Floats, old: float) -> float:
     """
     from scipy.special import gammaln
 
+    sizes, often = np.unique(n, return_counts=True)
+
     def best(t: float) -> float:
         k = np.exp(t)
-        return float((gammaln(k + n) - gammaln(k) + k * np.log(k) - (k + n) * np.log(k + Q)).sum())
+        return float(often @ gammaln(k + sizes) + len(n) * (k * t - gammaln(k)) - (k + n) @ np.log(k + Q))
 
     return nearby(best, old, *KAPPA)
 
@@ -127,15 +129,16 @@ def nearby(best: Callable[[float], float], old: float, low: float, high: float) 
     return float(np.exp(t)) if best(t) > best(at) else old
 
 
-def hedged(ratings: Ratings, y: Floats, z: Floats, var: Floats, left_out: Floats) -> tuple[Floats, Floats, float]:
-    """Values and their variances, shrunk towards the plain mean as far as held-out ratings ask for it.
+def hedged(ratings: Ratings, y: Floats, z: Floats, left_out: Floats, caution: float = 0.0) -> tuple[Floats, float]:
+    """Values, shrunk towards the plain mean as far as held-out ratings ask for it, and the share of the model in them.
 
     ``left_out`` is g, the value of each rating's item by the model without that rating (annotators held fixed); m is
     the plain mean of the other ratings on the item. The share of the model is the one that predicts the ratings x best,
 
-        share = sum w (x - m) (g - m) / sum w (g - m)^2,   held between 0 and 1
+        share = sum w (x - m) (g - m) / sum w (g - m)^2
 
-    and 1 up to chance where the model is right. The step towards the mean is added to the deviation.
+    less ``caution`` standard errors (the larger of two: items are independent, annotators are), held between 0 and 1.
+    It is 1 up to chance where the model is right. Without any item that has two ratings it is 1, with caution 0.
     """
     item, w, N = ratings.item, ratings.weights, len(ratings)
     total, said = counts(item, w, N), counts(item, w * y, N)
@@ -144,9 +147,16 @@ def hedged(ratings: Ratings, y: Floats, z: Floats, var: Floats, left_out: Floats
     mean = (said[item] - w * y)[some] / rest[some]
     gap = left_out[some] - mean
     square = float((w[some] * gap * gap).sum())
-    share = 1.0 if square <= 1e-12 else float(np.clip((w[some] * gap * (y[some] - mean)).sum() / square, 0.0, 1.0))
+    if square > 1e-12:
+        share = float((w[some] * gap * (y[some] - mean)).sum()) / square
+        pull = w[some] * gap * (y[some] - mean - share * gap)
+        clusters = (counts(item[some], pull, N), counts(ratings.annotator[some], pull, ratings.n_annotators))
+        error = max(float(np.sqrt((sums * sums).sum())) for sums in clusters) / square
+        share = float(np.clip(share - caution * error, 0.0, 1.0))
+    else:
+        share = 1.0 if caution == 0.0 or some.any() else 0.0
     plain = np.divide(said, total, out=z.copy(), where=total > 0)
-    return share * z + (1.0 - share) * plain, var + ((1.0 - share) * (plain - z)) ** 2, share
+    return share * z + (1.0 - share) * plain, share
 
 
 class RatingModel(AnswerModel[Ratings, Estimates]):

@@ -38,6 +38,9 @@ class Estimates(Result):
         M or ``None``: 1 / variance of an annotator's noise, and the shape of its Gamma distribution.
     mean, spread, centre
         The mean and deviation of the true numbers over items; the number around which scales stretch.
+    shared
+        N or ``None``: the standard deviation of the error that all ratings on an item share, as far as it is assumed;
+        ``deviations`` include it.
     share
         The weight of the model in the values, the rest being plain means of the ratings (methods with ``hedge``).
     """
@@ -48,6 +51,7 @@ class Estimates(Result):
     ratings_per_item: npt.NDArray[Any]
     ratings_per_annotator: npt.NDArray[Any]
     freedom: Floats | None = None
+    shared: Floats | None = None
     bias: Floats | None = None
     bias_sd: Floats | None = None
     scale: Floats | None = None

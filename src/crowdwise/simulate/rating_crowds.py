@@ -31,23 +31,25 @@ class SimulatedRatings(SimulatedAnswers[Ratings]):
 def ratings(
     n_items: int = 1000, *, n_annotators: int = 20, bias: float = 0.5, scale: float = 0.0, noise: float = 1.0,
     shape: float = 2.0, mean: float = 0.0, spread: float = 1.0, outliers: float = 0.0, n_copiers: int = 0,
-    n_features: int = 0, votes_per_item: VotesPerItem = None, random_state: RandomState = 0,
+    n_features: int = 0, votes_per_item: VotesPerItem = None, shared_noise: float = 0.0, random_state: RandomState = 0,
 ) -> SimulatedRatings:  # fmt: skip
     """Numbers from annotators who differ in bias, scale and precision.
 
     Biases are Normal with deviation ``bias``, scales Normal around 1 with deviation ``scale`` (at least 0.05),
     precisions Gamma with mean 1 / ``noise``^2 and shape ``shape`` (small: annotators differ much). A share ``outliers``
     of the ratings gets ten times the noise. Of the annotators, ``n_copiers`` repeat the noise of the first one. With
-    ``n_features`` the truth is half a random linear function of so many inputs (``features["x_train"]``).
+    ``n_features`` the truth is half a random linear function of so many inputs (``features["x_train"]``). An error of
+    deviation ``shared_noise`` is common to all ratings on an item.
     """
     rng = crowds.as_generator(random_state)
     crowds.check_counts(n_items=n_items, n_annotators=n_annotators)
     crowds.check_positive(noise=noise, shape=shape, spread=spread)
-    if bias < 0 or scale < 0 or not 0 <= outliers <= 1 or not 0 <= n_copiers < n_annotators or n_features < 0:
+    wrong = min(bias, scale, shared_noise, n_features) < 0 or not 0 <= outliers <= 1
+    if wrong or not 0 <= n_copiers < n_annotators:
         raise ParameterError(
             f"bias={bias!r}, scale={scale!r}, outliers={outliers!r}, n_copiers={n_copiers!r}, "
-            f"n_features={n_features!r}: expected numbers of at least 0, a share, fewer copiers than annotators, and a "
-            "number of features."
+            f"n_features={n_features!r}, shared_noise={shared_noise!r}: expected numbers of at least 0, a share, fewer "
+            "copiers than annotators, a number of features, and a number of at least 0."
         )
     x = rng.normal(size=(n_items, n_features)) if n_features else np.empty((n_items, 0))
     unit = rng.normal(size=n_items)
@@ -66,6 +68,8 @@ def ratings(
         p[1 : n_copiers + 1] = p[0]
         copied = who <= n_copiers
         e[copied] = shared[item[copied]]
+    if shared_noise:
+        e += shared_noise * rng.normal(size=n_items)[item]
     value = mean + b[who] + a[who] * (truth[item] - mean) + e
     made = Ratings.from_codes(item, who, value, items=range(n_items), annotators=range(n_annotators), truth=truth)
     known = {"bias": b, "scale": a, "precision": p, "mean": mean, "spread": spread}
