@@ -11,9 +11,10 @@ import numpy as np
 from crowdwise.answers import comparisons_connectivity, comparisons_uncertainty
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.answers.comparisons_leaderboard import Ranking
-from crowdwise.answers.comparisons_likelihood import Likelihood
+from crowdwise.answers.comparisons_likelihood import Likelihood, split
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import Solution
+from crowdwise.answers.comparisons_uncertainty import Spread
 from crowdwise.core.constraints import Count, NonNegative, Positive
 from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import declared
@@ -44,16 +45,23 @@ class ScoreModel(AnswerModel[Answers, Ranking]):
     max_iter: Count = 100
     tol: Positive = 1e-10
 
-    def _scored(self, found: Solution, N: int, likelihood: Likelihood) -> dict[str, Any]:
+    def _spread(self, found: Solution, scores: Floats) -> Spread:
+        """Standard errors where all comparisons are independent."""
+        rng = np.random.default_rng(self.random_state)
+        return comparisons_uncertainty.covariance(found.end, scores, free=self.prior == 0.0, rng=rng)
+
+    def _scored(
+        self, found: Solution, N: int, likelihood: Likelihood, spread: Spread | None = None
+    ) -> dict[str, Any]:  # fmt: skip
         """Scores, centred, and what else was estimated, with standard errors."""
         s = found.x[:N] - found.x[:N].mean()
-        rng = np.random.default_rng(self.random_state)
-        spread = comparisons_uncertainty.covariance(found.end, s, free=self.prior == 0.0, rng=rng)
+        spread = self._spread(found, s) if spread is None else spread
         out = found.rounds.outcome | {"scores": s, "errors": spread.scores, "draws": spread.draws}
-        if likelihood.effect == "reliable":
-            out |= {"reliability": 1.0 / (1.0 + np.exp(-found.theta)), "reliability_error": spread.theta}
-        if likelihood.effect == "position":
-            out |= {"position": found.theta, "position_error": spread.theta}
+        logit, position = split(likelihood, found.theta)
+        if likelihood.reliable:
+            out |= {"reliability": 1.0 / (1.0 + np.exp(-logit)), "reliability_error": spread.theta[: len(logit)]}
+        if likelihood.placed:
+            out |= {"position": position, "position_error": spread.theta[len(logit) :]}
         if likelihood.ties:
             out |= {"tie": float(found.x[N]), "tie_error": float(spread.shared[0])}
         return out
@@ -83,3 +91,51 @@ def annotator_counts(table: Comparisons, scores: Floats) -> dict[str, Floats]:
     said = [("comparisons", w), ("ties", w * ~decided), ("decided", w * decided),
             ("agreed", w * decided * (1.0 + gap) / 2.0), ("first", w * (table.outcome == 0))]  # fmt: skip
     return {name: np.bincount(m, value, M).astype(np.float64) for name, value in said}
+
+
+LEANS, MIN_DECIDED, SURE = 0.1, 20, 3.3
+"""An annotator leans to one side whose share of answers for it is so far above one half and above what the scores
+expect, in so many decided answers at least, and by so many standard errors."""
+
+
+def leaning(table: Comparisons, scores: Floats) -> dict[str, Any]:
+    """Of every annotator: ``decided`` answers, the share for the item shown first (``first``), and the share that the
+    scores ``expected``; ``leans`` is true where they differ."""
+    M, d = table.n_annotators, table.outcome != TIE
+    m, w = table.annotator[d], table.weights[d]
+    p = 1.0 / (1.0 + np.exp(-np.clip(scores[table.left[d]] - scores[table.right[d]], -500, 500)))
+    n, first, expected, noise = (
+        np.bincount(m, value, M) for value in (w, w * (table.outcome[d] == 0), w * p, w * w * p * (1.0 - p))
+    )
+    size = np.maximum(n, 1e-300)
+    leans = n >= MIN_DECIDED
+    squares = np.bincount(m, w * w, M)
+    for gap, variance in ((first - expected, noise), (first - 0.5 * n, 0.25 * squares)):
+        leans &= (np.abs(gap) >= LEANS * size) & (np.abs(gap) >= SURE * np.sqrt(variance))
+    leans &= np.sign(first - expected) == np.sign(first - 0.5 * n)
+    return {"decided": n, "first": first / size, "expected": expected / size, "leans": leans}
+
+
+def leaning_note(table: Comparisons, scores: Floats, allowed_for: bool, limit: int = 3) -> list[str]:
+    """A sentence about annotators who lean to one side, where there are some."""
+    if not table.placed:
+        return []
+    found = leaning(table, scores)
+    who = np.flatnonzero(found["leans"])
+    if len(who) == 0:
+        return []
+    who = who[np.argsort(-np.abs(found["first"] - found["expected"])[who], kind="stable")]
+    parts = []
+    for m in who[:limit].tolist():
+        side, share, fair = ("first", found["first"][m], found["expected"][m])
+        if share < fair:
+            side, share, fair = "second", 1.0 - share, 1.0 - fair
+        parts.append(
+            f"annotator {table.annotators[m]} chose the item shown {side} in {share:.0%} of {found['decided'][m]:,.0f} "
+            f"decided answers, where the scores expect {fair:.0%}"
+        )
+    more = f"; and {len(who) - limit} more" if len(who) > limit else ""
+    better = "The scores do not allow for it: crowd-bt with position=True does, and position-bt."
+    end = "The scores allow for it." if allowed_for else better
+    text = f"{'; '.join(parts)}{more}. {end}"
+    return [f"Leaning to one side: {text}"]

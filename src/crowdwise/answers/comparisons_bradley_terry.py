@@ -6,6 +6,9 @@
 ``position-bt``    P_m(i beats j) = sigmoid(s_i - s_j + b_m) where i is shown first
 =================  ===================================================================================
 
+``crowd-bt`` has positions as well, s_i - s_j + b_m in the place of s_i - s_j, where the order of the items is known and
+does not depend on the items (``position="auto"``).
+
 Ties are an outcome of their own (Davidson 1970), whose probability is the same for (s_i, s_j) and (s_j, s_i):
 
     P(i better), P(j better), P(tie)  proportional to  e^(s_i), e^(s_j), nu e^((s_i + s_j)/2)
@@ -33,15 +36,16 @@ E. Horvitz, Pairwise ranking aggregation in a crowdsourced setting, WSDM 2013.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from crowdwise.answers import comparisons_connectivity, comparisons_matrices
-from crowdwise.answers.comparisons_base import ScoreModel, annotator_counts, item_counts
-from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective
+from crowdwise.answers import comparisons_clusters, comparisons_connectivity, comparisons_matrices
+from crowdwise.answers.comparisons_base import ScoreModel, annotator_counts, item_counts, leaning_note
+from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective, split
 from crowdwise.answers.comparisons_matches import Matches
-from crowdwise.answers.comparisons_newton import Solution, maximise
+from crowdwise.answers.comparisons_newton import Solution, conjugate_gradients, maximise, separated
 from crowdwise.answers.comparisons_uncertainty import evidence
 from crowdwise.core.constraints import Check, Count, Positive, is_number
 from crowdwise.core.loop import Callback
@@ -52,6 +56,11 @@ from crowdwise.errors import InputError
 
 MAX_START = 3.0
 """The largest reliability, in log odds, that a fit starts from."""
+FIRST_SPREAD, SPREAD_ROUNDS, SPREADS = 0.5, 3, (0.05, 3.0)
+"""The spread of positions that a fit starts from, how often it is learned again, and the least and the largest."""
+MIN_PLACED, CONFOUNDED = 20, 0.5
+"""Positions are estimated by default with so many comparisons for each annotator, and where scores can stand for this
+share of them at most."""
 LEARNED = ((2.0, 1.0), (4.0, 1.0), (10.0, 1.0), (20.0, 1.0), (50.0, 1.0))
 """The Beta distributions of reliabilities among which ``reliability="learned"`` chooses."""
 
@@ -92,10 +101,58 @@ class PairModel(ScoreModel[Comparisons]):
     ) -> dict[str, Any]:
         """The fields of the result: what was found, and what is counted."""
         part = comparisons_connectivity.components(table.left, table.right, table.n_items)
-        return found | self._connected(table.items, matches, part, notes or ()) | {
+        notes = [*(notes or ()), *leaning_note(table, found["scores"], "position" in found)]
+        return found | self._connected(table.items, matches, part, notes) | {
             "counts": item_counts(table), "annotator_counts": annotator_counts(table, found["scores"]),
             "placed": table.placed,
         }  # fmt: skip
+
+
+@declared
+class GroupedPairs(PairModel):
+    """The base of models of comparisons whose errors allow for comparisons that hang together.
+
+    Parameters
+    ----------
+    errors
+        ``"clustered"``: comparisons on one question (prompt, group) are not independent, and standard errors and
+        intervals allow for that; ``"independent"``: all comparisons are. ``"auto"``: clustered, where there are
+        questions and enough of them.
+    """
+
+    errors: Literal["auto", "clustered", "independent"] = "auto"
+
+    def _board(
+        self, table: Comparisons, matches: Matches, found: Solution, model: Likelihood, notes: list[str] | None = None
+    ) -> dict[str, Any]:
+        """The fields of the result, with errors by question where there are questions."""
+        if self.errors == "clustered" and table.question is None:
+            raise InputError(
+                "errors='clustered' needs groups of comparisons: a question, prompt or group column. Name it (--group "
+                "on the command line, question= in Python), or take errors='independent'."
+            )
+        N, notes = table.n_items, list(notes or ())
+        s = found.x[:N] - found.x[:N].mean()
+        spread, extra = self._spread(found, s), dict[str, Any]()
+        if table.question is not None and self.errors != "independent":
+            rows = Matches.of(table, ties=self.ties, by_annotator=model.effect != "plain", grouped=True)
+            rng = np.random.default_rng(self.random_state)
+            got = comparisons_clusters.clustered(found, rows, model, spread, s, rng)
+            if got.spread is None and self.errors == "clustered":
+                raise InputError(f"Errors cannot be clustered by question: {got.why_not}. Take errors='independent'.")
+            if got.spread is None:
+                notes.append(
+                    f"Errors treat all comparisons as independent and do not allow for questions: {got.why_not}."
+                )
+            else:
+                ratio = float(np.exp(np.log(got.spread.scores / np.maximum(spread.scores, 1e-300)).mean()))
+                notes.append(
+                    f"Errors allow for {got.n_groups:,} questions: comparisons on one are not independent. They are "
+                    f"{ratio:.2f} times those of independent comparisons on average."
+                )
+                extra = {"n_groups": got.n_groups, "independent_errors": spread.scores}
+                spread = got.spread
+        return self._ranked(table, matches, self._scored(found, N, model, spread) | extra, notes)
 
 
 def start(matches: Matches, model: Likelihood) -> Floats:
@@ -120,7 +177,7 @@ def agreement(matches: Matches, x: Floats) -> Floats:
     return np.where(known, np.clip(0.5 + 0.5 * ratio, 0.0, 1.0), 0.5)
 
 
-class BradleyTerry(PairModel):
+class BradleyTerry(GroupedPairs):
     """The maximum of the (penalised) likelihood of Bradley and Terry's model, by Newton's method.
 
     >>> import crowdwise as cw
@@ -136,7 +193,7 @@ class BradleyTerry(PairModel):
         matches = self._matches(answers, by_annotator=False)
         model = self._likelihood(matches)
         found = self._maximum(matches, model, np.empty(0), callback)
-        return self._ranked(answers, matches, self._scored(found, answers.n_items, model))
+        return self._board(answers, matches, found, model)
 
 
 def _is_beta(value: Any) -> bool:
@@ -145,7 +202,7 @@ def _is_beta(value: Any) -> bool:
 
 
 @declared
-class CrowdBT(PairModel):
+class CrowdBT(GroupedPairs):
     """Bradley-Terry with annotators who answer reliably, at random, or in reverse.
 
     The likelihood is the same for (s, eta) and (-s, 1 - eta). The start is that of plain Bradley-Terry with everybody
@@ -161,6 +218,11 @@ class CrowdBT(PairModel):
     reliability
         (a, b), above 1/2: the prior of reliabilities is Beta(a, b). ``"learned"``: the most probable of a few such
         distributions, by Laplace's approximation to the probability of all answers.
+    position
+        Whether each annotator has a preference for the item shown first, too (b_m, as in ``position-bt``). ``"auto"``:
+        where the order is known and varies enough between the same items for the two to be separated.
+    spread
+        Standard deviation of these log odds around their common mean; ``"learned"`` from their own spread.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.comparisons(20, n_annotators=40, n_comparisons=3000, reversed_=0.3, random_state=0)
@@ -173,11 +235,16 @@ class CrowdBT(PairModel):
     reliability: Literal["learned"] | Annotated[
         Any, Check(_is_beta, "two numbers (a, b) above 1/2 of a Beta distribution, of which a is the larger")
     ] = (10.0, 1.0)  # fmt: skip
+    position: Literal["auto"] | bool = "auto"
+    spread: Positive | Literal["learned"] = "learned"
     max_iter: Count = 200
     tol: Positive = 1e-7
 
     def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
-        matches = self._matches(answers, by_annotator=True)
+        if self.position is True and not answers.placed:
+            raise unplaced("position=True", "position=False")
+        placed = positions_known(answers) if self.position == "auto" else bool(self.position)
+        matches = self._matches(answers, by_annotator=True, placed=placed)
         if self.reliability == "learned" and answers.n_items > comparisons_matrices.DENSE:
             raise InputError(
                 f"reliability='learned' is for up to {comparisons_matrices.DENSE:,} items and there are "
@@ -187,8 +254,12 @@ class CrowdBT(PairModel):
         choices = LEARNED if self.reliability == "learned" else [self.reliability]
         best: tuple[float, Likelihood, Solution] | None = None
         for a, b in choices:
-            model = self._likelihood(matches, "reliable", beta=(float(a) - 0.5, float(b) - 0.5))
-            found = self._mirrored(matches, model, x, eta, callback)
+            beta = (float(a) - 0.5, float(b) - 0.5)
+            if placed:
+                model, found = self._placed(matches, beta, x, eta, callback)
+            else:
+                model = self._likelihood(matches, "reliable", beta=beta)
+                found = self._mirrored(matches, model, x, eta, callback)
             value = evidence(found, model) if len(choices) > 1 else 0.0
             if best is None or value > best[0]:
                 best = value, model, found
@@ -203,7 +274,7 @@ class CrowdBT(PairModel):
         if len(choices) > 1:
             a, b = model.beta
             notes.append(f"The prior of reliabilities was learned: Beta({a + 0.5:g}, {b + 0.5:g}).")
-        return self._ranked(answers, matches, self._scored(found, answers.n_items, model), notes)
+        return self._board(answers, matches, found, model, notes)
 
     def _start(self, table: Comparisons, matches: Matches) -> tuple[Floats, Floats]:
         """Scores and reliabilities to start from: plain Bradley-Terry, then once more with every annotator weighted by
@@ -226,16 +297,61 @@ class CrowdBT(PairModel):
         said = np.bincount(matches.annotator[d], matches.weight[d], matches.n_annotators)
         theta = np.log(said * eta + a) - np.log(said * (1.0 - eta) + b)
         theta = np.clip(theta, -MAX_START, MAX_START)  # near 0 or 1 the first steps would be short
+        if model.placed:
+            x, theta = np.append(x, 0.0), np.append(theta, np.zeros(len(theta)))
         found = self._maximum(matches, model, theta, callback, x)
-        if float(np.tanh(found.theta / 2.0).sum()) < 0.0:
+        if float(np.tanh(split(model, found.theta)[0] / 2.0).sum()) < 0.0:
             mirror = found.x.copy()
             mirror[: matches.n_items] *= -1.0
+            mirror[matches.n_items + int(model.ties) :] *= -1.0
             found = self._maximum(matches, model, -found.theta, callback, mirror)
         return found
 
+    def _placed(
+        self, matches: Matches, beta: tuple[float, float], x: Floats, eta: Floats, callback: Callback | None
+    ) -> tuple[Likelihood, Solution]:
+        """The optimum with positions; their spread is that of their estimates and of what these leave open (EM)."""
+        spread = FIRST_SPREAD if self.spread == "learned" else float(self.spread)
+        model = self._likelihood(matches, "both", beta=beta, spread=spread)
+        found = self._mirrored(matches, model, x, eta, callback)
+        for _ in range(SPREAD_ROUNDS if self.spread == "learned" else 0):
+            b, M = split(model, found.theta)[1], matches.n_annotators
+            open_ = 1.0 / separated(found.end)[0].D[M:]
+            new = float(np.clip(np.sqrt(((b - found.x[-1]) ** 2 + open_).mean()), *SPREADS))
+            if abs(np.log(new / spread)) < 0.1:
+                break
+            spread, model = new, replace(model, spread=new)
+            found = self._maximum(matches, model, found.theta, callback, found.x)
+        return model, found
+
+
+def unplaced(what: str, instead: str) -> InputError:
+    return InputError(
+        f"{what} needs to know which item was shown first, and these comparisons do not say (placed=False). Use "
+        f"{instead}, or make the table with left the item shown first."
+    )
+
+
+def positions_known(table: Comparisons) -> bool:
+    """Whether positions can be separated from scores: the item shown first is known, and is not always the same one.
+
+    A preference for the first item adds a constant to every s_left - s_right. If scores could do the same (models in
+    alphabetical order, the better ones always first) the two are confounded. The share of the constant that scores can
+    stand for is R^2 = d' L^+ d / n, d how much more often each item is left than right, L the Laplacian of the pairs.
+    """
+    n, N = float(table.weights.sum()), table.n_items
+    if not table.placed or n < MIN_PLACED * table.n_annotators:
+        return False
+    w, left, right = table.weights, table.left.astype(np.int64), table.right.astype(np.int64)
+    d = comparisons_matrices.total(left, w, N) - comparisons_matrices.total(right, w, N)
+    L = comparisons_matrices.laplacian(comparisons_matrices.pair_table(left, right, w, N), N, N)
+    L = comparisons_matrices.add_diagonal(L, np.full(N, 1e-9 * n))
+    potential = conjugate_gradients(lambda u: np.asarray(L @ u), d, np.asarray(L.diagonal()))
+    return potential is not None and float(d @ potential) / n <= CONFOUNDED
+
 
 @declared
-class PositionBT(PairModel):
+class PositionBT(GroupedPairs):
     """Bradley-Terry with a preference, of each annotator's own, for the item shown first.
 
     Parameters
@@ -257,11 +373,8 @@ class PositionBT(PairModel):
 
     def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
         if not answers.placed:
-            raise InputError(
-                "position-bt needs to know which item was shown first, and these comparisons do not say (placed=False)."
-                " Use bradley-terry or crowd-bt, or make the table with left the item shown first."
-            )
+            raise unplaced("position-bt", "bradley-terry or crowd-bt")
         matches = self._matches(answers, by_annotator=True, placed=True)
         model = self._likelihood(matches, "position", spread=float(self.spread))
         found = self._maximum(matches, model, np.zeros(matches.n_annotators), callback)
-        return self._ranked(answers, matches, self._scored(found, answers.n_items, model))
+        return self._board(answers, matches, found, model)

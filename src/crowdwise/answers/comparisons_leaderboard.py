@@ -29,14 +29,15 @@ class Ranking(Result):
     field                shape       meaning
     ===================  ==========  ==================================================================
     ``scores``           N           log odds scale: P(i beats j) = sigmoid(score_i - score_j)
-    ``errors``           N           their standard errors, from the inverse of the observed information
+    ``errors``           N           their standard errors: clustered by question where there are questions
+                                     (``n_groups`` of them), else those of independent comparisons
     ``draws``            R x N       scores drawn from the Normal distribution that these belong to
     ``components``       N           which items are joined by comparisons: only those can be compared
     ``counts``           of N        ``comparisons``, ``wins``, ``losses``, ``ties`` of every item
     ``tie``              number      log of Davidson's nu; ``None`` without ties
     ``annotator_counts`` of M        ``comparisons``, ``ties``, ``decided``, ``agreed``, ``first``
     ``reliability``      M           ``crowd-bt``: the probability of an answer that is not reversed
-    ``position``         M           ``position-bt``: log odds in favour of the item shown first
+    ``position``         M           ``position-bt``, ``crowd-bt``: log odds in favour of the item shown first
     ``group_scores``     G x N       ``mixture-bt``: scores of every group, the largest group first
     ``membership``       M x G       ``mixture-bt``: probability of every annotator to be of a group
     ===================  ==========  ==================================================================
@@ -62,6 +63,8 @@ class Ranking(Result):
     tie: float | None = None
     tie_error: float | None = None
     placed: bool = False
+    n_groups: int = 0
+    independent_errors: Floats | None = None
     reliability: Floats | None = None
     reliability_error: Floats | None = None
     position: Floats | None = None

@@ -4,12 +4,13 @@ A comparison of winner w and loser l has z = s_w - s_l. With ties (Davidson) the
 
     P(w), P(l), P(tie)  =  softmax( z/2, -z/2, tau ),        without ties  P(w) = sigmoid(z)
 
-An annotator m may have a number of their own, theta_m:
+An annotator m may have a number of their own, theta_m, or two of them:
 
 =============  ==================================================================================
 ``plain``      none
 ``reliable``   theta_m = logit eta_m: P_m(w) = eta_m P(w) + (1 - eta_m) P(l), ties as they are
 ``position``   theta_m is added to z for the item shown first (and taken off for the other)
+``both``       theta holds the logits of all eta, then all positions b: z = s_w - s_l + b_m or - b_m
 =============  ==================================================================================
 
 With r = sigmoid(theta_m + z), the probability that a decided answer was not reversed, and c = (P(w) - P(l)) / 2,
@@ -28,7 +29,8 @@ tau                      -P(tie)                1 - P(tie)
 -(tau, tau)              P(tie)(1-P(tie))       P(tie)(1-P(tie))
 =======================  =====================  ======================
 
-(r = 1 where annotators have no reliability.) The r(1-r) is the information lost by not knowing which answers were
+(r = 1 where annotators have no reliability; b enters through z, so that its derivatives are those of z with the sign of
+the place of w.) The r(1-r) is the information lost by not knowing which answers were
 reversed (Louis' identity). Without it the matrix is that of EM's M-step, which is always positive definite: steps fall
 back on it where the exact matrix is not.
 """
@@ -67,9 +69,19 @@ class Likelihood:
     spread: float = 1.0
 
     @property
+    def reliable(self) -> bool:
+        """Whether annotators have reliabilities: the first entries of theta."""
+        return self.effect in ("reliable", "both")
+
+    @property
+    def placed(self) -> bool:
+        """Whether annotators have positions: the last entries of theta."""
+        return self.effect in ("position", "both")
+
+    @property
     def n_shared(self) -> int:
         """Numbers that belong to no item and no annotator: tau, and the mean position."""
-        return int(self.ties) + int(self.effect == "position")
+        return int(self.ties) + int(self.placed)
 
 
 def log_likelihood(matches: Matches, model: Likelihood, x: Floats, theta: Floats) -> tuple[float, dict[str, Floats]]:
@@ -77,17 +89,18 @@ def log_likelihood(matches: Matches, model: Likelihood, x: Floats, theta: Floats
     S, N = len(matches.winner), matches.n_items
     tau = x[N] if model.ties else None
     names = ["g", "v", "q", "k", "t"] if model.ties else ["g", "v", "q"]
-    out = {name: np.empty(S) for name in (names if model.effect == "reliable" else [n for n in names if n != "q"])}
-    if model.effect == "reliable":
+    out = {name: np.empty(S) for name in (names if model.reliable else [n for n in names if n != "q"])}
+    M = matches.n_annotators
+    if model.reliable:
         out["r"] = np.zeros(S)
-        log_eta = -np.logaddexp(0.0, -theta)
+        log_eta = -np.logaddexp(0.0, -theta[:M])
     total = 0.0
     for lo in range(0, S, CHUNK):
         cut = slice(lo, min(lo + CHUNK, S))
         m = matches.annotator[cut]
         z = x[matches.winner[cut]] - x[matches.loser[cut]]
-        if model.effect == "position":
-            z += matches.sign[cut] * theta[m]
+        if model.placed:
+            z += matches.sign[cut] * theta[-M:][m]
         n = min(max(matches.decided - lo, 0), len(z))  # so many rows of the chunk are decided
         e = np.exp(-np.abs(z))
         if tau is None:
@@ -108,7 +121,7 @@ def log_likelihood(matches: Matches, model: Likelihood, x: Floats, theta: Floats
             out["k"][cut], out["t"][cut] = -c * p_t, p_t
         g = 0.5 - c
         g[n:] = -c[n:]
-        if model.effect == "reliable":
+        if model.reliable:
             u = theta[m] + z
             eu = np.exp(-np.abs(u))
             log_r = np.minimum(u, 0.0) - np.log1p(eu)
@@ -132,12 +145,19 @@ def log_prior(model: Likelihood, x: Floats, theta: Floats, N: int) -> float:
         if model.ties:
             t = x[N] - LOG2
             value -= 0.5 * model.prior * float(np.logaddexp(0.0, t) + np.logaddexp(0.0, -t))
-    if model.effect == "reliable":
+    logit, place = split(model, theta)
+    if model.reliable:
         a, b = model.beta
-        value -= float((a * np.logaddexp(0.0, -theta) + b * np.logaddexp(0.0, theta)).sum())
-    if model.effect == "position":
-        value -= 0.5 * float(((theta - x[-1]) ** 2).sum()) / model.spread**2
+        value -= float((a * np.logaddexp(0.0, -logit) + b * np.logaddexp(0.0, logit)).sum())
+    if model.placed:
+        value -= 0.5 * float(((place - x[-1]) ** 2).sum()) / model.spread**2
     return value
+
+
+def split(model: Likelihood, theta: Floats) -> tuple[Floats, Floats]:
+    """The logits of reliabilities, and the positions, of which one may be empty."""
+    M = len(theta) // 2 if model.effect == "both" else len(theta) if model.reliable else 0
+    return theta[:M], theta[M:]
 
 
 def score_prior(s: Floats, prior: float) -> tuple[Floats, Floats]:
@@ -161,8 +181,8 @@ class Sums:
     C: Any
     """N x M: of -(z, theta), + for the winner, - for the loser."""
     own: Floats
-    """3 x M. Reliabilities: of r, r(1-r), and the number of decided answers; positions: of the derivative, of v and of
-    -(theta, tau)."""
+    """3 x M. Reliabilities: of r, r(1-r), and the number of decided answers; positions: of the derivative, of -(b, b)
+    and of -(b, tau). Both: 7 x M, those six and -(theta, b)."""
 
 
 def add_up(matches: Matches, model: Likelihood, rows: dict[str, Floats], exact: bool) -> Sums:
@@ -172,29 +192,35 @@ def add_up(matches: Matches, model: Likelihood, rows: dict[str, Floats], exact: 
     nothing, k, tau = np.zeros(0), np.zeros(N), (0.0, 0.0)
     wg, v = w * rows["g"], rows["v"]
     g = tables.total(i, wg, N) - tables.total(j, wg, N)
-    A = tables.pair_table(i, j, w * (v - rows["q"] if model.effect == "reliable" and exact else v), N)
+    v = v - rows["q"] if model.reliable and exact else v
+    A = tables.pair_table(i, j, w * v, N)
     if model.ties:
         wk, t = w * rows["k"], rows["t"]
         k = tables.total(i, wk, N) - tables.total(j, wk, N)
         tau = (float(w[matches.decided :].sum() - w @ t), float(w @ (t * (1.0 - t))))
     if model.effect == "plain":
         return Sums(g, A, k, tau, None, nothing)
-    if model.effect == "reliable":
+    own, C = list[Floats](), list[Any]()
+    if model.reliable:
         d = slice(0, matches.decided)
         wq = w * rows["q"] if exact else np.zeros(len(w))
-        own = np.stack([tables.total(m[d], (w * rows["r"])[d], M), tables.total(m, wq, M), tables.total(m[d], w[d], M)])
-        return Sums(g, A, k, tau, tables.cross_table(i, j, m, -wq, N, M), own)
-    sign = matches.sign
-    tied = tables.total(m, w * rows["k"] * sign, M) if model.ties else np.zeros(M)
-    own = np.stack([tables.total(m, wg * sign, M), tables.total(m, w * v, M), tied])
-    return Sums(g, A, k, tau, tables.cross_table(i, j, m, w * v * sign, N, M), own)
+        own += [tables.total(m[d], (w * rows["r"])[d], M), tables.total(m, wq, M), tables.total(m[d], w[d], M)]
+        C.append(tables.cross_table(i, j, m, -wq, N, M))
+    if model.placed:
+        sign = matches.sign
+        tied = tables.total(m, w * rows["k"] * sign, M) if model.ties else np.zeros(M)
+        own += [tables.total(m, wg * sign, M), tables.total(m, w * v, M), tied]
+        C.append(tables.cross_table(i, j, m, w * v * sign, N, M))
+    if model.effect == "both":
+        own.append(tables.total(m, -wq * sign, M))
+    return Sums(g, A, k, tau, tables.side_by_side(C), np.stack(own))
 
 
 def look(matches: Matches, model: Likelihood, x: Floats, theta: Floats) -> tuple[float, Callable[[bool], Sums]]:
     """The log likelihood, and a function that gives the sums behind its derivatives (``exact``, or EM's)."""
     N, cells = matches.n_items, matches.n_items * matches.n_annotators
     large = len(matches.winner) >= NATIVE_ROWS and N <= tables.DENSE and cells <= tables.CELLS
-    if large and model.effect != "plain":  # plain passes are as quick in numpy
+    if large and model.effect in ("reliable", "position"):  # plain passes are as quick in numpy
         from crowdwise.kernels import comparison_pass
 
         if comparison_pass.fits(x, theta, N):
@@ -236,20 +262,31 @@ def derivatives(matches: Matches, model: Likelihood, x: Floats, theta: Floats, s
         H = tables.add_diagonal(H, extra)
     if model.effect == "plain":
         return Derivatives(g, H)
-    if model.effect == "reliable":
-        odds = np.exp(-np.abs(np.clip(theta, -300, 300)))
+    logit, place = split(model, theta)
+    g_theta, D, cross = list[Floats](), list[Floats](), None
+    lines = [np.zeros(len(theta)) for _ in range(model.n_shared)]
+    if model.reliable:
+        odds = np.exp(-np.abs(np.clip(logit, -300, 300)))
         unsure = odds / (1.0 + odds) ** 2  # eta (1 - eta), also where eta rounds to 1
-        eta = 1.0 / (1.0 + np.exp(-np.clip(theta, -300, 300)))
-        straight, lost, said = sums.own
+        eta = 1.0 / (1.0 + np.exp(-np.clip(logit, -300, 300)))
+        straight, lost, said = sums.own[:3]
         a, b = model.beta
-        g_theta = straight - said * eta + a - (a + b) * eta
-        return Derivatives(g, H, g_theta, tables.with_lines(sums.C, n_x - N, M), (said + a + b) * unsure - lost)
-    own = 1.0 / model.spread**2
-    g_theta = sums.own[0] - own * (theta - x[-1])
-    g[-1] = own * float((theta - x[-1]).sum())
-    H = tables.add_diagonal(H, np.append(np.zeros(n_x - 1), own * M))
-    lines = [np.full(M, -own)] if not model.ties else [sums.own[2], np.full(M, -own)]
-    return Derivatives(g, H, g_theta, tables.with_lines(sums.C, n_x - N, M, *lines), sums.own[1] + own)
+        g_theta.append(straight - said * eta + a - (a + b) * eta)
+        D.append((said + a + b) * unsure - lost)
+    if model.placed:
+        own = 1.0 / model.spread**2
+        first, curve, tied = sums.own[3:6] if model.effect == "both" else sums.own
+        g_theta.append(first - own * (place - x[-1]))
+        D.append(curve + own)
+        g[-1] = own * float((place - x[-1]).sum())
+        H = tables.add_diagonal(H, np.append(np.zeros(n_x - 1), own * M))
+        lines[-1][-M:] = -own
+        if model.ties:
+            lines[0][-M:] = tied
+    if model.effect == "both":
+        cross = sums.own[6]
+    C = tables.with_lines(sums.C, n_x - N, len(theta), *lines)
+    return Derivatives(g, H, np.concatenate(g_theta), C, np.concatenate(D), cross)
 
 
 class MatchObjective(Objective):
@@ -269,15 +306,18 @@ class MatchObjective(Objective):
     def for_step(self, d: Derivatives, theta: Floats) -> Derivatives:
         """With reliabilities eta in place of their logits, in units of eta (1 - eta). In eta, not in its logit, the log
         likelihood and the prior are concave, so that D is positive everywhere."""
-        if self.model.effect != "reliable":
+        if not self.model.reliable:
             return d
-        return replace(d, D=d.D - d.g_theta * np.tanh(0.5 * theta))
+        turn = np.where(np.arange(len(theta)) < self.matches.n_annotators, np.tanh(0.5 * theta), 0.0)
+        return replace(d, D=d.D - d.g_theta * turn)
 
     def moved(self, theta: Floats, step: Floats) -> Floats:
         """Reliabilities move at most nine tenths of the way to 0 or 1."""
-        if self.model.effect != "reliable":
+        logit, place = split(self.model, theta)
+        if not self.model.reliable:
             return super().moved(theta, step)
-        low, high = 1.0 / (1.0 + np.exp(-theta)), 1.0 / (1.0 + np.exp(theta))  # eta and 1 - eta, both exact
-        up = np.clip(1.0 + high * step, 0.1, None)
-        down = np.clip(1.0 - low * step, 0.1, None)
-        return np.asarray(theta + np.log(up) - np.log(down))
+        M = len(logit)
+        low, high = 1.0 / (1.0 + np.exp(-logit)), 1.0 / (1.0 + np.exp(logit))  # eta and 1 - eta, both exact
+        up = np.clip(1.0 + high * step[:M], 0.1, None)
+        down = np.clip(1.0 - low * step[:M], 0.1, None)
+        return np.concatenate([logit + np.log(up) - np.log(down), place + step[M:]])

@@ -31,16 +31,21 @@ class Matches:
     """So many rows have a winner; the others are ties."""
     n_items: int
     n_annotators: int
+    group: Ints | None = None
+    """The group (question) of each row, where that was asked for."""
 
     @classmethod
     def of(
-        cls, table: Comparisons, *, ties: str = "davidson", by_annotator: bool = True, placed: bool = True
-    ) -> Matches:
+        cls, table: Comparisons, *, ties: str = "davidson", by_annotator: bool = True, placed: bool = True,
+        grouped: bool = False,
+    ) -> Matches:  # fmt: skip
         """The comparisons; ``ties`` as they are (``davidson``), as ``half`` a win for each, or left out (``drop``).
-        What a model does not use (annotators, positions) is dropped first, so that more rows are equal."""
+        What a model does not use (annotators, positions) is dropped first, so that more rows are equal. ``grouped``:
+        with the question of each."""
         a, b, y, w = table.left.astype(np.int64), table.right.astype(np.int64), table.outcome, table.weights
         m = table.annotator.astype(np.int64) if by_annotator else np.zeros(len(a), np.int64)
         M = table.n_annotators if by_annotator else 1
+        group = None if not grouped or table.question is None else table.question.astype(np.int64)
         tie = y == TIE
         if ties != "davidson" and tie.any():
             extra = np.flatnonzero(tie) if ties == "half" else np.empty(0, np.int64)
@@ -49,6 +54,7 @@ class Matches:
             w = np.where(tie, 0.5, 1.0) * w
             left_won = np.where(tie[rows], ~turned, y[rows] == LEFT)
             a, b, m, w, tie = a[rows], b[rows], m[rows], w[rows], np.zeros(len(rows), bool)
+            group = None if group is None else group[rows]
         else:
             left_won = (y == LEFT) | tie
         winner, loser = np.where(left_won, a, b), np.where(left_won, b, a)
@@ -57,7 +63,9 @@ class Matches:
             winner, loser = np.where(tie, low, winner), np.where(tie, high, loser)
         N = table.n_items
         sign = np.where(winner == a, 1.0, -1.0)
-        if not by_annotator and not placed and N <= comparisons_matrices.DENSE:  # equal rows by a table of all pairs
+        if (
+            not by_annotator and not placed and group is None and N <= comparisons_matrices.DENSE
+        ):  # equal rows by a table of all pairs
             count = comparisons_matrices.total((tie * np.int64(N) + winner) * N + loser, w, 2 * N * N)
             kept = np.flatnonzero(count)
             tie, pair = np.divmod(kept, N * N)
@@ -70,7 +78,7 @@ class Matches:
         elif tie.any():
             order = np.argsort(tie, kind="stable")
         return cls(winner[order], loser[order], m[order], sign[order], w[order].astype(np.float64),
-                   int((~tie).sum()), N, M)  # fmt: skip
+                   int((~tie).sum()), N, M, None if group is None else group[order])  # fmt: skip
 
     @property
     def n_ties(self) -> int:

@@ -55,6 +55,17 @@ def laplacian(A: Any, N: int, size: int) -> Any:
     return (sparse.diags_array(diagonal) - both).tocsr()
 
 
+def side_by_side(parts: list[Any]) -> Any:
+    """Tables of items and annotators, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.hstack(parts)
+    from scipy import sparse
+
+    return sparse.hstack(parts).tocsr()
+
+
 def with_lines(C: Any, rows: int, M: int, *lines: Floats) -> Any:
     """The table of items and annotators with a line for each of what is shared (zeros where it does not meet theta)."""
     below = [*lines, *[np.zeros(M)] * (rows - len(lines))]

@@ -2,6 +2,7 @@
 
 Because no answer has two annotators, the block of theta in the matrix is diagonal and is eliminated, which leaves a
 system of the size of the items: solved by Cholesky where it is an array, by conjugate gradients where it is sparse.
+Where annotators have two numbers, the block is 2 x 2 for each, and :func:`separated` makes it diagonal first.
 Steps are halved until the objective rises. Where the exact matrix is not positive definite, a step uses that of EM's
 M-step, which always is.
 """
@@ -22,14 +23,16 @@ from crowdwise.core.numerics import Floats
 
 @dataclass(frozen=True)
 class Derivatives:
-    """Gradient and negative Hessian in blocks: x = (scores, tau, mean position), theta = one per annotator. ``H`` (x by
-    x) and ``C`` (x by theta; ``None`` without theta) are arrays or sparse; ``D`` is the diagonal of theta by theta."""
+    """Gradient and negative Hessian in blocks: x = (scores, tau, mean position), theta = one per annotator, or two (all
+    first ones, then all second ones). ``H`` (x by x) and ``C`` (x by theta; ``None`` without theta) are arrays or
+    sparse; ``D`` is the diagonal of theta by theta, ``cross`` what joins the two numbers of an annotator."""
 
     g: Floats
     H: Any
     g_theta: Floats = field(default_factory=lambda: np.empty(0))
     C: Any = None
     D: Floats = field(default_factory=lambda: np.empty(0))
+    cross: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,35 @@ class Eliminated:
         return own if self.d.C is None else own - np.asarray(self.d.C.multiply(self.d.C) @ (1.0 / self.d.D)).ravel()
 
 
+def separated(d: Derivatives) -> tuple[Derivatives, Floats | None]:
+    """The same in coordinates in which the block of theta is diagonal, and what leads back (:func:`joined`).
+
+    The block of an annotator is L diag L' with L = (1, 0; l, 1), l = cross / D_1. By u = L' theta the matrix is diag,
+    C becomes C L'^-1 and the gradient L^-1 g.
+    """
+    if d.cross is None:
+        return d, None
+    M, C = len(d.cross), d.C
+    mix = d.cross / np.where(d.D[:M] > 0.0, d.D[:M], np.inf)
+    if isinstance(C, np.ndarray):
+        C = np.hstack([C[:, :M], C[:, M:] - mix * C[:, :M]])
+    else:
+        from scipy import sparse
+
+        C = sparse.hstack([C[:, :M], C[:, M:] - C[:, :M] @ sparse.diags_array(mix)]).tocsr()
+    D = np.append(d.D[:M], d.D[M:] - mix * d.cross)
+    g_theta = np.append(d.g_theta[:M], d.g_theta[M:] - mix * d.g_theta[:M])
+    return replace(d, g_theta=g_theta, C=C, D=D, cross=None), mix
+
+
+def joined(u: Floats, mix: Floats | None) -> Floats:
+    """theta from the coordinates of :func:`separated`, along the last axis."""
+    if mix is None:
+        return u
+    M = len(mix)
+    return np.concatenate([u[..., :M] - mix * u[..., M:], u[..., M:]], axis=-1)
+
+
 def schur(d: Derivatives, free: bool) -> Any:
     """H - C D^-1 C', theta eliminated; where no prior fixes the level of scores (``free``), a direction is added."""
     S = d.H
@@ -108,6 +140,7 @@ def schur(d: Derivatives, free: bool) -> Any:
 
 def step(d: Derivatives, free: bool) -> tuple[Floats, Floats] | None:
     """The Newton step (x, theta); ``None`` where the matrix is not positive definite."""
+    d, mix = separated(d)
     if len(d.D) and not (d.D > 0.0).all():
         return None
     right = d.g if d.C is None else d.g - d.C @ (d.g_theta / d.D)
@@ -124,7 +157,7 @@ def step(d: Derivatives, free: bool) -> tuple[Floats, Floats] | None:
         if found is None:
             return None
         dx = found
-    return dx, (np.empty(0) if d.C is None else (d.g_theta - d.C.T @ dx) / d.D)
+    return dx, (np.empty(0) if d.C is None else joined((d.g_theta - d.C.T @ dx) / d.D, mix))
 
 
 def sure_step(d: Derivatives, free: bool) -> tuple[Floats, Floats]:
@@ -173,7 +206,7 @@ def maximise(
         found = step(d, objective.free)
         if found is None:  # not concave here: EM's matrix for the scores, the exact one for annotators
             safe = here.derivatives(False)
-            safe = replace(safe, D=d.D) if len(d.D) and (d.D > 0.0).all() else safe
+            safe = replace(safe, D=d.D, cross=None) if len(d.D) and (d.D > 0.0).all() else safe
             found = sure_step(safe, objective.free)
         dx, dt = found
         promise = float(d.g @ dx + (d.g_theta @ dt if len(dt) else 0.0))
@@ -190,6 +223,6 @@ def maximise(
         here, x, theta = new, new_x, new_theta
         rounds.reached(here.value, converged=0.5 * promise <= tol * rounds.n_votes)
     end = here.derivatives(True)
-    if not (end.D > 0.0).all():  # max_iter was reached before the optimum
+    if not (separated(end)[0].D > 0.0).all():  # max_iter was reached before the optimum
         end = here.derivatives(False)
     return Solution(x, theta, rounds, end)
