@@ -204,6 +204,8 @@ def test_held_out_votes_choose_a_learner_seed_by_seed(plan):
     assert "| *chosen by held-out votes* | 70.00 ± 28.28 |" in papers_page.page(plan, found)
     del found["small/tiny/max-mig/1"]
     assert papers_page.chosen(plan[0], found, "tiny", "accuracy_last") == [50.0]
+    found["small/tiny/max-mig/0"]["held_out"] = None
+    assert papers_page.chosen(plan[0], found, "tiny", "accuracy_last") == []
 
 
 def test_a_cell_behind_has_a_sentence(plan, tmp_path):

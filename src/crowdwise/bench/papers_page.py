@@ -49,12 +49,15 @@ def values(table: PaperTable, found: Rows, crowd: str, learner: str, measure: st
 
 
 def chosen(table: PaperTable, found: Rows, crowd: str, measure: str) -> list[float]:
-    """For each seed with two learners or more, the figure of the one under which the held-out votes are most likely."""
+    """For each seed with two learners or more, the figure of the one under which the held-out votes are most likely.
+
+    Seeds of which some cell does not say how likely they are (older files) are left out.
+    """
     out = []
     for seed in range(table.seeds):
         names = [cell.name for cell in table.cells if (cell.crowd, cell.seed) == (crowd, seed)]
-        rows = [found[name] for name in names if found.get(name, {}).get("held_out") is not None]
-        if len(rows) > 1:
+        rows = [found[name] for name in names if name in found]
+        if len(rows) > 1 and all(row.get("held_out") is not None for row in rows):
             out.append(100.0 * max(rows, key=lambda row: float(row["held_out"]))[measure])
     return out
 
