@@ -101,11 +101,15 @@ class Resident:
         """See :func:`crowdwise.kernels.reference.expect`; without ``posterior`` the last array is empty."""
         K = log_score.shape[1]
         logit = self.by_item.sums(self.put(log_score, torch.float64)) + self.put(log_prior, torch.float64)
-        q = logit.softmax(1)
-        top, best = logit.max(1)
-        evidence = top.clone() if hard else logit.logsumexp(1)
+        top, best = logit.max(1, keepdim=True)
+        best = best[:, 0]
+        known = logit[self.known, self.true]
+        q = logit.sub_(top).exp_()
+        total = q.sum(1, keepdim=True)
+        q /= total
+        evidence = (top if hard else top + total.log_())[:, 0]
         if len(self.known):
-            evidence[self.known] = logit[self.known, self.true]
+            evidence[self.known] = known
             q[self.known] = 0.0
             q[self.known, self.true] = 1.0
             best[self.known] = self.true
