@@ -236,6 +236,8 @@ def test_positions_are_used_where_there_are_no_names_and_it_is_said(crowd, votes
         with pytest.warns(AlignmentWarning, match="have no names"):
             learner = model().fit(form, votes)
         assert "row n of X was taken for item n" in learner.consensus_.notes[0]
+        with pytest.warns(AlignmentWarning, match="have no names"):
+            model().fit(form, votes.to_frame())
     with warnings.catch_warnings():
         warnings.simplefilter("error", AlignmentWarning)
         model().fit(X.to_numpy(), votes, items=votes.items)

@@ -83,7 +83,7 @@ class NamedInputs:
         match = self._matched(X, answers, items, named)
         self._remember(match.features, None if match.names is None else match.names.column)
         self._said = [match.note] if match.note else []
-        if match.note and isinstance(y, self.table) and answers.items.dtype == object:
+        if match.note and answers.items.dtype == object:
             warn(match.note, remedy=GIVE_NAMES, category=AlignmentWarning)
         if not named and match.names is not None:
             answers = replace(answers, items=match.names.values)
