@@ -60,6 +60,78 @@ def test_headlines(made):
     assert re.match(r"\d+ spans in \d+ tokens, ", says["tags"])
 
 
+def actions(answers, **params):
+    """Kind -> action, of the default method."""
+    report = cw.build_report(answers, cw.aggregate(answers, **params))
+    return {action["kind"]: action for action in report["summary"]["actions"]}, report["summary"]
+
+
+def test_ratings_have_findings():
+    rng = np.random.default_rng(0)
+    true = rng.normal(0.0, 2.0, 60)
+    rows = []
+    for m in range(8):
+        for n in range(60):
+            value = {5: true[n] + 1.5, 6: 3.0 * rng.normal(), 7: true[n] + 3.0 * rng.normal()}.get(m, true[n])
+            rows.append((n, m, value + 0.3 * rng.normal()))
+    found, summary = actions(cw.Ratings.from_records(rows))
+    assert found["bias"]["names"] == ["annotator 5"] and found["bias"]["lines"][0].startswith("Rates too high: ann")
+    assert found["scale"]["names"] == ["annotator 6"]
+    assert "annotator 7" in found["noise"]["names"]
+    assert summary["whom"][0] == {"annotator": "annotator 6", "verdict": "drop"}
+    assert sum(bar["count"] for bar in summary["picture"]["bars"]) == 60
+
+
+def test_comparisons_have_findings():
+    crowd = cw.simulate.comparisons(9, n_annotators=12, n_comparisons=2400, reversed_=0.2, random_state=3)
+    found, summary = actions(crowd.answers)
+    assert set(found["reversed"]["names"]) == {"annotator 3", "annotator 10"}
+    assert found["reversed"]["lines"][0].startswith("Answers the other way round (2 annotators): annotator 3 (with")
+    assert summary["picture"]["rows"][0]["rank"]["v"] == 1 and len(summary["picture"]["rows"]) == 8
+    rng = np.random.default_rng(0)
+    pairs = [(f"i{a}", f"i{b}") for a, b in rng.integers(0, 4, (800, 2)) if a != b]
+    lean = cw.Comparisons.from_records(
+        [(a, b, f"j{n % 3}", "left" if n % 3 == 0 and n % 10 < 9 else rng.choice(["left", "right"]))
+         for n, (a, b) in enumerate(pairs)]
+    )  # fmt: skip
+    found, _ = actions(lean)
+    assert found["position"]["names"] == ["j0"] and "Prefers the first of two: j0 (9" in found["position"]["lines"][0]
+    assert len(found["open"]["names"]) > 1
+    said = []
+    for m in range(6):
+        for a, b in rng.integers(0, 8, (150, 2)).tolist():
+            right = rng.random() < (0.9 if m < 5 else 0.5)
+            said += [(a, b, m, "left" if (a < b) == right else "right")] if a != b else []
+    found, _ = actions(cw.Comparisons.from_records(said))
+    assert found["guessing"]["names"] == ["annotator 5"]
+
+
+def test_similarities_label_sets_and_tags_have_findings():
+    rng = np.random.default_rng(0)
+    cluster = np.arange(30) % 3
+    rows = []
+    for a, b in rng.integers(0, 30, (900, 2)):
+        if a != b:
+            m = int(rng.integers(5))
+            same = cluster[a] == cluster[b] if rng.random() < 0.95 else cluster[a] != cluster[b]
+            rows.append((f"i{a}", f"i{b}", f"j{m}", bool(rng.random() < 0.5) if m == 4 else bool(same)))
+    found, summary = actions(cw.Similarities.from_records(rows, on_duplicate="first"), n_clusters=3, restarts=1)
+    assert found["guessing"]["names"] == ["j4"] and summary["whom"] == [{"annotator": "j4", "verdict": "drop"}]
+    found, _ = actions(crowd_of("label-sets").answers)
+    assert {"l0", "l1"} == set(found["missed"]["names"]) and "in doubt" in found["items"]["title"].lower()
+    found, _ = actions(crowd_of("tags").answers)
+    assert set(found["inexact"]["names"]) == {"annotator 3", "annotator 5"}
+    assert found["confused"]["lines"][0].startswith("B-ORG is tagged O in ")
+    assert all(action["advice"] and action["lines"] for action in found.values())
+
+
+def test_names_that_are_numbers_and_columns_in_the_tables_of_other_types():
+    crowd = crowd_of("ratings")
+    text = page(cw.build_report(crowd.answers, cw.aggregate(crowd.answers)))
+    assert "<span>item 3</span>" in text and "<span>annotator 4</span>" in text
+    assert re.search(r'title="How much more than the truth[^"]*">Bias <small>on the scale</small>', text)
+
+
 def test_figures_against_known_truth():
     expected = {
         "ratings": {"mae", "rmse"}, "comparisons": set(), "rankings": set(),

@@ -92,7 +92,7 @@ def _digits(browser, pages):
 
 def test_sorting_by_keyboard(digits):
     page = digits.page
-    head = page.locator("#people thead th", has_text="Votes")
+    head = page.locator("#people thead th", has_text="Votes count")
     head.locator("button").focus()
     page.keyboard.press("Enter")
     assert head.get_attribute("aria-sort") == "descending"
@@ -154,6 +154,32 @@ def test_tables_are_saved_from_the_page(digits, tmp_path):
     assert (tmp_path / "annotators.csv").read_text(encoding="utf-8").startswith("annotator,verdict,votes,")
     assert len((tmp_path / "items.csv").read_text(encoding="utf-8").splitlines()) == 1259
     assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["title"] == "Digits"
+
+
+def test_the_labels_are_a_link_that_needs_no_script(browser, pages, tmp_path):
+    context = browser.new_context(java_script_enabled=False, accept_downloads=True)
+    page = context.new_page()
+    page.goto((pages / "digits.html").as_uri())
+    with page.expect_download() as waiting:
+        page.click("#take-labels")
+    assert waiting.value.suggested_filename == "consensus.csv"
+    waiting.value.save_as(tmp_path / "consensus.csv")
+    lines = (tmp_path / "consensus.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "item,label,probability" and len(lines) == 1259
+    context.close()
+
+
+def test_the_first_screen_has_the_picture_the_figures_and_the_download(each):
+    """What somebody sees in the first seconds at 1280 x 800; on a phone, the picture."""
+    name, opened = each
+    opened.page.evaluate("scrollTo(0, 0)")
+    for width, wanted in ((1280, (".picture", ".hero .tiles", "#take-labels")), (360, (".headline", ".picture"))):
+        opened.turn(width, "light")
+        for selector in wanted:
+            box = opened.page.locator(selector).first.bounding_box()
+            assert box is not None and box["height"] > 10, selector
+            top = box["y"] + opened.page.evaluate("scrollY")
+            assert top < (800 if name != "hostile" else 1600), (selector, width, top)
 
 
 def test_print_shows_the_tables_and_hides_what_only_a_screen_can_do(digits):

@@ -14,8 +14,8 @@ from crowdwise.report import findings
 from crowdwise.report.findings import FindingKind, swaps
 from crowdwise.report.inspection import STEPS, inspect
 from crowdwise.report.section_summary import headline
-from crowdwise.trust.flags import Flag, FlagKind
-from crowdwise.trust.wording import ADVICE, TITLES, also, joined, named, percent, sentence, to_dict
+from crowdwise.trust.flags import Finding, Flag, FlagKind
+from crowdwise.trust.wording import ADVICE, TITLES, folded, joined, named, percent, sentence, to_dict
 from report.crowd import planted
 
 
@@ -195,7 +195,38 @@ def test_percentages_keep_nearly_nothing_apart_from_nothing():
 def test_lists_read_as_sentences():
     assert [joined(list("abcd")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
     assert joined([str(i) for i in range(10)], 3) == "0, 1, 2 and 7 more"
-    assert also(["w68", "w70"], 5) == "Also: w68, w70." and also(["a", "b"], 1, 3) == "Also: a and 4 more."
+
+
+RANDOM = (Flag(FlagKind.RANDOM),)
+
+
+def test_findings_that_say_the_same_are_one_line_with_a_count():
+    def about(name, kind=FindingKind.SPAMMER, flags=RANDOM, votes=100.0, accuracy=0.5, bias=0.0):
+        numbers = {"votes": votes, "accuracy": accuracy, "accuracy_low": 0.4, "accuracy_high": 0.6, "bias": bias}
+        return Finding(kind, (name,), numbers=numbers | {"drift": -0.12}, flags=flags)
+
+    assert folded([about(59), about("w8", votes=1200.0, accuracy=0.483)]) == [
+        "No better than guessing at their label rates (2 annotators): annotator 59 (right on 50% of 100) and w8 "
+        "(right on 48% of 1,200)."
+    ]
+    (alone,) = folded([about(59)])
+    assert alone == sentence(about(59)) and alone.startswith("Annotator 59 is no better than guessing")
+    confused = [(Flag(FlagKind.CONFUSION, (0, 1)),), (Flag(FlagKind.CONFUSION, (1, 0)),)]
+    lines = folded([about(f"w{n}", FindingKind.CONFUSION, confused[n % 2]) for n in range(7)], names=3)
+    assert lines[0].startswith("Confuses class 0 with class 1 (4 annotators): w0 (right on 50% of 100), w2")
+    assert lines[0].endswith("and 1 more.") and lines[1].startswith("Confuses class 1 with class 0 (3 annotators)")
+    (few,) = folded([about(n, FindingKind.FEW, (Flag(FlagKind.FEW_VOTES),), votes=3.0) for n in range(111)])
+    assert few.startswith("Too few votes to be judged (111 annotators): annotator 0 (3), ") and "and 99 more" in few
+    (bias,) = folded([about(n, FindingKind.BIAS, (Flag(FlagKind.BIAS, (1,)),), bias=0.07) for n in "ab"])
+    assert bias == "Names class 1 too often (2 annotators): a (by 7% of their votes) and b (by 7% of their votes)."
+    (drift,) = folded([about(n, FindingKind.DRIFT, (Flag(FlagKind.DRIFT, change=-0.1),)) for n in "ab"])
+    assert drift == "Got worse over time (2 annotators): a (-12 points) and b (-12 points)."
+    (wrong,) = folded([about(n, FindingKind.ADVERSARY, confused[0]) for n in "ab"])
+    assert wrong.startswith("Wrong in a consistent way; confuses class 0 with class 1 (2 annotators): a (right on")
+    many = [about(f"w{n}", FindingKind.CONFUSION, (Flag(FlagKind.CONFUSION, (n, 0)),)) for n in range(1, 12)]
+    assert folded(many, lines=8)[-1] == "Also: w9, w10 and w11."
+    group = Finding(FindingKind.COPIERS, ("a", "b"), numbers={"mistakes": 1.0, "agreement": 0.0})
+    assert len(folded([group, group])) == 2
 
 
 def test_names_that_are_numbers_say_what_they_are():

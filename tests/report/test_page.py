@@ -211,19 +211,95 @@ def test_two_hundred_thousand_items_fit_in_five_megabytes():
     assert 2e6 < len(page(report).encode()) < 5e6
 
 
-def test_how_many_more_counts_those_that_the_dict_leaves_out(monkeypatch):
-    from crowdwise.report import votes as votes_module
-
-    monkeypatch.setattr(votes_module, "MOST_NAMES", 70)
+def test_a_hundred_findings_of_one_kind_are_one_line():
     crowd = cw.simulate.hammer_spammer(
         700, n_annotators=90, n_classes=3, share=0.05, accuracy=0.9, votes_per_item=15, random_state=0
     )
     report = cw.build_report(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene", gold=crowd.truth))
     spammers = report["summary"]["found"]["spammer"]
-    assert sum(f["kind"] == "spammer" for f in report["findings"]) == 70 < spammers
-    shown = re.search(r"Also: .* and (\d+) more\.", page(report))
-    assert shown is not None
-    assert int(shown[1]) == spammers - page_module.FIRST - 60
+    (action,) = [a for a in report["summary"]["actions"] if a["kind"] == "spammer"]
+    assert len(action["lines"]) == 1 and spammers > 60
+    assert f"({spammers} annotators): " in page(report) and f" and {spammers - 12} more." in action["lines"][0]
+
+
+def test_numbers_are_never_shown_as_bare_names():
+    """Of annotators, classes and items that are called 0, 1, 2..."""
+    crowd = cw.simulate.hammer_spammer(
+        150, n_annotators=12, n_classes=3, share=0.6, accuracy=0.8, votes_per_item=5, random_state=0
+    )
+    votes = cw.Votes.from_codes(
+        crowd.votes.item, crowd.votes.annotator, crowd.votes.label, items=range(150), annotators=range(12),
+        classes=range(3),
+    )  # fmt: skip
+    text = re.sub(
+        r"<(script|style).*?</\1>", "", page(cw.build_report(votes, cw.aggregate(votes, "one-coin"))), flags=re.S
+    )
+    heads = re.findall(r'<th scope="row"[^>]*>(.*?)</th>', text, flags=re.S)
+    names = [re.sub(r"<[^>]+>", "", head).strip() for head in heads]
+    ranges = re.findall(r'<table class="bars"><caption>Votes per.*?</table>', text, flags=re.S)
+    counts = [re.sub(r"<[^>]+>", "", x) for t in ranges for x in re.findall(r'<th scope="row"[^>]*>(.*?)</th>', t)]
+    bare = [name for name in names if re.fullmatch(r"[\d.]+", name)]
+    assert sorted(bare) == sorted(x for x in counts if x.isdigit())
+    assert {"annotator 3", "class 0"} <= set(names) and re.search(r"item \d+</span>", text)
+    assert re.search(r"class \d</bdi> × \d", text) and re.search(r"<dd dir=\"auto\">annotators? \d", text)
+
+
+def test_every_column_has_a_heading_a_tooltip_and_where_it_has_one_a_unit(one):
+    _, _, text, found = one
+    heads = [attrs for tag, attrs in found.tags if tag == "th" and attrs.get("scope") == "col"]
+    assert heads and all(attrs.get("title") for attrs in heads)
+    assert not re.search(r'<th scope="col"[^>]*></th>', text)
+
+
+def test_few_votes_never_stands_beside_a_verdict(made):
+    for name in ("digits", "hostile", "many"):
+        report, text = made(name)
+        judged = [row for row in report["annotators"] if row["verdict"] != "unclear"]
+        assert judged and all("few votes" not in row["flags"] for row in judged)
+        rows = re.findall(r"<tr data-verdict.*?</tr>", text, flags=re.S)
+        for row in rows:
+            chip = re.search(r'<span class="chip v-\w+">([^<]+)</span>', row)[1]
+            seen = re.search(r'<td class="said"[^>]*>(.*?)</td>', row, flags=re.S)[1]
+            assert "few votes" not in seen and (chip == "few votes" or chip in ("drop", "look", "keep", "unclear"))
+
+
+def test_the_labels_are_in_the_page_as_a_link_unless_they_are_too_many(made, monkeypatch):
+    report, text = made("digits")
+    link = re.search(r'download="consensus.csv" href="data:text/csv;charset=utf-8;base64,([^"]+)"', text)
+    rows = list(csv.DictReader(io.StringIO(base64.b64decode(link[1]).decode())))
+    assert [row["label"] for row in rows] == report["item_table"]["label"]
+    assert list(rows[0]) == ["item", "label", "probability"]
+    monkeypatch.setattr(page_module, "MOST_LINK", 100)
+    assert "take-labels" not in page(report).split("<style>")[0] and 'id="take-labels"' not in page(report)
+
+
+def test_the_first_picture_counts_all_labels_and_the_majority_is_the_votes(made):
+    report, _ = made("digits")
+    summary = report["summary"]
+    assert sum(bar["count"] for bar in summary["picture"]["bars"]) == summary["items"]
+    crowd = cw.simulate.hammer_spammer(200, n_annotators=9, share=0.5, votes_per_item=5, random_state=0)
+    found = cw.aggregate(crowd.votes, "one-coin")
+    plain = cw.aggregate(crowd.votes, "majority")
+    says = cw.build_report(crowd.votes, found)["summary"]["majority"]
+    assert says == {
+        "differs": int((found.labels != plain.labels).sum()), "ties": 0, "items": 200,
+        "share": round(float((found.labels != plain.labels).mean()), 4),
+    }  # fmt: skip
+    even = cw.Votes.from_records([("x", "a", "0"), ("x", "b", "1"), ("y", "a", "0"), ("y", "b", "0")])
+    assert cw.build_report(even, cw.aggregate(even, "majority"))["summary"]["majority"]["ties"] == 1
+
+
+def test_the_reliability_diagram_has_a_point_for_each_group_with_its_interval(made):
+    from crowdwise.report.drawings import BOX, reliability_diagram
+
+    report, text = made("digits")
+    table = report["truth"]["reliability"]
+    drawn = reliability_diagram(report["truth"])
+    assert text.count('class="dot"') == len(table["items"]) == len(drawn["points"])
+    for point, low, right, high in zip(drawn["points"], table["low"], table["accuracy"], table["high"], strict=True):
+        assert low <= right <= high and point["high"] <= point["y"] <= point["low"]
+        assert 0.0 <= point["x"] <= BOX and -0.1 <= point["high"] and point["low"] <= BOX + 0.1
+    assert reliability_diagram(None) is None
 
 
 def test_a_figure_is_the_same_wherever_it_stands():

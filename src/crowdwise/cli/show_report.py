@@ -9,13 +9,11 @@ from crowdwise.cli.show_aggregate import figures
 from crowdwise.report.findings import VERDICT_OF, Diagnosis, FindingKind
 from crowdwise.report.json_values import number
 from crowdwise.report.section_summary import headline, how_sure
-from crowdwise.trust.wording import ADVICE, TITLES, also, sentence, to_dict
+from crowdwise.trust.wording import ADVICE, TITLES, folded, to_dict
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-FIRST = 6
-"""Findings of one kind that are shown one by one."""
 COLOURS = {"drop": "red", "look": "yellow", "unclear": "dim"}
 
 
@@ -42,11 +40,8 @@ def show_diagnosis(found: Diagnosis, measured: dict[str, Any] | None = None, scr
         screen.print()
         colour = COLOURS.get(VERDICT_OF.get(kind, ""), "cyan")
         screen.print(Text(TITLES[kind], style=f"bold {colour}" if colour != "dim" else "bold"))
-        for finding in some[:FIRST]:
-            _print(screen, sentence(finding))
-        rest = [str(name) for finding in some[FIRST:] for name in finding.names]
-        if rest:
-            _print(screen, also(rest, 40))
+        for line in folded(some):
+            _print(screen, line)
         if kind in ADVICE:
             _print(screen, ADVICE[kind], "dim")
     if not found.findings:

@@ -55,5 +55,49 @@ WORDS = {
     "agreement": "how often an annotator said what was found (their own answers had a part in it)",
     "accuracy": "how often an annotator is right, under the model",
     "labels_per_answer": "how many labels an annotator chooses at a time",
+    "item": "the name of the item",
+    "annotator": "the name of the annotator",
+    "label": "the label",
+    "labels": "the labels of the set",
+    "type": "the type of the span",
+    "sequence": "the sequence it stands in",
+    "start": "its first token, counted from 0",
+    "end": "the token after its last one",
+    "items": "how many items",
+    "answers": "how many answers",
+    "votes": "how many answers",
+    "ratings": "how many ratings",
+    "comparisons": "how many comparisons",
+    "rankings": "how many rankings",
+    "wins": "how often it was preferred",
+    "losses": "how often the other was preferred",
+    "ties": "how often neither was preferred",
+    "first": "how often it was ranked first",
+    "last": "how often it was ranked last",
+    "share": "the share of all items",
 }
 """What a column means."""
+PLAIN = {
+    "item", "annotator", "label", "labels", "type", "sequence", "start", "end", "items", "answers", "votes", "ratings",
+    "comparisons", "rankings", "wins", "losses", "ties", "first", "last", "share", "cluster",
+}  # fmt: skip
+"""Columns whose heading says what they are: a tooltip suffices."""
+HEADINGS = {"tie_rate": "Ties", "first_rate": "First chosen", "labels_per_answer": "Labels", "deviation": "Deviation"}
+UNITS = {
+    "score": "log-odds", "error": "log-odds", "position": "log-odds", "entropy": "bits", "rank": "place",
+    "labels_per_answer": "per answer", "scale": "per step", "precision": "1/variance", "value": "on the scale",
+    "deviation": "on the scale", "bias": "on the scale", "noise": "on the scale", "size": "labels",
+}  # fmt: skip
+
+
+def tip(name: str) -> str:
+    """The tooltip of a heading."""
+    if name.startswith("p("):
+        return f"The probability of {name[2:-1]}"
+    said = WORDS.get(name, name.replace("_", " "))
+    return said[:1].upper() + said[1:]
+
+
+def unit(name: str) -> str:
+    """What the numbers of a column are."""
+    return UNITS.get(name) or ("%" if name in SHARES else "0 to 1" if name.startswith("p(") else "count")

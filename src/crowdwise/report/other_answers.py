@@ -6,7 +6,7 @@ One builder for all types: it goes by the tables of a result, their columns, and
 ====================  =============================================================================================
 key                   holds
 ====================  =============================================================================================
-``summary``           a headline, and figures with a name, a value and a note
+``summary``           a headline, a picture, figures with a name, a value and a note, and what to do first
 ``data``              name and value of what describes the answers
 ``measured``          figures against known truth, by name (empty where there is none)
 ``tables``            key, title, words, columns and rows of each table that is shown, and how many rows it has
@@ -17,6 +17,7 @@ key                   holds
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,19 @@ import numpy.typing as npt
 from crowdwise.core.intervals import interval_text
 from crowdwise.metrics.measures import MEASURES, measure
 from crowdwise.report import answer_words as words
+from crowdwise.report.answer_findings import answer_actions, whom
 from crowdwise.report.inspection import Progress
 from crowdwise.report.json_values import estimate, number, plain_list, shortened
+from crowdwise.report.section_summary import sureness
 from crowdwise.trust.wording import begun, counted, named, percent
 
 SHOWN = {"items": 60, "annotators": 200, "leaderboard": 200}
 """Rows of a table that a page shows; ``MOST`` of the others."""
 MOST = 60
+FIRST = 8
+"""Rows of the leaderboard that the first picture shows."""
+SURE_OF = {"similarities": ("cluster", "item"), "label-sets": ("label set",), "tags": ("tag",)}
+"""What has a probability, and what is counted."""
 DOUBT = 0.95
 """Below this probability an answer counts as in doubt."""
 FAR = 3.0
@@ -48,12 +55,17 @@ def answer_sections(
         progress("tables")
     kind = answers.answer_type
     measured = measure(kind, answers, result, truth)
+    tables = [shown_table(result, name, texts) for name in _shown(result)]
+    actions = answer_actions(kind, result)
     out = {
-        "summary": {"headline": headline(kind, result), "figures": _figures(answers, result, measured)},
+        "summary": {
+            "headline": headline(kind, result), "picture": _picture(kind, result, tables),
+            "figures": _figures(answers, result, measured), "actions": actions, "whom": whom(actions),
+        },
         "data": _facts(answers.describe()),
         "measured": {name: {"name": MEASURES[name]} | estimate(found) for name, found in measured.items()},
-        "tables": [shown_table(result, name, texts) for name in _shown(result)],
-    }
+        "tables": tables,
+    }  # fmt: skip
     if all_items:
         for name, table in (("item_table", "items"), ("annotator_table", "annotators")):
             columns = result.to_frame(table, kind="dict")
@@ -88,6 +100,39 @@ def headline(kind: str, result: Any) -> str:
     return f"{counted(N, 'set')} of labels, {unsure}."
 
 
+def _picture(kind: str, result: Any, tables: list[dict[str, Any]]) -> dict[str, Any]:
+    """The first picture: how sure the answers are, or how far apart the scores."""
+    if kind in ("comparisons", "rankings"):
+        board = next(table for table in tables if table["key"] == "leaderboard")
+        at = {column["name"]: place for place, column in enumerate(board["columns"])}
+        rows = [
+            {"name": named("item", row[at["item"]]["v"]), "rank": row[at["rank"]], "score": row[at["score"]]}
+            for row in board["rows"][:FIRST]
+        ]
+        return {
+            "kind": "board", "title": "How far apart the scores are", "rows": rows,
+            "unit": "score in log-odds, with its 95% CI", "words": "Two that overlap much may be equal.",
+        }  # fmt: skip
+    items = result.to_frame("items", kind="dict")
+    if kind != "ratings":
+        return sureness(np.asarray(items["probability"]), *SURE_OF[kind])
+    width = (np.asarray(items["high"]) - np.asarray(items["low"])) / 2.0
+    width = width[np.isfinite(width)]
+    if not len(width):
+        return {"kind": "none"}
+    height, edges = np.histogram(width, bins=min(7, max(1, len(np.unique(np.round(width, 6))))))
+    digits = int(np.clip(np.ceil(-np.log10(max(float(edges[1] - edges[0]), 1e-9))) + 1, 0, 4))
+    typical = float(np.median(width))
+    bars = [
+        {"range": f"± {a:.{digits}f}-{b:.{digits}f}", "count": int(n), "tone": "sure" if a <= typical else "fair"}
+        for (a, b), n in zip(pairwise(edges.tolist()), height.tolist(), strict=True)
+    ]
+    return {
+        "kind": "bars", "title": "How exactly the numbers are known", "unit": "half the width of the 95% CI",
+        "words": f"Half of the numbers are known to ± {typical:.3g} or better", "bars": bars,
+    }  # fmt: skip
+
+
 def _shown(result: Any) -> list[str]:
     """The tables of a page, in order; a leaderboard stands for the items."""
     there = [name for name in words.TABLES if name in result.TABLES]
@@ -111,7 +156,9 @@ def shown_table(result: Any, name: str, texts: Mapping[Any, str] | None = None) 
             row[names.index("item")]["text"] = shortened(texts.get(_item(frame["item"], n), ""), LONG)
         rows.append(row)
     explained = [
-        {"name": head["name"], "words": words.WORDS[head["name"]]} for head in heads if head["name"] in words.WORDS
+        {"name": head["title"], "words": words.WORDS[head["name"]]}
+        for head in heads
+        if head["name"] in words.WORDS and head["name"] not in words.PLAIN
     ]
     return {
         "key": name, "title": words.TITLES[name], "words": words.TABLES[name], "columns": heads, "rows": rows,
@@ -140,9 +187,11 @@ def _ends(column: str, frame: Mapping[str, Any]) -> tuple[str, ...]:
 def _column(name: str, values: npt.NDArray[Any], frame: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
     """Name, what the cells are, decimals, and the scale on which intervals are drawn."""
     numeric = values.dtype.kind in "fiu" and name not in words.NAMES
-    head: dict[str, Any] = {"name": name, "title": name.replace("_", " ").capitalize(), "numeric": numeric}
+    head: dict[str, Any] = {"name": name, "title": words.HEADINGS.get(name) or name.replace("_", " ").capitalize()}
+    head |= {"numeric": numeric, "tip": words.tip(name), "unit": words.unit(name) if numeric else ""}
     if not numeric:
-        return head
+        return head | {"noun": "annotator" if name == "partner" else name}
+    head["share"] = name in words.SHARES
     if values.dtype.kind == "f":
         finite = values[np.isfinite(values)]
         top = float(np.abs(finite).max()) if len(finite) else 1.0

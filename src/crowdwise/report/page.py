@@ -27,15 +27,17 @@ from crowdwise.data.folders import write_text
 from crowdwise.data.spreadsheets import safe_cell
 from crowdwise.errors import ExtraError, OutputError
 from crowdwise.report.build import build_report
+from crowdwise.report.drawings import objective_line, reliability_diagram
 from crowdwise.report.section_annotators import MOST_ROWS
-from crowdwise.trust.flags import FindingKind
-from crowdwise.trust.wording import also, percent
+from crowdwise.trust.wording import named, percent
 
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_TABLE = 2_600_000
 """Characters of a compressed table in the page."""
-FIRST = 6
-"""Findings of one kind that have a sentence each."""
+MOST_LINK = 1_500_000
+"""Characters of the labels that stand in the page as a link; beyond it they are in the table of items only."""
+LABEL_COLUMNS = ("item", "label", "labels", "cluster", "value", "score", "low", "high", "probability")
+"""Columns of the table of items that are the labels."""
 
 
 def write_report(
@@ -84,14 +86,14 @@ def page(report: dict[str, Any]) -> str:
 
     engine = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     filters = {"pct": pct, "num": num, "count": count, "safejson": safe_json, "short": short, "ends": ends, "ci": ci}
-    engine.filters |= filters
+    engine.filters |= filters | {"called": called, "people": people, "begun": lambda text: text[:1].upper() + text[1:]}
     parts = engine.get_template("parts.html").module
     engine.globals |= {name: macro for name, macro in vars(parts).items() if not name.startswith("_")}
     script = (TEMPLATES / "script.js").read_text(encoding="utf-8")
     return engine.get_template("votes.html" if report["answer_type"] == "votes" else "answers.html").render(
-        r=report, rows=report.get("annotators", [])[:MOST_ROWS],
-        findings=_grouped(report.get("findings", []), report["summary"].get("found", {})), files=_files(report),
-        trace=_points(report["method"]["trace"]), style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
+        r=report, rows=report.get("annotators", [])[:MOST_ROWS], files=_files(report), labels=_labels(report),
+        trace=objective_line(report["method"]["trace"]), diagram=reliability_diagram(report.get("truth")),
+        style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
         script=script, digest=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
     )  # fmt: skip
 
@@ -132,6 +134,19 @@ def short(text: str, most: int = 14) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def called(name: Any, what: str) -> str:
+    """A name as it is shown: ``annotator 59`` where it is a number."""
+    return named(what, name)
+
+
+def people(names: Sequence[str]) -> str:
+    """``ann, bob``; ``annotators 3, 14`` where names are numbers."""
+    plain = [name for name in names if named("", name) == name]
+    numbers = [name for name in names if named("", name) != name]
+    numbered = [f"annotator{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"] if numbers else []
+    return ", ".join([*plain, *numbered])
+
+
 def safe_json(value: Any) -> Any:
     """JSON that may stand inside a script element: nothing in it can end the element."""
     from markupsafe import Markup
@@ -140,34 +155,6 @@ def safe_json(value: Any) -> Any:
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return Markup(text)
-
-
-def _grouped(findings: list[dict[str, Any]], found: dict[str, int]) -> list[dict[str, Any]]:
-    """Findings by kind, the first few one by one and the rest by name.
-
-    ``found`` counts all of each kind: the dict holds the first ``MOST_NAMES``.
-    """
-    out = []
-    for kind in FindingKind:
-        some = [f for f in findings if f["kind"] == kind]
-        if some:
-            rest = [name for f in some[FIRST:] for name in f["names"]]
-            more = found.get(kind, len(some)) - len(some)
-            sentences = [f["sentence"] for f in some[:FIRST]] + ([also(rest, 60, more)] if rest else [])
-            facts = {name: some[0][name] for name in ("kind", "title", "advice")}
-            out.append({**facts, "sentences": sentences})
-    return out
-
-
-def _points(trace: list[float]) -> dict[str, Any] | None:
-    """The objective as points of a line in a box of 100 x 40."""
-    values = [x for x in trace if x is not None]
-    if len(values) < 2:
-        return None
-    low, high = min(values), max(values)
-    room = (high - low) or 1.0
-    points = [f"{100 * i / (len(values) - 1):.2f},{38 - 36 * (x - low) / room:.2f}" for i, x in enumerate(values)]
-    return {"points": " ".join(points), "first": values[0], "last": values[-1]}
 
 
 def _files(report: dict[str, Any]) -> list[dict[str, Any]]:
@@ -188,6 +175,20 @@ def _files(report: dict[str, Any]) -> list[dict[str, Any]]:
     out += [_file(name, words, _csv_of_rows(table)) for name, words, table in tables if table]
     whole = {key: value for key, value in report.items() if not key.endswith("_table")}
     return [*out, _file("report.json", "Everything, as JSON", json.dumps(whole, ensure_ascii=False, allow_nan=False))]
+
+
+def _labels(report: dict[str, Any]) -> dict[str, Any] | None:
+    """The labels as a link that holds its own file; ``None`` where they are too many for that."""
+    table = report.get("item_table")
+    if table is None:
+        return None
+    names = [name for name in LABEL_COLUMNS if name in table]
+    text = _csv(names, zip(*(table[name] for name in names), strict=True))
+    if len(text) > MOST_LINK:
+        return None
+    data = text.encode("utf-8")
+    link = f"data:text/csv;charset=utf-8;base64,{base64.b64encode(data).decode('ascii')}"
+    return {"name": "consensus.csv", "rows": len(table["item"]), "size": len(data), "link": link}
 
 
 def _file(name: str, words: str, text: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import numpy as np
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.report.findings import RANK, Diagnosis
 from crowdwise.report.json_values import number, plain_list
+from crowdwise.trust.flags import FlagKind, Verdict
 from crowdwise.trust.wording import flag_words
 
 MOST_ROWS = 300
@@ -49,7 +50,8 @@ def annotator_rows(found: Diagnosis, truth: Ints | None) -> list[dict[str, Any]]
     for m in order.tolist():
         row: dict[str, Any] = {"annotator": str(names[m]), "verdict": found.verdicts[names[m]].value}
         row |= {name: values[m] for name, values in listed.items()}
-        row["flags"] = [flag_words(flag) for flag in flags[m]]
+        judged = row["verdict"] != Verdict.UNCLEAR  # whoever has a verdict had votes enough for it
+        row["flags"] = [flag_words(flag) for flag in flags[m] if not (judged and flag.kind is FlagKind.FEW_VOTES)]
         row["kinds"] = kinds.get(names[m], [])
         if names[m] in group:
             row["group"] = group[names[m]]

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 
 from crowdwise.core.intervals import interval_text
+from crowdwise.core.numerics import Floats
 from crowdwise.report.findings import Diagnosis, Finding, FindingKind, Verdict
 from crowdwise.report.json_values import number
-from crowdwise.trust.wording import ADVICE, TITLES, WEAKENS, counted, joined, percent
+from crowdwise.trust.wording import ADVICE, TITLES, WEAKENS, counted, folded, joined, named, percent
 
 MOST_NAMES = 200
 """Findings of one kind, and names in one of them, in the dict; everybody's flags are in the rows of annotators."""
+
+
+NAMED = 8
+"""Annotators that the first screen names."""
+STEPS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+"""Where the bars of the first picture end: probabilities of labels."""
+SURE, FAIR = 0.95, 0.8
+"""From these probabilities on a label counts as sure, and as fairly sure, in pictures."""
 
 
 def summary(found: Diagnosis, truth: dict[str, Any] | None) -> dict[str, Any]:
@@ -20,7 +30,11 @@ def summary(found: Diagnosis, truth: dict[str, Any] | None) -> dict[str, Any]:
     kinds = [finding.kind.value for finding in found.findings]
     return {
         "headline": headline(found),
+        "picture": sureness(_of_labels(found), "label"),
+        "majority": majority(found),
+        "whom": whom(found),
         "actions": actions(found),
+        "also": [line for kind in FindingKind if kind not in ADVICE for line in folded(found.of_kind(kind))],
         "sure": how_sure(found, truth["accuracy"] if truth is not None else None),
         "annotators": {verdict.value: len(found.by_verdict(verdict)) for verdict in Verdict},
         "found": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
@@ -28,6 +42,55 @@ def summary(found: Diagnosis, truth: dict[str, Any] | None) -> dict[str, Any]:
         "review": in_doubt(found),
         "items": len(found.inspection.votes),
     }
+
+
+def sureness(probability: Floats, what: str, of: str = "") -> dict[str, Any]:
+    """The first picture: how many labels have which probability, the surest first. ``of``: what is counted."""
+    edges = np.array([-np.inf, *STEPS, np.inf])
+    height, _ = np.histogram(probability, bins=edges)
+    words = [f"under {percent(STEPS[0])}"]
+    words += [f"{percent(a).rstrip('%')}-{percent(b)}" for a, b in itertools.pairwise(STEPS)]
+    words.append(f"{percent(STEPS[-1])} +")
+    sure = int((probability >= SURE).sum())
+    bars = [
+        {"range": word, "count": int(n), "tone": "sure" if low >= SURE else "fair" if low >= FAIR else "open"}
+        for word, n, low in zip(words, height.tolist(), edges, strict=False)
+    ][::-1]
+    last = max((place for place, bar in enumerate(bars) if bar["count"]), default=0)
+    total = len(probability)
+    return {
+        "kind": "bars", "title": f"How sure the {what}s are", "unit": f"probability of a {what}",
+        "words": f"{sure:,} of {counted(total, of or what)} have a probability of {percent(SURE)} or more",
+        "share": number(sure / max(total, 1)), "bars": bars[: max(last, 3) + 1],
+    }  # fmt: skip
+
+
+def _of_labels(found: Diagnosis) -> Floats:
+    """The probability of each label."""
+    consensus = found.inspection.consensus
+    return np.asarray(consensus.corrected_posterior[np.arange(len(consensus.label_codes)), consensus.label_codes])
+
+
+def majority(found: Diagnosis) -> dict[str, Any]:
+    """On how many items the label is not what most votes say, and on how many it decides a tie."""
+    seen = found.inspection
+    shares, label = seen.votes.shares(), seen.consensus.label_codes
+    voted = np.diff(seen.votes.indptr) > 0
+    top = shares.max(axis=1)
+    own = shares[np.arange(len(label)), label]
+    differs = voted & (own < top * (1.0 - 1e-9))
+    tied = voted & ~differs & ((shares >= top[:, None] * (1.0 - 1e-9)).sum(axis=1) > 1)
+    total = int(voted.sum())
+    return {
+        "differs": int(differs.sum()), "ties": int(tied.sum()), "items": total,
+        "share": number(differs.sum() / max(total, 1)),
+    }  # fmt: skip
+
+
+def whom(found: Diagnosis) -> list[dict[str, Any]]:
+    """The annotators to look at first, with their verdicts."""
+    pressing = [(name, v.value) for v in (Verdict.DROP, Verdict.LOOK) for name in found.by_verdict(v)]
+    return [{"annotator": named("annotator", name), "verdict": verdict} for name, verdict in pressing[:NAMED]]
 
 
 def in_doubt(found: Diagnosis) -> int | None:
@@ -80,10 +143,16 @@ def how_sure(found: Diagnosis, measured: dict[str, Any] | None) -> list[str]:
 def actions(found: Diagnosis) -> list[dict[str, Any]]:
     """What to do first: one entry for each kind of finding that asks for something."""
     return [
-        {"kind": kind.value, "title": TITLES[kind], "names": _names(some, found)[:MOST_NAMES], "advice": ADVICE[kind]}
+        {
+            "kind": kind.value,
+            "title": TITLES[kind],
+            "names": _names(some, found)[:MOST_NAMES],
+            "lines": folded(some),
+            "advice": ADVICE[kind],
+        }
         for kind in FindingKind
         if (some := found.of_kind(kind)) and kind in ADVICE
-    ]
+    ]  # fmt: skip
 
 
 def _names(some: list[Finding], found: Diagnosis) -> list[str]:

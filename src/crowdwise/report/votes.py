@@ -24,6 +24,7 @@ import numpy as np
 
 from crowdwise import metrics
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.intervals import rate_interval
 from crowdwise.core.numerics import Ints
 from crowdwise.data.votes import Votes
 from crowdwise.report.findings import Diagnosis, FindingKind, concluded
@@ -108,6 +109,8 @@ def _truth(consensus: Consensus, truth: Ints | None) -> dict[str, Any] | None:
     if truth is None:
         return None
     table = metrics.reliability(consensus, truth, bins=10)
+    low, high = rate_interval(table["items"] * table["accuracy"], table["items"])
+    table |= {"low": np.minimum(low, table["accuracy"]), "high": np.maximum(high, table["accuracy"])}
     return {
         "accuracy": estimate(metrics.accuracy(consensus, truth)),
         "calibration_error": estimate(metrics.calibration_error(consensus, truth)),

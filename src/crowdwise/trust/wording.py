@@ -115,11 +115,16 @@ def _right(numbers: Mapping[str, float]) -> str:
     return f"right on {percent(numbers['accuracy'])} of {counted(int(numbers['votes']), 'vote')} ({ends})"
 
 
+def _flags_of(finding: Finding) -> tuple[str, str]:
+    """What the flags behind a finding say: of classes that are confused, and the first of the others."""
+    confused = joined(flag_words(flag) for flag in finding.flags if flag.kind is FlagKind.CONFUSION)
+    return confused, next((flag_words(flag) for flag in finding.flags if flag.kind is not FlagKind.CONFUSION), "")
+
+
 def _about_annotator(finding: Finding) -> str:
     """What was found about one annotator, without the name."""
     x, flags = finding.numbers, finding.flags
-    confused = joined(flag_words(flag) for flag in flags if flag.kind is FlagKind.CONFUSION)
-    said = next((flag_words(flag) for flag in flags if flag.kind is not FlagKind.CONFUSION), "")
+    confused, said = _flags_of(finding)
     change, often = abs(100 * x.get("drift", 0.0)), percent(x["bias"])
     constant = any(flag.kind is FlagKind.CONSTANT for flag in flags)
     return {
@@ -209,20 +214,49 @@ def sentence(finding: Finding) -> str:
     if kind is FindingKind.PAIR:
         return pair_words(finding.classes, x)
     if kind is FindingKind.ITEMS:
-        first = [
-            f"{named('item', item)} ({item_reasons(*reason)})"
-            for item, reason in zip(finding.items, finding.reasons, strict=False)
-        ]
+        first = [named("item", item) for item in finding.items[: len(finding.reasons)]]
+        first[0] += f" ({item_reasons(*finding.reasons[0])})"
         doubt = f"{x['suggested']:,.0f} of {x['items']:,.0f} labels are in doubt"
         return f"{doubt} ({percent(x['suggested'] / x['items'])}); first {joined(first)}."
     return begun(f"{named('annotator', finding.annotators[0])} {_about_annotator(finding)}.")
 
 
-def also(names: Iterable[str], shown: int, more: int = 0) -> str:
-    """``Also: w68, w70 and 3 more.``"""
-    listed = list(names)
-    more += max(len(listed) - shown, 0)
-    return f"Also: {', '.join(listed[:shown])}{f' and {more:,} more' if more else ''}."
+def folded(findings: Iterable[Finding], lines: int = 8, names: int = 12) -> list[str]:
+    """Findings of one kind in sentences. Those that say the same of several annotators are one line with a count.
+
+    At most so many lines, the largest groups first, and so many names in each.
+    """
+    same: dict[tuple[Any, ...], list[Finding]] = {}
+    for n, finding in enumerate(findings):
+        one = len(finding.annotators) == 1
+        same.setdefault((finding.kind, *_flags_of(finding)) if one else (n,), []).append(finding)
+    groups = sorted(same.values(), key=lambda group: -len(group))
+    out = [sentence(group[0]) if len(group) == 1 else _folded(group, names) for group in groups[:lines]]
+    rest = [named("annotator", name) for group in groups[lines:] for finding in group for name in finding.names]
+    return [*out, f"Also: {joined(rest, names)}."] if rest else out
+
+
+def _folded(group: list[Finding], names: int) -> str:
+    """``No better than guessing (3 annotators): w7 (right on 48% of 540), w8 (right on 48% of 800) and ...``"""
+    kind, (confused, said) = group[0].kind, _flags_of(group[0])
+    what = {
+        FindingKind.ADVERSARY: "; ".join(filter(None, [said or "wrong in a consistent way", confused])),
+        FindingKind.CONFUSION: confused,
+        FindingKind.FEW: "too few votes to be judged",
+    }.get(kind, said)
+
+    def one(finding: Finding) -> str:
+        x, name = finding.numbers, named("annotator", finding.annotators[0])
+        if kind in (FindingKind.BIAS, FindingKind.LEANING):
+            return f"{name} (by {percent(x['bias'])} of their votes)"
+        if kind in (FindingKind.DRIFT, FindingKind.IMPROVED):
+            return f"{name} ({100 * x['drift']:+.0f} points)"
+        if kind is FindingKind.FEW:
+            return f"{name} ({x['votes']:,.0f})"
+        return f"{name} (right on {percent(x['accuracy'])} of {x['votes']:,.0f})"
+
+    listed = joined(map(one, group), names)
+    return f"{what[:1].upper()}{what[1:]} ({counted(len(group), 'annotator')}): {listed}."
 
 
 def to_dict(finding: Finding, most: int | None = None) -> dict[str, Any]:

@@ -82,9 +82,9 @@
     const draw = (name) => {
       const { share, votes } = annotators[name], table = document.createElement("table");
       table.className = "heat";
-      table.append(Object.assign(document.createElement("caption"), { textContent: "Rows: what the item is. Columns: what was said. Percent of a row." }));
+      table.append(Object.assign(document.createElement("caption"), { textContent: "Rows: what the item is, by the other votes. Columns: what was said. Percent of a row; the last column is votes." }));
       const head = table.createTHead().insertRow();
-      head.append(cell("th", "is \\ said", { scope: "col" }), ...classes.map((c) => cell("th", c, { scope: "col", title: c })), cell("th", "votes", { scope: "col" }));
+      head.append(cell("th", "is ↓ said →", { scope: "col" }), ...classes.map((c) => cell("th", c, { scope: "col", title: c })), cell("th", "votes", { scope: "col" }));
       const body = table.createTBody();
       share.forEach((row, k) => {
         const line = body.insertRow();
@@ -102,7 +102,7 @@
     for (const opener of $$("button[data-confusion]")) {
       opener.hidden = false;
       opener.addEventListener("click", () => {
-        $("#confusion-name").textContent = opener.dataset.confusion;
+        $("#confusion-name").textContent = opener.dataset.title;
         $("#confusion-table").replaceChildren(draw(opener.dataset.confusion));
         dialog.showModal();
       });
