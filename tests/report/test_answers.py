@@ -74,7 +74,9 @@ def test_ratings_have_findings():
         for n in range(60):
             value = {5: true[n] + 1.5, 6: 3.0 * rng.normal(), 7: true[n] + 3.0 * rng.normal()}.get(m, true[n])
             rows.append((n, m, value + 0.3 * rng.normal()))
-    found, summary = actions(cw.Ratings.from_records(rows))
+    ratings = cw.Ratings.from_records(rows)
+    assert actions(ratings)[0]["noise"]["names"] == ["annotator 6", "annotator 7"]
+    found, summary = actions(ratings, scale=True)
     assert found["bias"]["names"] == ["annotator 5"] and found["bias"]["lines"][0].startswith("Rates too high: ann")
     assert found["scale"]["names"] == ["annotator 6"]
     assert "annotator 7" in found["noise"]["names"]
