@@ -290,10 +290,10 @@ ANSWER_METHODS: dict[str, Entry] = {entry.key: entry for entries in _OTHERS.valu
 def find(key: str, answer_type: str = VOTES, *, inputs: bool = False) -> Entry:
     """The entry of a method for such answers, without or with inputs; an error says what a key is for instead."""
     every = {**METHODS, **LEARNERS, **ANSWER_METHODS}
-    fit = {name: entry for name, entry in every.items() if entry.serves(answer_type) and entry.inputs == inputs}
-    if key in fit:
-        return fit[key]
     entry = every.get(key)
+    if entry is not None and entry.serves(answer_type) and entry.inputs == inputs:
+        return entry
+    fit = {name: other for name, other in every.items() if other.serves(answer_type) and other.inputs == inputs}
     own = ", ".join(name for name, other in fit.items() if other.answer_type == answer_type)
     if entry is None:
         what = f"{'learner' if inputs else 'method'}{'' if answer_type == VOTES else f' for {answer_type}'}"

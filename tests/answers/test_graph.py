@@ -226,3 +226,25 @@ def test_bad_parameters_and_graphs(crowd):
 def test_no_edges_is_dawid_skene(crowd):
     found, plain = cw.aggregate(crowd.votes, graph=[]), cw.aggregate(crowd.votes, "dawid-skene")
     np.testing.assert_allclose(found.posterior, plain.posterior, atol=1e-9)
+
+
+@pytest.mark.parametrize("inference", ["belief-propagation", "mean-field"])
+def test_the_unit_of_weights_is_no_matter(inference):
+    crowd = cw.simulate.graph(120, random_state=0)
+    edges = np.asarray(crowd.parameters["edges"])[:, :2].tolist()
+    one, thousand = (
+        cw.GraphCrowd(inference=inference).fit(crowd.votes, graph=[(a, b, w) for a, b in edges]).consensus_
+        for w in (1.0, 1000.0)
+    )
+    assert one.strength > 1.0 and thousand.strength == pytest.approx(one.strength / 1000.0)
+    assert np.allclose(one.posterior, thousand.posterior)
+
+
+@pytest.mark.parametrize("inference", ["belief-propagation", "mean-field"])
+@pytest.mark.parametrize("strength", [1e6, -1e6])
+def test_huge_weights_are_a_certainty(inference, strength):
+    votes = cw.Votes.from_dense([[0, 0, 0], [1, -1, -1], [1, 1, 1], [1, 0, 1]])
+    model = cw.GraphCrowd(strength=strength, inference=inference, max_iter=20)
+    found = model.fit(votes, graph=[(0, 1, 1e12), (2, 3, 1e-3)]).consensus_
+    assert np.isfinite(found.posterior).all()
+    assert (found.label_codes[0] == found.label_codes[1]) == (strength > 0)

@@ -119,3 +119,25 @@ def test_a_label_nobody_chose_and_one_everybody_did():
 def test_parameters_out_of_range_are_refused(params, text):
     with pytest.raises(ParameterError, match=text):
         cw.BinaryRelevance(**params).fit(crowd().answers)
+
+
+def test_labels_with_the_same_answers_are_fitted_once(monkeypatch):
+    from crowdwise import registry
+
+    rows = [(f"i{n % 3}", f"a{n}", [f"l{j}" for j in range(n, 300, 7)]) for n in range(7)]
+    answers = cw.LabelSets.from_records(rows)
+    assert [len(labels) for labels in answers.alike()] == [43] * 6 + [42]
+    fits, create = [], registry.create
+    monkeypatch.setattr(registry, "create", lambda *a, **k: fits.append(a) or create(*a, **k))
+    found = cw.aggregate(answers, base="one-coin")
+    assert len(fits) <= 7 * found.iterations + 5
+    alone = cw.aggregate(answers, base="one-coin", share=False)
+    for k in (0, 7, 299):
+        assert np.array_equal(alone.posterior[:, k], cw.aggregate(answers.votes_at(k), "one-coin").posterior[:, 1])
+
+
+def test_the_same_answers_on_other_offers_are_fitted_apart():
+    rows = [("i", "a", ["x", "y"], ["x", "y", "z"]), ("j", "b", ["z"], ["x", "z"]), ("k", "b", ["z"], ["x", "z"])]
+    names = ("item", "annotator", "labels", "offered")
+    answers = cw.LabelSets.from_frame(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+    assert sorted(answers.labels[labels].tolist() for labels in answers.alike()) == [["x"], ["y"], ["z"]]

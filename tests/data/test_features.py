@@ -118,6 +118,13 @@ def test_arrays_in_files(tmp_path):
     assert read_features(tmp_path / "s.npz").rows_of(names(3, 1)).toarray().tolist() == X[[1, 3]].tolist()
 
 
+@pytest.mark.parametrize("name", ["id_train", "id", "ids", "id_test", "task_test", "y_test"])
+def test_names_and_classes_are_no_inputs(tmp_path, name):
+    np.savez(tmp_path / "x.npz", **{name: np.array([["a", "b"]])})
+    with pytest.raises(InputError, match="expected x_train"):
+        read_features(tmp_path / "x.npz")
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_tables_with_an_item_column(tmp_path, ending):
     table = pl.DataFrame({"task": ["b", "a"], "width": [1.5, 2.5], "height": [3, None]})

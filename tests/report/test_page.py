@@ -137,15 +137,21 @@ def test_numbers():
     assert [ends(x, 1) for x in ((0.1, 0.25), (-0.1, 0.2), (None, 1.0))] == ["0.1-0.2", "\u22120.1 to 0.2", "–"]
 
 
-def test_a_table_that_is_too_large_keeps_what_to_review_first(monkeypatch):
+@pytest.mark.parametrize("sampled", [False, True])
+def test_a_table_that_is_too_large_keeps_what_to_review_first(monkeypatch, sampled):
     table = {
         "item": [f"i{n}" for n in range(2000)],
         "rank": [2000 - n if n >= 1000 else None for n in range(2000)],
         "noise": np.random.default_rng(0).random(2000).tolist(),
     }
     monkeypatch.setattr(page_module, "MOST_TABLE", 10_000)
+    if sampled:
+        monkeypatch.setattr(page_module, "SAMPLE", 200)
+    packed, file_of = [], page_module._file
+    monkeypatch.setattr(page_module, "_file", lambda *a: packed.append(a) or file_of(*a))
     file = page_module._item_file(table, "items to review first")
     assert len(file["packed"]) < 12_000
+    assert ("All items" in [words for _, words, _ in packed]) == (not sampled)  # a sample shows that all are too many
     assert re.fullmatch(r"The [\d,]+ items to review first, of 2,000", file["words"])
     rows = list(csv.DictReader(io.StringIO(gzip.decompress(base64.b64decode(file["packed"])).decode())))
     kept = {int(row["rank"]) for row in rows}

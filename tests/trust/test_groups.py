@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
@@ -149,3 +151,26 @@ def test_parameters_are_checked():
             find_groups(votes, **wrong)
     with pytest.raises(ParameterError, match="Unknown table"):
         find_groups(votes).to_frame("edges")
+
+
+def test_pairs_are_counted_once_and_in_blocks(monkeypatch):
+    from crowdwise.core import annotator_groups
+
+    crowd = cw.simulate.groups(600, n_annotators=12, n_groups=3, random_state=0)
+    calls, count = [], annotator_groups.pair_blocks
+    monkeypatch.setattr(annotator_groups, "pair_blocks", lambda *a: calls.append(a) or count(*a))
+    whole = find_groups(crowd.votes)
+    assert len(calls) == 1 and whole.n_groups < 12
+    monkeypatch.setattr(annotator_groups, "MAX_BLOCK", 2000.0)
+    assert len(list(annotator_groups._products(annotator_groups.answers(crowd.votes)))) > 20
+    assert np.array_equal(find_groups(crowd.votes).excess, whole.excess)
+
+
+def test_thousands_of_annotators_on_one_item_need_little_memory():
+    votes = cw.Votes.from_dense(np.arange(3000)[None] % 2)
+    tracemalloc.start()
+    found = cw.aggregate(votes, "grouped-majority")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6  # every pair of annotators: 9 million
+    assert np.allclose(found.posterior, 0.5)

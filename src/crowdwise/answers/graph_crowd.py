@@ -188,7 +188,8 @@ class GraphCrowd(Model):
             else:
                 params = self._run_em(graph, family, params, field, J, max(self.tol, 1e-5), rounds)
                 runs.append(rounds.outcome)
-            near = abs(J - before[0]) <= potts.SAME * max(1.0, J) and (J > 0.0) == (before[0] > 0.0)
+            near = abs(J - before[0]) * links.scale <= potts.SAME * max(1.0, J * links.scale)
+            near &= (J > 0.0) == (before[0] > 0.0)
             if near and (J == 0.0 or np.abs(field - before[1]).max() < potts.SAME):
                 break
             if 0.0 < before[2] and gain < before[2] + potts.MIN_GAIN and self.strength == "learned":

@@ -34,7 +34,7 @@ from crowdwise.data.graph import Graph
 from crowdwise.kernels import reference
 
 LADDER = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-"""Strengths tried, from weak to strong; the best is refined between its neighbours."""
+"""Strengths of a typical edge that are tried, from weak to strong; the best is refined between its neighbours."""
 MIN_GAIN = 5.41
 """The minimum gain of a learned strength, in nats: half the 99.9% quantile of chi-squared with one degree of freedom.
 
@@ -46,7 +46,9 @@ QUICK_SWEEPS, BALANCE = 30, 5
 """Passes over the edges, and changes of the field, for every strength that is tried: from where the last one ended."""
 ANNEAL = (0.25, 0.5, 0.75)
 SAME = 0.04
-"""Two strengths closer than this are one."""
+"""Two strengths closer than this, times a typical weight, are one."""
+MOST_PULL = 30.0
+"""The most that one edge adds to the log odds of agreement, whatever its weight: odds of 1e13 are a certainty."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +75,15 @@ class Links:
     def __len__(self) -> int:
         return len(self.source)
 
+    @property
+    def scale(self) -> float:
+        """The median weight of an edge: strengths are tried in units of it, so the unit of weights does not matter."""
+        return float(np.median(self.weight)) if len(self) else 1.0
+
+    def pull(self, J: float) -> Floats:
+        """2E: J w, within ``MOST_PULL``."""
+        return np.clip(J * self.weight, -MOST_PULL, MOST_PULL)
+
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
@@ -97,7 +108,7 @@ def propagate(
     """Messages along all edges at once until they converge; damped where they oscillate."""
     unary = field + evidence
     N, K = unary.shape
-    gain = np.expm1(J * links.weight)[:, None]
+    gain = np.expm1(links.pull(J))[:, None]
     m = np.zeros((len(links), K)) if state is None else state
     damping, before, converged = 0.0, np.inf, len(links) == 0
     for _ in range(sweeps if len(links) else 0):
@@ -131,7 +142,7 @@ def mean_field(
     step, converged = 1.0, False
     bound = mean_field_bound(q, unary, J, links)
     for _ in range(sweeps):
-        goal = unary + J * neighbour_weight(q, links)
+        goal = unary + neighbour_pull(q, J, links)
         while True:
             # Where the truth is known a logit is -inf, and stays so.
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -147,21 +158,21 @@ def mean_field(
         if change < tol:
             converged = True
             break
-    return Beliefs(q, q, softmax(field + J * neighbour_weight(q, links)), bound, converged)
+    return Beliefs(q, q, softmax(field + neighbour_pull(q, J, links)), bound, converged)
 
 
-def neighbour_weight(q: Floats, links: Links) -> Floats:
-    """N x K: the weight of each item's neighbours of each class."""
+def neighbour_pull(q: Floats, J: float, links: Links) -> Floats:
+    """N x K: J w, summed over each item's neighbours of each class."""
     if not len(links):
         return np.zeros_like(q)
-    return np.asarray(links.into @ (links.weight[:, None] * q[links.source]))
+    return np.asarray(links.into @ (links.pull(J)[:, None] * q[links.source]))
 
 
 def mean_field_bound(q: Floats, unary: Floats, J: float, links: Links) -> float:
     """sum q (h + l) + J sum over edges w q_i q_j + entropy, which is at most log Z."""
     inside = np.where(q > 0.0, unary, 0.0)
     entropy = -(q * np.log(np.maximum(q, 1e-300))).sum()
-    return float((q * inside).sum() + 0.5 * J * (q * neighbour_weight(q, links)).sum() + entropy)
+    return float((q * inside).sum() + 0.5 * (q * neighbour_pull(q, J, links)).sum() + entropy)
 
 
 def balanced(field: Floats, beliefs: Beliefs) -> Floats:
@@ -240,8 +251,8 @@ class GraphInference:
         none, plain = self.held_out_score(evidence, field, 0.0)
         if not len(self.links):
             return 0.0, plain, 0.0
-        tried, states = [(0.0, none)], [self.state]
-        for J in LADDER:
+        tried, states, unit = [(0.0, none)], [self.state], self.links.scale
+        for J in (step / unit for step in LADDER):
             tried.append((J, self.held_out_score(evidence, field, J)[0]))
             states.append(self.state)
             if tried[-1][1] < max(score for _, score in tried) - MIN_GAIN and J > tried[_best(tried)][0] * 1.9:
@@ -253,7 +264,7 @@ class GraphInference:
             self.state = states[max(at - 1, 0)]
             return self.held_out_score(evidence, field, J)
 
-        J = maximise_1d(lambda J: from_below(J)[0], low, high, tol=SAME)
+        J = maximise_1d(lambda J: from_below(J)[0], low, high, tol=SAME / unit)
         score, new = from_below(J)
         if score - none <= MIN_GAIN:
             return 0.0, plain, 0.0

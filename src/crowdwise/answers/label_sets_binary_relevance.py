@@ -21,7 +21,8 @@ history               h mu             M x L x 2 x 2 what the method is handed f
 Fit, count, learn the strength, and fit again with the histories until the probabilities converge. If annotators' rates
 on different labels are unrelated, the strength is small and nothing is shared; where they are alike, the other labels
 inform about an annotator with few answers on a label. DM is the Dirichlet-multinomial distribution; taking the mean of
-the *other* labels keeps an answer from counting twice.
+the *other* labels keeps an answer from counting twice. Labels with the very same answers are fitted once: a few answers
+that choose among thousands of labels need few fits.
 
 When it fails: labels that exclude or imply each other are treated as independent; labels that are hard for all
 annotators depend on the method's own prior.
@@ -72,11 +73,11 @@ def decided(answers: LabelSets, q: Floats) -> Floats:
     """The counts c[m, l, t, s] if every label is given to the items that probably have it."""
     M, L = answers.n_annotators, answers.n_labels
     out = np.empty((M, L, 2, 2))
-    for k, label in enumerate(answers.labels.tolist()):
-        votes = answers.votes_of(label)
+    for labels in answers.alike():
+        votes, k = answers.votes_at(labels[0]), labels[0]
         true = np.repeat(q[answers.offering(k), k] > 0.5, np.diff(votes.indptr))
         cell = votes.annotator.astype(np.int64) * 4 + true * 2 + votes.label
-        out[:, k] = np.bincount(cell, weights=votes.weight, minlength=4 * M).reshape(M, 2, 2)
+        out[:, labels] = np.bincount(cell, weights=votes.weight, minlength=4 * M).reshape(M, 1, 2, 2)
     return out
 
 
@@ -170,12 +171,12 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
         N, M, L = len(answers), answers.n_annotators, answers.n_labels
         q, counts, spread = np.zeros((N, L)), np.zeros((M, L, 2, 2)), np.zeros((M, L, 2, 2))
         names = answers.annotators.tolist()
-        for k, label in enumerate(answers.labels.tolist()):
-            votes = answers.votes_of(label)
+        known = registry.find(self.base).load().parameters()
+        for labels in answers.alike():  # the same answers give the same result: they are fitted once
+            votes, k = answers.votes_at(labels[0]), labels[0]
             if votes.n_votes == 0:
                 continue
             params = dict(self.base_params or {})
-            known = registry.find(self.base).load().parameters()
             if "random_state" in known:
                 params.setdefault("random_state", seed)
             if history is not None:
@@ -183,8 +184,8 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
                 if isinstance(known.get("prior"), str):  # learned from smooth histories, it would be too strong
                     params.setdefault("prior", EVEN)
             found = registry.create(self.base, **params).fit(votes).consensus_
-            q[answers.offering(k), k] = found.posterior[:, 1]
-            counts[:, k], spread[:, k] = found.counts, found.spread
+            q[np.ix_(answers.offering(k), labels)] = found.posterior[:, 1:]
+            counts[:, labels], spread[:, labels] = found.counts[:, None], found.spread[:, None]
         return q, counts, spread
 
 
@@ -194,11 +195,11 @@ def described(answers: LabelSets, member: npt.NDArray[np.bool_]) -> dict[str, An
     per_annotator = np.bincount(answers.annotator, minlength=M)
     size = np.bincount(answers.annotator, weights=np.diff(answers.set_indptr), minlength=M)
     asked, agrees = np.zeros(M), np.zeros(M)
-    for k, label in enumerate(answers.labels.tolist()):
-        votes = answers.votes_of(label)
+    for labels in answers.alike():
+        votes, k, times = answers.votes_at(labels[0]), labels[0], len(labels)
         right = votes.label == np.repeat(member[answers.offering(k), k], np.diff(votes.indptr))
-        agrees += np.bincount(votes.annotator, weights=right, minlength=M)
-        asked += np.bincount(votes.annotator, minlength=M)
+        agrees += times * np.bincount(votes.annotator, weights=right, minlength=M)
+        asked += times * np.bincount(votes.annotator, minlength=M)
     return {
         "labels": answers.labels, "member": member, "answers_per_item": np.diff(answers.indptr),
         "answers_per_annotator": per_annotator,

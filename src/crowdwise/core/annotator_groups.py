@@ -35,6 +35,7 @@ Asilomar 2022, for any number. The robust factor and the threshold are ours.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,8 @@ TAIL = 4.0
 """c: a pair whose residual is so many times that expected by chance counts a fifth in the shared factor."""
 MAX_NUMBERS = 2e8
 """The most numbers held for pairs of votes or of annotators."""
+MAX_BLOCK = 1e7
+"""The most products of two votes on an item that are held at once: 10,000 annotators of one item make 1e8 pairs."""
 MAX_GROUPED = 1500
 """The most annotators whose table of pairs is held for joining groups."""
 SHARE = 0.3
@@ -100,24 +103,41 @@ def answers(votes: Votes) -> Any:
     return X
 
 
+def _products(X: Any) -> Iterator[tuple[Ints, Ints, Floats]]:
+    """The entries of X^T X (row, column, value), as many rows at a time as need at most ``MAX_BLOCK`` products."""
+    cost = np.cumsum(np.asarray(X.T @ np.diff(X.indptr).astype(np.float64)))
+    turned, start = X.T.tocsr(), 0
+    while start < len(cost):
+        before = cost[start - 1] if start else 0.0
+        stop = max(int(np.searchsorted(cost, before + MAX_BLOCK, side="right")), start + 1)
+        part = (turned[start:stop] @ X).tocoo()
+        yield part.row.astype(np.int64) + start, part.col.astype(np.int64), np.asarray(part.data, dtype=np.float64)
+        start = stop
+
+
 def pair_blocks(votes: Votes, min_common: int = MIN_COMMON) -> PairBlocks:
     """T of all pairs of annotators with at least ``min_common`` common items."""
     from scipy.sparse import csr_matrix
 
     M, K = votes.n_annotators, votes.n_classes
-    size = np.diff(votes.indptr).astype(np.float64)
+    X = answers(votes)
+    seen = csr_matrix((np.ones(len(X.data)), X.indices // K, X.indptr), shape=(len(votes), M))
+    seen.sum_duplicates()
+    seen.data[:] = 1.0
+    busy = np.flatnonzero(np.bincount(seen.indices, minlength=M) >= min_common)  # nobody else has so many in common
+    seen = seen[:, busy]
+    size = np.diff(seen.indptr).astype(np.float64)
     if float((size**2).sum()) > 20 * MAX_NUMBERS:
         raise InputError(
             f"There are {(size**2).sum():.0e} pairs of votes on the same items, too many to look at. "
             "Take a sample of the items (votes[rows]), or leave out annotators with few votes (votes.without)."
         )
-    X = answers(votes)
-    seen = csr_matrix((np.ones(len(X.data)), X.indices // K, X.indptr), shape=(len(votes), M))
-    seen.sum_duplicates()
-    seen.data[:] = 1.0
-    n = (seen.T @ seen).tocoo()
-    keep = (n.row < n.col) & (n.data >= min_common)
-    i, j, common = n.row[keep].astype(np.int64), n.col[keep].astype(np.int64), n.data[keep].astype(np.float64)
+    kept = [np.zeros((0, 3), dtype=np.int64)]
+    for row, col, count in _products(seen):
+        keep = (row < col) & (count >= min_common)
+        kept.append(np.stack([busy[row[keep]], busy[col[keep]], count[keep].astype(np.int64)], axis=1))
+    found = np.concatenate(kept)
+    i, j, common = found[:, 0], found[:, 1], found[:, 2].astype(np.float64)
     if len(i) * float(K * K) > MAX_NUMBERS:
         raise InputError(
             f"{len(i):,} pairs of annotators have {min_common} common items or more: with {K} classes their tables are "
@@ -127,12 +147,14 @@ def pair_blocks(votes: Votes, min_common: int = MIN_COMMON) -> PairBlocks:
     i, j, common = i[order], j[order], common[order]
     block = np.zeros((len(i), K, K))
     if len(i):
-        R = (X.T @ X).tocoo()
-        a, b = R.row // K, R.col // K
+        paired = np.union1d(i, j)
+        cells = (paired[:, None] * K + np.arange(K)).ravel()
         key = i * M + j
-        place = np.minimum(np.searchsorted(key, a.astype(np.int64) * M + b), len(key) - 1)
-        hit = key[place] == a.astype(np.int64) * M + b
-        block[place[hit], R.row[hit] % K, R.col[hit] % K] = R.data[hit]
+        for row, col, count in _products(X[:, cells]):
+            a, b = paired[row // K], paired[col // K]
+            place = np.minimum(np.searchsorted(key, a * M + b), len(key) - 1)
+            hit = key[place] == a * M + b
+            block[place[hit], row[hit] % K, col[hit] % K] = count[hit]
     n_ = common[:, None, None]
     left, right = block.sum(axis=2, keepdims=True) / n_, block.sum(axis=1, keepdims=True) / n_
     scale = np.sqrt((left + PSEUDO_ITEMS / n_) * (right + PSEUDO_ITEMS / n_))
@@ -203,8 +225,12 @@ def _scale(T: Floats, n: Floats, U: Floats, both: tuple[Ints, Ints]) -> float:
     return float((n * (T * S).sum(axis=(1, 2))).sum() / max(float((n * (S * S).sum(axis=(1, 2))).sum()), 1e-300))
 
 
-def dependence(votes: Votes, *, level: float = 0.05, min_common: int = MIN_COMMON, extra: int = 0) -> Dependence:
+def dependence(
+    votes: Votes, *, level: float = 0.05, min_common: int = MIN_COMMON, extra: int = 0, pairs: PairBlocks | None = None
+) -> Dependence:
     """The dependent groups of annotators, as many as the test at ``level`` finds.
+
+    ``pairs``: what :func:`pair_blocks` gave for the votes, where it has been called already.
 
     ``extra``: how many factors all annotators may share beside the truth (r = K - 1 + extra). Hard items are one: they
     make everybody err together, which does not make a group. It costs some power where data is small.
@@ -212,7 +238,7 @@ def dependence(votes: Votes, *, level: float = 0.05, min_common: int = MIN_COMMO
     from scipy.special import ndtri
 
     K, M = votes.n_classes, votes.n_annotators
-    pairs = pair_blocks(votes, min_common)
+    pairs = pairs or pair_blocks(votes, min_common)
     factor = fit_factor(pairs, K - 1 + extra)
     rest = pairs.block - np.einsum("pkr,plr->pkl", factor[pairs.i], factor[pairs.j])
     z = np.sqrt(pairs.common / (K - 1.0)) * np.einsum("pkk->p", rest)

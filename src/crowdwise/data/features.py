@@ -37,6 +37,7 @@ IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 NAME_ROWS = "Add the names of the rows, in their order: id_train in an .npz file, an item column in a table."
 SPARSE = {"indices", "indptr", "data", "shape", "format"}
 """The arrays of a file that ``scipy.sparse.save_npz`` wrote."""
+IDS = ("id_train", "id", "ids")
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +177,10 @@ def read_arrays(file: Path) -> dict[str, Any]:
 def from_arrays(arrays: Mapping[str, Any], source: str) -> Features:
     """Inputs from arrays by name: which of them they are, and what their rows are called."""
     name = next((n for n in ("x_train", "x", "X") if n in arrays), None)
+    test_ids = next((n for n in arrays if n.endswith("_test") and is_name(n.removesuffix("_test"))), "id_test")
     if name is None:
-        other = [n for n, a in arrays.items() if getattr(a, "ndim", 0) >= 2]
+        lists = (*IDS, test_ids, "y_test")  # names and classes, one after the other: none of them is an input
+        other = [n for n, a in arrays.items() if getattr(a, "ndim", 0) >= 2 and n not in lists]
         if len(other) != 1:
             raise InputError(
                 f"{source} holds {', '.join(arrays) or 'nothing'}: expected x_train, a row for each item, "
@@ -185,8 +188,7 @@ def from_arrays(arrays: Mapping[str, Any], source: str) -> Features:
             )
         name = other[0]
     named = [n for n, a in arrays.items() if n != name and is_name(n.removesuffix("_train")) and np.ndim(a) == 1]
-    ids = next((n for n in ("id_train", "id", "ids") if n in arrays), named[0] if named else None)
-    test_ids = next((n for n in arrays if n.endswith("_test") and is_name(n.removesuffix("_test"))), "id_test")
+    ids = next((n for n in IDS if n in arrays), named[0] if named else None)
 
     def names(key: str | None) -> Vocabulary | None:
         return None if key not in arrays else encoding.to_vocabulary(arrays[str(key)])

@@ -256,9 +256,13 @@ class LabelSets(ByItem):
     def votes_of(self, label: Any) -> Votes:
         """The answers about one label as votes, True where it was chosen; items for which it was not on offer are out.
         Annotators keep their codes."""
-        at = encoding.locate(encoding.to_vocabulary([label]), self.labels)[0]
+        at = int(encoding.locate(encoding.to_vocabulary([label]), self.labels)[0])
         if at < 0:
             raise LabelError(f"There is no label {label!r}: there are {listing(self.labels, 10)}.")
+        return self.votes_at(at)
+
+    def votes_at(self, at: int) -> Votes:
+        """:meth:`votes_of` a label by its code."""
         said = np.zeros(self.n_answers, dtype=np.int32)
         said[self.answer[self.chosen == at]] = 1
         votes = Votes(
@@ -267,6 +271,17 @@ class LabelSets(ByItem):
             else np.where(self.known, self.truth[:, at], -1).astype(np.int32), self.kind,
         )  # fmt: skip
         return votes if self.offered is None else votes[self.offering(at)]
+
+    def alike(self) -> list[Counts]:
+        """The labels by their codes, those with the very same answers (and offers) together; the first ones first."""
+        order = np.lexsort((self.answer, self.chosen))
+        start = np.searchsorted(self.chosen[order], np.arange(self.n_labels + 1))
+        said = np.asarray(self.answer[order], dtype=np.int64)
+        found: dict[bytes, list[int]] = {}
+        for at in range(self.n_labels):
+            offered = b"" if self.offered is None else np.packbits(self.offered[:, at]).tobytes()
+            found.setdefault(offered + said[start[at] : start[at + 1]].tobytes(), []).append(at)
+        return [np.array(labels) for labels in found.values()]
 
     def offering(self, label: int) -> Counts:
         """The items for which a label, by its code, was on offer."""

@@ -38,6 +38,8 @@ MOST_LINK = 1_500_000
 """Characters of the labels that stand in the page as a link; beyond it they are in the table of items only."""
 LABEL_COLUMNS = ("item", "label", "labels", "cluster", "value", "score", "low", "high", "probability")
 """Columns of the table of items that are the labels."""
+SAMPLE = 20_000
+"""Rows from which the size of a large table is estimated before all of it is written."""
 
 
 def write_report(
@@ -199,14 +201,18 @@ def _file(name: str, words: str, text: str) -> dict[str, Any]:
 def _item_file(table: dict[str, list[Any]], which: str) -> dict[str, Any]:
     """All items; where that is too much for a page, those of the first ranks (without ranks, the first)."""
     names, total = list(table), len(table["item"])
-    file = _file("items.csv", "All items", _csv(names, zip(*table.values(), strict=True)))
-    if len(file["packed"]) <= MOST_TABLE:
-        return file
-    kept = int(0.9 * total * MOST_TABLE / len(file["packed"]))
+    rows = list(zip(*table.values(), strict=True))
+    sample = rows[:: total // SAMPLE] if total > 2 * SAMPLE else []
+    size = len(_file("", "", _csv(names, sample))["packed"]) * total / len(sample) if sample else 0.0
+    if size <= 1.25 * MOST_TABLE:  # a sample is packed less well than the whole: this may fit
+        file = _file("items.csv", "All items", _csv(names, rows))
+        if len(file["packed"]) <= MOST_TABLE:
+            return file
+        size = len(file["packed"])
+    kept = int(0.9 * total * MOST_TABLE / size)
     rank = table.get("rank", range(total))
     order = sorted(range(total), key=lambda n: (rank[n] is None, rank[n]))[:kept]
-    rows = ([table[name][n] for name in names] for n in sorted(order))
-    return _file("items.csv", f"The {kept:,} {which}, of {total:,}", _csv(names, rows))
+    return _file("items.csv", f"The {kept:,} {which}, of {total:,}", _csv(names, (rows[n] for n in sorted(order))))
 
 
 def _csv_of_rows(rows: list[dict[str, Any]]) -> str:

@@ -54,6 +54,33 @@ class Skills:
     p_random: Floats
 
 
+@dataclass(frozen=True)
+class Slopes:
+    """The regression behind a skill: votes (at least 1), spread of r and slope, M each; means of both sides, M x K."""
+
+    votes: Floats
+    said: Floats
+    mean: Floats
+    spread: Floats
+    value: Floats
+    """0 where the spread is none."""
+
+
+def slopes(evidence: LeaveOneOut) -> Slopes:
+    """The skill alone, without its error and its tests."""
+    votes = evidence.votes
+    M, K = votes.n_annotators, votes.n_classes
+    n = np.maximum(np.bincount(votes.annotator, minlength=M), 1).astype(np.float64)
+    said = np.bincount(evidence.cell, minlength=M * K).reshape(M, K) / n[:, None]
+    mean = evidence.counts.sum(axis=2) / n[:, None]
+    square, both = np.zeros(M), evidence.per_annotator(evidence.right) / n
+    for k in range(K):
+        square += evidence.per_annotator(evidence.others(k) ** 2) / n
+    spread = square - (mean * mean).sum(axis=1)
+    shared = both - (said * mean).sum(axis=1)
+    return Slopes(n, said, mean, spread, np.divide(shared, spread, out=np.zeros(M), where=spread > 1e-9))
+
+
 def skills(evidence: LeaveOneOut, useful: float) -> Skills:
     """The pooled regression of "said l" on r[s, l], the probability that l is true by the other votes.
 
@@ -65,16 +92,9 @@ def skills(evidence: LeaveOneOut, useful: float) -> Skills:
 
     votes = evidence.votes
     M, K, m = votes.n_annotators, votes.n_classes, votes.annotator
-    n = np.maximum(np.bincount(m, minlength=M), 1).astype(np.float64)
-    said = np.bincount(evidence.cell, minlength=M * K).reshape(M, K) / n[:, None]
-    mean = evidence.counts.sum(axis=2) / n[:, None]
-    square, both = np.zeros(M), evidence.per_annotator(evidence.right) / n
-    for k in range(K):
-        square += evidence.per_annotator(evidence.others(k) ** 2) / n
-    spread = square - (mean * mean).sum(axis=1)
-    shared = both - (said * mean).sum(axis=1)
+    line = slopes(evidence)
+    n, said, mean, spread, g = line.votes, line.said, line.mean, line.spread, line.value
     known = spread > 1e-9
-    g = np.divide(shared, spread, out=np.zeros(M), where=known)
     levels = (0.0, useful)
     habits = [normalise(np.maximum(said - v * mean, 0.0) + 1e-12, axis=1) for v in levels]
     moments = [[np.zeros(votes.n_votes) for _ in range(2)] for _ in levels]

@@ -98,9 +98,11 @@ def find_groups(
     from scipy.special import ndtr
 
     found = dependence(votes, level=level, min_common=min_common)
-    group = _confirmed(found, dependence(votes, level=level, min_common=min_common, extra=1))
+    group = found.group
     if n_groups is not None:
         group = spectral_groups(found, int(n_groups))
+    elif int(group.max(initial=-1)) + 1 < votes.n_annotators:
+        group = _confirmed(found, dependence(votes, level=level, extra=1, pairs=found.pairs))
     pairs, M, K = found.pairs, votes.n_annotators, votes.n_classes
     rho = np.einsum("pkk->p", found.rest) / (K - 1.0)
     reach = Z / np.sqrt(pairs.common * (K - 1.0))

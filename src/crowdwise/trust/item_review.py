@@ -52,7 +52,7 @@ from crowdwise.core.constraints import Fraction, checked
 from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import Floats, Ints, entropy, normalise
 from crowdwise.data.votes import Votes
-from crowdwise.trust.annotator_measures import skills
+from crowdwise.trust.annotator_measures import slopes
 from crowdwise.trust.evidence import adjusted, read_evidence
 from crowdwise.trust.flags import ItemReason
 from crowdwise.trust.result_tables import Tables
@@ -133,7 +133,10 @@ class ItemReport(Tables):
 
     def why(self, rows: Ints) -> npt.NDArray[Any]:
         """Words about some items, by position."""
-        return np.array([item_reasons(*self.doubt(n)) for n in rows.tolist()], dtype=object)
+        parts = (self.reasons, self.columns["label"], self.runner_up)
+        keys = list(zip(*(part[rows].tolist() for part in parts), strict=True))
+        words = {key: item_reasons(ItemReason(int(key[0])), *key[1:]) for key in set(keys)}
+        return np.array([words[key] for key in keys], dtype=object)
 
     def doubt(self, n: int) -> tuple[ItemReason, Any, Any]:
         """Why an item is in doubt, its label, and its rival."""
@@ -307,7 +310,7 @@ def class_pairs(
 
     votes = evidence.votes
     N, K = q.shape
-    skill = np.clip(np.nan_to_num(skills(evidence, 0.2).value), 0.0, 1.0)
+    skill = np.clip(slopes(evidence).value, 0.0, 1.0)
     crowd = np.einsum("m,mkl->kl", skill, evidence.counts)
     weight = skill[votes.annotator]
     expected = quasi_independent(crowd) if K > 3 else 1.0 - np.eye(K)
