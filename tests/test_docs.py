@@ -123,6 +123,30 @@ def test_the_example_that_reads_a_file_reads_one(
     assert "keep" in capsys.readouterr().out
 
 
+def test_the_annotation_lead_finds_the_spammers_of_an_export_and_writes_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    crowd = crowdwise.simulate.hammer_spammer(
+        200, n_annotators=8, n_classes=3, share=0.8, accuracy=0.9, votes_per_item=4, random_state=0
+    )
+    crowd.save(tmp_path / "crowd")
+    out = tmp_path / "out"
+    monkeypatch.setattr(sys, "argv", ["lead", str(tmp_path / "crowd" / "labels.csv"), "--out", str(out)])
+    runpy.run_path(str(ROOT / "examples" / "annotation_lead.py"), run_name="__main__")
+    spammers = sorted(crowd.votes.annotators[crowd.parameters["spammers"]].tolist())
+    dropped = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("drop "))
+    assert sorted(dropped.split(maxsplit=2)[2].split(", ")) == spammers and spammers
+    assert {file.name for file in out.iterdir()} == {"annotators.csv", "consensus.csv", "review.csv", "report.html"}
+    assert len((out / "consensus.csv").read_text(encoding="utf-8").splitlines()) == 201
+
+
+def test_readme_and_start_page_lead_to_the_examples() -> None:
+    for page in (ROOT / "README.md", DOCS / "index.md", DOCS / "start.md"):
+        linked = set(re.findall(r"examples/(\w+\.py)", page.read_text(encoding="utf-8")))
+        assert "annotation_lead.py" in linked
+        assert linked <= {script.name for script in EXAMPLES}, page
+
+
 def test_generated_parts_are_up_to_date() -> None:
     done = subprocess.run([sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
