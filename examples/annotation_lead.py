@@ -36,7 +36,7 @@ def simulated_export(path: Path) -> Path:
 
 
 def decide(votes: cw.Votes, found: cw.Diagnosis, consensus: cw.Consensus, bar: float) -> list[dict[str, object]]:
-    """For each annotator: keep, drop, look or ask for more votes, by the verdict and by the interval of the accuracy."""
+    """For each annotator: keep, drop, look or ask for more votes, by verdict and by interval of the accuracy."""
     accuracy, low, high = consensus.accuracy()
     rows: list[dict[str, object]] = []
     for m, name in enumerate(votes.annotators.tolist()):
