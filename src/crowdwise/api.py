@@ -13,22 +13,25 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdwise import registry
+from crowdwise.core.progress_bar import shown
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, Option, ParameterError, Remedy
+from crowdwise.errors import InputError, Option, ParameterError, ReadError, Remedy
 from crowdwise.reading import Answers, answer_type_of, checked, read, reading_options
 
 if TYPE_CHECKING:
     from crowdwise.core.loop import Callback
+    from crowdwise.data.features import Features
     from crowdwise.metrics import Estimate
     from crowdwise.trust.method_comparison import Comparison
 
 
 def aggregate(
     answers: Any, method: str | None = None, *, answer_type: str | None = None, gold: Any = None, graph: Any = None,
-    callback: Callback | None = None, **options: Any,
+    callback: Callback | None = None, verbose: bool = False, **options: Any,
 ) -> Any:  # fmt: skip
     """The consensus of some answers: a :class:`~crowdwise.Consensus` of votes, and its like for other answer types.
 
@@ -50,6 +53,8 @@ def aggregate(
         matrix, or a :class:`~crowdwise.Graph`.
     callback
         Called after every pass over the answers with a :class:`crowdwise.core.loop.Progress`.
+    verbose
+        Show the progress: a bar in a terminal or a notebook, lines elsewhere.
     **options
         Parameters of the method; and, of a dataframe or a file, how it is read: ``label="sentiment"``,
         ``on_missing="drop"`` and whatever else :meth:`~crowdwise.Votes.from_frame` and
@@ -63,14 +68,15 @@ def aggregate(
     kind = answer_type_of(answers, answer_type, method)[0]
     reading, params = reading_options(answers, kind, options)
     return fit(
-        answers, method, params, answers=answer_type, gold=gold, graph=graph, reading=reading, callback=callback
-    ).result
+        answers, method, params, answers=answer_type, gold=gold, graph=graph, reading=reading, callback=callback,
+        verbose=verbose,
+    ).result  # fmt: skip
 
 
 def fit(
     source: Any, method: str | None = None, params: Mapping[str, Any] | None = None, *, answers: str | None = None,
     gold: Any = None, truth: Any = None, graph: Any = None, inputs: Any = None,
-    reading: Mapping[str, Any] | None = None, callback: Any = None,
+    reading: Mapping[str, Any] | None = None, callback: Any = None, verbose: bool = False,
 ) -> Fitted:  # fmt: skip
     """Read answers, fit a method to them, and measure it where the truth is known.
 
@@ -85,14 +91,17 @@ def fit(
     truth
         Truth that only measures; by default what lies with the answers.
     inputs
-        For learners: an input for each item, a file of features, or ``True`` for those of the dataset folder.
+        For learners: an input for each item, a file of features, texts (see :func:`texts_of`), or ``True`` for those of
+        the dataset folder.
     reading
         Options of the table's reader, such as ``{"item": "photo", "on_duplicate": "last"}``.
     callback
         Called after every pass over the answers, or every epoch.
+    verbose
+        Show the progress.
     """
     task = prepare(source, method, params, answers=answers, graph=graph, inputs=inputs, reading=reading)
-    return task.fit(gold=gold, truth=truth, callback=callback)
+    return task.fit(gold=gold, truth=truth, callback=callback, verbose=verbose)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +121,7 @@ class Task(_Work):
     graph: Any = None
     inputs: Any = None
 
-    def fit(self, *, gold: Any = None, truth: Any = None, callback: Any = None) -> Fitted:
+    def fit(self, *, gold: Any = None, truth: Any = None, callback: Any = None, verbose: bool = False) -> Fitted:
         """Fit the model. ``gold`` may be used by it; ``truth`` measures, later."""
         table = self.answers.table
         gold, truth = (table.read_truth(t) if isinstance(t, (str, os.PathLike)) else t for t in (gold, truth))
@@ -131,7 +140,8 @@ class Task(_Work):
             answers, truth = replace(answers, table=table, dataset=data), table.truth
         known = {name: value for name, value in (("gold", gold), ("graph", self.graph)) if value is not None}
         given = (table,) if self.inputs is None else (self.inputs, table)
-        self.model.fit(*given, callback=callback, **known)
+        with shown(self.method, verbose, callback) as report:
+            self.model.fit(*given, callback=report, **known)
         return Fitted(answers, self.method, self.model, self.test, gold, truth)
 
 
@@ -208,6 +218,21 @@ def prepare(
     return Task(found, entry.key, model, test, graph, X)
 
 
+def texts_of(path: Any, column: str, features: Any = None, item: str | None = None) -> Features:
+    """The texts to learn from, by item: from a column of the file of votes, of the table of items in a folder, or of a
+    file of features."""
+    from crowdwise.data.dataset import find_table
+    from crowdwise.data.texts import read_texts
+
+    file = path if features is None else features
+    if Path(file).is_dir():
+        named = find_table(Path(file), "items") or find_table(Path(file), "votes")
+        if named is None:
+            raise ReadError(f"{file} has no table of items to read texts from: expected items.csv or texts.csv in it.")
+        file = named
+    return read_texts(file, column, item if features is None else None)
+
+
 def inputs_of(answers: Answers, inputs: Any) -> tuple[Any, tuple[Any, Any] | None]:
     """Inputs in the order of the items, and those to test on (with the codes of their classes) where there are any."""
     from crowdwise.data.alignment import Rows
@@ -215,7 +240,7 @@ def inputs_of(answers: Answers, inputs: Any) -> tuple[Any, tuple[Any, Any] | Non
 
     data = answers.dataset
     if inputs is True:
-        if data is None or not data.features:
+        if data is None or not (data.features or data.images):
             name = "These answers" if data is None else data.name
             raise ParameterError(
                 f"{name}: there are no inputs to learn from.",

@@ -142,7 +142,7 @@ def _read(source: Any, answer_type: str, options: dict[str, Any]) -> Answers:
     path = Path(source)
     if answer_type == registry.VOTES:
         if not path.is_dir():
-            data = Dataset(path.name, table.read(path, **options))
+            data = Dataset(path.name, table.read(path, **options), file=path, item_column=options.get("item"))
         elif find_table(path, "votes") is None and (path / "consensus.json").is_file():
             raise InputError(
                 f"{path} holds a saved consensus, not votes.",

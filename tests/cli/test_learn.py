@@ -315,3 +315,101 @@ def test_the_demonstration_compares_learners_on_digits_nobody_labelled(monkeypat
     rows = digits.compare_learners(crowd)
     assert [row[0] for row in rows] == ["two-stage, majority", "two-stage, auto"]
     assert all(row[1] > 0.9 and row[2] > 0.9 for row in rows)
+
+
+# -------------------------------------------------------------------- texts, images, devices
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory):
+    """A file of votes with texts beside them, new texts, and the truth of both."""
+    place = tmp_path_factory.mktemp("reviews")
+    rng = np.random.default_rng(0)
+    words = (["awful", "boring", "plot"], ["great", "wonderful", "acting"])
+    truth = rng.integers(2, size=70)
+    texts = [" ".join(rng.choice(words[k], 3)) for k in truth]
+    rows = [
+        f"r{n},w{m},{truth[n] ^ (rng.random() < 0.2):d},{texts[n]}"
+        for n in rng.permutation(50)
+        for m in rng.choice(5, 3, replace=False)
+    ]
+    (place / "votes.csv").write_text("\n".join(["task,worker,label,text", *rows]))
+    (place / "new.csv").write_text("\n".join(["task,text", *(f"r{n},{texts[n]}" for n in range(50, 70))]))
+    (place / "truth.csv").write_text("\n".join(["task,label", *(f"r{n},{truth[n]}" for n in range(70))]))
+    return place
+
+
+def test_texts_are_learned_from_and_predicted_with(reviews, tmp_path):
+    words = ("--method", "ccem", "--epochs", "40", "--seed", "0", "--verbose")
+    done = run("learn", reviews / "votes.csv", "--text", "text", *words, "--out", tmp_path / "model")
+    assert done.exit_code == 0, done.output
+    assert "ccem: epoch 40 of 40, loss" in done.stderr
+    done = run(
+        "predict", tmp_path / "model", "--features", reviews / "new.csv", "--truth", reviews / "truth.csv", "--json"
+    )
+    facts = json.loads(done.stdout)
+    assert facts["items_test"] == 20 and facts["accuracy_test"] > 0.9
+    done = run("predict", tmp_path / "model", "--features", reviews / "new.csv", "--text", "body")
+    assert done.exit_code == 1 and "no column 'body'" in done.stderr
+
+
+def test_texts_lie_in_a_folder_or_in_a_file_of_their_own(reviews, tmp_path):
+    votes = pl.read_csv(reviews / "votes.csv")
+    folder = tmp_path / "crowd"
+    folder.mkdir()
+    votes.drop("text").write_csv(folder / "labels.csv")
+    votes.select("task", "text").unique().write_csv(folder / "texts.csv")
+    found = [
+        json.loads(run("learn", *words, "--text", "text", *FAST, "--json").stdout)["history"]["loss_last"]
+        for words in (
+            [folder], [folder / "labels.csv", "--features", folder / "texts.csv"], [reviews / "votes.csv"],
+        )
+    ]  # fmt: skip
+    assert found[0] == pytest.approx(found[1]) == pytest.approx(found[2])
+
+
+def test_texts_of_the_votes_file_are_in_the_report(reviews, tmp_path):
+    done = run("report", reviews / "votes.csv", "--out", tmp_path / "report.html")
+    assert done.exit_code == 0, done.output
+    assert "wonderful" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_folder_of_images_beside_the_votes_is_found(tmp_path):
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    (tmp_path / "images").mkdir()
+    rows = ["item,annotator,label"]
+    for n in range(24):
+        Image.fromarray(rng.integers(100 * (n % 2), 100 * (n % 2) + 100, (8, 8)).astype(np.uint8)).save(
+            tmp_path / "images" / f"p{n}.png"
+        )
+        rows += [f"p{n},w{m},{n % 2}" for m in range(2)]
+    (tmp_path / "labels.csv").write_text("\n".join(rows))
+    done = run("learn", tmp_path, "--network", "linear", *FAST, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["items"] == 24
+    (tmp_path / "images" / "p3.png").unlink()
+    done = run("learn", tmp_path, *FAST)
+    assert done.exit_code == 1 and "none of 'p3'" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--set", "device=gpu"], ["--device", "mps"], ["--device", "nonsense"]])
+def test_a_device_that_is_not_there_is_one_line(folder, words):
+    done = run("learn", folder, *FAST, *words)
+    if done.exit_code == 0:
+        pytest.skip("there is such a device here")
+    assert done.exit_code == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert "cannot be used here" in line and "--device cpu" in line
+
+
+def test_predict_measures_against_a_file_of_truth(folder, model, crowd, tmp_path):
+    learner, x = cw.load_learner(model), crowd.features["x_train"]
+    truth = tmp_path / "truth.csv"
+    truth.write_text("item,label\n" + "".join(f"{n},{k}\n" for n, k in enumerate(crowd.truth[:40])))
+    np.savez(tmp_path / "x.npz", x=x)
+    done = run("predict", model, "--features", tmp_path / "x.npz", "--truth", truth, "--device", "cpu", "--json")
+    facts = json.loads(done.stdout)
+    assert facts["items_test"] == 40
+    assert facts["accuracy_test"] == pytest.approx(float((learner.predict(x[:40]) == crowd.truth[:40]).mean()))

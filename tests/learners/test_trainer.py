@@ -471,8 +471,15 @@ class TestDevices:
         assert find_device("cpu").type == "cpu"
         assert find_device("auto").type in ("cuda", "mps", "cpu")
         for name in ("nonsense", "cuda:99"):
-            with pytest.raises(ParameterError, match=f"device='{name}' cannot be used here"):
+            with pytest.raises(ParameterError, match=f"device='{name}': cannot be used here"):
                 find_device(name)
+
+    @pytest.mark.skipif(torch.cuda.is_available() or torch.backends.mps.is_available(), reason="there is a GPU")
+    @pytest.mark.parametrize(("name", "words"), [("gpu", "no GPU"), ("cuda", "no CUDA GPU"), ("mps", "no Apple GPU")])
+    def test_a_device_that_is_not_there_is_one_line(self, name, words):
+        with pytest.raises(ParameterError) as caught:
+            find_device(name)
+        assert "\n" not in str(caught.value) and words in str(caught.value) and "device='cpu'" in str(caught.value)
 
 
 def test_a_network_at_rest_answers_the_same_whatever_the_batches():

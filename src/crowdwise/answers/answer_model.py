@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from crowdwise.core.constraints import RandomState
 from crowdwise.core.loop import Callback
 from crowdwise.core.parameters import Parameterised, declared
+from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import Result, warn_unconverged
 from crowdwise.data.boundary import guarded
 from crowdwise.data.table import Table
@@ -32,7 +33,7 @@ class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
     consensus_: Found = field(init=False)
 
     @guarded
-    def fit(self, answers: Answers, *, callback: Callback | None = None) -> Self:
+    def fit(self, answers: Answers, *, callback: Callback | None = None, verbose: bool = False) -> Self:
         """Learn from answers.
 
         Parameters
@@ -41,6 +42,8 @@ class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
             A table of the type the model is for. Its ``truth`` is not used.
         callback
             Called with a :class:`crowdwise.core.loop.Progress` after every pass over the answers.
+        verbose
+            Show the progress.
         """
         self.check_parameters()
         if not isinstance(answers, self.table):
@@ -48,7 +51,8 @@ class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
         if answers.n_answers == 0:
             raise InputError(f"No {answers.answer_type}: the table has items and annotators, and no row is left.")
         began = time.perf_counter()
-        found = self._fit(answers, callback)
+        with shown(self.key, verbose, callback) as report:
+            found = self._fit(answers, report)
         self.consensus_ = self.result.of(self, answers, seconds=time.perf_counter() - began, **found)  # type: ignore[assignment]
         warn_unconverged(self.consensus_)
         return self

@@ -128,13 +128,13 @@ class GraphCrowd(Model):
     @guarded
     def fit(
         self, votes: Votes, gold: Any = None, *, graph: Any = None, item_prior: Any = None,
-        callback: Callback | None = None,
+        callback: Callback | None = None, verbose: bool = False,
     ) -> Self:  # fmt: skip
         """Learn from votes and a graph.
 
         Parameters
         ----------
-        votes, gold, item_prior, callback
+        votes, gold, item_prior, callback, verbose
             As in :meth:`crowdwise.DawidSkene.fit`.
         graph
             The edges: pairs of item names (with a weight, or without), a sparse N x N matrix in the order of
@@ -145,7 +145,7 @@ class GraphCrowd(Model):
                 raise InputError("graph-crowd needs to know which items are linked: fit(votes, graph=...).")
             self._graph = as_graph(graph, votes.items)
         try:
-            super().fit(votes, gold, item_prior=item_prior, callback=callback)
+            super().fit(votes, gold, item_prior=item_prior, callback=callback, verbose=verbose)
         finally:
             self.__dict__.pop("_graph", None)
         return self

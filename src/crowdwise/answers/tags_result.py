@@ -135,7 +135,9 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
     result: ClassVar[type] = TagConsensus
 
     @guarded
-    def fit(self, answers: Tags, gold: Any = None, *, callback: Callback | None = None) -> Self:
+    def fit(
+        self, answers: Tags, gold: Any = None, *, callback: Callback | None = None, verbose: bool = False
+    ) -> Self:  # fmt: skip
         """Learn from tags.
 
         Parameters
@@ -147,12 +149,14 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
             from token (``sequence:position``) to tag, or T codes with -1 for unknown.
         callback
             Called with a :class:`crowdwise.core.loop.Progress` after every pass over the votes.
+        verbose
+            Show the progress.
         """
         self._gold = None
         if gold is not None and isinstance(answers, Tags):
             self._gold = checked_truth(answers, answers.encode_truth(gold))
         try:
-            return super().fit(answers, callback=callback)
+            return super().fit(answers, callback=callback, verbose=verbose)
         finally:
             del self._gold
 

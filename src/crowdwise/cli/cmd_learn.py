@@ -14,7 +14,7 @@ from crowdwise.cli import options as opt
 from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_results
 from crowdwise.data.folders import check_target
-from crowdwise.errors import LabelError
+from crowdwise.errors import LabelError, ParameterError
 
 MethodOption = Annotated[
     str, typer.Option("--method", "-m", help="The method; `crowdwise methods --learners` lists them.")
@@ -27,14 +27,16 @@ OutOption = Annotated[Path | None, option("--out", "-o", help="Save the classifi
 
 @opt.reads
 def learn(
-    path: opt.PathArgument, features: opt.FeaturesOption = None, method: MethodOption = registry.DEFAULT_LEARNER,
-    network: NetworkOption = None, set_: opt.SetOption = None, seed: opt.SeedOption = None,
-    epochs: opt.EpochsOption = None, truth: opt.TruthOption = None, gold: opt.GoldOption = None,
-    reading: opt.Reading = opt.AS_USUAL, out: OutOption = None, as_json: opt.JsonOption = False,
+    path: opt.PathArgument, features: opt.FeaturesOption = None, text: opt.TextOption = None,
+    method: MethodOption = registry.DEFAULT_LEARNER, network: NetworkOption = None, set_: opt.SetOption = None,
+    seed: opt.SeedOption = None, epochs: opt.EpochsOption = None, device: opt.DeviceOption = None,
+    truth: opt.TruthOption = None, gold: opt.GoldOption = None, reading: opt.Reading = opt.AS_USUAL,
+    out: OutOption = None, verbose: opt.VerboseOption = False, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Learn a classifier from inputs and votes.
 
-    `crowdwise predict` then labels items that nobody voted on. Where the inputs come with x_test and y_test, the
+    `crowdwise predict` then labels items that nobody voted on. Inputs are those of --features, the texts of --text, or
+    features.npz or images/ in a dataset folder. Where the inputs come with x_test and y_test, the
     accuracy on these is shown; nothing is chosen by it.
 
     Examples:
@@ -42,6 +44,8 @@ def learn(
     `crowdwise learn crowd --out model`
 
     `crowdwise learn labels.csv --features embeddings.parquet --method aggnet --set select=votes --json`
+
+    `crowdwise learn reviews.csv --text text --out model`
 
     On four GPUs: `torchrun --nproc-per-node 4 -m crowdwise learn crowd --network resnet18 --out model`
     """
@@ -51,11 +55,12 @@ def learn(
 
     first = world()[0] == 0  # the first of several processes says and writes what all have learned
     check_target(out, "learner")
-    params = opt.assignments(set_, seed, network=network, epochs=epochs)
+    params = opt.assignments(set_, seed, network=network, epochs=epochs, device=device)
     registry.find(method, inputs=True)
     opt.check_votes(path, reading)
-    task = api.prepare(path, method, params, answers=registry.VOTES, inputs=features or True, reading=reading.options())
-    with show.epochs(method) if first else nullcontext() as callback:
+    inputs = features or True if text is None else api.texts_of(path, text, features, reading.item)
+    task = api.prepare(path, method, params, answers=registry.VOTES, inputs=inputs, reading=reading.options())
+    with show.epochs(method, verbose) if first else nullcontext() as callback:
         found = task.fit(gold=gold, truth=truth, callback=callback)
     if not first:
         return
@@ -78,10 +83,15 @@ FeaturesOption = Annotated[
 VotesFileOption = Annotated[
     Path | None, option("--votes", help="Votes on the same items, to be looked at together with the inputs.")
 ]
+TextColumnOption = Annotated[
+    str | None,
+    option("--text", metavar="COLUMN", help="The column of texts, if it is not called as it was for `learn --text`."),
+]
 
 
 def predict(
-    folder: FolderArgument, features: FeaturesOption, votes_file: VotesFileOption = None,
+    folder: FolderArgument, features: FeaturesOption, text: TextColumnOption = None,
+    votes_file: VotesFileOption = None, truth_file: opt.TruthOption = None, device: opt.DeviceOption = None,
     on_duplicate: opt.DuplicateOption = "error", on_missing: opt.MissingOption = "error", out: opt.LabelsOption = None,
     probabilities: opt.ProbabilitiesOption = False, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
@@ -89,18 +99,28 @@ def predict(
 
     Without --out, and with standard output sent to a file or a pipe, the labels go there as CSV.
 
-    Example: `crowdwise predict model --features new.npz --out labels.csv`
+    Examples:
+
+    `crowdwise predict model --features new.npz --out labels.csv`
+
+    `crowdwise predict model --features new.csv --truth truth.csv`
     """
     from crowdwise.cli import show_learn
     from crowdwise.data.alignment import Rows
     from crowdwise.data.features import class_codes, read_features
     from crowdwise.data.frames import make_frame
+    from crowdwise.data.texts import read_texts
+    from crowdwise.data.truth import encode_classes
+    from crowdwise.data.votes import read_truth
     from crowdwise.learners.classifier import load_learner
 
     check_outputs(out)
-    check_apart([features, votes_file], [out])
-    learner = load_learner(folder)
-    found = read_features(features)
+    check_apart([features, votes_file, truth_file], [out])
+    learner = load_learner(folder, device=device or "auto")
+    texts = hasattr(learner, "text_features_")
+    if text is not None and not texts:
+        raise ParameterError(f"{folder} was not learned from texts: leave --text out.")
+    found = read_texts(features, text or learner.text_column_) if texts else read_features(features)
     votes, tested = None, None
     if votes_file is None:
         names, X, truth = found.unseen()
@@ -116,6 +136,10 @@ def predict(
             tested = (learner.score(X, learner.classes_[class_codes(truth, learner.classes_)]), len(names))
         except LabelError as error:  # labels can be given all the same
             say(f"Note: {error}")
+    if truth_file is not None:
+        known = encode_classes(read_truth(truth_file), names, learner.classes_, "predictions")
+        right = (q.argmax(axis=1) == known)[known >= 0]
+        tested = float(right.mean()), len(right)
     table = make_frame(show_learn.predictions(names, learner.classes_, q, probabilities), "polars")
     write_results(table, None, out, None, None, as_json)
     if as_json:

@@ -111,6 +111,19 @@ GoldOption = Annotated[
 FeaturesOption = Annotated[
     Path | None, option("--features", help=f"{FEATURES} Not needed for a folder with a features.npz of its own.")
 ]
+TextOption = Annotated[
+    str | None,
+    option(
+        "--text",
+        metavar="COLUMN",
+        help="Learn from texts (TF-IDF features): their column in the file of votes, in --features, or in the table of "
+        "items of a folder.",
+    ),
+]
+DeviceOption = Annotated[
+    str | None, option("--device", help="Where the network is trained: auto, cpu, gpu, cuda, cuda:1, mps.")
+]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="A line for every epoch.")]
 EpochsOption = Annotated[int | None, option("--epochs", help="How often training passes over the items.")]
 LabelsOption = Annotated[Path | None, option("--out", "-o", help="Write the labels here: .csv, .jsonl or .parquet.")]
 ProbabilitiesOption = Annotated[

@@ -6,12 +6,13 @@ Pages that were asked for (the methods, the shape of a file) go to standard outp
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from crowdwise.core.progress_bar import drawn_bar, stated
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,52 +58,30 @@ def measures(screen: Console, measured: dict[str, Estimate], of: str = "") -> No
 
 
 @contextmanager
-def _bar(title: str, words: str, **fields: Any) -> Iterator[Callable[..., None]]:
-    """A function that draws a bar, with some words beside it, once the work has taken a while.
-
-    The bar disappears at the end, and never shows when piped.
-    """
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    screen = console()
-    described, beside = (TextColumn(text, markup=False) for text in ("{task.description}", words))
-    columns = (described, BarColumn(), beside, TimeElapsedColumn())
-    bar = Bar(*columns, console=screen, transient=True, disable=not screen.is_terminal)
-    task = bar.add_task(title, total=1, **fields)
-    began = time.perf_counter()
-
-    def update(**state: Any) -> None:
-        if time.perf_counter() - began > PATIENCE and not bar.live.is_started:
-            bar.start()
-        bar.update(task, **state)
-
-    try:
-        yield update
-    finally:
-        bar.stop()
-
-
-@contextmanager
 def progress(title: str) -> Iterator[Callback]:
     """A callback that draws a bar once a fit has taken a while."""
-    with _bar(title, "pass {task.completed} of at most {task.total}, {task.fields[gain]} per vote", gain="") as update:
+    with drawn_bar(console(), title, "{task.fields[state]}", PATIENCE, state="") as update:
 
         def callback(step: Progress) -> None:
             name = f"{title}, restart {step.restart}" if step.restart else title
-            update(description=name, completed=step.iteration, total=step.max_iter, gain=f"{step.change:+.1e}")
+            done, total, words = stated(step)
+            update(description=name, completed=done, total=total, state=words)
 
         yield callback
 
 
 @contextmanager
-def epochs(title: str) -> Iterator[Callable[[Any], None]]:
-    """The same for learners: the bar shows the loss, and how probable held-out votes are."""
-    with _bar(title, "epoch {task.completed} of {task.total}, {task.fields[state]}", state="") as update:
+def epochs(title: str, verbose: bool = False) -> Iterator[Callable[[Any], None]]:
+    """The same for learners: the bar shows the loss, and how probable held-out votes are. ``verbose``: a line for every
+    epoch."""
+    screen = console()
+    with drawn_bar(screen, title, "{task.fields[state]}", PATIENCE, state="") as update:
 
         def callback(step: Any) -> None:
-            held = "" if step.held_out is None else f", held-out votes {step.held_out:.4f}"
-            update(completed=step.epoch, total=step.epochs, state=f"loss {step.loss:.4f}{held}")
+            done, total, words = stated(step)
+            update(completed=done, total=total, state=words)
+            if verbose:
+                screen.print(f"{title}: {words}, {step.seconds:.2f} s", soft_wrap=True)
 
         yield callback
 

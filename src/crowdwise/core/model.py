@@ -25,6 +25,7 @@ from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.parameters import Parameterised, declared, leading
+from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import warn_unconverged
 from crowdwise.core.starts import Start
 from crowdwise.core.unseen import scores_with_unseen
@@ -83,7 +84,10 @@ class Model(Parameterised, ABC):
     consensus_: Consensus = field(init=False)
 
     @guarded
-    def fit(self, votes: Votes, gold: Any = None, *, item_prior: Any = None, callback: Callback | None = None) -> Self:
+    def fit(
+        self, votes: Votes, gold: Any = None, *, item_prior: Any = None, callback: Callback | None = None,
+        verbose: bool = False,
+    ) -> Self:  # fmt: skip
         """Learn from votes.
 
         Parameters
@@ -97,6 +101,8 @@ class Model(Parameterised, ABC):
             N x K probabilities of each item's classes before any vote (from a classifier, say).
         callback
             Called with a :class:`crowdwise.core.loop.Progress` after every pass over the votes.
+        verbose
+            Show the progress: a bar in a terminal or a notebook, lines elsewhere.
         """
         began = time.perf_counter()
         self.check_parameters()
@@ -108,7 +114,8 @@ class Model(Parameterised, ABC):
         known = None if gold is None else votes.encode_truth(gold)
         self._check_votes(votes, known)
         log_prior = self._log_item_prior(votes, item_prior)
-        outcome = self._fit(votes, known, log_prior, callback)
+        with shown(self.key, verbose, callback) as report:
+            outcome = self._fit(votes, known, log_prior, report)
         found = resolve(self.dependence, votes, outcome.posterior, known, log_prior, self.vote_shares)
         rng = np.random.default_rng(self.random_state)
         labels = decide(outcome.posterior, outcome.prior, self.ties, rng)

@@ -91,7 +91,9 @@ class Rows:
         """Inputs in any form; ``items`` are the names of rows, where the caller gives them."""
         if hasattr(X, "__array__") and not hasattr(X, "shape"):
             X = np.asarray(X)
-        rows = X if isinstance(X, Rows) else cls(native(X))
+        X = native(X)
+        own = (str(X.name),) if is_series(X) and X.name is not None else None
+        rows = X if isinstance(X, Rows) else cls(X, None, own)
         return rows if items is None else replace(rows, items=items)
 
     @property
@@ -120,7 +122,7 @@ class Rows:
             values = _whole(self.x[column]) if is_name(column) or _is_text(self.x[column]) else None
             if values is None:
                 continue
-            names = RowNames(f"column {column!r}", values, column)
+            names = RowNames(f"column {column!r}", values, column, sure=is_name(column))
             if names.distinct or (values.dtype == object and is_name(column)):
                 yield names
 
@@ -150,7 +152,7 @@ class Rows:
         """Row n is item n, which is called as the row is, where rows have names."""
         self._check_length(items, what)
         names = next((names for names in self.names if names.sure and names.distinct), None)
-        x, features = self.numbers([names.column for names in self.names], items)
+        x, features = self.numbers([names.column for names in self.names if names.sure], items)
         return Match(x, None, features, names)
 
     def _by_position(self, items: Vocabulary, what: str) -> Match:
@@ -211,6 +213,8 @@ class Rows:
                     f"X.drop(columns={column!r})."
                 )
         part = self.x if len(rest) == self.x.shape[1] else self.x[rest] if is_pandas(self.x) else self.x.select(rest)
+        if len(rest) == 1 and _is_text(self.x[rest[0]]) and all(isinstance(v, str) for v in self.x[rest[0]]):
+            return list(self.x[rest[0]]), tuple(map(str, rest))  # texts
         array = np.asarray(part)
         if array.dtype == object or array.dtype.kind not in "fiub":
             for column in rest:

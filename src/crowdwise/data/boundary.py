@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,6 +68,18 @@ def guarded(function: Function) -> Function:
             raise _ours(error, _subject(args)) from error
 
     return cast("Function", call)
+
+
+def called_by(package: str) -> bool:
+    """Whether a function of this package (of another library) is among the callers, below any of the user's."""
+    frame: Any = sys._getframe(2)
+    for _ in range(12):
+        if frame is None:
+            return False
+        if str(frame.f_globals.get("__name__", "")).startswith(package):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _not_called(error: BaseException) -> bool:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from crowdwise.data import columns, encoding
+from crowdwise.data import columns, encoding, texts
 from crowdwise.data.boundary import guarded, reading
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.features import IMAGES, class_codes, from_arrays, read_arrays
 from crowdwise.data.files import FORMATS, PathLike, read_table
 from crowdwise.data.votes import Votes, read_truth, read_votes
-from crowdwise.errors import InputError, ReadError
+from crowdwise.errors import InputError, ReadError, listing
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,6 +48,8 @@ class Dataset:
         Item -> file, for the images in a folder ``images`` that are named after an item (``scan-7.png``).
     meta
         ``meta.json`` as a dict.
+    file, item_column
+        The file of the votes, and its column of items where that was named.
     """
 
     name: str
@@ -56,10 +59,15 @@ class Dataset:
     annotators: pl.DataFrame | None = field(default=None, repr=False)
     meta: dict[str, Any] = field(default_factory=dict, repr=False)
     images: dict[Any, Path] = field(default_factory=dict, repr=False)
+    file: Path | None = field(default=None, repr=False)
+    item_column: str | None = field(default=None, repr=False)
 
-    @property
+    @cached_property
     def texts(self) -> dict[Any, str]:
-        """Item -> its text: the columns of the table of items that hold a text of their own for most items, joined."""
+        """Item -> its text: the columns of the table of items that hold a text of their own for most items, joined;
+        without such a table, the column ``text`` of the votes' own file."""
+        if self.items is None:
+            return {} if self.file is None else texts.beside(self.file, self.votes.items, self.item_column)
         prose = [c for c in self._about if self._is_text(c)]
         return self._by_item(lambda row: " · ".join(str(row[c]) for c in prose if row[c] is not None), prose)
 
@@ -105,23 +113,42 @@ class Dataset:
         return {place[str(row[key])]: value(row) for row in rows if str(row[key]) in place}
 
     @property
-    def inputs(self) -> npt.NDArray[Any]:
+    def inputs(self) -> Any:
         """The inputs of the items that have votes, in the order of ``votes.items``: what a learner is fitted with.
+
+        Without ``features.npz`` that is the folder of images, where these are named after the items.
 
         Rows of ``x_train`` are found by the names in ``id_train``. Without these, items that are whole numbers are
         row numbers, counted from 0; other items must be named by a table ``items`` with as many rows as ``x_train``,
         in the same order.
         """
+        if not self.features and self.images:
+            return self._image_folder()
         if not self.features:
             raise InputError(
-                f"The data set {self.name} has no features.npz to learn from: add one with x_train, or hand over "
-                "inputs of your own (crowdwise learn --features FILE)."
+                f"The data set {self.name} has no features.npz to learn from, and no folder images: add one with "
+                "x_train, or hand over inputs of your own (crowdwise learn --features FILE)."
             )
         found = from_arrays(self.features, f"features.npz of {self.name}")
         if found.names is None and self.votes.items.dtype.kind != "i":
             found = replace(found, names=self._listed(found.x.shape[0]))
-        rows: npt.NDArray[Any] = found.rows_of(self.votes.items)
-        return rows
+        return found.rows_of(self.votes.items)
+
+    def _image_folder(self) -> Path:
+        """The folder in which the images of all items are."""
+        lost = [name for name in self.votes.items.tolist() if name not in self.images]
+        if lost:
+            raise InputError(
+                f"The data set {self.name} has images of {len(self.images)} of its {len(self.votes)} items, and none "
+                f"of {listing(lost)}: add them, or leave out the votes on these items."
+            )
+        folders = sorted({file.parent for file in self.images.values()})
+        if len(folders) > 1:
+            raise InputError(
+                f"The images of {self.name} are in {len(folders)} folders, such as {folders[0]} and {folders[1]}: put "
+                "them into one."
+            )
+        return folders[0]
 
     @property
     def test(self) -> tuple[npt.NDArray[Any], Codes] | None:
@@ -182,7 +209,7 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
         name=folder.resolve().name, votes=votes,
         features=read_arrays(folder / "features.npz") if (folder / "features.npz").is_file() else {},
         items=_read_optional(folder, "items"), annotators=_read_optional(folder, "annotators"), meta=meta,
-        images=_named_images(folder / "images", votes),
+        images=_named_images(folder / "images", votes), file=labels, item_column=options.get("item"),
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assemble, encoding, frames, schema, spellings
+from crowdwise.data.boundary import called_by
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.readable import reader
@@ -157,6 +158,32 @@ class Votes(ByItem):
     def __repr__(self) -> str:
         M, K = self.n_annotators, self.n_classes
         return f"Votes({self.n_votes:,} votes: {len(self):,} items x {M:,} annotators x {K:,} classes)"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """N entries, the votes on each item as a dict: what scikit-learn counts and splits.
+
+        Its metrics take votes for true labels: they get the truth of the votes, or an error where there is none.
+        """
+        if called_by("sklearn.metrics"):
+            return self._true_labels()
+        out, names = np.empty(len(self), dtype=object), self.classes[self.label].tolist()
+        who = self.annotators[self.annotator].tolist()
+        for n in range(len(self)):
+            lo, hi = self.indptr[n], self.indptr[n + 1]
+            out[n] = dict(zip(who[lo:hi], names[lo:hi], strict=True))
+        return out
+
+    def _true_labels(self) -> npt.NDArray[Any]:
+        known = None if self.truth is None else self.truth >= 0
+        if known is None or not known.all():
+            some = "none is known" if known is None else f"it is known of {int(known.sum())} of these {len(self)} items"
+            raise InputError(
+                f"scoring= measures predictions against one true label per item, and {some}. Give votes with truth, "
+                "votes.with_truth(truth), and scoring=crowdwise.metrics.accuracy_on_truth, which leaves out items "
+                "without; or leave scoring out, to score by the likelihood of the votes."
+            )
+        labels = self.classes[self.truth]
+        return np.array(labels.tolist()) if labels.dtype == object else labels
 
     def shares(self) -> npt.NDArray[np.float64]:
         """N x K: the (weighted) share of each class among an item's votes; uniform where an item has none."""

@@ -72,11 +72,12 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit(
-        self, X: Any, y: Any, gold: Any = None, *, items: Any = None, callback: Callback | None = None
+        self, X: Any, y: Any, gold: Any = None, *, items: Any = None, callback: Callback | None = None,
+        verbose: bool = False,
     ) -> Self:  # fmt: skip
         """Learn from inputs and votes, as :meth:`crowdwise.learners.estimator.Estimator.fit` does."""
         learner = registry.find(self.method, inputs=True).create(**self._settings)
-        self.model_: VotesClassifier = learner.fit(X, y, gold, items=items, callback=callback)
+        self.model_: VotesClassifier = learner.fit(X, y, gold, items=items, callback=callback, verbose=verbose)
         return self
 
     def predict_proba(self, X: Any, votes: Votes | None = None, *, items: Any = None) -> Floats:

@@ -7,21 +7,40 @@ from contextlib import contextmanager
 
 import torch
 
-from crowdwise.errors import ParameterError
+from crowdwise.errors import ParameterError, Remedy, Setting
 from crowdwise.learners.distributed import local_device
+
+GPUS = {"cuda": "CUDA GPU", "mps": "Apple GPU (MPS)"}
+LEAVE = Remedy("Leave it out, or take {}.", Setting("device", "cpu"))
 
 
 def find_device(name: str | torch.device) -> torch.device:
-    """``auto`` is CUDA, else MPS, else the CPU; of several processes that train together each has its own GPU."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    """``auto`` is CUDA, else MPS, else the CPU; ``gpu`` one of the first two. Of several processes that train together
+    each has its own GPU."""
+    asked, gpu = name, "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else None
+    if name in ("auto", "gpu"):
+        name = gpu or ("cpu" if name == "auto" else "cuda")
     try:
         device = torch.device(local_device(str(name)))
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ParameterError(f"device={name!r} cannot be used here: {reason}. Leave it at 'auto', or 'cpu'.") from None
+        why = _why("gpu" if asked == "gpu" else str(name), error)
+        raise ParameterError(f"cannot be used here: {why}.", about=Setting("device", asked), remedy=LEAVE) from None
     return device
+
+
+def _why(name: str, error: BaseException) -> str:
+    """Why a device cannot be used, in a few words."""
+    kind = name.partition(":")[0]
+    if kind == "gpu":
+        return "torch finds no GPU on this machine"
+    if kind in GPUS and not (torch.cuda if kind == "cuda" else torch.backends.mps).is_available():
+        return f"torch finds no {GPUS[kind]} on this machine"
+    if kind == "cuda":
+        return f"torch finds {torch.cuda.device_count()} CUDA GPUs on this machine, counted from 0"
+    if kind not in ("cpu", *GPUS):
+        return "expected auto, cpu, gpu, cuda, cuda:1, ... or mps"
+    return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
 
 
 @contextmanager

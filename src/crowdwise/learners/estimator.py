@@ -32,12 +32,14 @@ from torch import Tensor
 from crowdwise.core.constraints import RandomState, fixed_seed, seed_of
 from crowdwise.core.numerics import Ints
 from crowdwise.core.parameters import Parameterised, declared
+from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import Result, plain
 from crowdwise.data.boundary import guarded
 from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError
 from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.named_inputs import NamedInputs
 from crowdwise.learners.saving import RESULT, read_learner, read_tensors, write_learner
+from crowdwise.learners.text_features import TextFeatures
 from crowdwise.learners.training_settings import Callback, Epoch
 
 
@@ -76,7 +78,8 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
 
     @guarded
     def fit(
-        self, X: Any, y: Any = None, gold: Any = None, *, items: Any = None, callback: Callback | None = None
+        self, X: Any, y: Any = None, gold: Any = None, *, items: Any = None, callback: Callback | None = None,
+        verbose: bool = False,
     ) -> Self:  # fmt: skip
         """Learn from inputs and the answers of annotators.
 
@@ -99,6 +102,8 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
         callback
             Called with an :class:`~crowdwise.learners.training_settings.Epoch` after every epoch (or round, without a
             network); the fit stops where it returns True.
+        verbose
+            Show the progress: a bar in a terminal or a notebook, lines elsewhere.
         """
         began = time.perf_counter()
         self.check_parameters()
@@ -108,7 +113,8 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
         self.seed_ = fixed_seed(self.random_state)
         self._describe(answers.annotators, getattr(answers, "classes", None), inputs.shape)
         self.history_ = []
-        found = self._learn(inputs, answers, known, callback)
+        with shown(self.key, verbose, callback) as report:
+            found = self._learn(inputs, answers, known, report)
         self.consensus_ = self._result(found, answers, known, began)
         self.consensus_.notes.extend(self._said)
         if not getattr(self.consensus_, "converged", True):
@@ -172,6 +178,8 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
             "shape": list(self.shape_),
             "features": self._named_features(),
             "item_column": self.item_column_,
+            "text_column": self.text_column_,
+            "texts": self.text_features_.state() if hasattr(self, "text_features_") else None,
             "seed": self.seed_,
             "history": [asdict(epoch) for epoch in self.history_],
             "learned": {name: plain(getattr(self, name)) for name in self.saved},
@@ -190,7 +198,9 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
             learner.seed_, learner.history_ = facts["seed"], [Epoch(**epoch) for epoch in facts["history"]]
             for name in cls.saved:
                 setattr(learner, name, facts["learned"][name])
-            learner._remember(facts["features"], facts["item_column"])
+            learner._remember(facts["features"], facts["item_column"], facts["text_column"])
+            if facts["texts"] is not None:
+                learner.text_features_ = TextFeatures.restored(facts["texts"])
             learner._describe(found.annotator_names, getattr(found, "classes", None), tuple(facts["shape"]))
             learner._restore(read_tensors(saved))
         return learner

@@ -34,6 +34,7 @@ from crowdwise.data.features import Features
 from crowdwise.data.frames import is_frame, is_pandas, native
 from crowdwise.errors import AlignmentWarning, InputError, warn
 from crowdwise.learners.inputs import Inputs, as_inputs
+from crowdwise.learners.text_features import TextFeatures, is_texts
 
 
 def answers_in(y: Any, table: type[Any], part: str) -> Any:
@@ -71,6 +72,9 @@ class NamedInputs:
     shape_: tuple[int, ...]
     item_column_: Any
     """The column of X that named its rows in the fit; ``None`` where none did."""
+    text_column_: Any
+    """The column of X with the texts, where the learner was fitted to texts in a table."""
+    text_features_: TextFeatures
 
     @property
     def _noun(self) -> str:
@@ -79,6 +83,7 @@ class NamedInputs:
 
     def _beside(self, X: Any, answers: Any, items: Any, y: Any) -> tuple[Inputs, Any]:
         """The inputs of the items in a fit, and the answers on them; notes what columns and rows are called."""
+        self.__dict__.pop("text_features_", None)
         named = isinstance(y, self.table) or is_named(y)
         match = self._matched(X, answers, items, named)
         self._remember(match.features, None if match.names is None else match.names.column)
@@ -87,7 +92,11 @@ class NamedInputs:
             warn(match.note, remedy=GIVE_NAMES, category=AlignmentWarning)
         if not named and match.names is not None:
             answers = replace(answers, items=match.names.values)
-        return as_inputs(match.x, answers.items), answers
+        if not is_texts(match.x):
+            return as_inputs(match.x, answers.items), answers
+        self.text_features_, rows = TextFeatures.fitted(match.x)
+        self._remember(None, self.item_column_, None if match.features is None else match.features[0])
+        return as_inputs(rows), answers
 
     def _matched(self, X: Any, answers: Any, items: Any, named: bool = True) -> Match:
         """Inputs in the order of the items of a table."""
@@ -104,6 +113,8 @@ class NamedInputs:
         if answers is not None:
             return self._with_answers(X, answers, items)[0]
         rows = Rows(X.x, X.names, X.columns) if isinstance(X, Features) else Rows.of(X, items)
+        if self.text_column_ is not None and rows.is_table and self.text_column_ in list(rows.x.columns):
+            return self._checked(list(rows.x[self.text_column_]), None)
         x, features = rows.numbers(self._name_columns(rows))
         return self._checked(x, features)
 
@@ -129,13 +140,21 @@ class NamedInputs:
 
     def _name_columns(self, rows: Rows) -> list[Any]:
         """The columns of a table that are names of its rows and no features."""
-        fitted = getattr(self, "feature_names_in_", None)
+        fitted = [] if hasattr(self, "text_features_") else getattr(self, "feature_names_in_", None)
         if not rows.is_table or fitted is None:
             return []
         return [name for name in rows.x.columns if name not in fitted and (is_name(name) or name == self.item_column_)]
 
     def _checked(self, x: Any, features: Any, items: Any = None) -> Inputs:
         """Inputs with the columns and the shape of the fit."""
+        words = getattr(self, "text_features_", None)
+        if (words is not None) != is_texts(x):
+            ours, found = ("numbers", "texts") if words is None else ("texts", "none")
+            raise InputError(
+                f"The learner was fitted with {ours}, and X holds {found}: give it what it was fitted with."
+            )
+        if words is not None:
+            return self._check_shape(as_inputs(words.rows(x)))
         inputs = as_inputs(x, items)
         if len(inputs.shape) == 1:
             said = check_features(features, getattr(self, "feature_names_in_", None), type(self).__name__)
@@ -143,12 +162,12 @@ class NamedInputs:
                 warn(said)
         return self._check_shape(inputs)
 
-    def _remember(self, features: Sequence[str] | None, item_column: Any) -> None:
+    def _remember(self, features: Sequence[str] | None, item_column: Any, text_column: Any = None) -> None:
         """The names of columns in the fit: in a fit, and when the learner is loaded."""
         self.__dict__.pop("feature_names_in_", None)
         if features is not None:
             self.feature_names_in_: npt.NDArray[Any] = np.array(list(features), dtype=object)
-        self.item_column_ = item_column
+        self.item_column_, self.text_column_ = item_column, text_column
 
     def _named_features(self) -> list[str] | None:
         """The names of columns, for saving."""

@@ -84,7 +84,8 @@ class NetworkEstimator(TrainingSettings, Estimator):
     cuda_graphs
         Record the passes through the network once and replay them: for networks bound by launching kernels.
     device, precision
-        ``"auto"``: CUDA, else MPS, else the CPU; bfloat16 for the network where CUDA has it, else float32.
+        ``"auto"``: CUDA, else MPS, else the CPU; bfloat16 for the network where CUDA has it, else float32. Also
+        ``"gpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"`` and ``"cpu"``.
     checkpoint, checkpoint_every
         A file to write after every so many epochs and after the last, and to continue from where it exists.
     """
@@ -127,6 +128,7 @@ class NetworkEstimator(TrainingSettings, Estimator):
         return self.classes_
 
     def _learn(self, inputs: Inputs, answers: Any, gold: Ints | None, callback: Callback | None) -> Trainer:
+        find_device(self.device)  # before anything else is done
         inputs, votes = self._training_data(inputs, answers)
         train, held_out = self._split(votes)
         self._trainer = trainer = self._train(TrainingData(inputs, train, held_out, gold), callback)

@@ -22,7 +22,7 @@ _WHERE = {
     "bootstrap": ("Estimate",),
     "calibration": ("brier", "calibration_error", "log_loss", "reliability"),
     "clusters": ("adjusted_rand", "cluster_accuracy", "mutual_information"),
-    "labels": ("accuracy", "accuracy_per_class", "confusion_error"),
+    "labels": ("accuracy", "accuracy_on_truth", "accuracy_per_class", "confusion_error"),
     "measures": ("measure",),
     "ratings": ("kendall", "mae", "quadratic_kappa", "rmse", "spearman"),
     "sets": (

@@ -9,6 +9,7 @@ import numpy as np
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import TIE, Floats, Ints
 from crowdwise.core.truth_scores import some_known
+from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 
@@ -69,3 +70,25 @@ def known_items(result: Any, truth: Any) -> tuple[Floats, Ints]:
             raise InputError(f"The truth has class code {y.max()}, and there are {q.shape[1]} classes.")
     known = some_known(y >= 0)
     return q[known], y[known]
+
+
+def accuracy_on_truth(classifier: Any, X: Any, votes: Votes) -> float:
+    """The accuracy of a fitted classifier on the items whose truth the votes carry: ``scoring`` for scikit-learn.
+
+    The classifier is fitted to votes and does not see their truth; this scorer does, and nothing else of them.
+
+    >>> import crowdwise as cw
+    >>> from sklearn.model_selection import cross_val_score
+    >>> crowd = cw.simulate.machine(n_annotators=6, n_items=300, votes_per_item=3, random_state=0)
+    >>> X, votes = crowd.features["x_train"], crowd.votes.with_truth(crowd.truth)
+    >>> found = cross_val_score(cw.Raykar(), X, votes, cv=3, scoring=cw.metrics.accuracy_on_truth)
+    >>> bool((found > 0.8).all())
+    True
+    """
+    if not isinstance(votes, Votes) or votes.truth is None or not (votes.truth >= 0).any():
+        raise InputError(
+            "accuracy_on_truth measures by the truth that votes carry, and there is none: votes.with_truth(truth)."
+        )
+    found = np.asarray(classifier.predict(X))
+    known = votes.truth >= 0
+    return float((found[known] == votes.classes[votes.truth[known]]).mean())
