@@ -1,4 +1,4 @@
-"""Votes in cross-validation with scikit-learn: splits by item, scores by likelihood or against the truth of the votes."""
+"""Votes in cross-validation with scikit-learn: splits by item; scores by likelihood, or against the truth of votes."""
 
 from __future__ import annotations
 
