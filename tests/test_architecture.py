@@ -25,7 +25,7 @@ HEAVY = ["jinja2", "narwhals", "numba", "pandas", "polars", "pyspark", "scipy", 
 BASE = {"errors", "kernels", "data"}
 MODEL = BASE | {"core"}
 FITS = MODEL | {"online", "methods", "answers", "learners", "registry"}
-BELOW = FITS | {"simulate", "metrics", "trust", "active", "report", "reading", "api", "saved"}
+BELOW = FITS | {"simulate", "metrics", "trust", "active", "report", "importers", "reading", "api", "saved"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "kernels": set(),
@@ -41,7 +41,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trust": MODEL | {"metrics"},
     "active": MODEL | {"online", "metrics", "registry"},  # a campaign makes its model by its key
     "report": MODEL | {"metrics", "trust", "registry"},
-    "reading": BASE | {"registry"},
+    "importers": BASE | {"registry"},
+    "reading": BASE | {"registry", "importers"},
     "api": BELOW - {"api"},
     "saved": FITS | {"active"},
     "bench": BELOW,

@@ -6,9 +6,11 @@ of :func:`answer_type_of`.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from crowdwise.data.dataset import Dataset
     from crowdwise.data.guess import Guess
     from crowdwise.data.votes import Votes
+    from crowdwise.importers.export import Export
 
+SAID = "meta.json says so"
 AUTO = "auto"
 """The answer type that is found in the data, numbers on a scale included."""
 
@@ -42,10 +46,12 @@ def read(source: Any, answers: str | None = None, *, reading: Mapping[str, Any] 
     return checked(source, answers, None, dict(reading or {}))
 
 
-def answer_type_of(source: Any, asked: str | None = None, method: str | None = None) -> tuple[str, Guess | None]:
+def answer_type_of(
+    source: Any, asked: str | None = None, method: str | None = None, *, question: str | None = None
+) -> tuple[str, Guess | None]:
     """The type that was asked for, else that of the table or the method, else a guess.
 
-    A dataset folder is taken for votes; what its answers look like is in the guess.
+    A dataset folder is taken for votes; what its answers look like is in the guess. ``question`` is that of an export.
     """
     if asked not in (None, AUTO):
         return registry.answer_type(str(asked)), None
@@ -56,10 +62,14 @@ def answer_type_of(source: Any, asked: str | None = None, method: str | None = N
         return named.answer_type if named is not None and is_ours else own, None
     if method is not None:
         return named.answer_type if named is not None else registry.VOTES, None
+    if isinstance(source, (str, os.PathLike)):
+        found = export_of(Path(source))
+        if found is not None:
+            return _exported(found, None, question).table.answer_type, None
     guess = _guess(Path(source)) if isinstance(source, (str, os.PathLike)) else None
     if guess is None or guess.kind == registry.VOTES:
         return registry.VOTES, guess
-    if Path(source).is_dir():
+    if Path(source).is_dir() and guess.reason != SAID:
         return registry.VOTES, replace(guess, kind=registry.VOTES, doubt=guess.kind)
     return guess.kind, guess
 
@@ -67,8 +77,12 @@ def answer_type_of(source: Any, asked: str | None = None, method: str | None = N
 def _guess(path: Path) -> Guess | None:
     """The type of answers in a file (or a dataset folder), by its first rows; ``None`` where these cannot be read."""
     from crowdwise.data.dataset import find_table
-    from crowdwise.data.guess import glance, guess
+    from crowdwise.data.guess import Guess, glance, guess
 
+    if path.is_dir():
+        named = _named_type(path / "meta.json")
+        if named:
+            return Guess(named, SAID)
     file = find_table(path, "votes") if path.is_dir() else path
     head = glance(file) if file is not None and file.is_file() else None
     return None if head is None else guess(head.columns, {name: head[name].to_list() for name in head.columns})
@@ -77,6 +91,11 @@ def _guess(path: Path) -> Guess | None:
 def checked(source: Any, asked: str | None, method: str | None, options: dict[str, Any]) -> Answers:
     """The table behind a source. Where nobody said that they are classes, labels that look like numbers on a scale,
     texts or ids are an error; ``"auto"`` takes the numbers for ratings."""
+    if isinstance(source, (str, os.PathLike)):
+        export = export_of(Path(source))
+        if export is not None:
+            options = dict(options)
+            return _exported(export, asked if asked != AUTO else None, options.pop("question", None), options)
     answer_type = answer_type_of(source, asked, method)[0]
     if asked not in (None, AUTO) or was_read(source) or answer_type != registry.VOTES or "classes" in options:
         return _read(source, answer_type, options)
@@ -88,6 +107,59 @@ def checked(source: Any, asked: str | None, method: str | None, options: dict[st
         return _read(source, "ratings", options)
     scaled = _on_scale(found.table, asked, method, "label" in options)
     return _read(source, "ratings", options) if scaled else found
+
+
+def export_of(path: Path) -> Export | None:
+    """The export of an annotation tool that a file, an archive or a folder is; ``None`` where it is none."""
+    from crowdwise.data.dataset import find_table
+
+    if not path.exists() or (path.is_dir() and find_table(path, "votes") is not None):
+        return None
+    state = path.stat()
+    return _export(str(path), state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=1)
+def _export(path: str, changed: int, size: int) -> Export | None:
+    """The same, kept: commands look at a file more than once."""
+    from crowdwise.importers.read_export import read_export, recognise
+
+    tool = recognise(path)
+    return None if tool is None else read_export(path, tool)
+
+
+def _exported(
+    export: Export, asked: str | None, question: str | None, options: Mapping[str, Any] | None = None
+) -> Answers:
+    """The answers to a question of an export: the one that is named, or the only one (of the type asked for)."""
+    if options:
+        raise ParameterError(
+            f"{', '.join(options)}: {export.path} is an export of {export.tool}, whose columns are known. Import it "
+            "first (crowdwise import), and read the table that this makes."
+        )
+    if not export.tables:
+        raise InputError(f"{export.path} is an export of {export.tool}. {' '.join(export.lines())}")
+    kind = None if asked is None else registry.answer_type(asked)
+    fit = [name for name, table in export.tables.items() if kind in (None, table.answer_type)]
+    name = fit[0] if question is None and len(fit) == 1 else export.question(question)
+    table = export.tables[name]
+    if kind == "ratings" and table.answer_type == registry.VOTES:
+        return Answers(kind, export.as_ratings(name))
+    if asked is None and table.answer_type == registry.VOTES:
+        _on_scale(table, asked, None, named=True)
+    votes = kind is not None and registry.ANSWER_TYPES[kind].load() is type(table)
+    if kind not in (None, table.answer_type) and not votes:
+        raise InputError(f"{name!r} of {export.path} holds {table.answer_type}, not {kind}.")
+    return Answers(kind or table.answer_type, table, export.dataset(name))
+
+
+def _named_type(file: Path) -> str | None:
+    """The type of answers that the meta.json of a folder names."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8")).get("answer_type")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
+    return found if found in registry.ANSWER_TYPES else None
 
 
 def _on_scale(votes: Votes | None, asked: str | None, method: str | None, named: bool) -> bool:

@@ -103,6 +103,31 @@ RESULTS = {
 """Results by the name that a saved one bears."""
 
 
+class Importer(NamedTuple):
+    """One annotation tool whose exports are read: its key, its module below ``crowdwise.importers``, its name."""
+
+    key: str
+    module: str
+    title: str
+
+    def load(self, function: str) -> Any:
+        """``recognises`` or ``read`` of its module."""
+        return load(f"importers.{self.module}:{function}")
+
+
+_IMPORTERS = (
+    Importer("label-studio", "label_studio", "Label Studio"),
+    Importer("prodigy", "prodigy", "Prodigy"),
+    Importer("doccano", "doccano", "doccano"),
+    Importer("argilla", "argilla", "Argilla"),
+    Importer("mturk", "mturk", "Mechanical Turk"),
+    Importer("toloka", "toloka", "Toloka"),
+    Importer("appen", "appen", "Appen (Figure Eight)"),
+)
+IMPORTERS: dict[str, Importer] = {entry.key: entry for entry in _IMPORTERS}
+"""Annotation tools whose exports are read, in the order in which they are tried."""
+
+
 class Entry(NamedTuple):
     """One method: its key, where its class is (``module:Class``, below ``crowdwise``), and a line for people.
 

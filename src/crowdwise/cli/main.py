@@ -129,7 +129,7 @@ class Commands(TyperGroup):
 
 NAMES = (
     "aggregate", "report", "diagnose", "agreement", "learn", "predict", "compare", "rank", "methods", "describe",
-    "simulate", "demo", "bench", "campaign", "active",
+    "simulate", "demo", "bench", "campaign", "active", "import",
 )  # fmt: skip
 """The commands, in the order of the help."""
 
@@ -165,6 +165,10 @@ def find_command(name: str) -> Any:
             from crowdwise.cli import cmd_describe
 
             return getattr(cmd_describe, name)
+        case "import":
+            from crowdwise.cli import cmd_import
+
+            return cmd_import.import_
         case "simulate":
             from crowdwise.cli import cmd_simulate
 
@@ -209,7 +213,7 @@ def make_app(names: Iterable[str] = NAMES) -> typer.Typer:
         if isinstance(command, typer.Typer):
             made.add_typer(command, name=name)
         else:
-            made.command()(command)
+            made.command(name)(command)
     return made
 
 

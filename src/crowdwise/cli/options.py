@@ -84,6 +84,10 @@ NormaliseOption = Annotated[
     bool,
     typer.Option("--normalise-labels", help="Merge labels that differ only in case or blanks (yes, Yes)."),
 ]
+QuestionOption = Annotated[
+    str | None,
+    option("--question", help="Which question of an export of an annotation tool; of comparisons, their column of it."),
+]
 SetOption = Annotated[
     list[str] | None,
     option("--set", help="A parameter, as name=value; repeat for more. See `crowdwise methods --json`."),
@@ -148,6 +152,7 @@ class Reading:
     on_duplicate: DuplicateOption = "error"
     on_missing: MissingOption = "error"
     normalise_labels: NormaliseOption = False
+    question: QuestionOption = None
 
     def options(self) -> dict[str, Any]:
         """What was given, as options of a table's reader."""
@@ -242,7 +247,8 @@ def fitted(
     from crowdwise.reading import answer_type_of
 
     answers = answers or reading.answers
-    note_guess(answer_type_of(path, answers, method)[1])
+    note_export(path)
+    note_guess(answer_type_of(path, answers, method, question=reading.question)[1])
     task = api.prepare(path, method, params, answers=answers, graph=graph, reading=reading.options())
     with show.progress(task.method) as callback:
         return task.fit(gold=gold, truth=truth, callback=callback)
@@ -252,7 +258,8 @@ def load(path: Path, reading: Reading = AS_USUAL) -> Answers:
     """The answers of a file or a dataset folder, with a note on what they were taken for."""
     from crowdwise.reading import answer_type_of, read
 
-    note_guess(answer_type_of(path, reading.answers)[1])
+    note_export(path)
+    note_guess(answer_type_of(path, reading.answers, question=reading.question)[1])
     return read(path, reading.answers, reading=reading.options())
 
 
@@ -271,7 +278,8 @@ def check_votes(path: Path, reading: Reading) -> None:
     """Before a command that knows votes alone reads a file: are these other answers?"""
     from crowdwise.reading import answer_type_of
 
-    found, guess = answer_type_of(path, reading.answers)
+    note_export(path)
+    found, guess = answer_type_of(path, reading.answers, question=reading.question)
     if found != registry.VOTES:
         raise other_answers(path, found, "" if guess is None else f", since {guess.reason}")
     note_guess(guess)
@@ -283,6 +291,15 @@ def other_answers(path: Path, found: str, why: str = "") -> InputError:
         f"{path} holds {found}{why}, and this command is for votes alone. For {found} there are crowdwise "
         "aggregate, report, describe and agreement; if these are votes, say --answers votes."
     )
+
+
+def note_export(path: Path) -> None:
+    """Say what an export of an annotation tool holds, and what of it was left out."""
+    from crowdwise.reading import export_of
+
+    export = export_of(path)
+    if export is not None:
+        say(f"Note: {path.name} is an export of {registry.IMPORTERS[export.tool].title}. {' '.join(export.lines())}")
 
 
 def note_guess(guess: Guess | None) -> None:

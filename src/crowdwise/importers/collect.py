@@ -1,0 +1,191 @@
+"""Answers as importers find them, question by question, and the tables that are made of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from crowdwise.importers.span_tokens import Span, bio, tokens_of, without_overlaps
+from crowdwise.importers.times import number, seconds
+
+CHOICES, NUMBERS, PAIRS, RANKINGS, SPANS = "choices", "ratings", "comparisons", "rankings", "tags"
+LAST = "earlier answers of the same annotator to the same item"
+EMPTY = "without an answer"
+
+
+class Answer(NamedTuple):
+    """One answer; what ``said`` holds is up to the kind of question."""
+
+    item: Any
+    annotator: Any
+    said: Any
+    time: float | None
+    duration: float | None
+
+
+@dataclass
+class Question:
+    """A question and its answers. ``gold`` maps items to what is true of them."""
+
+    kind: str
+    answers: list[Answer] = field(default_factory=list)
+    gold: dict[Any, Any] = field(default_factory=dict)
+
+
+class Collector:
+    """What an importer finds. Importers call its methods, in any order."""
+
+    def __init__(self, predictions: bool = False) -> None:
+        self.predictions = predictions
+        self.questions: dict[str, Question] = {}
+        self.alone: dict[str, Counter[str]] = {}
+        """Questions that no table is for -> what they hold, and how often."""
+        self.left_out: Counter[str] = Counter()
+        self.items: dict[Any, dict[str, Any]] = {}
+        self.annotators: dict[Any, dict[str, Any]] = {}
+        self.texts: dict[Any, str] = {}
+        self.tokens: dict[Any, list[tuple[int, int]]] = {}
+        self.notes: list[str] = []
+
+    def leave_out(self, why: str, count: int = 1) -> None:
+        """Count something that is not an answer."""
+        if count:
+            self.left_out[why] += count
+
+    def note(self, text: str) -> None:
+        """Say something about the export, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def about_item(self, item: Any, **about: Any) -> None:
+        """Texts, addresses and attributes of an item."""
+        plain = {name: value for name, value in about.items() if isinstance(value, (str, int, float, bool))}
+        if named(item) is not None:
+            self.items.setdefault(named(item), {}).update(plain)
+
+    def about_annotator(self, annotator: Any, **about: Any) -> None:
+        """What is known of an annotator."""
+        plain = {name: value for name, value in about.items() if isinstance(value, (str, int, float, bool))}
+        if named(annotator) is not None:
+            self.annotators.setdefault(named(annotator), {}).update(plain)
+
+    def choices(
+        self, question: str, item: Any, annotator: Any, labels: Iterable[Any], time: Any = None, duration: Any = None
+    ) -> None:
+        """One class, or any number of them: which it is follows from all answers to the question."""
+        chosen = list(dict.fromkeys(plain_label(label) for label in labels if label is not None))
+        self._add(question, CHOICES, item, annotator, chosen, time, duration)
+
+    def number(
+        self, question: str, item: Any, annotator: Any, value: Any, time: Any = None, duration: Any = None
+    ) -> None:
+        """A number on a scale."""
+        found = number(value)
+        if found is None:
+            self.leave_out(EMPTY)
+        else:
+            self._add(question, NUMBERS, item, annotator, found, time, duration)
+
+    def pair(
+        self, question: str, on: Any, annotator: Any, left: Any, right: Any, outcome: str, time: Any = None,
+        duration: Any = None,
+    ) -> None:  # fmt: skip
+        """Which of two is better: left, right or tie. ``on`` is what they were compared on."""
+        self._add(question, PAIRS, on, annotator, (left, right, outcome), time, duration)
+
+    def ranking(
+        self, question: str, on: Any, annotator: Any, items: Sequence[Any], time: Any = None, duration: Any = None
+    ) -> None:
+        """Items in order, the best first."""
+        if len(items) > 1:
+            self._add(question, RANKINGS, on, annotator, list(dict.fromkeys(map(str, items))), time, duration)
+        else:
+            self.leave_out(EMPTY)
+
+    def spans(
+        self, question: str, item: Any, annotator: Any, text: str, spans: Iterable[Span], time: Any = None,
+        duration: Any = None, tokens: Sequence[tuple[int, int]] | None = None,
+    ) -> None:  # fmt: skip
+        """Spans of a text (none at all is an answer too); tokens where the tool has its own."""
+        whole = [(int(start), int(end), str(label)) for start, end, label in spans]
+        kept = without_overlaps(span for span in whole if 0 <= span[0] < span[1] <= len(text))
+        self.leave_out("spans that overlap others, or lie outside their text", len(whole) - len(kept))
+        if named(item) is None:
+            self.leave_out("without an item or an annotator")
+            return
+        self.texts[named(item)] = text
+        if tokens is not None and all(isinstance(place, int) for both in tokens for place in both):
+            self.tokens.setdefault(named(item), list(tokens))
+        self._add(question, SPANS, item, annotator, tuple(kept), time, duration)
+
+    def other(self, question: str, what: str) -> None:
+        """An answer of a kind that there is no table for: boxes, masks, texts..."""
+        self.alone.setdefault(question, Counter())[what] += 1
+
+    def gold(self, question: str, item: Any, labels: Any, kind: str = CHOICES) -> None:
+        """What is true of an item."""
+        if kind == CHOICES:
+            labels = [plain_label(label) for label in labels if label is not None]
+        if labels not in ([], None) and named(item) is not None:
+            self._question(question, kind).gold[named(item)] = labels
+
+    def _question(self, name: str, kind: str) -> Question:
+        found = self.questions.setdefault(name, Question(kind))
+        if found.kind == kind:
+            return found
+        return self.questions.setdefault(f"{name} ({kind})", Question(kind))
+
+    def _add(self, question: str, kind: str, item: Any, annotator: Any, said: Any, time: Any, duration: Any) -> None:
+        item, annotator = named(item), named(annotator)
+        if item is None or annotator is None:
+            self.leave_out("without an item or an annotator")
+            return
+        answer = Answer(item, annotator, said, seconds(time), number(duration))
+        self._question(question, kind).answers.append(answer)
+
+
+def named(name: Any) -> str | int | None:
+    """The name of an item or an annotator: text or a whole number; ``None`` where it is neither."""
+    if isinstance(name, float) and name.is_integer():
+        return int(name)
+    return name if isinstance(name, (str, int)) and not isinstance(name, bool) and name != "" else None
+
+
+def plain_label(label: Any) -> Any:
+    """A label as text, a whole number or a truth value."""
+    if isinstance(label, (bool, int, str)):
+        return label
+    if isinstance(label, float) and label.is_integer():
+        return int(label)
+    return str(label)
+
+
+def once(answers: Sequence[Answer]) -> list[Answer]:
+    """The last answer of each annotator to each item, by time where it is known, in the order in which they came."""
+    last: dict[tuple[Any, Any], Answer] = {}
+    for answer in answers:
+        key = (answer.item, answer.annotator)
+        earlier = last.pop(key, None)
+        late = earlier is not None and (earlier.time or 0.0) > (answer.time or 0.0)
+        last[key] = earlier if late and earlier is not None else answer
+    return list(last.values())
+
+
+def columns_of_tags(found: Collector, answers: Sequence[Answer]) -> dict[str, list[Any]]:
+    """One row per token and annotator."""
+    every: dict[Any, list[Span]] = {}
+    for answer in answers:
+        every.setdefault(answer.item, []).extend(answer.said)
+    out: dict[str, list[Any]] = {
+        name: [] for name in ("sequence", "position", "word", "annotator", "tag", "timestamp", "duration")
+    }
+    for answer in answers:
+        text = found.texts[answer.item]
+        tokens = found.tokens.get(answer.item) or tokens_of(text, every[answer.item])
+        for position, (place, tag) in enumerate(zip(tokens, bio(tokens, answer.said), strict=True)):
+            row = (answer.item, position, text[slice(*place)], answer.annotator, tag, answer.time, answer.duration)
+            for column, value in zip(out.values(), row, strict=True):
+                column.append(value)
+    return out

@@ -1,0 +1,230 @@
+"""The files of an export: a file, those in a zip archive, or those below a folder; and what can be seen at a glance.
+
+JSON arrays and JSON lines are read object by object: an export of any size takes the memory of its answers, not of its
+text.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import csv
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from crowdwise.data.boundary import reading, reason
+from crowdwise.data.files import read_table
+from crowdwise.data.plain_files import LATIN, in_utf8, looks_latin, opened, say_encoding, unpacked, wide_encoding
+from crowdwise.data.unpacking import limit
+from crowdwise.errors import ReadError, SizeError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+CHUNK = 2**20
+HEAD, LARGE_HEAD, MOST_WHOLE = 2**16, 2**21, 2**28
+MOST_FILES = 200_000
+TEXT = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xml", ".manifest", ".gz")
+
+
+class ExportFiles(contextlib.ExitStack):
+    """The files of an export by name, as UTF-8 text; open it with ``with``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self._archive: zipfile.ZipFile | None = None
+        if not path.exists():
+            raise ReadError(f"There is no file {path}.")
+        with reading(path):
+            if path.is_dir():
+                found = (p for p in path.rglob("*") if p.is_file())
+                self.names = sorted(p.relative_to(path).as_posix() for p in islice(found, MOST_FILES))
+            elif zipfile.is_zipfile(path) and path.suffix.lower() == ".zip":
+                self._archive = self.enter_context(zipfile.ZipFile(path))
+                self.names = sorted(info.filename for info in self._archive.infolist() if not info.is_dir())
+            else:
+                self.names = [path.name]
+        self.names = [n for n in self.names if not any(part.startswith((".", "__MACOSX")) for part in Path(n).parts)]
+
+    @property
+    def single(self) -> bool:
+        """Whether it is a plain file."""
+        return self._archive is None and not self.path.is_dir()
+
+    @cached_property
+    def in_text(self) -> Path:
+        """A plain file, unpacked and in UTF-8."""
+        with reading(self.path):
+            packed = self.path.suffix.lower() in (".gz", ".zst")
+            plain = self.enter_context(unpacked(self.path)) if packed else self.path
+            encoding = wide_encoding(plain) or (LATIN if looks_latin(plain) else None)
+        if encoding is None:
+            return plain
+        plain = self.enter_context(in_utf8(plain, encoding))
+        say_encoding(self.path, encoding)
+        return plain
+
+    def head(self, size: int) -> str:
+        """The first characters of a plain file, without a look at the rest; nothing of other files."""
+        if not self.single or not self.names or self.path.suffix.lower() == ".zst":
+            return ""
+        with reading(self.path), opened(self.path) as file:
+            content = file.read(size)
+            wide = wide_encoding(self.path)
+        if wide is None and b"\0" in content[:1024]:
+            return ""
+        return content.decode(wide or "utf-8", errors="replace").removeprefix("\ufeff")
+
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[IO[str]]:
+        """The text of a file."""
+        if self.single:
+            with self.in_text.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+                yield file
+            return
+        with reading(f"{self.path}/{name}"):
+            content = self._bytes(name)
+        yield io.StringIO(_decoded(content), newline="")
+
+    def _bytes(self, name: str) -> bytes:
+        most = limit()
+        if self._archive is None:
+            return (self.path / name).read_bytes()
+        if self._archive.getinfo(name).file_size > most:
+            raise SizeError(f"{self.path}: {name} unpacks to more than {most / 2**30:,.1f} GB, the most that is read.")
+        with self._archive.open(name) as source:
+            content = source.read(int(most) + 1)
+        if len(content) > most:
+            raise SizeError(f"{self.path}: {name} unpacks to more than {most / 2**30:,.1f} GB, the most that is read.")
+        return content
+
+    def text(self, name: str, most: int = -1) -> str:
+        """The text of a file, or its first characters."""
+        with reading(f"{self.path}/{name}"), self.open(name) as file:
+            return file.read(most)
+
+    def objects(self, name: str) -> Iterator[dict[str, Any]]:
+        """The objects of a JSON array or of JSON lines, one by one; the one object of other JSON."""
+        with self.open(name) as file:
+            yield from json_objects(file, f"{self.path}" if self.single else f"{self.path}/{name}")
+
+    def whole(self, name: str) -> Any:
+        """All of a JSON file."""
+        with reading(f"{self.path}/{name}", "JSON"):
+            return json.loads(self.text(name))
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A text table, every cell as text."""
+        if self.single:
+            return read_table(self.in_text if self.path.suffix.lower() in TEXT else self.path)[0]
+        import polars as pl
+
+        with reading(f"{self.path}/{name}"):
+            return pl.read_csv(self.text(name).encode(), infer_schema=False, null_values=[""])
+
+
+def _decoded(content: bytes) -> str:
+    """Bytes as text: by their mark, as UTF-8, else as Latin-1."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content.decode("utf-16", errors="replace")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def json_objects(file: IO[str], name: str) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON array, of JSON lines, or of objects one after the other, as they are read."""
+    decoder, buffer, at, count, size = json.JSONDecoder(), "", 0, 0, CHUNK
+    array = closed = done = False
+    while True:
+        while at < len(buffer) and (buffer[at].isspace() or buffer[at] in (",]" if array else "[")):
+            closed, array = buffer[at] == "]" or (closed and buffer[at] != ","), array or buffer[at] == "["
+            at += 1
+        if at < len(buffer):
+            try:
+                found, at = decoder.raw_decode(buffer, at)
+            except RecursionError:
+                raise ReadError(f"{name} is nested too deeply to be read as JSON.") from None
+            except json.JSONDecodeError as error:
+                if done or buffer[at] != "{":
+                    why = f"it breaks off or is wrong after {count:,} objects ({reason(error)})"
+                    raise ReadError(f"{name} is no whole JSON: {why}.") from error
+            else:
+                if not isinstance(found, dict) or closed:
+                    raise ReadError(f"{name} holds something else than JSON objects after {count:,} of them.")
+                count, size = count + 1, CHUNK
+                yield found
+                continue
+        elif done:
+            if array and not closed:
+                raise ReadError(f"{name} is no whole JSON: it breaks off after {count:,} objects.")
+            return
+        with reading(name):
+            more = file.read(size)
+        size, done = 2 * size, not more
+        buffer, at = buffer[at:] + more, 0
+
+
+def _first_object(text: str) -> dict[str, Any]:
+    with contextlib.suppress(ReadError):
+        return next(json_objects(io.StringIO(text), ""), {})
+    return {}
+
+
+class Peek:
+    """What can be seen of an export at a glance."""
+
+    def __init__(self, files: ExportFiles) -> None:
+        self.files, self.names = files, files.names
+
+    @cached_property
+    def head(self) -> str:
+        """The first characters of a plain file; nothing of others."""
+        return self.files.head(HEAD)
+
+    @cached_property
+    def first(self) -> dict[str, Any]:
+        """The first object of JSON, empty where there is none."""
+        if self.head.lstrip()[:1] not in ("{", "["):
+            return {}
+        return _first_object(self.head) or _first_object(self.files.head(LARGE_HEAD))
+
+    def first_in(self, name: str) -> dict[str, Any]:
+        """The first object of JSON in one of several files, empty where there is none."""
+        return _first_object(self.files.text(name, LARGE_HEAD))
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The columns of a text table, empty where it is none."""
+        if not self.head or self.head.lstrip()[:1] in ("{", "[", "<"):
+            return []
+        line = next((line for line in self.head.splitlines() if line.strip()), "")
+        separator = max(",\t;", key=line.count)
+        try:
+            return [name.strip() for name in next(csv.reader([line], delimiter=separator), [])]
+        except csv.Error:
+            return []
+
+    @cached_property
+    def whole(self) -> dict[str, Any]:
+        """The one object that a JSON file holds, empty where it is no JSON of that kind or very large."""
+        small = self.files.single and self.files.path.stat().st_size <= MOST_WHOLE
+        if not small or self.head.lstrip()[:1] != "{":
+            return {}
+        try:
+            found = json.loads(self.files.head(MOST_WHOLE))
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def ending(self, *endings: str) -> list[str]:
+        """The files whose names end like that."""
+        return [name for name in self.names if name.lower().endswith(endings)]
