@@ -21,7 +21,15 @@ from crowdwise import __version__
 from crowdwise.cli.options import flag
 from crowdwise.cli.outputs import emit, say, spreadsheet_safe
 from crowdwise.data import disk
-from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InputWarning, InternalError, ParameterError, Worded
+from crowdwise.errors import (
+    ConnectionWarning,
+    ConvergenceWarning,
+    CrowdwiseError,
+    InputWarning,
+    InternalError,
+    ParameterError,
+    Worded,
+)  # fmt: skip
 
 ANYWHERE = ("--debug", "--spreadsheet-safe")
 """Options of every command."""
@@ -66,8 +74,8 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         with warnings.catch_warnings():
-            warnings.simplefilter("always", ConvergenceWarning)
-            warnings.simplefilter("always", InputWarning)
+            for kind in (ConvergenceWarning, ConnectionWarning, InputWarning):
+                warnings.simplefilter("always", kind)
             options = self.options([*ctx._protected_args, *ctx.args])
             warnings.showwarning = lambda message, *_, **__: say(f"Note: {worded(message, options)}")
             return self.answer(ctx, options)
