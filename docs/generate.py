@@ -355,7 +355,7 @@ def draw_report(page: Path) -> None:
         tab.goto(page.as_uri())
         image = Image.open(io.BytesIO(tab.screenshot()))
         window.close()
-    image.convert("RGB").quantize(64).save(ROOT / "docs/assets/report.png", optimize=True)
+    image.convert("RGB").quantize(160).save(ROOT / "docs/assets/report.png", optimize=True)
 
 
 def main() -> int:

@@ -230,8 +230,8 @@ def test_findings_that_say_the_same_are_one_line_with_a_count():
 
 
 def test_names_that_are_numbers_say_what_they_are():
-    assert [named("class", c) for c in (0, "3", -1, 2.5, "dog", "v2")] == [
-        "class 0", "class 3", "class -1", "class 2.5", "dog", "v2",
+    assert [named("class", c) for c in (0, "3", -1, 2.5, "dog", "v2", "12:5")] == [
+        "class 0", "class 3", "class -1", "class 2.5", "dog", "v2", "class 12:5",
     ]  # fmt: skip
 
 

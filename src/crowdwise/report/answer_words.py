@@ -61,6 +61,7 @@ WORDS = {
     "labels": "the labels of the set",
     "type": "the type of the span",
     "sequence": "the sequence it stands in",
+    "token": "which token of the sequence, counted from 0",
     "start": "its first token, counted from 0",
     "end": "the token after its last one",
     "items": "how many items",
@@ -86,6 +87,7 @@ HEADINGS = {"tie_rate": "Ties", "first_rate": "First chosen", "labels_per_answer
 UNITS = {
     "score": "log-odds", "error": "log-odds", "position": "log-odds", "entropy": "bits", "rank": "place",
     "labels_per_answer": "per answer", "scale": "per step", "precision": "1/variance", "value": "on the scale",
+    "token": "place", "start": "token", "end": "token",
     "deviation": "on the scale", "bias": "on the scale", "noise": "on the scale", "size": "labels",
 }  # fmt: skip
 

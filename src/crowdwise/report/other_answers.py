@@ -188,7 +188,8 @@ def _column(name: str, values: npt.NDArray[Any], frame: Mapping[str, npt.NDArray
     """Name, what the cells are, decimals, and the scale on which intervals are drawn."""
     numeric = values.dtype.kind in "fiu" and name not in words.NAMES
     head: dict[str, Any] = {"name": name, "title": words.HEADINGS.get(name) or name.replace("_", " ").capitalize()}
-    head |= {"numeric": numeric, "tip": words.tip(name), "unit": words.unit(name) if numeric else ""}
+    meant = "token" if name == "position" and values.dtype.kind in "iu" else name  # of a tag, not a bias
+    head |= {"numeric": numeric, "tip": words.tip(meant), "unit": words.unit(meant) if numeric else ""}
     if not numeric:
         return head | {"noun": "annotator" if name == "partner" else name}
     head["share"] = name in words.SHARES

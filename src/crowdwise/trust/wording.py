@@ -56,8 +56,8 @@ WEAKENS = {
 
 
 def named(what: str, name: Any) -> str:
-    """A name as it stands in a sentence: ``annotator 0`` or ``class 3`` where it is a number."""
-    return f"{what} {name}" if str(name).replace(".", "", 1).lstrip("-").isdigit() else str(name)
+    """A name as it stands in a sentence: ``annotator 0``, ``class 3``, ``token 12:5`` where it is made of numbers."""
+    return f"{what} {name}" if str(name).replace(".", "", 1).replace(":", "", 1).lstrip("-").isdigit() else str(name)
 
 
 def percent(x: float, digits: int = 0) -> str:
