@@ -337,6 +337,14 @@ def estimate(votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floa
     if len(rows) < len(votes):
         votes, q = votes[rows], q[rows]
         gold, item_prior = None if gold is None else gold[rows], None if item_prior is None else item_prior[rows]
+    return estimate_all(votes, q, gold, item_prior)
+
+
+def estimate_all(votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None) -> Dependence:
+    """As :func:`estimate`, from all of the votes, on items that have several."""
+    M, K = votes.n_annotators, votes.n_classes
+    if K < 2 or M * K * K > MAX_CELLS:
+        return UNSEEN
     part = Part.of(votes, gold, item_prior)
     q = clamp(q, gold)
     stats = em.statistics(part, q)

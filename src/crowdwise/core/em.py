@@ -2,7 +2,7 @@
 
 A model gives two pure functions, ``expect(part, params) -> stats`` and ``maximise(stats) -> params``. The statistics
 add up over any split of the votes, so the same pair serves one thread or many, a stream or a cluster. This file
-alternates the two until they converge.
+alternates the two until they converge, wherever the votes are (:class:`Engine`).
 
 Acceleration is SQUAREM (Varadhan and Roland 2008) in the space of the expected counts, where every model of the family
 has its state, with three guards:
@@ -70,6 +70,10 @@ class Part:
         M, K = self.n_annotators, self.n_classes
         return Part(indptr, self.cell[rows], self.weight[rows], self.truth[lo:hi], M, K, prior)
 
+    def expect(self, params: Params, *, hard: bool = False, engine: str = "auto") -> Stats:
+        """The statistics of these votes under some parameters, by the threads of this machine."""
+        return expect(self, params, hard=hard, engine=engine)[0]
+
 
 @dataclass(frozen=True)
 class Stats:
@@ -123,7 +127,21 @@ class Family(Protocol):
     def objective(self, log_likelihood: float, params: Params) -> float: ...
 
 
-Expectation = Callable[[Part, Params], Stats]
+class Engine(Protocol):
+    """Where the votes are: what the loop asks of them. A :class:`Part` is one, in memory;
+    :class:`crowdwise.core.vote_parts.VoteParts` another, in parts that are loaded one at a time."""
+
+    @property
+    def n_votes(self) -> float:
+        """The total weight of the votes."""
+        ...
+
+    def expect(self, params: Params, *, hard: bool = False, engine: str = "auto") -> Stats:
+        """The statistics of all votes under some parameters; ``engine`` names the kernels."""
+        ...
+
+
+Expectation = Callable[[Any, Params], Stats]
 
 
 @dataclass(frozen=True)
@@ -194,7 +212,7 @@ def statistics(part: Part, q: Floats) -> Stats:
 
 
 def run_em(
-    part: Part, family: Family, start: Stats, *, max_iter: int = 500, tol: float = 1e-7, accelerate: bool = True,
+    part: Engine, family: Family, start: Stats, *, max_iter: int = 500, tol: float = 1e-7, accelerate: bool = True,
     callback: Callback | None = None, restart: int = 0, engine: str = "auto", expectation: Expectation | None = None,
 ) -> EMFit:  # fmt: skip
     """Alternate the two steps from some statistics until the objective gains less than ``tol`` per vote.
@@ -207,10 +225,10 @@ def run_em(
 
     def step(stats: Stats) -> tuple[Params, Stats, float]:
         params = family.maximise(stats)
-        if expectation is None:
-            new, _ = expect(part, params, hard=family.hard, engine=engine)
-        else:
+        if expectation is not None:
             new = expectation(part, params)
+            return params, new, family.objective(new.log_likelihood, params)
+        new = part.expect(params, hard=family.hard, engine=engine)
         return params, new, family.objective(new.log_likelihood, params)
 
     point = start

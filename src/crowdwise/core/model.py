@@ -20,7 +20,8 @@ from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, RandomState
 from crowdwise.core.dependence import Setting, correct, resolve, votes_per_item
-from crowdwise.core.em import EMFit, Family, Params, Part, Stats
+from crowdwise.core.em import EMFit, Engine, Family, Params, Part, Stats
+from crowdwise.core.fitted_parts import FittedParts
 from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
@@ -29,6 +30,7 @@ from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import warn_unconverged
 from crowdwise.core.starts import Start
 from crowdwise.core.unseen import scores_with_unseen
+from crowdwise.core.vote_parts import Totals, VoteParts, start_statistics
 from crowdwise.data import encoding
 from crowdwise.data.boundary import guarded
 from crowdwise.data.votes import Votes
@@ -65,6 +67,8 @@ class Model(Parameterised, ABC):
     result: ClassVar[type[Consensus]] = Consensus
     needs_gold: ClassVar[bool] = False
     """Whether it learns about annotators from gold labels alone."""
+    in_parts: ClassVar[bool] = False
+    """Whether it can be fitted to votes in parts, of which one at a time is in memory (:meth:`fit_in_parts`)."""
     takes_item_prior: ClassVar[bool] = False
     """Whether it can start from probabilities of each item's classes."""
     streams: ClassVar[bool] = False
@@ -128,6 +132,30 @@ class Model(Parameterised, ABC):
         )  # fmt: skip
         warn_unconverged(self.consensus_)
         return self
+
+    @guarded
+    def fit_in_parts(self, parts: VoteParts, *, callback: Callback | None = None) -> FittedParts:
+        """Learn from votes in parts, gold labels with them, in the memory of one part and of the annotators.
+
+        The numbers are those of :meth:`fit` on all votes, up to rounding; where ``dependence`` is estimated from a
+        sample (above 100,000 votes) up to which items are in it.
+        """
+        self.check_parameters()
+        if not self.in_parts:
+            raise ParameterError(
+                f"{self.key} needs all votes at once. Of the methods that take them in parts there are auto, anchored, "
+                "dawid-skene, one-coin, confusion-vector, fast-dawid-skene and majority."
+            )
+        if parts.n_votes == 0:
+            raise InputError("No votes: the parts have no rows.")
+        check_classes(parts.names)
+        if not self.single_annotator and not parts.sizes[2]:
+            check_several(parts.names, self.key, "Use a majority vote, or give gold labels of some items.")
+        return FittedParts.of(self, parts, self._fit_in_parts(parts, callback))
+
+    def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
+        """``independent``, ``prior``, ``confusion`` and how the fit went, of a class that says ``in_parts``."""
+        raise NotImplementedError
 
     def fit_predict(self, votes: Votes, gold: Any = None) -> npt.NDArray[Any]:
         """The consensus labels of the votes' items."""
@@ -255,7 +283,7 @@ class EMModel(Model, ABC):
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
         """The maximisation step, made once per fit; ``start`` are the statistics that it starts from."""
 
-    def _finish(self, part: Part, family: Family, params: Params) -> Params:
+    def _finish(self, part: Any, family: Family, params: Params) -> Params:
         """The parameters to report, from those that EM ended with."""
         return params
 
@@ -291,11 +319,37 @@ class EMModel(Model, ABC):
         }
         return Outcome(**found | fit.outcome | others)
 
-    def _run_em(self, part: Part, family: Family, start: Stats, callback: Callback | None, restart: int = 0) -> EMFit:
+    def _run_em(self, part: Engine, family: Family, start: Stats, callback: Callback | None, restart: int = 0) -> EMFit:
         return em.run_em(
             part, family, start, max_iter=self.max_iter, tol=self.tol, accelerate=self.accelerate, callback=callback,
             restart=restart,
         )  # fmt: skip
+
+    def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
+        if self.restarts or not (isinstance(self.start, str) and self.start == "votes"):
+            raise ParameterError(
+                "Votes in parts start from the votes, once: leave out start and restarts, or fit all votes at once."
+            )
+        check_memory(parts.names)
+        params, fit = self._run_in_parts(parts, callback)
+        self.params_ = params
+        confusion = self._confusion(params, parts.names.n_classes)
+        prior = np.exp(params.log_prior[0])
+        return {
+            "independent": lambda part: part.posterior(params),
+            "prior": prior,
+            "confusion": confusion,
+        } | fit.outcome
+
+    def _run_in_parts(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit]:
+        """The parameters to report, and how EM went."""
+        family = self._family_of(parts)
+        fit = self._run_em(parts, family, start_statistics(parts), callback)
+        return self._finish(parts, family, fit.params), fit
+
+    def _family_of(self, totals: Totals) -> Family:
+        """The maximisation step from sums over votes alone, of a class that says ``in_parts``."""
+        raise NotImplementedError
 
     def _start(self, part: Part, votes: Votes, gold: Ints | None) -> Stats:
         """The statistics to start from: see :func:`crowdwise.core.starts.initial_posterior`."""

@@ -17,7 +17,7 @@ Past performance, where given, counts as evidence there too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -79,12 +79,18 @@ History = Annotated[
 
 
 @checked
-def pseudo_counts(prior: Prior, history: History, votes: Votes, gold: Ints | None = None) -> Floats:
-    """The table b[m, l, k] (its first axis is 1 where all annotators share it)."""
+def pseudo_counts(
+    prior: Prior, history: History, votes: Votes, gold: Ints | None = None, counts: Callable[[], Floats] | None = None
+) -> Floats:
+    """The table b[m, l, k] (its first axis is 1 where all annotators share it).
+
+    ``counts`` gives the counts against the majority's labels, where they do not come from ``votes``: of these only the
+    names are looked at then.
+    """
     past = None if history is None else history_counts(history, votes)
     if isinstance(prior, str):
-        counts = statistics(Part.of(votes), majority(votes, gold)).table()
-        table = learned_prior(counts if past is None else counts + past, prior)
+        seen = statistics(Part.of(votes), majority(votes, gold)).table() if counts is None else counts()
+        table = learned_prior(seen if past is None else seen + past, prior)
     else:
         table = _given(prior, votes)
     return table if past is None else table + past

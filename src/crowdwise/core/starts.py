@@ -54,11 +54,21 @@ def gold_weighted(votes: Votes, gold: Ints | None) -> Floats:
     q = shares(votes, gold)
     if gold is None or not (gold >= 0).any():
         return q
-    tested, right = tested_and_right(votes, gold)
-    agrees, total, _ = right_votes(votes, q)
-    rate = (agrees + 0.5) / (total + 1.0)
-    accuracy = (right + GOLD_WEIGHT * rate) / (tested + GOLD_WEIGHT)
+    accuracy = accuracy_of(agreement_sums(votes, gold))
     return clamp(weighted_posterior(votes, log_odds(accuracy, votes.n_classes)), gold)
+
+
+def agreement_sums(votes: Votes, gold: Ints) -> Floats:
+    """4 x M, which add up over items: votes on gold items, right ones of them, agreement with shares, all votes."""
+    agrees, total, _ = right_votes(votes, shares(votes, gold))
+    return np.stack([*tested_and_right(votes, gold), agrees, total])
+
+
+def accuracy_of(sums: Floats) -> Floats:
+    """The accuracy of each annotator from :func:`agreement_sums`."""
+    tested, right, agrees, total = sums
+    rate = (agrees + 0.5) / (total + 1.0)
+    return np.asarray((right + GOLD_WEIGHT * rate) / (tested + GOLD_WEIGHT))
 
 
 def tested_and_right(votes: Votes, gold: Ints) -> tuple[Floats, Floats]:

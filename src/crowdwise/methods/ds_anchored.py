@@ -34,11 +34,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from crowdwise.core import em
 from crowdwise.core.constraints import Share
-from crowdwise.core.model import Family, Ints, Params, Part, Stats, Votes, declared
+from crowdwise.core.em import Engine
+from crowdwise.core.model import Family, Params, Stats, declared
 from crowdwise.core.priors import Prior
 from crowdwise.core.starts import shares
+from crowdwise.core.vote_parts import Totals
 from crowdwise.methods.ds_dawid_skene import DawidSkene
 
 
@@ -101,11 +102,11 @@ class Anchored(DawidSkene):
     anchored_params_: Params = field(init=False)
     """The maximum of J, before the last step without the anchor."""
 
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
-        free = super()._family(part, start, votes, gold)
-        return AnchoredFamily(free, Anchor(float(self.anchor), em.statistics(part, shares(votes, gold))))
+    def _family_of(self, totals: Totals) -> Family:
+        at_votes = totals.statistics(lambda part: shares(part.votes, part.gold))
+        return AnchoredFamily(super()._family_of(totals), Anchor(float(self.anchor), at_votes))
 
-    def _finish(self, part: Part, family: Family, params: Params) -> Params:
+    def _finish(self, part: Engine, family: Family, params: Params) -> Params:
         assert isinstance(family, AnchoredFamily)
         self.anchored_params_ = params
-        return family.free.maximise(em.expect(part, params)[0])
+        return family.free.maximise(part.expect(params))

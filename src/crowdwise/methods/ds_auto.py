@@ -35,14 +35,16 @@ import numpy.typing as npt
 from crowdwise.core import em, priors
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.dependence import Setting
-from crowdwise.core.em import EMFit
+from crowdwise.core.em import EMFit, Engine, Stats
 from crowdwise.core.limits import check_memory
 from crowdwise.core.model import Callback, Floats, Ints, Outcome, Params, Part, Rounds, Votes, declared
 from crowdwise.core.numerics import TIE, safe_log, winners
 from crowdwise.core.priors import Prior
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.sparse_coin import SparseCoin
+from crowdwise.core.vote_parts import VoteParts, start_statistics
 from crowdwise.core.vote_sums import favourites, single_annotator_items
+from crowdwise.errors import SizeError
 from crowdwise.methods.ds_anchored import Anchored, AnchoredFamily
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily
 
@@ -96,12 +98,39 @@ class Auto(Anchored):
         stats, q = em.expect(part, fit.params, posterior=True)
         params = family.free.maximise(stats)
         if isinstance(self.prior, str):
-            again = self._relearned(part, votes, family, q)
-            second = self._run_em(part, again, stats, callback, self.restarts + 1)
-            params = average(params, self._finish(part, again, second.params))
-            passes, converged = fit.iterations + second.iterations, fit.converged and second.converged
-            fit = EMFit(second.params, second.trace, passes, converged)
+            again = self._relearned(em.statistics(part, winners(q)), votes, family)
+            params, fit = self._second(part, again, stats, params, fit, callback)
         return self._outcome(everything, fit, params)
+
+    def _second(
+        self, part: Engine, again: AnchoredFamily, start: Stats, params: Params, first: EMFit,
+        callback: Callback | None,
+    ) -> tuple[Params, EMFit]:  # fmt: skip
+        """The fit under the prior that was learned again, and the average of both."""
+        second = self._run_em(part, again, start, callback, self.restarts + 1)
+        params = average(params, self._finish(part, again, second.params))
+        passes, converged = first.iterations + second.iterations, first.converged and second.converged
+        return params, EMFit(second.params, second.trace, passes, converged)
+
+    def _run_in_parts(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit]:
+        if self._too_many_classes(parts.names, None):
+            raise SizeError(
+                f"Confusion matrices of {parts.names.n_annotators:,} annotators over {parts.names.n_classes:,} classes "
+                "are out of proportion for votes in parts. Use majority."
+            )
+        several = parts.where(lambda part: confirmed(part.votes, part.gold))
+        several = several if several.n_items else parts
+        family = self._family_of(several)
+        assert isinstance(family, AnchoredFamily)
+        fit = self._run_em(several, family, start_statistics(several), callback)
+        self.anchored_params_ = fit.params
+        stats = several.expect(fit.params)
+        params = family.free.maximise(stats)
+        if isinstance(self.prior, str):
+            labels = several.statistics(lambda part: winners(part.posterior(fit.params)))
+            again = self._relearned(labels, parts.names, family)
+            params, fit = self._second(several, again, stats, params, fit, callback)
+        return params, fit
 
     def _too_many_classes(self, votes: Votes, item_prior: Floats | None) -> bool:
         """Whether tables over pairs of classes are out of proportion, and nothing was asked for that needs them."""
@@ -127,10 +156,10 @@ class Auto(Anchored):
             return SparseCoin.predict(votes, self._sparse.skill)
         return super()._predict(votes)
 
-    def _relearned(self, part: Part, votes: Votes, family: AnchoredFamily, q: Floats) -> AnchoredFamily:
-        """The family with its prior learned from the labels of a fit, in place of the majority's."""
+    def _relearned(self, labels: Stats, votes: Votes, family: AnchoredFamily) -> AnchoredFamily:
+        """The family with its prior learned from the (statistics of the) labels of a fit, not of the majority's."""
         assert isinstance(family.free, ConfusionFamily)
-        counts = em.statistics(part, winners(q)).table()
+        counts = labels.table()
         past = 0.0 if self.history is None else priors.history_counts(self.history, votes)
         pseudo = learned_prior(counts + past, self.prior, tol=0.05) + past
         return AnchoredFamily(ConfusionFamily(self._tie, pseudo, family.free.class_prior), family.anchor)

@@ -39,6 +39,8 @@ from crowdwise.core import priors
 from crowdwise.core.em import Family, Params, Part, Stats
 from crowdwise.core.model import Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.starts import majority
+from crowdwise.core.vote_parts import Totals, VotePart
 from crowdwise.errors import ParameterError
 from crowdwise.online.streaming import StreamingModel
 
@@ -116,6 +118,7 @@ class DawidSkene(StreamingModel):
     """
 
     key = "dawid-skene"
+    in_parts = True
     _tie = staticmethod(full)
     _hard = False
 
@@ -132,8 +135,15 @@ class DawidSkene(StreamingModel):
             )
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
-        pseudo = priors.pseudo_counts(self.prior, self.history, votes, gold)
-        return ConfusionFamily(self._tie, pseudo, priors.class_prior_counts(self.class_prior, votes), self._hard)
+        return self._family_of(VotePart(votes, gold))
+
+    def _family_of(self, totals: Totals) -> Family:
+        def counts() -> Floats:
+            return totals.statistics(lambda part: majority(part.votes, part.gold)).table()
+
+        pseudo = priors.pseudo_counts(self.prior, self.history, totals.names, counts=counts)
+        class_prior = priors.class_prior_counts(self.class_prior, totals.names)
+        return ConfusionFamily(self._tie, pseudo, class_prior, self._hard)
 
 
 class OneCoin(DawidSkene):

@@ -210,6 +210,7 @@ class GroupConditional(DawidSkene):
     """
 
     key = "group-conditional"
+    in_parts = False
     streams = False
 
     groups: Groups = None

@@ -23,6 +23,7 @@ from crowdwise.core.model import Callback, Model, Outcome, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, winners
 from crowdwise.core.starts import log_odds, shares, tested_and_right, weighted_posterior
 from crowdwise.core.unseen import with_unseen
+from crowdwise.core.vote_parts import VoteParts
 
 
 @declared
@@ -44,6 +45,7 @@ class MajorityVote(Model):
     """
 
     key = "majority"
+    in_parts = True
     vote_shares = True
     single_annotator = True
     reads_backwards = False
@@ -54,6 +56,15 @@ class MajorityVote(Model):
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         counts = np.bincount(votes.label, weights=votes.weight, minlength=votes.n_classes).astype(np.float64)
         return Outcome(posterior=clamp(self._predict(votes), gold), prior=normalise(counts, axis=0))
+
+    def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
+        counts = np.zeros(parts.names.n_classes)
+        for part in parts:
+            counts += np.bincount(part.votes.label, weights=part.votes.weight, minlength=len(counts))
+        prior = normalise(counts, axis=0)
+        return {
+            "independent": lambda part: clamp(self._predict(part.votes), part.gold), "prior": prior, "confusion": None
+        }  # fmt: skip
 
     def _predict(self, votes: Votes) -> Floats:
         q = votes.shares()

@@ -1,0 +1,74 @@
+"""The result of a fit to votes in parts: parameters, and the consensus of each part when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.dependence import NONE, SHARES, Dependence, correct, votes_per_item
+from crowdwise.core.numerics import Floats, clamp, decide, entropy
+from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts, shown_dependence
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedParts:
+    """What a fit to votes in parts found out. The posterior is computed part by part, and never kept.
+
+    Attributes
+    ----------
+    method, prior, confusion, dependence, trace, iterations, converged, notes
+        As in :class:`~crowdwise.Consensus`.
+    parts
+        The votes.
+    """
+
+    method: str
+    parts: VoteParts
+    independent: Posterior
+    """The posterior of a part as if votes on an item were independent given its class."""
+    prior: Floats
+    ties: str
+    random_state: Any
+    confusion: Floats | None
+    dependence: Dependence
+    trace: Floats = field(default_factory=lambda: np.empty(0))
+    iterations: int = 0
+    converged: bool = True
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, model: Any, parts: VoteParts, found: dict[str, Any]) -> FittedParts:
+        """The result of a model that was fitted, with the stage of dependence that its parameters ask for."""
+        dependence = NONE
+        if model.dependence == "auto":
+            dependence = SHARES if model.vote_shares else shown_dependence(parts, found["independent"])
+        elif model.dependence != "none":
+            dependence = Dependence(float(model.dependence), "given", weight=0.0)
+        notes = [] if dependence.source == "none" else [dependence.reason]
+        return cls(
+            method=model.key, parts=parts, ties=model.ties, random_state=model.random_state, dependence=dependence,
+            notes=notes, **found,
+        )  # fmt: skip
+
+    def consensus(self) -> Iterator[tuple[VotePart, npt.NDArray[np.int32], Floats]]:
+        """Each part with the class codes of its items, and their (corrected) N x K posterior."""
+        rng = np.random.default_rng(self.random_state)
+        for part in self.parts:
+            q = self.independent(part)
+            codes = decide(q, self.prior, self.ties, rng)
+            if self.dependence.source != "none":
+                q = clamp(correct(q, votes_per_item(part.votes), self.dependence), part.gold)
+            yield part, codes, q
+
+    def tables(self) -> Iterator[dict[str, Any]]:
+        """The table of items, part by part: item, label, probability, entropy (bits), votes."""
+        for part, codes, q in self.consensus():
+            yield {
+                "item": part.votes.items, "label": part.votes.classes[codes],
+                "probability": q[np.arange(len(codes)), codes], "entropy": entropy(q),
+                "votes": np.diff(part.votes.indptr),
+            }  # fmt: skip

@@ -1,0 +1,227 @@
+"""Votes in parts: what a fit needs of them before, in and after its loop, as sums over parts.
+
+A part holds some items with all of their votes. Parts share the names of annotators and classes, and are loaded one at
+a time (from memory-mapped files, say), so that no fit needs all votes at once:
+
+====================================  ==================================================================
+start                                 the statistics of vote shares, or of votes weighted by gold labels
+priors that are learned               the counts against the majority's labels
+the anchor                            the statistics of vote shares
+a pass of EM                          expected counts, mass and log-likelihood
+dependence                            a sample of whole items, evenly spaced over the parts
+====================================  ==================================================================
+
+The sums agree with those of all votes in one piece up to rounding, whatever the split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
+from typing import Any, Protocol
+
+import numpy as np
+
+from crowdwise.core import dependence, em, starts
+from crowdwise.core.dependence import Answers, Dependence
+from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.numerics import Floats, Ints, clamp
+from crowdwise.data.encoding import Vocabulary
+from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class VotePart:
+    """Some items with all of their votes, and the codes of their gold labels (-1 unknown). An engine of its own."""
+
+    votes: Votes
+    gold: Ints | None = None
+
+    @cached_property
+    def part(self) -> Part:
+        """As raw arrays."""
+        return Part.of(self.votes, self.gold)
+
+    @property
+    def names(self) -> Votes:
+        """Votes with the names of annotators and classes."""
+        return self.votes
+
+    @property
+    def n_votes(self) -> float:
+        """The total weight of the votes."""
+        return self.part.n_votes
+
+    def expect(self, params: Params, *, hard: bool = False, engine: str = "auto") -> Stats:
+        """The statistics of the votes under some parameters."""
+        return self.part.expect(params, hard=hard, engine=engine)
+
+    def posterior(self, params: Params) -> Floats:
+        """N x K."""
+        return em.expect(self.part, params, posterior=True)[1]
+
+    def statistics(self, posterior: Posterior) -> Stats:
+        """The statistics that go with a posterior of each item."""
+        return em.statistics(self.part, posterior(self))
+
+    def select(self, items: Any) -> VotePart:
+        """Some of the items, by mask or position."""
+        rows = np.flatnonzero(items) if np.asarray(items).dtype == bool else np.asarray(items)
+        return VotePart(self.votes[rows], None if self.gold is None else self.gold[rows])
+
+
+Posterior = Callable[[VotePart], Floats]
+"""N x K class probabilities of the items of a part."""
+
+
+class Totals(Protocol):
+    """Votes that know their names and the sums over them: one part, or many."""
+
+    @property
+    def names(self) -> Votes:
+        """Votes (or none) with the names of annotators and classes."""
+        ...
+
+    def statistics(self, posterior: Posterior) -> Stats:
+        """The statistics that go with a posterior of each item."""
+        ...
+
+
+def _same(part: VotePart | Votes) -> VotePart | Votes:
+    return part
+
+
+class VoteParts:
+    """Votes in parts, each loaded when it is its turn and forgotten afterwards. An engine.
+
+    Parameters
+    ----------
+    load
+        One function per part, which gives a :class:`VotePart` (or :class:`~crowdwise.Votes`). No item is in two parts.
+    annotators, classes
+        The names behind the codes, the same in all parts.
+    """
+
+    def __init__(
+        self, load: Sequence[Callable[[], VotePart | Votes]], annotators: Vocabulary, classes: Vocabulary
+    ) -> None:
+        self.load = list(load)
+        self.names = Votes.none(annotators, classes)
+
+    @classmethod
+    def of(cls, parts: Sequence[VotePart | Votes]) -> VoteParts:
+        """Parts that are in memory."""
+        if not parts:
+            raise InputError("No parts: there are no votes to fit to.")
+        first = parts[0].votes if isinstance(parts[0], VotePart) else parts[0]
+        return cls([partial(_same, part) for part in parts], first.annotators, first.classes)
+
+    def __iter__(self) -> Iterator[VotePart]:
+        """The parts that have items, one after the other."""
+        for load in self.load:
+            found = load()
+            part = found if isinstance(found, VotePart) else VotePart(found)
+            same = len(part.votes.annotators) == self.names.n_annotators and len(part.votes.classes) == (
+                self.names.n_classes
+            )
+            if not same:
+                raise InputError(
+                    f"A part has {part.votes.n_annotators:,} annotators and {part.votes.n_classes:,} classes where "
+                    f"the others have {self.names.n_annotators:,} and {self.names.n_classes:,}: parts share the names."
+                )
+            if len(part.votes):
+                yield part
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """Items, votes (their weight), and items with a gold label."""
+        total = np.zeros(3)
+        for part in self:
+            known = 0 if part.gold is None else int((part.gold >= 0).sum())
+            total += (len(part.votes), part.n_votes, known)
+        return total
+
+    @property
+    def n_items(self) -> int:
+        """The number of items of all parts."""
+        return int(self.sizes[0])
+
+    @property
+    def n_votes(self) -> float:
+        """The total weight of the votes of all parts."""
+        return float(self.sizes[1])
+
+    def expect(self, params: Params, *, hard: bool = False, engine: str = "auto") -> Stats:
+        """The statistics of all parts under some parameters."""
+        return self._summed(lambda part: part.expect(params, hard=hard, engine=engine))
+
+    def statistics(self, posterior: Posterior) -> Stats:
+        """The statistics that go with a posterior of each item."""
+        return self._summed(lambda part: part.statistics(posterior))
+
+    def _summed(self, make: Callable[[VotePart], Stats]) -> Stats:
+        K, cells = self.names.n_classes, self.names.n_annotators * self.names.n_classes
+        return reduce(Stats.__add__, map(make, self), Stats(np.zeros((cells, K)), np.zeros(K)))
+
+    def where(self, keep: Callable[[VotePart], Any]) -> VoteParts:
+        """The items for which a mask, made part by part, is true."""
+
+        def some(load: Callable[[], VotePart | Votes]) -> VotePart:
+            found = load()
+            part = found if isinstance(found, VotePart) else VotePart(found)
+            return part.select(np.asarray(keep(part), dtype=bool))
+
+        load = [partial(some, load) for load in self.load]
+        return VoteParts(load, self.names.annotators, self.names.classes)
+
+
+def start_statistics(parts: VoteParts) -> Stats:
+    """The statistics of :func:`crowdwise.core.starts.gold_weighted`: two passes where there are gold labels."""
+    if not parts.sizes[2]:
+        return parts.statistics(lambda part: starts.shares(part.votes, part.gold))
+    sums = np.zeros((4, parts.names.n_annotators))
+    for part in parts:
+        gold = np.full(len(part.votes), -1, dtype=np.int32) if part.gold is None else part.gold
+        sums += starts.agreement_sums(part.votes, gold)
+    weight = starts.log_odds(starts.accuracy_of(sums), parts.names.n_classes)
+    return parts.statistics(lambda part: clamp(starts.weighted_posterior(part.votes, weight), part.gold))
+
+
+def shown_dependence(parts: VoteParts, posterior: Posterior) -> Dependence:
+    """As :func:`crowdwise.core.dependence.estimate`, from items that are evenly spaced over all parts."""
+    several = [np.flatnonzero(Answers.of(part.votes).per_item > 1) for part in parts]
+    total = sum(int(np.diff(part.votes.indptr)[at].sum()) for part, at in zip(parts, several, strict=True))
+    every = max(1, -(-total // dependence.MAX_VOTES))
+    chosen, q, seen = [], [], 0
+    for part, at in zip(parts, several, strict=True):
+        some = part.select(at[-seen % every :: every])
+        seen += len(at)
+        if len(some.votes):
+            chosen.append(some)
+            q.append(posterior(some))
+    if not chosen:
+        return dependence.UNSEEN
+    votes = joined([part.votes for part in chosen])
+    gold = None
+    if any(part.gold is not None for part in chosen):
+        unknown = [np.full(len(p.votes), -1, dtype=np.int32) if p.gold is None else p.gold for p in chosen]
+        gold = np.concatenate(unknown)
+    return dependence.estimate_all(votes, np.concatenate(q), gold)
+
+
+def joined(parts: Sequence[Votes]) -> Votes:
+    """One table from parts that share the names of annotators and classes, item after item."""
+    first = parts[0]
+    ends = np.cumsum([0, *(votes.n_votes for votes in parts)])
+    indptr = np.concatenate([[0], *(votes.indptr[1:] + end for votes, end in zip(parts, ends, strict=False))])
+    weight = None
+    if any(votes.weight is not None for votes in parts):
+        weight = np.concatenate([votes.weights for votes in parts])
+
+    def column(name: str) -> Any:
+        return np.concatenate([getattr(votes, name) for votes in parts])
+
+    names = (column("items"), first.annotators, first.classes)
+    return Votes(indptr, column("annotator"), column("label"), *names, weight)

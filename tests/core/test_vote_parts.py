@@ -1,0 +1,131 @@
+"""Votes in parts: the same fit as on all votes at once, whatever the split."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import crowdwise as cw
+from crowdwise import registry
+from crowdwise.core import dependence, em
+from crowdwise.core.vote_parts import VotePart, VoteParts, joined, shown_dependence
+from crowdwise.errors import InputError, LabelError, ParameterError
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
+KEYS = [key for key, entry in registry.METHODS.items() if entry.load().in_parts]
+
+
+def split(votes, gold=None, cuts=(0, 1, 1, 50, 51)):
+    """Parts of very different sizes, one of them empty."""
+    ends = [*cuts, len(votes)]
+    return VoteParts.of([
+        VotePart(votes[np.arange(lo, hi)], None if gold is None else gold[lo:hi])
+        for lo, hi in pairwise(ends)
+    ])  # fmt: skip
+
+
+def crowds():
+    """Several votes per item; single ones; weights; an item with most of the votes and annotators of one part only."""
+    plain = cw.simulate.dirichlet(200, n_annotators=12, n_classes=3, votes_per_item=4, random_state=0)
+    yield "plain", plain.votes, plain.truth
+    thin = cw.simulate.dirichlet(80, n_annotators=30, n_classes=2, votes_per_item=1, random_state=1)
+    yield "single votes", thin.votes, thin.truth
+    v = plain.votes
+    weight = np.random.default_rng(2).uniform(0.1, 3.0, v.n_votes)
+    names = {"items": v.items, "annotators": v.annotators, "classes": v.classes}
+    yield "weights", cw.Votes.from_codes(v.item, v.annotator, v.label, weight=weight, **names), plain.truth
+    rng = np.random.default_rng(3)
+    item = np.concatenate([np.zeros(400, dtype=int), rng.integers(1, 90, 200)])
+    who = np.concatenate([np.arange(400), rng.integers(0, 6, 200)])
+    label = rng.integers(0, 3, 600)
+    names = {"items": range(90), "annotators": range(400), "classes": range(3)}
+    yield "one large item", cw.Votes.from_codes(item, who, label, on_duplicate="all", **names), rng.integers(0, 3, 90)
+
+
+def test_the_methods_that_take_parts_are_those_that_say_so():
+    family = {"dawid-skene", "one-coin", "confusion-vector", "fast-dawid-skene", "anchored", "auto"}
+    assert set(KEYS) == family | {"majority"}
+    parts = split(next(crowds())[1])
+    with pytest.raises(ParameterError, match="glad needs all votes at once"):
+        registry.create("glad", "votes").fit_in_parts(parts)
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("with_gold", [False, True])
+def test_a_fit_in_parts_is_the_fit(key, with_gold):
+    for name, votes, truth in crowds():
+        gold = None
+        if with_gold:
+            gold = np.full(len(votes), -1, dtype=np.int32)
+            gold[::7] = truth[::7]
+        params = {} if key == "majority" else {"max_iter": 60}
+        whole = registry.create(key, "votes", **params).fit(votes, gold).consensus_
+        model = registry.create(key, "votes", **params)
+        found = model.fit_in_parts(split(votes, gold))
+        q = np.concatenate([rows for _, _, rows in found.consensus()])
+        assert np.abs(q - whole.posterior).max() < 1e-8, (name, key)
+        tables = list(found.tables())
+        assert len(tables) == 4  # of five parts one has no items
+        assert np.array_equal(np.concatenate([t["label"] for t in tables]), whole.labels)
+        assert np.array_equal(np.concatenate([t["item"] for t in tables]), whole.item_names)
+        assert np.allclose(found.prior, whole.prior) and found.iterations == whole.iterations
+        assert np.isclose(found.dependence.rho, whole.dependence.rho)
+        assert found.dependence.source == whole.dependence.source
+
+
+def test_dependence_of_a_sample_is_that_of_the_same_items(monkeypatch):
+    monkeypatch.setattr(dependence, "MAX_VOTES", 150)
+    votes = next(crowds())[1]
+    q = votes.shares() * 0.9 + 0.1 / 3
+    place = {item: n for n, item in enumerate(votes.items.tolist())}
+    found = shown_dependence(split(votes), lambda part: q[[place[item] for item in part.votes.items.tolist()]])
+    assert found == dependence.estimate(votes, q)
+    given = registry.create("dawid-skene", "votes", dependence=0.3).fit_in_parts(split(votes))
+    assert (given.dependence.rho, given.dependence.source) == (0.3, "given")
+
+
+def test_parts_are_loaded_one_at_a_time_and_again_for_every_pass():
+    votes = next(crowds())[1]
+    seen = []
+
+    def load(lo, hi):
+        def give():
+            seen.append(lo)
+            return votes[np.arange(lo, hi)]
+
+        return give
+
+    parts = VoteParts([load(0, 90), load(90, 200)], votes.annotators, votes.classes)
+    assert parts.n_items == 200 and parts.n_votes == votes.n_votes and seen == [0, 90]
+    part = em.Part.of(votes)
+    start = em.statistics(part, votes.shares())
+    params = cw.DawidSkene().fit(votes).params_
+    summed, whole = parts.expect(params), part.expect(params)
+    assert np.allclose(summed.counts, whole.counts) and np.isclose(summed.log_likelihood, whole.log_likelihood)
+    assert np.allclose(parts.statistics(lambda p: p.votes.shares()).counts, start.counts)
+    assert seen == [0, 90] * 3
+    few = parts.where(lambda p: np.arange(len(p.votes)) < 5)
+    assert few.n_items == 10
+    again = joined([p.votes for p in parts])
+    assert np.array_equal(again.indptr, votes.indptr) and np.array_equal(again.label, votes.label)
+
+
+def test_what_does_not_fit_together_is_refused():
+    votes = next(crowds())[1]
+    other = cw.simulate.dirichlet(20, n_annotators=3, n_classes=3, random_state=0).votes
+    with pytest.raises(InputError, match="parts share the names"):
+        cw.DawidSkene().fit_in_parts(VoteParts.of([votes, other]))
+    with pytest.raises(InputError, match="No parts"):
+        VoteParts.of([])
+    with pytest.raises(InputError, match="No votes"):
+        cw.DawidSkene().fit_in_parts(VoteParts([], votes.annotators, votes.classes))
+    with pytest.raises(ParameterError, match="leave out start and restarts"):
+        cw.DawidSkene(restarts=2).fit_in_parts(split(votes))
+    lone = cw.Votes.from_records([("a", "x", "u"), ("b", "x", "v")])
+    with pytest.raises(InputError, match="single annotator"):
+        cw.DawidSkene().fit_in_parts(VoteParts.of([lone]))
+    same = cw.Votes.from_records([("a", "x", "u"), ("b", "y", "u")])
+    with pytest.raises(LabelError, match="single class"):
+        cw.DawidSkene().fit_in_parts(VoteParts.of([same]))
