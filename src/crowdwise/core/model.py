@@ -332,8 +332,7 @@ class EMModel(Model, ABC):
             )
         check_memory(parts.names)
         params, fit = self._run_in_parts(parts, callback)
-        self.params_ = params
-        confusion = self._confusion(params, parts.names.n_classes)
+        self.params_, confusion = params, self._confusion(params, parts.names.n_classes)
         prior = np.exp(params.log_prior[0])
         return {
             "independent": lambda part: part.posterior(params),
