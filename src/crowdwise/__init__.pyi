@@ -12,6 +12,7 @@ from crowdwise import metrics as metrics
 from crowdwise import simulate as simulate
 from crowdwise import trust as trust
 from crowdwise.active.campaign import Campaign as Campaign
+from crowdwise.answers.comparisons_judges import judge_table as judge_table
 from crowdwise.answers.comparisons_leaderboard import Ranking as Ranking
 from crowdwise.answers.comparisons_preferences import preference_weights as preference_weights
 from crowdwise.answers.comparisons_preferences import write_preferences as write_preferences

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdwise.active.curve_drawing import COLOURS, DASHES, Line, draw, page, to_png
+from crowdwise.active.curve_drawing import COLOURS, DASHES, Line, draw, page
+from crowdwise.core.figures import to_png
 from crowdwise.errors import ExtraError, ParameterError
 
 SVG = "{http://www.w3.org/2000/svg}"

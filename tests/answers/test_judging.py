@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
 import crowdwise as cw
-from crowdwise.answers.comparisons_bradley_terry import positions_known
 from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import maximise, schur, separated
-from crowdwise.errors import InputError
+from crowdwise.answers.comparisons_order import positions_known
+from crowdwise.errors import InputError, ParameterError
 
 
 def prompts(
@@ -172,11 +173,16 @@ def test_both_are_recovered(leaning_crowd: Any) -> None:
 
 def test_positions_are_estimated_where_they_can_be(leaning_crowd: Any) -> None:
     table = leaning_crowd.comparisons
-    assert positions_known(table)
-    assert not positions_known(replace(table, placed=False))
-    assert not positions_known(table.select(np.arange(table.n_answers) < 300))  # 15 for each annotator
+    assert positions_known(table).all()
+    assert not positions_known(replace(table, placed=False)).any()
+    assert not positions_known(table.select(np.arange(table.n_answers) % 40 == 0)).any()  # 8 for each annotator
     better_first = table.select(leaning_crowd.scores[table.left] > leaning_crowd.scores[table.right])
-    assert not positions_known(better_first)  # order and scores say the same
+    assert not positions_known(better_first).any()  # order and scores say the same
+    one_order = table.select((table.annotator != 3) | (table.left < table.right))
+    assert (~positions_known(one_order)).nonzero()[0].tolist() == [3]
+    mixed = fit(one_order, "crowd-bt")
+    assert np.isnan(mixed.position).nonzero()[0].tolist() == [3]
+    assert np.isfinite(mixed.reliability).all() and np.isfinite(mixed.errors).all()
     assert fit(better_first, "crowd-bt").position is None
     with pytest.raises(InputError, match="position=True needs to know which item was shown first"):
         fit(replace(table, placed=False), "crowd-bt", position=True)
@@ -204,3 +210,132 @@ def test_a_judge_who_leans_is_named(leaning_crowd: Any) -> None:
     scores = fit(fair).scores
     better_first = fair.select(scores[fair.left] > scores[fair.right] + 1.0)
     assert not any("Leaning" in n for n in fit(better_first).notes)  # they are right to choose the first
+
+
+# -- scales, matrices, figures -----------------------------------------------------------------------------------------
+
+
+def test_scales_are_one_score() -> None:
+    ranking = fit(prompts(30, 0.5, seed=0))
+    elo, chance = (ranking.on_scale(scale, kind="dict", table="items") for scale in ("elo", "probability"))
+    assert (
+        np.allclose(elo["elo"], 1000.0 + 400.0 * ranking.scores / np.log(10.0)) and abs(elo["elo"].mean() - 1000) < 1e-9
+    )
+    assert np.allclose(chance["probability"], 1.0 / (1.0 + np.exp(-ranking.scores)))
+    for rows, name in ((elo, "elo"), (chance, "probability")):
+        assert (rows[f"{name}_low"] < rows[name]).all() and (rows[name] < rows[f"{name}_high"]).all()
+    i, j = 4, 0
+    assert np.isclose(ranking.probability(i, j), 1.0 / (1.0 + 10.0 ** ((elo["elo"][j] - elo["elo"][i]) / 400.0)))
+    with pytest.raises(ParameterError, match="scale='points'"):
+        ranking.on_scale("points")
+
+
+def test_win_rates_are_counted() -> None:
+    rows = [("a", "b", "m", "left"), ("b", "a", "m", "left"), ("a", "b", "n", "tie"), ("a", "b", "n", "left"),
+            ("b", "c", "n", "right")]  # fmt: skip
+    table = cw.Comparisons.from_records(rows)
+    rates = table.win_rates("dict")
+    assert rates["item"].tolist() == ["a", "b", "c"]
+    found = np.stack([rates[name] for name in "abc"], axis=1)
+    assert found[0, 1] == 2.5 / 4.0 and found[1, 0] == 1.5 / 4.0 and found[2, 1] == 1.0 and found[1, 2] == 0.0
+    assert np.isnan(found[0, 2]) and np.isnan(np.diag(found)).all()
+    matrix = fit(table).win_probabilities("dict")
+    assert matrix["item"].tolist() == ["c", "a", "b"]
+    assert np.isclose(matrix["a"][0] + matrix["c"][1], 1.0) and matrix["a"][1] == 0.5
+
+
+def test_a_leaderboard_is_drawn(tmp_path: Any) -> None:
+    ranking = fit(prompts(30, 0.5, seed=0))
+    named = replace(
+        ranking, item_names=np.array(["a & b", "<c>", "d", "e", "a name that is much too long to be shown"])
+    )
+    figure = named.plot(tmp_path / "board.svg", scale="elo", limit=4)
+    svg = (tmp_path / "board.svg").read_text(encoding="utf-8")
+    assert svg == figure.svg == figure._repr_svg_()
+    tree = ElementTree.fromstring(svg)
+    texts = ["".join(node.itertext()) for node in tree.iter("{http://www.w3.org/2000/svg}text")]
+    assert "a name that is much too long …" in texts and "<c>" in texts and "1 more items are not shown" in texts
+    circles = [float(node.get("cx")) for node in tree.iter("{http://www.w3.org/2000/svg}circle")]
+    assert circles == sorted(circles, reverse=True) and len(circles) == 4
+    named.plot(tmp_path / "board.png")
+    assert (tmp_path / "board.png").read_bytes()[:4] == b"\x89PNG"
+    with pytest.raises(ParameterError, match=r"\.svg or \.png"):
+        named.plot(tmp_path / "board.pdf")
+
+
+# -- judges and people -------------------------------------------------------------------------------------------------
+
+
+def court(seed: int = 0, bias: float = 1.0) -> cw.Comparisons:
+    """People who judge by quality, and a judge, gpt-9, who also favours the first, the longer and its own answers."""
+    rng = np.random.default_rng(seed)
+    names = np.array(["gpt-9", "owl", "rook", "wren"])
+    quality = np.array([0.5, 0.8, -0.4, -0.9])
+    rows = []
+    for prompt in range(150):
+        length = np.exp(rng.normal(5.0, 0.6, 4))
+        for who in ("ann", "bob", "gpt-9-judge"):
+            for i, j in zip(*np.triu_indices(4, 1), strict=True):
+                a, b = (i, j) if rng.random() < 0.5 else (j, i)
+                z = 1.5 * (quality[a] - quality[b])
+                if who == "gpt-9-judge":
+                    z += bias * (0.8 + 0.7 * np.log2(length[a] / length[b]) + 0.9 * (int(a == 0) - int(b == 0)))
+                won = "left" if rng.random() < 1.0 / (1.0 + np.exp(-z)) else "right"
+                rows.append((names[a], names[b], who, won, prompt, length[a], length[b]))
+    columns = ("left", "right", "judge", "outcome", "prompt", "length_a", "length_b")
+    return cw.Comparisons.from_frame(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def test_biases_of_a_judge_are_found() -> None:
+    table = cw.judge_table(court(), kind="dict")
+    assert table["annotator"].tolist() == ["gpt-9-judge", "people"]
+    for name, true in (("position", 0.8), ("verbosity", 0.7), ("self_preference", 0.9)):
+        z = []
+        for seed in range(4):
+            found = table if seed == 0 else cw.judge_table(court(seed), kind="dict")
+            z.append((found[name][0] - true) / ((found[f"{name}_high"][0] - found[name][0]) / 1.96))
+        assert np.abs(z).max() < 3.0 and abs(np.mean(z)) < 1.5
+        assert table[f"{name}_low"][0] > 0.2
+    assert table["position_low"][1] < 0.0 < table["position_high"][1]
+    assert table["verbosity_low"][1] < 0.0 < table["verbosity_high"][1]
+    assert np.isnan(table["self_preference"][1])
+    assert table["pairs"].tolist() == [1800, 900]
+    assert (table["agreement_low"] > 0.6).all() and (table["agreement_high"] < 0.75).all()
+    fair = cw.judge_table(court(seed=1, bias=0.0), ["gpt-9-judge"], kind="dict")
+    for name in ("position", "verbosity", "self_preference"):
+        assert fair[f"{name}_low"][0] < 0.0 < fair[f"{name}_high"][0]
+
+
+def test_what_the_columns_do_not_allow_is_empty() -> None:
+    table = replace(court(), left_length=None, right_length=None, placed=False)
+    row = {name: values[0] for name, values in cw.judge_table(table, own={}, kind="dict").items()}
+    assert all(np.isnan(row[name]) for name in ("verbosity", "self_preference", "position", "first_rate", "flip_rate"))
+    alone = cw.judge_table(table.only(["gpt-9-judge"]), kind="dict")
+    assert alone["annotator"].tolist() == ["gpt-9-judge"] and np.isnan(alone["agreement"][0]) and alone["pairs"][0] == 0
+    named = cw.judge_table(court(), own={"gpt-9-judge": ["owl", "gpt-9"]}, kind="dict")
+    assert np.isfinite(named["self_preference"][0])
+    with pytest.raises(InputError, match="No annotator has the name of a language model"):
+        cw.judge_table(table.only(["ann", "bob"]))
+    with pytest.raises(InputError, match="There is no annotator 'zoe'"):
+        cw.judge_table(table, ["zoe"])
+    with pytest.raises(InputError, match="own names 'raven'"):
+        cw.judge_table(table, own={"gpt-9-judge": "raven"})
+
+
+def test_both_orders_show_flips() -> None:
+    rows = [("a", "b", "llm", "left", 1), ("b", "a", "llm", "left", 1), ("a", "b", "llm", "left", 2),
+            ("b", "a", "llm", "right", 2), ("a", "b", "llm", "tie", 3), ("b", "a", "llm", "left", 3)]  # fmt: skip
+    columns = dict(
+        zip(("left", "right", "judge", "outcome", "prompt"), map(list, zip(*rows, strict=True)), strict=True)
+    )
+    assert cw.judge_table(cw.Comparisons.from_frame(columns), kind="dict")["flip_rate"].tolist() == [0.5]
+
+
+def test_lengths_are_read_kept_and_checked() -> None:
+    table = court()
+    assert table.left_length is not None and table[:2].left_length is not None
+    assert table.only(["ann"]).right_length.shape == (900,)
+    again = cw.Comparisons.from_frame(table.to_frame("polars"))
+    assert np.array_equal(again.left_length, table.left_length)
+    with pytest.raises(InputError, match="a number of 0 or more"):
+        cw.Comparisons.from_codes([0], [1], [0], [0], items=["a", "b"], annotators=["m"], left_length=[-1.0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from typer.testing import CliRunner
@@ -123,3 +124,75 @@ def test_verdicts_in_other_words_and_items_beside_themselves(tmp_path: Path) -> 
     named = ["--answers", "comparisons", "--column", "outcomes=1=left,2=right,0=tie", "--column", "on_self=drop"]
     again = command_line.run("aggregate", file, *named, "--json")
     assert json.loads(again.stdout)["answers"] == 4
+
+
+@pytest.fixture
+def verdicts(tmp_path: Path) -> Path:
+    """Three judges on 30 prompts: one, gpt-x, takes the first answer in most cases."""
+    rng = np.random.default_rng(0)
+    rows = ["model_a,model_b,judge,winner,prompt"]
+    for prompt in range(30):
+        for who in ("ann", "bob", "gpt-x"):
+            for a, b in (("x", "y"), ("y", "z"), ("z", "x"), ("y", "x"), ("z", "y"), ("x", "z")):
+                p = 0.5 + 0.2 * (a < b) - 0.2 * (a > b) + (0.35 if who == "gpt-x" else 0.0)
+                rows.append(f"{a},{b},{who},{a if rng.random() < p else b},p{prompt}")
+    (tmp_path / "verdicts.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return tmp_path / "verdicts.csv"
+
+
+def test_scales_pictures_matrices_and_judges(verdicts: Path, tmp_path: Path) -> None:
+    board, picture, rates = tmp_path / "board.csv", tmp_path / "board.svg", tmp_path / "rates.csv"
+    code, _, stderr = run(
+        verdicts, "--scale", "elo", "--out", board, "--plot", picture, "--win-rates", rates, "--judges", "auto"
+    )  # fmt: skip
+    assert code == 0
+    assert {"score", "elo", "elo_low", "elo_high"} <= set(pl.read_csv(board).columns)
+    assert picture.read_text(encoding="utf-8").startswith("<svg") and pl.read_csv(rates).columns == [
+        "item",
+        "x",
+        "y",
+        "z",
+    ]
+    assert "Errors allow for 30 questions" in stderr and "Elo points" in stderr
+    assert "annotator gpt-x chose the item shown first in" in stderr
+    assert "agreement" in stderr and "people" in stderr
+    assert all(str(path) in stderr.replace("\n", "") for path in (board, picture, rates))
+
+
+def test_json_has_judges_and_groups(verdicts: Path) -> None:
+    code, stdout, _ = run(verdicts, "--judges", "gpt-x", "--json", "--scale", "probability")
+    facts = json.loads(stdout)
+    assert code == 0 and facts["groups"] == 30 and facts["leaderboard"][0]["item"] == "x"
+    assert [row["annotator"] for row in facts["judges"]] == ["gpt-x", "people"]
+    assert facts["judges"][0]["position_low"] > 0 and facts["judges"][0]["verbosity"] is None
+    assert 0.5 < facts["leaderboard"][0]["probability"] < 1.0
+
+
+def test_some_annotators_and_groups_by_name(verdicts: Path, tmp_path: Path) -> None:
+    counts = {}
+    for words in ((), ("--only", "ann, bob"), ("--without", "gpt-x"), ("--only", "ann,gpt-x", "--without", "gpt-x")):
+        code, stdout, _ = run(verdicts, "--json", *words)
+        counts[words] = json.loads(stdout)["annotators"]
+        assert code == 0
+    assert list(counts.values()) == [3, 2, 2, 1]
+    renamed = tmp_path / "renamed.csv"
+    renamed.write_text(verdicts.read_text(encoding="utf-8").replace("prompt", "batch"), encoding="utf-8")
+    assert json.loads(run(renamed, "--json")[1])["groups"] == 0
+    assert json.loads(run(renamed, "--json", "--group", "batch")[1])["groups"] == 30
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("--only", "zoe"), 1, "--only zoe: there is no such annotator"),
+        (("--without", "ann,bob,gpt-x"), 1, "No answers are left"),
+        (("--judges", "gpt"), 1, "Did you mean"),
+        (("--plot", "board.pdf"), 2, ".svg or .png"),
+        (("--scale", "points"), 2, "points"),
+        (("--group", "judge", "--question", "prompt"), 2, "name one thing"),
+        (("--group", "nothing"), 1, "no column 'nothing'"),
+    ],
+)
+def test_options_that_do_not_fit(verdicts: Path, words: tuple[str, ...], code: int, message: str) -> None:
+    found, _, stderr = run(verdicts, *words)
+    assert found == code and message in stderr

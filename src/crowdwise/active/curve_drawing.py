@@ -6,7 +6,6 @@ bands are their colour, thin. The figure has a title and a description for those
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -14,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.errors import ExtraError, ParameterError
+from crowdwise.core.figures import STYLE, Axis, number
+from crowdwise.errors import ParameterError
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#A6761D")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "5 2 1 2 1 2", "3 5", "1 3")
 WIDTH, HEIGHT = 760, 430
 LEFT, RIGHT, TOP, BOTTOM = 66, 190, 44, 54
 
-__all__ = ["Line", "draw", "page", "to_png"]
+__all__ = ["Line", "draw", "page"]
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,18 @@ def draw(
     """
     if not lines:
         raise ParameterError("lines: expected one at least.")
-    x = _Axis([*range(len(x_names)), *(v for line in lines for v in line.x)], LEFT, WIDTH - RIGHT)
-    x_ticks = [(tick, _number(tick, x_percent, x.step)) for tick in x.ticks]
+    x = Axis([*range(len(x_names)), *(v for line in lines for v in line.x)], LEFT, WIDTH - RIGHT)
+    x_ticks = [(tick, number(tick, x_percent, x.step)) for tick in x.ticks]
     if x_names:
         x.low, x.high, x_ticks = -0.5, len(x_names) - 0.5, list(enumerate(x_names))
     heights = [v for line in lines for part in (line.y, line.low, line.high) if part is not None for v in part]
-    y = _Axis([*heights, *([] if at is None else [at])], HEIGHT - BOTTOM, TOP)
-    said = description or "; ".join(f"{line.name} ends at {_number(line.y[-1], y_percent, y.step)}" for line in lines)
+    y = Axis([*heights, *([] if at is None else [at])], HEIGHT - BOTTOM, TOP)
+    said = description or "; ".join(f"{line.name} ends at {number(line.y[-1], y_percent, y.step)}" for line in lines)
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-labelledby="t d" font-family="system-ui, sans-serif" font-size="13">',
         f'<title id="t">{escape(title)}</title><desc id="d">{escape(said)}</desc>',
-        "<style>.ground{fill:#fff}.ink{fill:#222}.axis{stroke:#555}.grid{stroke:#ddd}.mark{stroke:#555}"
-        "@media (prefers-color-scheme:dark){.ground{fill:#1b1d23}.ink{fill:#eee}.axis{stroke:#aaa}.grid{stroke:#3a3d45}"
-        ".mark{stroke:#bbb}}</style>",
+        STYLE,
         f'<rect class="ground" fill="#fff" width="{WIDTH}" height="{HEIGHT}" rx="6"/>',
         f'<text class="ink" fill="#222" x="{LEFT}" y="24" font-size="15" font-weight="600">{escape(title)}</text>',
     ]
@@ -93,7 +91,7 @@ def draw(
         out.append(
             f'<line class="grid" stroke="#ddd" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick)}" y2="{y(tick)}"/>'
             f'<text class="ink" fill="#222" x="{LEFT - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">'
-            f"{_number(tick, y_percent, y.step)}</text>"
+            f"{number(tick, y_percent, y.step)}</text>"
         )
     for tick, name in x_ticks:
         out.append(
@@ -153,49 +151,11 @@ def page(figures: Sequence[str], *, title: str, text: str = "", table: Sequence[
     )
 
 
-def to_png(svg: str, scale: float = 2.0) -> bytes:
-    """The figure as a PNG, on light ground."""
-    try:
-        import vl_convert
-    except ImportError:
-        raise ExtraError(
-            "PNG figures need vl-convert-python, which is not installed: pip install vl-convert-python. "
-            "The SVG shows the same."
-        ) from None
-    return bytes(vl_convert.svg_to_png(svg, scale=scale))
-
-
-class _Axis:
-    """Round numbers along a side, and where a value stands on it."""
-
-    def __init__(self, values: Sequence[float], start: float, end: float) -> None:
-        low, high = float(min(values)), float(max(values))
-        if high - low < 1e-12:
-            low, high = low - 0.5, high + 0.5
-        rough = (high - low) / 5
-        power = 10.0 ** math.floor(math.log10(rough))
-        self.step = next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= rough * (1.0 - 1e-9))
-        first, last = math.floor(low / self.step + 1e-9), math.ceil(high / self.step - 1e-9)
-        self.ticks = [k * self.step for k in range(first, last + 1)]
-        self.low, self.high, self.start, self.end = self.ticks[0], self.ticks[-1], start, end
-
-    def __call__(self, value: float) -> float:
-        share = (value - self.low) / (self.high - self.low)
-        return round(self.start + share * (self.end - self.start), 1)
-
-
-def _band(line: Line, colour: str, x: _Axis, y: _Axis) -> str:
+def _band(line: Line, colour: str, x: Axis, y: Axis) -> str:
     assert line.low is not None and line.high is not None
     up = [f"{x(a)} {y(b)}" for a, b in zip(line.x, line.high, strict=True)]
     down = [f"{x(a)} {y(b)}" for a, b in zip(line.x, line.low, strict=True)]
     return f'<path fill="{colour}" fill-opacity="0.16" d="M{"L".join([*up, *down[::-1]])}Z"/>'
-
-
-def _number(value: float, percent: bool, step: float) -> str:
-    """As many digits as the steps of the axis need."""
-    value, step = (100.0 * value, 100.0 * step) if percent else (value, step)
-    digits = next((d for d in range(4) if abs(step * 10**d - round(step * 10**d)) < 1e-6), 4)
-    return f"{value:,.{digits}f}" + (" %" if percent else "")
 
 
 def _apart(svg: str, number: int) -> str:

@@ -45,7 +45,8 @@ from crowdwise.answers import comparisons_clusters, comparisons_connectivity, co
 from crowdwise.answers.comparisons_base import ScoreModel, annotator_counts, item_counts, leaning_note
 from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective, split
 from crowdwise.answers.comparisons_matches import Matches
-from crowdwise.answers.comparisons_newton import Solution, conjugate_gradients, maximise, separated
+from crowdwise.answers.comparisons_newton import Solution, maximise, separated
+from crowdwise.answers.comparisons_order import positions_known
 from crowdwise.answers.comparisons_uncertainty import evidence
 from crowdwise.core.constraints import Check, Count, Positive, is_number
 from crowdwise.core.loop import Callback
@@ -58,9 +59,6 @@ MAX_START = 3.0
 """The largest reliability, in log odds, that a fit starts from."""
 FIRST_SPREAD, SPREAD_ROUNDS, SPREADS = 0.5, 3, (0.05, 3.0)
 """The spread of positions that a fit starts from, how often it is learned again, and the least and the largest."""
-MIN_PLACED, CONFOUNDED = 20, 0.5
-"""Positions are estimated by default with so many comparisons for each annotator, and where scores can stand for this
-share of them at most."""
 LEARNED = ((2.0, 1.0), (4.0, 1.0), (10.0, 1.0), (20.0, 1.0), (50.0, 1.0))
 """The Beta distributions of reliabilities among which ``reliability="learned"`` chooses."""
 
@@ -136,6 +134,9 @@ class GroupedPairs(PairModel):
         spread, extra = self._spread(found, s), dict[str, Any]()
         if table.question is not None and self.errors != "independent":
             rows = Matches.of(table, ties=self.ties, by_annotator=model.effect != "plain", grouped=True)
+            unplaced = np.bincount(matches.annotator, np.abs(matches.sign), matches.n_annotators) == 0.0
+            if model.placed and unplaced.any():
+                rows = replace(rows, sign=np.where(unplaced[rows.annotator], 0.0, rows.sign))
             rng = np.random.default_rng(self.random_state)
             got = comparisons_clusters.clustered(found, rows, model, spread, s, rng)
             if got.spread is None and self.errors == "clustered":
@@ -220,7 +221,8 @@ class CrowdBT(GroupedPairs):
         distributions, by Laplace's approximation to the probability of all answers.
     position
         Whether each annotator has a preference for the item shown first, too (b_m, as in ``position-bt``). ``"auto"``:
-        where the order is known and varies enough between the same items for the two to be separated.
+        those annotators who saw the items in both orders, or enough of them in an order that does not depend on the
+        items (:mod:`crowdwise.answers.comparisons_order`).
     spread
         Standard deviation of these log odds around their common mean; ``"learned"`` from their own spread.
 
@@ -243,8 +245,11 @@ class CrowdBT(GroupedPairs):
     def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
         if self.position is True and not answers.placed:
             raise unplaced("position=True", "position=False")
-        placed = positions_known(answers) if self.position == "auto" else bool(self.position)
+        known = positions_known(answers) if self.position == "auto" else np.full(answers.n_annotators, self.position)
+        placed = bool(known.any())
         matches = self._matches(answers, by_annotator=True, placed=placed)
+        if placed:  # those whose position is not known have none
+            matches = replace(matches, sign=np.where(known[matches.annotator], matches.sign, 0.0))
         if self.reliability == "learned" and answers.n_items > comparisons_matrices.DENSE:
             raise InputError(
                 f"reliability='learned' is for up to {comparisons_matrices.DENSE:,} items and there are "
@@ -274,7 +279,10 @@ class CrowdBT(GroupedPairs):
         if len(choices) > 1:
             a, b = model.beta
             notes.append(f"The prior of reliabilities was learned: Beta({a + 0.5:g}, {b + 0.5:g}).")
-        return self._board(answers, matches, found, model, notes)
+        out = self._board(answers, matches, found, model, notes)
+        for name in ("position", "position_error") if placed else ():
+            out[name] = np.where(known, out[name], np.nan)
+        return out
 
     def _start(self, table: Comparisons, matches: Matches) -> tuple[Floats, Floats]:
         """Scores and reliabilities to start from: plain Bradley-Terry, then once more with every annotator weighted by
@@ -330,24 +338,6 @@ def unplaced(what: str, instead: str) -> InputError:
         f"{what} needs to know which item was shown first, and these comparisons do not say (placed=False). Use "
         f"{instead}, or make the table with left the item shown first."
     )
-
-
-def positions_known(table: Comparisons) -> bool:
-    """Whether positions can be separated from scores: the item shown first is known, and is not always the same one.
-
-    A preference for the first item adds a constant to every s_left - s_right. If scores could do the same (models in
-    alphabetical order, the better ones always first) the two are confounded. The share of the constant that scores can
-    stand for is R^2 = d' L^+ d / n, d how much more often each item is left than right, L the Laplacian of the pairs.
-    """
-    n, N = float(table.weights.sum()), table.n_items
-    if not table.placed or n < MIN_PLACED * table.n_annotators:
-        return False
-    w, left, right = table.weights, table.left.astype(np.int64), table.right.astype(np.int64)
-    d = comparisons_matrices.total(left, w, N) - comparisons_matrices.total(right, w, N)
-    L = comparisons_matrices.laplacian(comparisons_matrices.pair_table(left, right, w, N), N, N)
-    L = comparisons_matrices.add_diagonal(L, np.full(N, 1e-9 * n))
-    potential = conjugate_gradients(lambda u: np.asarray(L @ u), d, np.asarray(L.diagonal()))
-    return potential is not None and float(d @ potential) / n <= CONFOUNDED
 
 
 @declared

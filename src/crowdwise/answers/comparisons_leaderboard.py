@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,11 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.answers.comparisons_drawing import draw_leaderboard
+from crowdwise.answers.comparisons_scales import Scale, to_scale
+from crowdwise.core.constraints import Count, Fraction, checked
+from crowdwise.core.figures import Figure
 from crowdwise.core.intervals import beta_interval, quantile, rate_interval, with_interval
 from crowdwise.core.numerics import Floats
 from crowdwise.core.result import Result
 from crowdwise.core.truth_scores import kendall_tau, some_known
 from crowdwise.data import encoding
+from crowdwise.data.frames import make_frame
 from crowdwise.data.truth import encode_numbers
 from crowdwise.errors import InputError, listing, suggestion
 
@@ -88,6 +94,66 @@ class Ranking(Result):
         return 1 + (self.scores[None, :] > self.scores[:, None] + SAME).sum(axis=1) if len(self.scores) <= 2000 else (
             1 + len(self.scores) - np.searchsorted(np.sort(self.scores), self.scores + SAME, side="right")
         )  # fmt: skip
+
+    @checked
+    def on_scale(
+        self, scale: Scale = "elo", *, level: Fraction = 0.95, table: str = "leaderboard", kind: str | None = None
+    ) -> Any:
+        """The leaderboard on another scale: rank, item, the value with its interval, and the interval of the rank.
+
+        Parameters
+        ----------
+        scale
+            ``"score"`` (log odds), ``"elo"`` (the mean item has 1000, 400 points are odds of ten to one) or
+            ``"probability"`` (of being found better than the mean item).
+        table
+            ``"leaderboard"``, the best first, or ``"items"``.
+        """
+        rows = self.to_frame(table, kind="dict", level=level)
+        values = {f"{scale}{end}": to_scale(rows[name], scale)
+                  for end, name in (("", "score"), ("_low", "low"), ("_high", "high"))}  # fmt: skip
+        kept = {name: rows[name] for name in ("rank", "item", "rank_low", "rank_high")}
+        return make_frame(kept | values, kind or self.kind)
+
+    def win_probabilities(self, kind: str | None = None) -> Any:
+        """P(the item of the row is found better than that of the column), a tie left aside, by the scores; the best
+        first. What was observed: ``comparisons.win_rates()``."""
+        order = np.argsort(-self.scores, kind="stable")
+        z = self.scores[order]
+        p = 1.0 / (1.0 + np.exp(-np.clip(z[:, None] - z[None, :], -500, 500)))
+        names = self.item_names[order]
+        return make_frame({"item": names} | {str(name): p[:, n] for n, name in enumerate(names)}, kind or self.kind)
+
+    @checked
+    def plot(
+        self, path: str | os.PathLike[str] | None = None, *, scale: Scale = "score", level: Fraction = 0.95,
+        limit: Count = 50, title: str | None = None,
+    ) -> Figure:  # fmt: skip
+        """The leaderboard as a figure, which notebooks show; with a path it is written there, as .svg or .png.
+
+        Parameters
+        ----------
+        path
+            Where to write it.
+        scale, level
+            As in :meth:`on_scale`.
+        limit
+            The best items are drawn, up to so many.
+        title
+            By default the method and the number of answers.
+
+        >>> import crowdwise as cw
+        >>> ranking = cw.aggregate(cw.simulate.comparisons(4, random_state=0).comparisons)
+        >>> ranking.plot(scale="elo").svg[:4]
+        '<svg'
+        """
+        rows = self.on_scale(scale, level=level, kind="dict")
+        shown = {name: column[:limit] for name, column in rows.items()}
+        title = f"{len(self.scores):,} items, {self.n_answers:,} answers, {self.method}" if title is None else title
+        figure = Figure(draw_leaderboard(shown, scale, level, title, max(0, len(self.scores) - limit)))
+        if path is not None:
+            figure.save(path)
+        return figure
 
     def rank_interval(self, level: float = 0.95) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The lowest and the highest rank of every item, at a level, by the ranks in the draws."""

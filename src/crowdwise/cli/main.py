@@ -145,10 +145,14 @@ NAMES = (
 def find_command(name: str) -> Any:
     """The function of a command, or the app of a group of them. Only its own module is imported, which is quicker."""
     match name:
-        case "aggregate" | "rank":
+        case "aggregate":
             from crowdwise.cli import cmd_aggregate
 
             return getattr(cmd_aggregate, name)
+        case "rank":
+            from crowdwise.cli import cmd_rank
+
+            return getattr(cmd_rank, name)
         case "report" | "diagnose":
             from crowdwise.cli import cmd_report
 

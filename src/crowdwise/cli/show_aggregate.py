@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdwise.answers.comparisons_scales import MEANINGS as MEANS
+from crowdwise.answers.comparisons_scales import Scale
 from crowdwise.cli.show import bar, console, frame_table, histogram, measures, new_table, strong, whisker, written
 from crowdwise.data.votes import Votes
 
@@ -40,8 +42,8 @@ def figures(measured: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def show_fitted(found: Fitted, paths: list[Any]) -> None:
-    """A summary for people, to standard error."""
+def show_fitted(found: Fitted, paths: list[Any], *, scale: Scale = "score", judges: Any = None) -> None:
+    """A summary for people, to standard error. Of leaderboards: on a ``scale``, with a table of ``judges``."""
     result, votes = found.result, isinstance(found.table, Votes)
     screen = console()
     screen.print()
@@ -54,7 +56,8 @@ def show_fitted(found: Fitted, paths: list[Any]) -> None:
     if votes:
         tables = [class_table(result), annotator_table(result)]
     elif "leaderboard" in result.TABLES:
-        tables = [leaderboard(result), *([ranking_annotators(result)] if len(result.annotator_names) > 1 else [])]
+        people = [ranking_annotators(result)] if len(result.annotator_names) > 1 else []
+        tables = [leaderboard(result, scale), *people, *([] if judges is None else [judge_table(judges)])]
     else:
         parts = (("Items", "items"), ("Annotators", "annotators"))
         tables = [frame_table(title, result.to_frame(name, kind="polars")) for title, name in parts]
@@ -116,30 +119,51 @@ def annotator_table(consensus: Consensus, limit: int = 6) -> Table:
     return table
 
 
-def board(ranking: Any) -> list[dict[str, Any]]:
-    """The leaderboard as rows, for ``rank --json``."""
-    columns = ranking.to_frame("leaderboard", kind="dict")
-    return [dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
+DIGITS: dict[Scale, str] = {"score": "+.2f", "elo": ",.0f", "probability": ".1%"}
+"""How a score is written, by its scale."""
 
 
-def leaderboard(ranking: Any, limit: int = 20) -> Table:
+def leaderboard(ranking: Any, scale: Scale = "score", limit: int = 20) -> Table:
     """The best items (all, or the ends of a long list): rank and its interval, score and its interval as a bar."""
-    rows = ranking.to_frame("leaderboard", kind="dict")
+    rows = ranking.on_scale(scale, kind="dict")
+    rows |= {"score": rows[scale], "low": rows[f"{scale}_low"], "high": rows[f"{scale}_high"]}
     N = len(rows["item"])
     shown = list(range(N)) if N <= limit else [*range(limit - 5), -1, *range(N - 4, N)]
     low, high = float(rows["low"].min()), float(rows["high"].max())
-    scale = f"{low:.1f}".ljust(WIDTH - 5) + f"{high:.1f}".rjust(5)
-    title = "Leaderboard: scores with a 95% interval"
-    table = new_table(">rank", "ranks", "item", ">score", f"|{scale}", title=title)
+    ends = [f"{end:{DIGITS[scale].replace('+', '').replace('.2f', '.1f')}}" for end in (low, high)]
+    title = f"Leaderboard: {MEANS[scale]}, with a 95% interval"
+    bars = "|" + ends[0].ljust(WIDTH - len(ends[1])) + ends[1]
+    table = new_table(">rank", "ranks", "item", f">{scale}", bars, title=title)
     for n in shown:
         if n < 0:
             table.add_row("...", "", "", "", "")
             continue
         table.add_row(
             f"{rows['rank'][n]}", f"{rows['rank_low'][n]}–{rows['rank_high'][n]}", str(rows["item"][n])[:40],
-            f"{rows['score'][n]:+.2f}", whisker(rows["low"][n], rows["score"][n], rows["high"][n], WIDTH, low, high),
+            f"{rows['score'][n]:{DIGITS[scale]}}",
+            whisker(rows["low"][n], rows["score"][n], rows["high"][n], WIDTH, low, high),
         )  # fmt: skip
     return table
+
+
+def judge_table(judges: Any) -> Table:
+    """Judges beside people: agreement, and what each favours."""
+    names = (">answers", ">agreement", ">first", ">flips", ">position", ">length", ">own")
+    title = "Judges: agreement with people; log odds in favour of the first, the longer, their own (* 95% CI without 0)"
+    table = new_table("annotator", *names, title=title)
+    for row in judges.to_dicts():
+        shares = [row[name] for name in ("agreement", "first_rate", "flip_rate")]
+        biases = [_marked(row, name) for name in ("position", "verbosity", "self_preference")]
+        table.add_row(
+            row["annotator"], f"{row['comparisons']:,}", *("" if x != x else f"{x:.0%}" for x in shares), *biases
+        )
+    return table
+
+
+def _marked(row: dict[str, Any], name: str) -> str:
+    """A bias, marked where its interval excludes 0."""
+    sure = row[f"{name}_low"] > 0.0 or row[f"{name}_high"] < 0.0
+    return "" if row[name] != row[name] else f"{row[name]:+.2f}{'*' if sure else ' '}"
 
 
 MEANINGS = {

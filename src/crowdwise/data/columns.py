@@ -47,6 +47,12 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "outcome":
             "outcome, winner, preferred, preference, verdict, result, label, choice, judgment, judgement, vote, "
             "answer",
+        "left_length":
+            "left length, length a, length left, length 1, first length, left tokens, tokens a, left words, words a, "
+            "left chars, chars a, len a",
+        "right_length":
+            "right length, length b, length right, length 2, second length, right tokens, tokens b, right words, "
+            "words b, right chars, chars b, len b",
         "chosen": "chosen, winning item, better",
         "rejected": "rejected, loser, losing item, worse",
         "question": "question, prompt, context, instruction, topic, group, ballot",

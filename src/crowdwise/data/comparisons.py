@@ -11,6 +11,7 @@ field           shape          meaning
 ``weight``      S or ``None``  how much a comparison counts (1 where absent)
 ``timestamp``   S or ``None``  when it was made
 ``truth``       S or ``None``  the true outcome, -1 where unknown; to measure with, no method looks at it
+``left_length`` S or ``None``  how long the answer of the left item is, NaN where unknown; so ``right_length``
 ``items``, ``annotators``, ``questions``  the names behind the codes, sorted
 ==============  =============  =======================================================================
 
@@ -31,6 +32,7 @@ import numpy.typing as npt
 from crowdwise.data import assemble, encoding, schema
 from crowdwise.data.assemble import Repeats
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
+from crowdwise.data.frames import make_frame
 from crowdwise.data.readable import reader
 from crowdwise.data.rows import renumbered
 from crowdwise.data.schema import CHOICES, COMMON, Beside, Col, Opt
@@ -51,6 +53,7 @@ MEANING = Remedy(
     Option("outcomes", python='{1: "left", 2: "right", 0: "tie"}', command="1=left,2=right,0=tie"),
 )
 OnSelf = Literal["error", "drop"]
+LENGTHS = ("left_length", "right_length")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,7 +74,7 @@ class Comparisons(Table):
     columns: ClassVar[tuple[Col, ...]] = (
         Col("left", "items", needed=True), Col("right", "items", needed=True), Col("annotator", "annotators"),
         Col("outcome", "outcomes", needed=True), Col("question", "questions"), *COMMON, Col("truth", "outcomes"),
-        Col("chosen", per=""), Col("rejected", per=""),
+        Col("left_length"), Col("right_length"), Col("chosen", per=""), Col("rejected", per=""),
     )  # fmt: skip
     options: ClassVar[tuple[Opt, ...]] = (
         Opt("outcomes", None,
@@ -112,6 +115,8 @@ class Comparisons(Table):
     weight: npt.NDArray[np.float64] | None = None
     timestamp: npt.NDArray[Any] | None = None
     truth: Codes | None = None
+    left_length: npt.NDArray[np.float64] | None = None
+    right_length: npt.NDArray[np.float64] | None = None
     placed: bool = True
     """Whether ``left`` is the item that was shown first."""
     kind: str = "polars"
@@ -135,17 +140,21 @@ class Comparisons(Table):
             _outcome(source, part, a, b, items, meaning) if part in source else None
             for part in ("outcome" if said else "", "truth")
         )
+        long: dict[str, Any] = {
+            part: source.numbers(part, "a length, 0 or more", empty=True) for part in LENGTHS if part in source
+        }
         return cls.from_codes(
             a, b, m, np.zeros(len(a), np.int32) if y is None else y, items=items, annotators=annotators, question=q,
             questions=questions, truth=truth, placed=options["placed"] and bool(said),
-            on_self=options["on_self"], on_duplicate=options["on_duplicate"], **source.beside(),
+            on_self=options["on_self"], on_duplicate=options["on_duplicate"], **long, **source.beside(),
         )  # fmt: skip
 
     @classmethod
     def from_codes(
         cls, left: npt.ArrayLike, right: npt.ArrayLike, annotator: npt.ArrayLike, outcome: npt.ArrayLike, *,
         items: Any, annotators: Any, question: npt.ArrayLike | None = None, questions: Any = None,
-        placed: bool = True, on_self: OnSelf = "error", **beside: Unpack[Beside],
+        left_length: npt.ArrayLike | None = None, right_length: npt.ArrayLike | None = None, placed: bool = True,
+        on_self: OnSelf = "error", **beside: Unpack[Beside],
     ) -> Comparisons:  # fmt: skip
         """Comparisons from arrays of codes and the names behind them (what every other way of making one ends in)."""
         names, who = encoding.to_vocabulary(items), encoding.to_vocabulary(annotators)
@@ -160,6 +169,8 @@ class Comparisons(Table):
         fields, repeats = cls._beside(beside, S)
         truth = beside.get("truth")
         fields["truth"] = None if truth is None else _checked_truth(truth, S)
+        for name, given_length in (("left_length", left_length), ("right_length", right_length)):
+            fields[name] = None if given_length is None else _checked_length(given_length, S, name)
         keep = _distinct_pairs(code["left"], code["right"], names, on_self, repeats.rows)
         both, names = encoding.sort_vocabulary(np.concatenate([code["left"], code["right"]]), names)
         code["left"], code["right"] = np.split(both, 2)
@@ -169,7 +180,7 @@ class Comparisons(Table):
         order = _order(code, len(names), len(who), max(len(about), 1))
         order = _once(order[keep[order]], code, names, who, repeats)
         fields |= {name: None if (array := {**code, **fields}[name]) is None else array[order]
-                   for name in (*code, "weight", "timestamp", "truth")}  # fmt: skip
+                   for name in (*code, "weight", "timestamp", "truth", *LENGTHS)}  # fmt: skip
         return cls(items=names, annotators=who, questions=None if question is None else about, placed=placed, **fields)
 
     def __repr__(self) -> str:
@@ -178,6 +189,19 @@ class Comparisons(Table):
             f"Comparisons({self.n_answers:,} comparisons: {self.n_items:,} items x {self.n_annotators:,} annotators, "
             f"{ties:,} {'tie' if ties == 1 else 'ties'})"
         )
+
+    def win_rates(self, kind: str | None = None) -> Any:
+        """How often the item of the row won against that of the column, a tie as half a win; ``NaN`` where the two were
+        never compared. A table with a row and a column for every item."""
+        N, w = self.n_items, self.weights
+        won = np.where(self.outcome == TIE, 0.5, self.outcome == LEFT)
+        cell = self.left.astype(np.int64) * N + self.right
+        back = self.right.astype(np.int64) * N + self.left
+        wins = np.bincount(cell, w * won, N * N) + np.bincount(back, w * (1.0 - won), N * N)
+        count = np.bincount(cell, w, N * N) + np.bincount(back, w, N * N)
+        share = np.where(count > 0, wins / np.where(count > 0, count, 1.0), np.nan).reshape(N, N)
+        columns = {"item": self.items} | {str(name): share[:, n] for n, name in enumerate(self.items)}
+        return make_frame(columns, kind or self.kind)
 
     def encode_truth(self, truth: Any) -> Codes:
         """The true outcome of each comparison: 0 (left), 1 (right), 2 (tie) or -1 (unknown)."""
@@ -265,6 +289,13 @@ def _checked_truth(truth: npt.ArrayLike, S: int) -> Codes:
             f"truth must hold, for each of the {S} comparisons, 0 (left), 1 (right), 2 (tie) or -1 (unknown)."
         )
     return codes.astype(np.int32)
+
+
+def _checked_length(given: npt.ArrayLike, S: int, name: str) -> npt.NDArray[np.float64]:
+    length = np.asarray(given, dtype=np.float64)
+    if length.shape != (S,) or (length < 0.0).any() or np.isinf(length).any():
+        raise InputError(f"{name} must hold, for each of the {S} comparisons, a number of 0 or more, or NaN.")
+    return length
 
 
 def _distinct_pairs(a: Codes, b: Codes, items: Vocabulary, on_self: OnSelf, rows: Counts | None) -> Mask:
