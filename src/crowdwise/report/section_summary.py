@@ -73,13 +73,19 @@ def _of_labels(found: Diagnosis) -> Floats:
 
 def majority(found: Diagnosis) -> dict[str, Any]:
     """On how many items the label is not what most votes say, and on how many it decides a tie."""
-    seen = found.inspection
-    shares, label = seen.votes.shares(), seen.consensus.label_codes
-    voted = np.diff(seen.votes.indptr) > 0
-    top = shares.max(axis=1)
-    own = shares[np.arange(len(label)), label]
+    votes, label = found.inspection.votes, found.inspection.consensus.label_codes
+    N, K = len(votes), votes.n_classes
+    cell, place = np.unique(votes.item.astype(np.int64) * K + votes.label, return_inverse=True)
+    weight = np.bincount(place, weights=votes.weights, minlength=len(cell))
+    item, top, own = cell // K, np.zeros(N), np.zeros(N)
+    np.maximum.at(top, item, weight)
+    mine = cell % K == label[item]
+    own[item[mine]] = weight[mine]
+    most = weight >= top[item] * (1.0 - 1e-9)
+    leaders = np.bincount(item[most], minlength=N)
+    voted = leaders > 0
     differs = voted & (own < top * (1.0 - 1e-9))
-    tied = voted & ~differs & ((shares >= top[:, None] * (1.0 - 1e-9)).sum(axis=1) > 1)
+    tied = voted & ~differs & (leaders > 1)
     total = int(voted.sum())
     return {
         "differs": int(differs.sum()), "ties": int(tied.sum()), "items": total,
