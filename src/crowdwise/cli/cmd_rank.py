@@ -99,7 +99,8 @@ def rank(
 
     `crowdwise rank judgments.csv --group prompt_id --without gpt-4 --judges auto`
     """
-    from crowdwise.cli import show_aggregate
+    from crowdwise import api
+    from crowdwise.cli import show, show_aggregate
 
     check_outputs(out, annotators, win_rates)
     check_outputs(plot, endings=(".svg", ".png"))
@@ -112,9 +113,12 @@ def rank(
     named = [f"{name}={value}" for name, value in given.items() if value is not None]
     reading = opt.Reading(annotator=annotator, column=named, on_missing=on_missing)
     params = opt.assignments(set_, seed)
+    opt.note_export(path)
     whole = read_answers(path, method, reading, bool(named))
     table = of_annotators(whole, only, without)
-    found = opt.fitted(table, method, params, opt.AS_USUAL, answers=table.answer_type)
+    task = api.prepare(table, method, params, answers=table.answer_type)
+    with show.progress(task.method) as callback:
+        found = task.fit(callback=callback)
     ranking = found.result
     if (win_rates is not None or judges is not None) and not isinstance(whole, Comparisons):
         raise ParameterError("--win-rates and --judges are about comparisons, and these are rankings.")
