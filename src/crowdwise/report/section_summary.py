@@ -94,8 +94,9 @@ def majority(found: Diagnosis) -> dict[str, Any]:
 
 
 def whom(found: Diagnosis) -> list[dict[str, Any]]:
-    """The annotators to look at first, with their verdicts."""
-    pressing = [(name, v.value) for v in (Verdict.DROP, Verdict.LOOK) for name in found.by_verdict(v)]
+    """The annotators to look at first, with their verdicts, in the order of the findings."""
+    said = dict.fromkeys(name for finding in found.findings for name in finding.annotators)
+    pressing = [(name, v.value) for v in (Verdict.DROP, Verdict.LOOK) for name in said if found.verdicts[name] == v]
     return [{"annotator": named("annotator", name), "verdict": verdict} for name, verdict in pressing[:NAMED]]
 
 
