@@ -123,6 +123,19 @@ _IMPORTERS = (
     Importer("mturk", "mturk", "Mechanical Turk"),
     Importer("toloka", "toloka", "Toloka"),
     Importer("appen", "appen", "Appen (Figure Eight)"),
+    Importer("labelbox", "labelbox", "Labelbox"),
+    Importer("cvat", "cvat", "CVAT"),
+    Importer("superannotate", "superannotate", "SuperAnnotate"),
+    Importer("sagemaker", "sagemaker", "SageMaker Ground Truth"),
+    Importer("arena", "arena", "Chatbot Arena, MT-bench"),
+    Importer("qualtrics", "qualtrics", "Qualtrics, Prolific"),
+    Importer("zooniverse", "zooniverse", "Zooniverse"),
+    Importer("brat", "brat", "brat"),
+    Importer("webanno", "webanno", "INCEpTION, WebAnno"),
+    Importer("scale", "scale", "Scale"),
+    Importer("vindr", "vindr", "VinDr"),
+    Importer("coco", "coco", "COCO with annotators"),
+    Importer("lidc", "lidc", "LIDC"),
 )
 IMPORTERS: dict[str, Importer] = {entry.key: entry for entry in _IMPORTERS}
 """Annotation tools whose exports are read, in the order in which they are tried."""

@@ -177,6 +177,8 @@ def _series(name: str, values: Any) -> pl.Series:
     try:
         mixed = kinds == {int, float}
         return pl.Series(name, plain, dtype=pl.Float64, strict=False) if mixed else pl.Series(name, plain)
+    except UnicodeEncodeError as error:
+        raise InputError(f"Column {name!r} holds text that is no Unicode: {error.reason}. Mend it first.") from None
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
         found = " and ".join(sorted(k.__name__ for k in kinds))
         raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +13,14 @@ from crowdwise.importers.times import number, seconds
 CHOICES, NUMBERS, PAIRS, RANKINGS, SPANS = "choices", "ratings", "comparisons", "rankings", "tags"
 LAST = "earlier answers of the same annotator to the same item"
 EMPTY = "without an answer"
+
+
+class Pair(NamedTuple):
+    """Two items, and which is better."""
+
+    left: Any
+    right: Any
+    outcome: str
 
 
 class Answer(NamedTuple):
@@ -27,9 +35,11 @@ class Answer(NamedTuple):
 
 @dataclass
 class Question:
-    """A question and its answers. ``gold`` maps items to what is true of them."""
+    """A question and its answers. ``gold`` maps items to what is true of them; ``several``: any number of classes may
+    be chosen, though nobody chose more than one."""
 
     kind: str
+    several: bool = False
     answers: list[Answer] = field(default_factory=list)
     gold: dict[Any, Any] = field(default_factory=dict)
 
@@ -61,15 +71,13 @@ class Collector:
 
     def about_item(self, item: Any, **about: Any) -> None:
         """Texts, addresses and attributes of an item."""
-        plain = {name: value for name, value in about.items() if isinstance(value, (str, int, float, bool))}
         if named(item) is not None:
-            self.items.setdefault(named(item), {}).update(plain)
+            self.items.setdefault(named(item), {}).update(_plain(about))
 
     def about_annotator(self, annotator: Any, **about: Any) -> None:
         """What is known of an annotator."""
-        plain = {name: value for name, value in about.items() if isinstance(value, (str, int, float, bool))}
         if named(annotator) is not None:
-            self.annotators.setdefault(named(annotator), {}).update(plain)
+            self.annotators.setdefault(named(annotator), {}).update(_plain(about))
 
     def choices(
         self, question: str, item: Any, annotator: Any, labels: Iterable[Any], time: Any = None, duration: Any = None
@@ -77,6 +85,10 @@ class Collector:
         """One class, or any number of them: which it is follows from all answers to the question."""
         chosen = list(dict.fromkeys(plain_label(label) for label in labels if label is not None))
         self._add(question, CHOICES, item, annotator, chosen, time, duration)
+
+    def several(self, question: str) -> None:
+        """Say that any number of classes may be chosen, none included."""
+        self._question(question, CHOICES).several = True
 
     def number(
         self, question: str, item: Any, annotator: Any, value: Any, time: Any = None, duration: Any = None
@@ -93,14 +105,19 @@ class Collector:
         duration: Any = None,
     ) -> None:  # fmt: skip
         """Which of two is better: left, right or tie. ``on`` is what they were compared on."""
-        self._add(question, PAIRS, on, annotator, (left, right, outcome), time, duration)
+        first, second = named(left), named(right)
+        if first is None or second is None or first == second:
+            self.leave_out("without two items to compare")
+        else:
+            self._add(question, PAIRS, on, annotator, Pair(first, second, outcome), time, duration)
 
     def ranking(
         self, question: str, on: Any, annotator: Any, items: Sequence[Any], time: Any = None, duration: Any = None
     ) -> None:
         """Items in order, the best first."""
         if len(items) > 1:
-            self._add(question, RANKINGS, on, annotator, list(dict.fromkeys(map(str, items))), time, duration)
+            ranked = list(dict.fromkeys(clean(str(item)) for item in items))
+            self._add(question, RANKINGS, on, annotator, ranked, time, duration)
         else:
             self.leave_out(EMPTY)
 
@@ -109,7 +126,8 @@ class Collector:
         duration: Any = None, tokens: Sequence[tuple[int, int]] | None = None,
     ) -> None:  # fmt: skip
         """Spans of a text (none at all is an answer too); tokens where the tool has its own."""
-        whole = [(int(start), int(end), str(label)) for start, end, label in spans]
+        text = clean(text)
+        whole = [(int(start), int(end), clean(str(label))) for start, end, label in spans]
         kept = without_overlaps(span for span in whole if 0 <= span[0] < span[1] <= len(text))
         self.leave_out("spans that overlap others, or lie outside their text", len(whole) - len(kept))
         if named(item) is None:
@@ -126,12 +144,16 @@ class Collector:
 
     def gold(self, question: str, item: Any, labels: Any, kind: str = CHOICES) -> None:
         """What is true of an item."""
+        if kind == SPANS:
+            self.questions.setdefault(question, Question(SPANS)).gold[item] = tuple(labels)
+            return
         if kind == CHOICES:
             labels = [plain_label(label) for label in labels if label is not None]
         if labels not in ([], None) and named(item) is not None:
             self._question(question, kind).gold[named(item)] = labels
 
     def _question(self, name: str, kind: str) -> Question:
+        name = clean(name)
         found = self.questions.setdefault(name, Question(kind))
         if found.kind == kind:
             return found
@@ -149,33 +171,56 @@ class Collector:
 def named(name: Any) -> str | int | None:
     """The name of an item or an annotator: text or a whole number; ``None`` where it is neither."""
     if isinstance(name, float) and name.is_integer():
-        return int(name)
-    return name if isinstance(name, (str, int)) and not isinstance(name, bool) and name != "" else None
+        name = int(name)
+    if isinstance(name, bool) or not isinstance(name, (str, int)) or name == "":
+        return None
+    return clean(name) if isinstance(name, str) else name if abs(name) < 2**63 else str(name)
 
 
 def plain_label(label: Any) -> Any:
     """A label as text, a whole number or a truth value."""
-    if isinstance(label, (bool, int, str)):
+    if isinstance(label, bool):
         return label
-    if isinstance(label, float) and label.is_integer():
-        return int(label)
-    return str(label)
+    found = named(label)
+    return clean(str(label)) if found is None else found
+
+
+def clean(text: str) -> str:
+    """Text without halves of characters, which JSON may hold and no file can."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text
+
+
+def _plain(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What can be a cell of a table: text, numbers (as text beyond 64 bits) and truth values."""
+    out: dict[str, Any] = {}
+    for name, value in about.items():
+        if isinstance(value, str):
+            out[clean(name)] = clean(value)
+        elif isinstance(value, (bool, float)) or (isinstance(value, int) and abs(value) < 2**63):
+            out[clean(name)] = value
+    return out
 
 
 def once(answers: Sequence[Answer]) -> list[Answer]:
-    """The last answer of each annotator to each item, by time where it is known, in the order in which they came."""
-    last: dict[tuple[Any, Any], Answer] = {}
+    """The last answer of each annotator to each item, by time where it is known, in the order in which they came.
+    Different pairs of items, compared on the same question, are different items."""
+    last: dict[tuple[Any, ...], Answer] = {}
     for answer in answers:
-        key = (answer.item, answer.annotator)
+        pair = answer.said[:2] if isinstance(answer.said, Pair) else ()
+        key = (answer.item, answer.annotator, *pair)
         earlier = last.pop(key, None)
         late = earlier is not None and (earlier.time or 0.0) > (answer.time or 0.0)
         last[key] = earlier if late and earlier is not None else answer
     return list(last.values())
 
 
-def columns_of_tags(found: Collector, answers: Sequence[Answer]) -> dict[str, list[Any]]:
-    """One row per token and annotator."""
-    every: dict[Any, list[Span]] = {}
+def columns_of_tags(found: Collector, question: Question, answers: Sequence[Answer]) -> dict[str, list[Any]]:
+    """One row per token and annotator. Spans that are true cut tokens too."""
+    every: dict[Any, list[Span]] = {item: list(spans) for item, spans in question.gold.items()}
     for answer in answers:
         every.setdefault(answer.item, []).extend(answer.said)
     out: dict[str, list[Any]] = {
@@ -183,7 +228,7 @@ def columns_of_tags(found: Collector, answers: Sequence[Answer]) -> dict[str, li
     }
     for answer in answers:
         text = found.texts[answer.item]
-        tokens = found.tokens.get(answer.item) or tokens_of(text, every[answer.item])
+        tokens = found.tokens.setdefault(answer.item, tokens_of(text, every[answer.item]))
         for position, (place, tag) in enumerate(zip(tokens, bio(tokens, answer.said), strict=True)):
             row = (answer.item, position, text[slice(*place)], answer.annotator, tag, answer.time, answer.duration)
             for column, value in zip(out.values(), row, strict=True):

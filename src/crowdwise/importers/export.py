@@ -34,6 +34,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, Option, ParameterError, Remedy, listing
 from crowdwise.importers import collect
 from crowdwise.importers.collect import Answer, Collector, Question
+from crowdwise.importers.span_tokens import bio
 
 if TYPE_CHECKING:
     import polars as pl
@@ -180,7 +181,7 @@ def _made(found: Collector, question: Question, left_out: Counter[str]) -> tuple
     """The table of a question and its answers as a frame; ``None`` where there are none."""
     answers = collect.once(question.answers)
     left_out[collect.LAST] += len(question.answers) - len(answers)
-    single = question.kind == collect.CHOICES and all(len(a.said) <= 1 for a in answers)
+    single = question.kind == collect.CHOICES and not question.several and all(len(a.said) <= 1 for a in answers)
     if single:
         left_out[collect.EMPTY] += sum(not a.said for a in answers)
         answers = [a for a in answers if a.said]
@@ -191,8 +192,11 @@ def _made(found: Collector, question: Question, left_out: Counter[str]) -> tuple
         collect.RANKINGS: _rankings,
     }  # fmt: skip
     if question.kind == collect.SPANS:
-        frame = _frame(collect.columns_of_tags(found, answers))
-        return Tags.from_frame(_for_table(frame), on_invalid="repair"), frame
+        frame = _frame(collect.columns_of_tags(found, question, answers))
+        tags = Tags.from_frame(_for_table(frame), on_invalid="repair")
+        gold = {n: bio(found.tokens[n], spans) for n, spans in question.gold.items() if n in found.tokens}
+        known = {item: said for item, said in gold.items() if set(said) <= set(tags.classes.tolist())}
+        return tags.with_truth(known) if known else tags, frame
     columns, table, options = build_one[question.kind](answers)
     frame = _frame(columns)
     made = table.from_frame(_for_table(frame), **options)

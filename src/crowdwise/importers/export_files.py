@@ -213,11 +213,18 @@ class Peek:
         except csv.Error:
             return []
 
-    @cached_property
-    def whole(self) -> dict[str, Any]:
-        """The one object that a JSON file holds, empty where it is no JSON of that kind or very large."""
-        small = self.files.single and self.files.path.stat().st_size <= MOST_WHOLE
-        if not small or self.head.lstrip()[:1] != "{":
+    def whole(self, *words: str) -> dict[str, Any]:
+        """The one object that a JSON file holds, empty where it is no JSON of that kind or very large. It is parsed
+        only where one of these words is in the beginning."""
+        head = self.head.lstrip()
+        if not head.startswith("{") or not any(f'"{word}"' in head for word in words):
+            return {}
+        try:
+            if json.JSONDecoder().raw_decode(head)[1] < len(head.rstrip()):
+                return {}  # JSON lines
+        except (ValueError, RecursionError):
+            pass  # an object larger than the beginning of the file
+        if self.files.path.stat().st_size > MOST_WHOLE:
             return {}
         try:
             found = json.loads(self.files.head(MOST_WHOLE))

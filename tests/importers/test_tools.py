@@ -1,0 +1,235 @@
+"""What is particular to single tools, in the smallest exports that show it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import crowdwise as cw
+from crowdwise.errors import InternalError, ReadError
+from crowdwise.importers.span_tokens import bio, tokens_of, without_overlaps
+from crowdwise.importers.times import seconds
+
+QUESTIONS = ("mood", "topics", "age")
+
+
+def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return path
+
+
+def table(path: Path, rows: list[dict[str, Any]]) -> Path:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    path.write_text(text.getvalue(), encoding="utf-8")
+    return path
+
+
+def test_labelbox(tmp_path: Path) -> None:
+    def label(who: str, answers: list[dict[str, Any]], kind: str = "Default") -> dict[str, Any]:
+        return {
+            "label_kind": kind, "label_details": {"created_by": who, "created_at": "2026-01-01T00:00:00Z"},
+            "performance_details": {"seconds_to_create": 4},
+            "annotations": {"objects": [], "classifications": answers},
+        }  # fmt: skip
+
+    radio = [{"name": "mood", "radio_answer": {"name": "good"}}, {"name": "why", "text_answer": {"content": "x"}}]
+    checks = [{"name": "topics", "checklist_answers": [{"name": "a"}, {"name": "b"}]}]
+    rows = [
+        {"data_row": {"id": "x", "global_key": "k1"}, "projects": {"p": {"labels": [
+            label("ann", radio + checks), label("bob", radio), label("lead", radio, "Benchmark"),
+        ]}}},
+    ]  # fmt: skip
+    found = cw.read_export(lines(tmp_path / "a.ndjson", rows))
+    assert found.tool == "labelbox" and found.table("mood").truth.tolist() == [0]
+    assert found.table("mood").annotators.tolist() == ["ann", "bob"] and found.alone == {"why": "3 texts"}
+    assert found.table("topics").labels.tolist() == ["a", "b"]
+    assert found.answers["mood"]["duration"].to_list() == [4.0, 4.0]
+
+
+def test_mechanical_turk_forms(tmp_path: Path) -> None:
+    head = {"HITId": "h", "AssignmentId": "a", "AssignmentStatus": "Approved", "WorkTimeInSeconds": "7"}
+    form = json.dumps([{"mood": {"label": "good"}, "topics": {"a": True, "b": False}, "age": "31"}])
+    rows = [
+        {**head, "WorkerId": "W1", "Input.text": "t1", "Answer.taskAnswers": form},
+        {**head, "WorkerId": "W2", "Input.text": "t1", "Answer.taskAnswers": form},
+        {**head, "WorkerId": "W3", "Input.text": "t1", "Answer.taskAnswers": form, "AssignmentStatus": "Rejected"},
+    ]
+    found = cw.read_export(table(tmp_path / "a.csv", rows))
+    assert {name: t.answer_type for name, t in found.tables.items()} == dict.fromkeys(
+        ("mood", "topics", "age"), "votes"
+    )
+    assert found.left_out == {"rejected": 1} and found.table("mood").items.tolist() == ["t1"]
+    ticked = [
+        {**head, "WorkerId": f"W{n}", "Input.id": "1", "Answer.topic.a": "true", "Answer.topic.b": str(n == 1).lower()}
+        for n in range(2)
+    ]
+    assert cw.read_export(table(tmp_path / "b.csv", ticked)).table("topic").answer_type == "label-sets"
+
+
+def test_zooniverse(tmp_path: Path) -> None:
+    def row(who: str, value: Any, seen: bool = False) -> dict[str, Any]:
+        meta = {
+            "started_at": "2026-01-01T00:00:00Z", "finished_at": "2026-01-01T00:00:09Z",
+            "subject_selection_state": {"already_seen": seen},
+        }  # fmt: skip
+        said = [{"task": "T0", "task_label": "What?", "value": value}]
+        return {
+            "classification_id": 1, "user_name": who, "workflow_id": 7, "workflow_name": "w", "created_at":
+            "2026-01-01 00:00:10 UTC", "metadata": json.dumps(meta), "annotations": json.dumps(said), "subject_ids": 44,
+        }  # fmt: skip
+
+    rows = [row("ann", "Yes"), row("not-logged-in-1", "No"), row("ann", "No", seen=True), row("cem", [{"x": 1}])]
+    found = cw.read_export(table(tmp_path / "a.csv", rows))
+    assert found.tool == "zooniverse" and found.table().n_votes == 2 and found.alone == {"T0": "1 drawings"}
+    assert found.left_out == {"seen before by the same volunteer": 1}
+    assert found.answers["T0"]["duration"].to_list() == [9.0, 9.0]
+
+
+def test_argilla_nested(tmp_path: Path) -> None:
+    def said(value: Any, status: str = "submitted", who: str = "u1") -> dict[str, Any]:
+        return {"value": value, "user_id": who, "status": status}
+
+    ranked = [{"value": "b", "rank": 2}, {"value": "a", "rank": 1}]
+    spans = [{"start": 0, "end": 4, "label": "PER"}]
+    record = {
+        "id": "r1", "fields": {"text": "Anna saw Paris."},
+        "responses": {
+            "mood": [said("good"), said("bad", "draft", "u2"), said("bad", "discarded", "u3")], "stars": [said(4)],
+            "order": [said(ranked)], "ner": [said(spans)], "topics": [said(["x", "y"])],
+        },
+        "suggestions": {"mood": {"value": "good", "agent": "m1"}},
+    }  # fmt: skip
+    (tmp_path / "a.json").write_text(json.dumps([record]), encoding="utf-8")
+    found = cw.read_export(tmp_path / "a.json")
+    kinds = {name: t.answer_type for name, t in found.tables.items()}
+    assert kinds == {
+        "mood": "votes", "stars": "ratings", "order": "rankings", "ner": "tags", "topics": "label-sets",
+    }  # fmt: skip
+    assert found.left_out == {"draft responses": 1, "discarded responses": 1, "suggestions of models": 1}
+    assert cw.read_export(tmp_path / "a.json", predictions=True).table("mood").annotators.tolist() == ["u1", "model:m1"]
+
+
+def test_a_folder_of_jobs_and_xml_that_could_harm(tmp_path: Path) -> None:
+    job = (
+        "<annotations><version>1.1</version><meta><job><assignee><username>{}</username></assignee></job></meta>"
+        '<image id="0" name="a.jpg"><tag label="{}" source="manual"/><tag label="x" source="auto"/>'
+        '<box label="y" source="manual"/></image></annotations>'
+    )
+    for who, label in (("ann", "cat"), ("bob", "dog")):
+        (tmp_path / f"{who}.xml").write_text(job.format(who, label), encoding="utf-8")
+    found = cw.read_export(tmp_path)
+    assert found.table().annotators.tolist() == ["ann", "bob"] and found.alone == {"shapes": "2 boxes"}
+    assert found.left_out == {"made automatically": 2}
+    (tmp_path / "ann.xml").write_text('<!DOCTYPE x [<!ENTITY a "b">]>' + job.format("ann", "&a;"), encoding="utf-8")
+    with pytest.raises(ReadError, match="declares a document type"):
+        cw.read_export(tmp_path, "cvat")
+
+
+def test_participants_whom_prolific_rejected(tmp_path: Path) -> None:
+    head = ["StartDate", "EndDate", "Status", "Finished", "RecordedDate", "ResponseId", "1_Q1", "2_Q1", "PROLIFIC_PID"]
+    rows = [head, ["w"] * 6 + ["First?", "Second?", "w"], ['{"ImportId":"x"}'] * 9]
+    for n, finished in enumerate(("True", "True", "False")):
+        day = "2026-01-01 10:00:00"
+        rows.append([day, day, "IP Address", finished, day, f"R_{n}", "yes", "no", f"p{n}"])
+    with (tmp_path / "survey.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    found = cw.read_export(tmp_path / "survey.csv")
+    assert found.table("Q1").n_votes == 4 and found.items["text"].to_list() == ["First?", "Second?"]
+    people = [{"Submission id": n, "Participant id": f"p{n}", "Status": s, "Age": 30 + n} for n, s in enumerate(
+        ("APPROVED", "REJECTED", "APPROVED"))]  # fmt: skip
+    table(tmp_path / "people.csv", people)
+    both = cw.read_export(tmp_path)
+    assert both.table("Q1").annotators.tolist() == ["p0"] and both.annotators["Age"].to_list() == ["30", "31", "32"]
+    assert both.left_out["responses of participants who were rejected"] == 1
+
+
+def test_both_orders_of_a_pair_are_two_answers(tmp_path: Path) -> None:
+    talk = {"conversation_a": [], "conversation_b": [], "judge": "gpt4_pair", "question_id": 81, "turn": 1}
+    rows = [
+        {**talk, "model_a": "x", "model_b": "y", "winner": "model_a"},
+        {**talk, "model_a": "y", "model_b": "x", "winner": "model_a"},
+        {**talk, "model_a": "x", "model_b": "z", "winner": "tie (bothbad)"},
+        {**talk, "model_a": "x", "model_b": "z", "winner": "model_b", "anony": False},
+        {**talk, "model_a": "x", "model_b": "x", "winner": "model_b"},
+    ]
+    found = cw.read_export(lines(tmp_path / "a.jsonl", rows))
+    assert found.table().n_answers == 3
+    assert found.left_out == {"not anonymous": 1, "without two items to compare": 1}
+
+
+def test_curated_documents_are_the_truth(tmp_path: Path) -> None:
+    head = "#FORMAT=WebAnno TSV 3.3\n#T_SP=webanno.custom.Named|value\n\n\n#Text=New York is big\n"
+    words = [("1-1", "0-3", "New"), ("1-2", "4-8", "York"), ("1-3", "9-11", "is"), ("1-4", "12-15", "big")]
+
+    def document(tags: list[str]) -> str:
+        return head + "".join("\t".join([*word, tag, "\n"]) for word, tag in zip(words, tags, strict=True))
+
+    files = {"annotation/d/ann.tsv": ["LOC[1]", "LOC[1]", "_", "_"], "annotation/d/bob.tsv": ["_", "LOC", "_", "_"]}
+    files |= {"curation/d/CURATION_USER.tsv": ["LOC[3]", "LOC[3]", "_", "_"], "annotation/d/INITIAL_CAS.tsv": ["_"] * 4}
+    for name, tags in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(document(tags), encoding="utf-8")
+    tags = cw.read_export(tmp_path).table()
+    frame = tags.to_frame("dict")
+    assert frame["tag"].tolist()[:2] == ["B-LOC", "O"] and tags.annotators.tolist() == ["ann", "bob"]
+    assert frame["truth"].tolist()[::2] == ["B-LOC", "I-LOC", "O", "O"]
+
+
+def test_findings_of_radiologists(tmp_path: Path) -> None:
+    box = dict.fromkeys(("x_min", "y_min", "x_max", "y_max"), "1")
+    rows = [
+        {"image_id": "i", "class_name": name, "rad_id": who, **box}
+        for who, name in (("R1", "A"), ("R1", "A"), ("R2", "No finding"))
+    ]
+    found = cw.read_export(table(tmp_path / "a.csv", rows))
+    sets = found.table("findings")
+    assert sets.to_frame("dict")["labels"].tolist() in ([["A"], []], ["A", ""]) and found.alone == {"boxes": "2 boxes"}
+
+
+# -------------------------------------------------------------------- helpers
+
+
+def test_spans_become_tags() -> None:
+    text = "Anna-Lena saw Paris."
+    tokens = tokens_of(text, [(0, 9, "PER"), (14, 16, "X")])
+    assert [text[slice(*t)] for t in tokens] == ["Anna", "-", "Lena", "saw", "Pa", "ris", "."]
+    assert bio(tokens, [(0, 9, "PER")]) == ["B-PER", "I-PER", "I-PER", "O", "O", "O", "O"]
+    assert without_overlaps([(0, 4, "a"), (2, 9, "b"), (9, 12, "c"), (3, 3, "d")]) == [(2, 9, "b"), (9, 12, "c")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2023-11-14T22:13:20.000Z", 1.7e9), ("11/14/2023 22:13:20", 1.7e9), ("2023-11-14 22:13:20 UTC", 1.7e9),
+        (1.7e12, 1.7e9), ("1700000000", 1.7e9), ("Tue Nov 14 17:13:20 EST 2023", 1.7e9), (None, None), ("soon", None),
+        (float("nan"), None), (True, None), ("9" * 400, None),
+    ],
+)  # fmt: skip
+def test_times(text: Any, expected: float | None) -> None:
+    assert seconds(text) == expected
+
+
+def test_every_tool_has_a_section_in_the_docs() -> None:
+    from crowdwise import registry
+
+    page = (Path(__file__).parents[2] / "docs" / "exports.md").read_text(encoding="utf-8")
+    assert [key for key in registry.IMPORTERS if f"`{key}`" not in page] == []
+
+
+def test_an_unreadable_archive_is_an_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(b"PK\x03\x04nothing")
+    with pytest.raises(ReadError) as caught:
+        cw.read_export(tmp_path / "a.zip")
+    assert not isinstance(caught.value, InternalError)
+    shutil.make_archive(str(tmp_path / "b"), "zip", tmp_path, "a.zip")
+    with pytest.raises(ReadError, match="was not recognised"):
+        cw.read_export(tmp_path / "b.zip")
