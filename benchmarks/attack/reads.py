@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
+import html
 import io
 import json
 import os
@@ -22,6 +23,7 @@ import tempfile
 import time
 import traceback
 import warnings
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -65,7 +67,9 @@ READERS: dict[str, Callable[..., Any]] = {
     "tags": cw.read_tags, "graph": cw.read_graph, "truth": cw.Votes.read_truth,
     "guess": lambda path: cw.aggregate(path, "majority"),
 }  # fmt: skip
-FORMS = ("csv", "tsv", "csv.gz", "csv.zst", "jsonl", "parquet", "arrow")
+FORMS = (
+    "csv", "tsv", "csv.gz", "csv.zst", "jsonl", "parquet", "arrow", "json", "json.gz", "jsonl.gz", "xlsx", "ods", "zip",
+)  # fmt: skip
 Rows = list[dict[str, Any]]
 
 
@@ -119,6 +123,93 @@ def as_frame(rows: Rows) -> pl.DataFrame:
     return pl.DataFrame({c.name: c for c in columns})
 
 
+def as_json(rows: Rows, rng: random.Random) -> bytes:
+    """JSON in one of the forms that are read, or nearly."""
+    names = list(rows[0]) if rows else ["item"]
+    cells = [[row[name] for name in names] for row in rows]
+    forms: tuple[Any, ...] = (
+        rows, [names, *cells], {name: [row[name] for row in rows] for name in names}, {"data": rows, "version": 2},
+        {name: {str(n): row[name] for n, row in enumerate(rows)} for name in names}, {"columns": names, "data": cells},
+        [{"id": n, "meta": {"lang": "en"}, "annotations": [row]} for n, row in enumerate(rows)],
+        {f"q{n}": row for n, row in enumerate(rows)}, {f"q{n}": [row, row] for n, row in enumerate(rows)},
+        {"a": rows, "b": rows}, {"data": [rows]}, [rows, rows], rows[0] if rows else {}, rng.choice(VALUES),
+    )  # fmt: skip
+    text = json.dumps(rng.choice(forms))
+    if rng.random() < 0.03:
+        text = rng.choice(("[" * 100_000, '{"a":' * 100_000, text + text, "NaN", "[NaN, Infinity]", text[1:]))
+    return text.encode("utf-8", errors="replace")
+
+
+def as_sheet(rows: Rows, form: str, rng: random.Random) -> bytes:
+    """A spreadsheet of one or two sheets, as few parts as a reader needs."""
+    names = list(rows[0]) if rows else ["item"]
+    table = [names, *([row[name] for name in names] for row in rows)]
+
+    def cell(value: Any, place: str) -> str:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and rng.random() < 0.8
+        text = html.escape(str(value)).replace("\x00", "").replace("\x1b", "")
+        if form == "ods":
+            kind = f'office:value-type="float" office:value="{value}"' if number else 'office:value-type="string"'
+            return f"<table:table-cell {kind}><text:p>{text}</text:p></table:table-cell>"
+        kind = rng.choice(("inlineStr",) * 20 + ("s", "b", "e", "d"))
+        return (
+            f'<c r="{place}"><v>{value}</v></c>' if number else f'<c r="{place}" t="{kind}"><is><t>{text}</t></is></c>'
+        )
+
+    lines = [
+        "".join(cell(value, f"{chr(65 + c)}{n + 1}") for c, value in enumerate(values))
+        for n, values in enumerate(table)
+    ]
+    out, head = io.BytesIO(), '<?xml version="1.0" encoding="UTF-8"?>'
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        if form == "ods":
+            body = "".join(f"<table:table-row>{line}</table:table-row>" for line in lines)
+            spaces = " ".join(
+                f'xmlns:{x}="urn:oasis:names:tc:opendocument:xmlns:{x}:1.0"' for x in ("office", "table", "text")
+            )
+            archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+            manifest = "urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"
+            archive.writestr("META-INF/manifest.xml", f'{head}<m:manifest xmlns:m="{manifest}"></m:manifest>')
+            inside = f'<table:table table:name="a">{body}</table:table>'
+            archive.writestr("content.xml", f"{head}<office:document-content {spaces}><office:body><office:spreadsheet>"
+                             f"{inside}</office:spreadsheet></office:body></office:document-content>")  # fmt: skip
+        else:
+            main, office = (
+                "http://schemas.openxmlformats.org/spreadsheetml/2006/main",
+                "http://schemas.openxmlformats.org",
+            )
+            links = f"{office}/officeDocument/2006/relationships"
+            body = "".join(f'<row r="{n + 1}">{line}</row>' for n, line in enumerate(lines))
+            parts = {
+                "_rels/.rels": f'<Relationships xmlns="{office}/package/2006/relationships"><Relationship Id="r1" '
+                f'Type="{links}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+                "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{links}"><sheets><sheet name="a" sheetId="1" '
+                'r:id="r1"/></sheets></workbook>',
+                "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{office}/package/2006/relationships">'
+                f'<Relationship Id="r1" Type="{links}/worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
+                "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{body}</sheetData></worksheet>',
+            }
+            for name, part in parts.items():
+                content = (head + part).encode("utf-8", errors="replace")
+                archive.writestr(name, damaged(content, rng) if rng.random() < 0.05 else content)
+    return out.getvalue()
+
+
+def as_zip(target: str, path: Path, rng: random.Random) -> bytes:
+    """Tables in a zip archive: one, or another number."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of names that come twice
+        for _ in range(rng.choice((1, 1, 1, 1, 0, 2))):
+            inner = path.with_name("inner")
+            form = rng.choice([form for form in FORMS if form != "zip"])
+            written(target, form, inner, rng)
+            name = rng.choice(("votes", "a/b", "../x", "__MACOSX/x", "/x", "x" * 300, "é"))
+            archive.writestr(f"{name}.{form}", inner.read_bytes())
+            inner.unlink()
+    return out.getvalue()
+
+
 def written(target: str, form: str, path: Path, rng: random.Random) -> None:
     """One file, whole or damaged."""
     text = form.startswith(("csv", "tsv"))
@@ -134,9 +225,15 @@ def written(target: str, form: str, path: Path, rng: random.Random) -> None:
             content = packed.getvalue()
         elif form.endswith("gz"):
             content = gzip.compress(content)
-    elif form == "jsonl":
+    elif form.startswith("json"):
         lines = [json.dumps(row) if rng.random() < 0.98 else rng.choice(CELLS) for row in rows]
-        content = "\n".join(lines).encode("utf-8", errors="replace")
+        plain = "\n".join(lines).encode("utf-8", errors="replace")
+        content = plain if form.startswith("jsonl") else as_json(rows, rng)
+        content = gzip.compress(content) if form.endswith("gz") else content
+    elif form in ("xlsx", "ods"):
+        content = as_sheet(rows, form, rng)
+    elif form == "zip":
+        content = as_zip(target, path, rng)
     else:
         out, frame = io.BytesIO(), as_frame(rows)
         if form == "parquet":

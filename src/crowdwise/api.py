@@ -257,9 +257,9 @@ def inputs_of(answers: Answers, inputs: Any) -> tuple[Any, tuple[Any, Any] | Non
 
 
 def compare(
-    votes: Any, methods: str | Iterable[str] = registry.COMPARED, *, truth: Any = None, repeats: int = 5,
-    share: float = 0.2, replicates: int = 99, random_state: int | None = 0,
-    progress: Callable[[str, str], None] | None = None, **options: Any,
+    votes: Any, methods: str | Iterable[str] = registry.COMPARED, *, truth: Any = None,
+    repeats: int | None = None, share: float = 0.2, replicates: int = 99, max_votes: int | None = None,
+    random_state: int | None = 0, progress: Callable[[str, str], None] | None = None, **options: Any,
 ) -> Comparison:  # fmt: skip
     """Methods side by side without any truth: how well each predicts held-out votes.
 
@@ -269,7 +269,7 @@ def compare(
         As in :func:`aggregate`; they must be votes.
     methods
         Keys of ``crowdwise methods``, or ``"all"`` for every method that needs no known truth. With their defaults.
-    truth, repeats, share, replicates, random_state, progress
+    truth, repeats, share, replicates, max_votes, random_state, progress
         As in :func:`crowdwise.trust.method_comparison.compare`. The truth makes a column of accuracies, and nothing
         else.
     **options
@@ -293,7 +293,7 @@ def compare(
     models = {key: registry.create(key, random_state=random_state) for key in compared(methods)}
     return method_comparison.compare(
         table, models, truth=truth, repeats=repeats, share=share, replicates=replicates, random_state=random_state,
-        progress=progress,
+        progress=progress, **({} if max_votes is None else {"max_votes": max_votes}),
     )  # fmt: skip
 
 

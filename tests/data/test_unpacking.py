@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import struct
+import zipfile
 from pathlib import Path
 
 import polars as pl
@@ -38,3 +40,24 @@ def test_the_blocks_of_zstd_hold_at_least_the_text(tmp_path: Path) -> None:
         file = packed(tmp_path / "v.csv.zst", rows)
         size = pl.read_csv(file).write_csv().__sizeof__()
         assert size <= sum(unpacking._zstd_sizes(file.read_bytes())) + 200 < 2 * size + 2 * unpacking.BLOCK
+
+
+def test_compressed_text_in_another_encoding_is_counted_too(tmp_path, monkeypatch):
+    text = "item,annotator,label\n" + "a,b,c\n" * 20_000
+    (tmp_path / "v.csv.gz").write_bytes(gzip.compress(text.encode("utf-16")))
+    monkeypatch.setattr(unpacking, "MOST", 100_000)
+    with pytest.raises(SizeError, match="unpacks to more"):
+        cw.read_votes(tmp_path / "v.csv.gz")
+
+
+@pytest.mark.parametrize("claimed", [5_000_000, 100])
+def test_archives_are_counted_whatever_they_claim(tmp_path, monkeypatch, claimed):
+    file = tmp_path / "v.xlsx"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/workbook.xml", bytes(5_000_000))
+    sizes = (struct.pack("<I", size) for size in (5_000_000, claimed))
+    file.write_bytes(file.read_bytes().replace(*sizes))
+    unpacking.check_archive(file)
+    monkeypatch.setattr(unpacking, "MOST", 1_000_000)
+    with pytest.raises(SizeError, match="unpacks to more"):
+        cw.read_votes(file)

@@ -298,3 +298,16 @@ def test_the_headline_is_a_sentence():
     found = cw.diagnose(votes)
     assert set(found.verdicts.values()) == {"keep"} or not found.by_verdict("look") + found.by_verdict("drop")
     assert re.fullmatch(r"Nothing speaks against any annotator; review \d+ items\.", headline(found))
+
+
+def test_groups_of_a_large_crowd_are_looked_for_among_the_busiest(monkeypatch):
+    from crowdwise.report import inspection
+
+    crowd = cw.simulate.groups(400, n_annotators=12, n_groups=3, random_state=0)
+    consensus = cw.aggregate(crowd.votes, "majority")
+    whole = inspect(crowd.votes, consensus)
+    assert len(whole.dependent.names) == 12 and "groups" not in whole.notes
+    monkeypatch.setattr(inspection, "MOST_PAIRED", 27 * 18)
+    some = inspect(crowd.votes, consensus)
+    assert len(some.dependent.names) == 6
+    assert some.notes["groups"] == "Looked for among the 6 annotators with the most votes, of 12."

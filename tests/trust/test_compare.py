@@ -10,6 +10,7 @@ import pytest
 import crowdwise as cw
 from crowdwise.core import predictive
 from crowdwise.errors import InputError, ParameterError
+from crowdwise.trust import method_comparison
 from crowdwise.trust import posterior_checks as predictive_checks
 from crowdwise.trust.method_comparison import calibration_error, compare, reliability_sums, shares_of
 
@@ -116,7 +117,7 @@ def test_frames_and_json(found):
     result, _ = found
     table = result.to_frame("methods", kind="polars")
     assert table.columns == ["method", "score", "behind", "behind_low", "behind_high", "calibration_error", "seconds",
-                             "accuracy"]  # fmt: skip
+                             "score_error", "accuracy"]  # fmt: skip
     assert result.to_frame("agreement", kind="polars").shape == (3, 4)
     assert result.to_frame("reliability", kind="polars").shape == (30, 6)
     assert result.to_frame("checks", kind="polars").shape == (12, 5)
@@ -267,3 +268,34 @@ def test_all_are_those_that_need_no_truth():
 
     assert "gold-weighted" not in compared("all") and len(compared("all")) > 30
     assert compared(["majority", "majority"]) == ["majority"] == compared("majority")
+
+
+# -------------------------------------------------------------------- many votes
+
+
+def test_many_votes_need_fewer_splits(monkeypatch):
+    votes = crowd(n=100).votes
+    assert [method_comparison.how_many(votes, asked) for asked in (None, 1, 9)] == [5, 1, 9]
+    monkeypatch.setattr(method_comparison, "MOST_HELD", 1_100)
+    assert method_comparison.how_many(votes, None) == 2 and method_comparison.how_many(votes, None, max_votes=100) == 5
+    assert compare(votes, {"a": cw.MajorityVote()}, replicates=0).repeats == 2
+
+
+def test_a_sample_of_the_items_says_how_far_it_may_be_off():
+    sim = crowd(n=3000, M=10)
+    keys = ["majority", "one-coin"]
+    whole = cw.compare(sim.votes, keys, repeats=2, replicates=0)
+    assert (whole.n_items, whole.of_items) == (3000, 3000)
+    some = [
+        cw.compare(sim.votes, keys, truth=sim.truth, repeats=2, replicates=0, max_votes=3000, random_state=seed)
+        for seed in range(8)
+    ]
+    near = 0
+    for found in some:
+        assert 590 <= found.n_items <= 600 and found.of_items == 3000 and found.n_votes <= 3000
+        assert (found.error > 1.5 * whole.error).all() and found.to_dict()["items"] == found.n_items
+        near += abs(found.score[0] - whole.score[0]) <= found.error[0]
+        near += found.low[1] <= whole.behind[1] <= found.high[1]
+    assert near >= 13  # of 16, at a level of 95%
+    with pytest.raises(InputError, match="raise max_votes"):
+        cw.compare(sim.votes, keys, truth={sim.votes.items[0]: 0}, repeats=1, replicates=0, max_votes=50)

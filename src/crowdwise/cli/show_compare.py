@@ -38,6 +38,7 @@ def show_comparison(found: Comparison) -> None:
     screen.print()
     screen.print(method_table(found))
     screen.print(verdict(found), soft_wrap=True)
+    screen.print(certainty(found), soft_wrap=True)
     if len(found.methods) > 1:
         screen.print()
         screen.print(agreement_table(found, screen.width))
@@ -54,6 +55,14 @@ def verdict(found: Comparison) -> str:
     if not others:
         return f"{best} predicts votes best, beyond noise."
     return f"{best} predicts votes best; within noise, so do {', '.join(others)}."
+
+
+def certainty(found: Comparison) -> str:
+    """How far the scores may be off, and what they are of."""
+    words = f"Scores are within {found.error.max():.2g} (95%, over items)."
+    if found.n_items < found.of_items:
+        words += f" Compared on {found.n_items:,} of {found.of_items:,} items, drawn at random."
+    return words
 
 
 def method_table(found: Comparison) -> Table:

@@ -115,13 +115,11 @@ def _products(X: Any) -> Iterator[tuple[Ints, Ints, Floats]]:
         start = stop
 
 
-def pair_blocks(votes: Votes, min_common: int = MIN_COMMON) -> PairBlocks:
-    """T of all pairs of annotators with at least ``min_common`` common items."""
+def common_items(X: Any, M: int, K: int, min_common: int = MIN_COMMON) -> tuple[Ints, Ints, Floats]:
+    """The pairs i < j of annotators with at least ``min_common`` common items, and how many these are."""
     from scipy.sparse import csr_matrix
 
-    M, K = votes.n_annotators, votes.n_classes
-    X = answers(votes)
-    seen = csr_matrix((np.ones(len(X.data)), X.indices // K, X.indptr), shape=(len(votes), M))
+    seen = csr_matrix((np.ones(len(X.data)), X.indices // K, X.indptr), shape=(X.shape[0], M))
     seen.sum_duplicates()
     seen.data[:] = 1.0
     busy = np.flatnonzero(np.bincount(seen.indices, minlength=M) >= min_common)  # nobody else has so many in common
@@ -137,14 +135,20 @@ def pair_blocks(votes: Votes, min_common: int = MIN_COMMON) -> PairBlocks:
         keep = (row < col) & (count >= min_common)
         kept.append(np.stack([busy[row[keep]], busy[col[keep]], count[keep].astype(np.int64)], axis=1))
     found = np.concatenate(kept)
-    i, j, common = found[:, 0], found[:, 1], found[:, 2].astype(np.float64)
+    found = found[np.lexsort((found[:, 1], found[:, 0]))]
+    return found[:, 0], found[:, 1], found[:, 2].astype(np.float64)
+
+
+def pair_blocks(votes: Votes, min_common: int = MIN_COMMON) -> PairBlocks:
+    """T of all pairs of annotators with at least ``min_common`` common items."""
+    M, K = votes.n_annotators, votes.n_classes
+    X = answers(votes)
+    i, j, common = common_items(X, M, K, min_common)
     if len(i) * float(K * K) > MAX_NUMBERS:
         raise InputError(
             f"{len(i):,} pairs of annotators have {min_common} common items or more: with {K} classes their tables are "
             "too large. Ask for more common items, merge rare classes, or leave out annotators with few votes."
         )
-    order = np.lexsort((j, i))
-    i, j, common = i[order], j[order], common[order]
     block = np.zeros((len(i), K, K))
     if len(i):
         paired = np.union1d(i, j)

@@ -100,6 +100,8 @@ def in_utf8(path: Path, encoding: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="crowdwise-") as folder:
         target = Path(folder) / path.name.removesuffix(".gz")
         with reading(path, f"text in {encoding}"):
+            if path.suffix.lower() == ".gz":
+                check_unpacked(path)
             source = codecs.getreader(encoding)(opened(path))
             with target.open("w", encoding="utf-8", newline="") as plain:
                 shutil.copyfileobj(source, plain, CHUNK)

@@ -17,8 +17,9 @@ field          from                                                 holds
 =============  ===================================================  ==================================================
 
 Large crowds: shared mistakes are looked for in a sample of the items (votes x classes up to ``MOST_WORK``), rings among
-at most 500 annotators, shared mistakes and groups with at most ``MANY`` classes, and capacities are left out, or go
-without intervals, where annotators x classes² are too many. ``notes`` says so.
+at most 500 annotators, groups among those with the most votes (pairs x classes³ up to ``MOST_PAIRED``), shared mistakes
+and groups with at most ``MANY`` classes, and capacities are left out, or go without intervals, where annotators x
+classes² are too many. ``notes`` says so.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from crowdwise.core.annotator_groups import answers, common_items
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Fraction, checked
 from crowdwise.core.leave_one_out import LeaveOneOut
@@ -51,6 +53,8 @@ MOST_FLOPS = 4e9
 """Pairs of votes x classes² x 6 degrees of ease in that search: fewer pairs where there are many classes."""
 MANY = 20
 """Classes up to which pairs of annotators are looked at label by label: the work goes with their square."""
+MOST_PAIRED = 3e6
+"""Pairs of annotators x classes³ up to which groups are looked for among all; else among those with the most votes."""
 MOST_DRAWN, MOST_CELLS = 20_000, 1_000_000
 """Annotators x classes² up to which capacities get intervals (200 draws of every matrix), and are worked out at all."""
 STEPS = ("evidence", "annotators", "capacity", "items", "shared mistakes", "rings", "groups")
@@ -151,7 +155,7 @@ def inspect(
         notes["shared mistakes"] = f"Looked for in {len(rows):,} of {len(votes):,} items, drawn at random."
     found["shared"] = attempt("shared mistakes", lambda: _shared(some, q, level))
     found["rings"] = attempt("rings", lambda: _rings(votes, level))
-    found["dependent"] = attempt("groups", lambda: _dependent(votes, level))
+    found["dependent"] = attempt("groups", lambda: _dependent(votes, level, notes))
     return Inspection(votes, consensus, level, notes=notes, **found)
 
 
@@ -184,6 +188,12 @@ def _rings(votes: Votes, level: float) -> Colluders:
     return find_colluders(votes, level=level)
 
 
-def _dependent(votes: Votes, level: float) -> DependentGroups:
+def _dependent(votes: Votes, level: float, notes: dict[str, str]) -> DependentGroups:
     _needs(votes, 3, few_classes=True)
+    M, K = votes.n_annotators, votes.n_classes
+    if M * M / 2.0 * K**3 > MOST_PAIRED and len(common_items(answers(votes), M, K)[0]) * K**3 > MOST_PAIRED:
+        most = max(int(np.sqrt(2.0 * MOST_PAIRED / K**3)), 3)
+        busiest = np.argsort(-np.bincount(votes.annotator, minlength=M), kind="stable")[:most]
+        votes = votes.only(votes.annotators[np.sort(busiest)].tolist())
+        notes["groups"] = f"Looked for among the {most:,} annotators with the most votes, of {M:,}."
     return find_groups(votes, level=level)

@@ -20,6 +20,11 @@ Intervals are paired, over items: the differences of an item's votes are summed 
 are the units (repeated splits are not independent, and are not counted as if they were). They are for new items
 labelled by the same annotators.
 
+**Many votes.** The error of a score falls with the number of items, so that many votes need fewer splits: as many as
+``MOST_HELD`` votes allow, five at most and one at least. From ``max_votes`` on, items are drawn at random, with all of
+their votes. :attr:`Comparison.error` is the error that comes of the items at hand, drawn or not. Annotators have fewer
+votes in such a sample, and models with many parameters lose more by that: the scores are those of data of this size.
+
 When it misleads: votes are predicted well by any classes that explain them, also by ones that have drifted from what
 the labels mean, or that split what you call one class; a look at :attr:`Comparison.agreement` with ``majority`` shows
 how far. Sharper is not always better known: two methods that label alike can differ in score by how sure they are.
@@ -43,10 +48,15 @@ from crowdwise.core.model import Model
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InputError, ParameterError
+from crowdwise.trust.evidence import sample_items
 from crowdwise.trust.posterior_checks import Check, predictive_checks
 from crowdwise.trust.result_tables import Tables
 
 BINS = 10
+MOST_VOTES = 3_000_000
+"""Votes that are compared on by default; of more, a sample of the items."""
+MOST_REPEATS, MOST_HELD = 5, 5_000_000
+"""Splits by default, and the votes that all of them together may be made of."""
 Progress = Callable[[str, str], None]
 
 
@@ -60,6 +70,8 @@ class Comparison(Tables):
         Names, mean log probability of a held-out vote, and how long a fit to all votes took.
     behind, low, high
         How far each is behind the best, per vote, with the 95% CI of the paired difference (0 for the best).
+    error
+        Half the width of the 95% CI of each score, over items.
     agreement
         J x J: the share of items labelled alike.
     reliability
@@ -75,6 +87,8 @@ class Comparison(Tables):
         Methods that could not be fitted, and why.
     n_votes, n_held_out, repeats, share, seed
         The votes, how many of them were held out on average, in how many splits, and what they were drawn from.
+    n_items, of_items
+        The items that were compared on, drawn at random where they are not all of those at hand.
     """
 
     TABLES = ("methods", "agreement", "reliability", "checks")
@@ -95,6 +109,9 @@ class Comparison(Tables):
     repeats: int
     share: float
     seed: int | None
+    error: Floats
+    n_items: int
+    of_items: int
     kind: str = "polars"
 
     def __repr__(self) -> str:
@@ -123,19 +140,22 @@ class Comparison(Tables):
             return columns | {name: np.array([getattr(check, name) for _, check in flat]) for name in figures}
         columns = {"method": names, "score": self.score, "behind": self.behind, "behind_low": self.low}
         columns |= {"behind_high": self.high, "calibration_error": self.calibration, "seconds": self.seconds}
+        columns |= {"score_error": self.error}
         return columns if self.accuracy is None else columns | {"accuracy": self.accuracy}
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON can hold it."""
         facts: dict[str, Any] = {"votes": self.n_votes, "held_out": self.n_held_out, "repeats": self.repeats}
         facts |= {"share": self.share, "seed": self.seed, "best": self.methods[0], "close": list(self.close)}
+        facts |= {"items": self.n_items, "of_items": self.of_items}
         return facts | {table: _rows(self._columns(table)) for table in self.TABLES} | {"problems": self.problems}
 
 
 @checked
 def compare(
-    votes: Votes, models: Mapping[str, Model], *, truth: Any = None, repeats: Count = 5, share: Fraction = 0.2,
-    replicates: CountFromZero = 99, random_state: RandomState = 0, progress: Progress | None = None,
+    votes: Votes, models: Mapping[str, Model], *, truth: Any = None, repeats: Count | None = None,
+    share: Fraction = 0.2, replicates: CountFromZero = 99, max_votes: Count = MOST_VOTES,
+    random_state: RandomState = 0, progress: Progress | None = None,
 ) -> Comparison:  # fmt: skip
     """Compare models by how well they predict held-out votes.
 
@@ -148,9 +168,12 @@ def compare(
     truth
         Classes of items where they are known, for a column of accuracies and nothing else.
     repeats, share
-        How many times which share of the (item, annotator) pairs is held out. Every item keeps a vote.
+        How many times which share of the (item, annotator) pairs is held out. Every item keeps a vote. By default
+        five times, and fewer from a million votes on (see the module).
     replicates
         How many sets of votes are drawn for the posterior predictive checks; 0 leaves the checks out.
+    max_votes
+        With more votes than this, items with about so many are drawn at random and compared on.
     random_state
         Seed of splits and draws.
     progress
@@ -164,6 +187,12 @@ def compare(
     if codes is not None and not (codes >= 0).any():
         raise InputError("The truth names none of the items: there is nothing to score.")
     rng = np.random.default_rng(random_state)
+    of_items, repeats = len(votes), how_many(votes, repeats, max_votes)
+    rows = sample_items(np.diff(votes.indptr), max_votes, rng)
+    if len(rows) < of_items:
+        votes, codes = votes[rows], None if codes is None else codes[rows]
+        if codes is not None and not (codes >= 0).any():
+            raise InputError("The truth names none of the items that were drawn: raise max_votes.")
     masks = [predictive.split_pairs(votes, share, rng) for _ in range(repeats)]
     if not any(mask.any() for mask in masks):
         raise InputError(
@@ -171,33 +200,41 @@ def compare(
             "Methods can only be compared where annotators label the same items."
         )
     seeds = rng.integers(2**32, size=len(models))
-    rows: list[_Row] = []
+    compared: list[_Row] = []
     problems: dict[str, str] = {}
     for (name, model), seed in zip(models.items(), seeds.tolist(), strict=True):
         try:
-            rows.append(_row(name, model, votes, masks, replicates, seed, progress or (lambda *_: None)))
+            compared.append(_row(name, model, votes, masks, replicates, seed, progress or (lambda *_: None)))
         except CrowdwiseError as problem:
             problems[name] = str(problem)
-    if not rows:
+    if not compared:
         raise InputError("None of the methods could be fitted: " + "; ".join(f"{k}: {v}" for k, v in problems.items()))
-    rows.sort(key=lambda row: -row.score)
-    pairs = [predictive.paired(rows[0].gain - row.gain, row.weight) for row in rows]
+    compared.sort(key=lambda row: -row.score)
+    pairs = [predictive.paired(compared[0].gain - row.gain, row.weight) for row in compared]
     behind, error = (np.array(x) for x in zip(*pairs, strict=True))
     error[0] = 0.0
-    labels = np.stack([row.consensus.label_codes for row in rows])
+    labels = np.stack([row.consensus.label_codes for row in compared])
     return Comparison(
-        methods=tuple(row.name for row in rows),
-        score=np.array([row.score for row in rows]),
+        methods=tuple(row.name for row in compared),
+        score=np.array([row.score for row in compared]),
         behind=behind, low=behind - Z * error, high=behind + Z * error,
-        seconds=np.array([row.consensus.seconds for row in rows]),
+        seconds=np.array([row.consensus.seconds for row in compared]),
         agreement=np.stack([(labels == mine).mean(axis=1) for mine in labels]),
-        reliability=np.stack([row.reliability for row in rows]),
-        calibration=np.array([calibration_error(row.reliability) for row in rows]),
-        checks=tuple(row.checks for row in rows),
-        accuracy=None if codes is None else np.array([row.consensus.score(codes) for row in rows]),
+        reliability=np.stack([row.reliability for row in compared]),
+        calibration=np.array([calibration_error(row.reliability) for row in compared]),
+        checks=tuple(row.checks for row in compared),
+        accuracy=None if codes is None else np.array([row.consensus.score(codes) for row in compared]),
         problems=problems, n_votes=votes.n_votes, n_held_out=float(np.mean([mask.sum() for mask in masks])),
-        repeats=repeats, share=share, seed=seed_of(random_state), kind=votes.kind,
+        repeats=repeats, share=share, seed=seed_of(random_state), n_items=len(votes), of_items=of_items,
+        error=np.array([Z * predictive.paired(row.gain, row.weight)[1] for row in compared]), kind=votes.kind,
     )  # fmt: skip
+
+
+def how_many(votes: Votes, repeats: int | None, max_votes: int = MOST_VOTES) -> int:
+    """How many splits there are: those asked for, or as many as it takes."""
+    if repeats is not None:
+        return int(repeats)
+    return min(max(MOST_HELD // max(min(votes.n_votes, max_votes), 1), 1), MOST_REPEATS)
 
 
 @dataclass(frozen=True)
