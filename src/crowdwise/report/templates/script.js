@@ -82,7 +82,7 @@
     const draw = (name) => {
       const { share, votes } = annotators[name], table = document.createElement("table");
       table.className = "heat";
-      table.append(Object.assign(document.createElement("caption"), { textContent: "Rows: what the item is, by the other votes. Columns: what was said. Percent of a row; the last column is votes." }));
+      table.createCaption().append(cell("span", "Rows: what the item is, by the other votes. Columns: what was said. Percent of a row; the last column is votes."));
       const head = table.createTHead().insertRow();
       head.append(cell("th", "is ↓ said →", { scope: "col" }), ...classes.map((c) => cell("th", c, { scope: "col", title: c })), cell("th", "votes", { scope: "col" }));
       const body = table.createTBody();
@@ -95,7 +95,7 @@
           if (k === l) td.className = "right";
           line.append(td);
         });
-        line.append(cell("td", votes[k]));
+        line.append(cell("td", Math.round(votes[k])));
       });
       return table;
     };
