@@ -157,7 +157,7 @@ def test_duplicates_by_choice(tmp_path):
     path.write_text(CSV + "t0,w0,cat\n")
     done = run("aggregate", path)
     assert done.returncode == 1
-    assert "annotator 'w0' labels item 't0' in rows 0 and 48" in done.stderr
+    assert "annotator 'w0' labels item 't0' in lines 2 and 50" in done.stderr
     counts = {
         how: json.loads(run("aggregate", path, "--on-duplicate", how, "--json").stdout)["votes"]
         for how in ("first", "last", "all")

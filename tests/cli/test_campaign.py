@@ -113,7 +113,7 @@ def test_bad_settings(folder: Path) -> None:
     assert "The price of 'ann' is -3.0" in told
     (folder / "people.csv").write_text("worker,price\nann,dear\n", encoding="utf-8")
     told = run("campaign", "init", out, "--classes", "a,b", "--annotators", folder / "people.csv", code=1).output
-    assert "row 0 (counted from 0) has the price 'dear'" in told
+    assert "line 2 has the price 'dear'" in told
     assert not out.exists()
     assert "There is no campaign" in run("campaign", "status", folder / "nowhere", code=1).output
 

@@ -143,10 +143,10 @@ def test_a_campaign_needs_a_method_that_follows(tmp_path, method):
 @pytest.mark.parametrize(
     ("option", "content", "words"),
     [
-        ("--annotators", "annotator,price\nann,1\n,2\n", "row 1 (counted from 0) names no annotator"),
-        ("--annotators", "annotator,price\nann,much\n", "row 0 (counted from 0) has the price 'much'"),
+        ("--annotators", "annotator,price\nann,1\n,2\n", "line 3 names no annotator"),
+        ("--annotators", "annotator,price\nann,much\n", "line 2 has the price 'much'"),
         ("--annotators", "annotator,price\nann,-4\n", "The price of 'ann' is -4.0"),
-        ("--items", "item,truth\np1,x\n,y\n", "row 1 (counted from 0) names no item"),
+        ("--items", "item,truth\np1,x\n,y\n", "line 3 names no item"),
         ("--items", "item,truth\np1,zebra\n", "'zebra'"),
     ],
 )

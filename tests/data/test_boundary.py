@@ -56,7 +56,7 @@ FILES = {
     "no-json.jsonl": (lines({}, {}) + b"\n{'item': 1}\n", ReadError, "line 3"),
     "latin.csv": (TABLE.encode() + "b,y,caf\xe9\n".encode("latin-1"), ReadError, "line 5"),
     "weights.csv": ((TABLE.replace("label", "label,weight").replace("\na", "\na").replace("p\n", "p,1e308\n")
-                     .replace("q\n", "q,1e308\n")).encode(), InputError, "row 0"),
+                     .replace("q\n", "q,1e308\n")).encode(), InputError, "line 2"),
     "cut.parquet": (whole("write_parquet")[:-20], ReadError, "cut.parquet"),
     "noise.parquet": (b"PAR1" + b"\x99" * 60 + b"PAR1", ReadError, "noise.parquet"),
     "claims.parquet": (claims("write_parquet", 4, 2**40), ReadError, "claims.parquet"),

@@ -54,7 +54,7 @@ def test_votes_alone_are_enough(folder: Path):
 def test_options_reach_the_votes(folder: Path):
     assert read_dataset(folder, classes=["fish", "dog", "cat"]).votes.classes.tolist() == ["fish", "dog", "cat"]
     (folder / "labels.csv").write_text("task,worker,label\na,ann,cat\na,ann,dog\n")
-    with pytest.raises(DuplicateError, match="annotator 'ann' labels item 'a' in rows 0 and 1"):
+    with pytest.raises(DuplicateError, match="annotator 'ann' labels item 'a' in lines 2 and 3"):
         read_dataset(folder)
     assert read_dataset(folder, on_duplicate="all").votes.n_votes == 2
 

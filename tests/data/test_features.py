@@ -156,7 +156,7 @@ def test_a_folder_of_images_is_looked_up_by_name(tmp_path):
         ("x.csv", b"item,colour\na,red\n", ["'colour'", "'red'", "Encode"]),
         ("x.csv", b"item\na\nb\n", ["no columns besides"]),
         ("x.csv", b"item,x,y\n", ["names 3 columns and has no rows"]),
-        ("x.csv", b"item,x\n,1\nb,2\n", ["row 0 has no name"]),
+        ("x.csv", b"item,x\n,1\nb,2\n", ["line 2 has no name"]),
         ("x.npy", b"garbage", ["could not be read as a numpy array"]),
         ("x.npz", b"garbage", ["could not be read as a numpy archive"]),
         ("x.doc", b"1", ["x.doc is of an unknown format", ".npz"]),

@@ -143,7 +143,7 @@ def test_files(tmp_path):
     r.to_frame("polars").write_parquet(tmp_path / "r.parquet")
     assert cw.read_ratings(tmp_path / "r.parquet").n_answers == 3
     path.write_text("task,worker,rating\n1,w1,good\n", encoding="utf-8")
-    with pytest.raises(LabelError, match=r"in row 0 .* is 'good'.*make Votes"):
+    with pytest.raises(LabelError, match=r"in line 2 .* is 'good'.*make Votes"):
         cw.read_ratings(path)
     path.write_text("task,worker,rating\n", encoding="utf-8")
     with pytest.raises(ReadError, match="no ratings"):

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import crowdwise as cw
 from crowdwise.data import encoding, files
 from crowdwise.data.votes import Votes, read_truth, read_votes
 from crowdwise.errors import (
@@ -246,7 +247,7 @@ def test_json_lines_keep_text_and_numbers_apart(write: Write):
 
 def test_null_values_can_be_chosen(write: Write):
     path = write("a.csv", "item,annotator,label\n1,ann,NA\n1,bob,-\n")
-    with pytest.raises(LabelError, match=r"1 row has no label .* row 0"):
+    with pytest.raises(LabelError, match=r"1 row has no label .* line 2"):
         read_votes(path)
     assert read_votes(path, null_values=["-"], on_missing="drop").classes.tolist() == ["NA"]
 
@@ -346,11 +347,11 @@ GARBAGE = bytes(np.random.default_rng(0).integers(0, 256, 600, dtype=np.uint8))
             "long.csv",
             CSV + "3,ann,x,oops\n",
             ReadError,
-            ["long.csv", "row 3 (counted from 0) has 4 fields and the header 3", "in double quotes"],
+            ["long.csv", "line 5 has 4 fields and the header 3", "in double quotes"],
         ),
-        ("long.csv", CSV.replace(",", ";") + "3;ann;x;oops;\n", ReadError, ["row 3", "has 5 fields"]),
-        ("long.csv.gz", gzip.compress((CSV + "3,ann,x,oops\n").encode()), ReadError, ["row 3", "has 4 fields"]),
-        ("short.csv", CSV + "3,ann\n", LabelError, ["1 row has no label", "row 3"]),
+        ("long.csv", CSV.replace(",", ";") + "3;ann;x;oops;\n", ReadError, ["line 5", "has 5 fields"]),
+        ("long.csv.gz", gzip.compress((CSV + "3,ann,x,oops\n").encode()), ReadError, ["line 5", "has 4 fields"]),
+        ("short.csv", CSV + "3,ann\n", LabelError, ["1 row has no label", "line 5"]),
         ("sheet.xlsx", GARBAGE, ReadError, ["sheet.xlsx could not be read as sheet", "Excel"]),
         ("garbage.csv", GARBAGE, ReadError, ["garbage.csv", "UTF-8"]),
         ("zeros.csv", b"\0" * 50, ReadError, ["binary data"]),
@@ -358,7 +359,7 @@ GARBAGE = bytes(np.random.default_rng(0).integers(0, 256, 600, dtype=np.uint8))
         ("plain.csv.gz", CSV, ReadError, ["plain.csv.gz", "gzip"]),
         ("cut.csv.gz", gzip.compress(CSV.encode() * 99)[:40], ReadError, ["cut.csv.gz", "ended"]),
         ("broken.csv.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + GARBAGE, ReadError, ["broken.csv.gz"]),
-        ("duplicates.csv", CSV + "1,ann,y\n", DuplicateError, ["annotator 'ann' labels item 1 in rows 0 and 3"]),
+        ("duplicates.csv", CSV + "1,ann,y\n", DuplicateError, ["annotator 'ann' labels item 1 in lines 2 and 5"]),
         ("garbage.jsonl", GARBAGE, ReadError, ["garbage.jsonl", "one JSON object on each line"]),
         ("text.jsonl", CSV, ReadError, ["one JSON object on each line"]),
         ("cut.jsonl", '{"item":1,"annotator":"a","label":"x"}\n{"item":1,"ann', ReadError, ["cut.jsonl"]),
@@ -368,7 +369,7 @@ GARBAGE = bytes(np.random.default_rng(0).integers(0, 256, 600, dtype=np.uint8))
             "missing.jsonl",
             '{"item":1,"annotator":"a","label":"x"}\n{"item":2,"annotator":"a"}\n',
             LabelError,
-            ["1 row has no label", "row 1"],
+            ["1 row has no label", "line 2"],
         ),
         (
             "garbage.parquet",
@@ -427,3 +428,44 @@ def test_a_file_that_makes_polars_panic_is_a_read_error(write: Write, monkeypatc
     monkeypatch.setattr(pl, "read_parquet", panic)
     with pytest.raises(ReadError, match=r"a\.parquet could not be read as parquet: assertion failed"):
         read_votes(write("a.parquet", PARQUET.getvalue()))
+
+
+# -------------------------------------------------------------------- lines, as an editor counts them
+
+HEADER = "task,worker,label,note\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.csv", HEADER + "t1,w1,x,\nt2,w1,,\n", "label'): line 3."),
+        ("blank.csv", "\n" + HEADER + "\n\nt1,w1,x,\n\nt2,w1,,\n", "label'): line 7."),
+        ("quoted.csv", HEADER + 't1,w1,x,"two\nlines, and\nthree"\nt2,w1,,\n', "label'): line 5."),
+        ("crlf.csv", (HEADER + "t1,w1,x,\nt2,w1,,\n").replace("\n", "\r\n"), "label'): line 3."),
+        ("twice.csv", HEADER + "\nt1,w1,x,\nt1,w1,y,\n", "in lines 3 and 4."),
+        ("many.csv", HEADER + "t1,w1,x,\n" + "t2,w1,,\n" * 3, "label'): lines 3, 4, 5."),
+        ("bom.csv", "\ufeff" + HEADER + "t1,w1,x,\nt2,w1,,\n", "label'): line 3."),
+        ("semi.csv", (HEADER + "t1,w1,x,\nt2,w1,,\n").replace(",", ";"), "label'): line 3."),
+        ("a.csv.gz", gzip.compress((HEADER + "t1,w1,x,\nt2,w1,,\n").encode()), "label'): line 3."),
+        ("a.jsonl", '\n{"task":1,"worker":2,"label":"x"}\n\n{"task":1,"worker":3}\n', "label'): line 4."),
+        ("weight.csv", "task,worker,label,weight\nt1,w1,x,1\n\nt2,w1,x,-1\n", "found -1.0 in line 4."),
+        ("odd.csv", "task,worker,label,weight\nt1,w1,x,1\n\nt2,w1,x,heavy\n", "The weight in line 4 (column 'weight')"),
+        ("long.csv", 'task,worker,label\nt1,w1,"x\ny"\n\nt2,w1,x,more\n', "line 5 has 4 fields and the header 3"),
+    ],
+)
+def test_lines_are_counted_as_an_editor_does(write: Write, name: str, content: str | bytes, words: str):
+    with pytest.raises(InputError) as caught:
+        read_votes(write(name, content))
+    assert words in str(caught.value)
+
+
+def test_lines_of_wide_tables_truths_and_other_answers(write: Write):
+    with pytest.raises(InputError, match=r"in lines 3 and 6\."):
+        read_votes(write("wide.csv", "task,u,v\n\nt1,x,y\nt2,x,\n\nt1,y,\n"), form="wide")
+    with pytest.raises(LabelError, match=r"The truth in line 4 \(column 'truth'\) is 'far'"):
+        cw.Ratings.read_truth(write("truth.csv", "task,truth\n\nt1,3\nt2,far\n"))
+    with pytest.raises(InputError, match=r"Line 3 compares item 'a' with itself"):
+        cw.Similarities.read(write("same.csv", "item_a,item_b,worker,same\na,b,u,yes\na,a,u,yes\n"))
+    frame = {"task": ["a", "b"], "worker": ["u", "u"], "label": ["x", None]}
+    with pytest.raises(LabelError, match=r"row 1, counted from 0\."):
+        cw.Votes.from_frame(frame)

@@ -29,6 +29,7 @@ def read_items(path: Path) -> tuple[list[Any], dict[Any, Any], dict[Any, Any]]:
     """The items of a table, and their truth and group where there are columns of these."""
     from crowdwise.data.columns import find, normal
     from crowdwise.data.files import read_table
+    from crowdwise.data.places import place_in
 
     table, _ = read_table(path)
     item, truth = find(table.columns, "item"), find(table.columns, "truth")
@@ -36,7 +37,7 @@ def read_items(path: Path) -> tuple[list[Any], dict[Any, Any], dict[Any, Any]]:
         raise ColumnError(f"{path} has no item column: it has {', '.join(table.columns)}.")
     names = table[item].to_list()
     if any(name is None for name in names):
-        raise InputError(f"{path}: row {names.index(None)} (counted from 0) names no item.")
+        raise InputError(f"{path}: {place_in(path, table, names.index(None))} names no item.")
     group = next((c for c in table.columns if normal(c) == "group"), None)
     known, groups = (
         {} if column is None else {n: x for n, x in zip(names, table[column].to_list(), strict=True) if x is not None}
@@ -49,6 +50,7 @@ def read_annotators(path: Path, price: float) -> dict[Any, float]:
     """Annotators and what a vote of theirs costs."""
     from crowdwise.data.columns import find, normal
     from crowdwise.data.files import read_table
+    from crowdwise.data.places import place_in
 
     table, _ = read_table(path)
     who = find(table.columns, "annotator")
@@ -58,13 +60,13 @@ def read_annotators(path: Path, price: float) -> dict[Any, float]:
     out: dict[Any, float] = {}
     for row, name in enumerate(table[who].to_list()):
         if name is None:
-            raise InputError(f"{path}: row {row} (counted from 0) names no annotator.")
+            raise InputError(f"{path}: {place_in(path, table, row)} names no annotator.")
         given = None if costs is None else table[costs][row]
         try:
             out[name] = price if given is None else float(given)
         except ValueError:
             raise InputError(
-                f"{path}: row {row} (counted from 0) has the price {given!r}: expected a number."
+                f"{path}: {place_in(path, table, row)} has the price {given!r}: expected a number."
             ) from None
     return out
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from crowdwise.data import encoding
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
+from crowdwise.data.places import Rows, called, counted_as
 from crowdwise.errors import DuplicateError, InputError, LabelError, Option, ParameterError, Remedy, either, listing
 
 MAX_WEIGHT = 1e12
@@ -63,7 +64,7 @@ def _and(words: Iterable[str]) -> str:
 
 
 def checked_beside(
-    weight: npt.ArrayLike | None, timestamp: Any, S: int, rows: Counts | None, what: str
+    weight: npt.ArrayLike | None, timestamp: Any, S: int, rows: Rows, what: str
 ) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[Any] | None]:
     """The weights and timestamps of S rows, checked; ``rows`` are their numbers in messages, ``what`` their name."""
     w = None if weight is None else np.asarray(weight, dtype=np.float64)
@@ -74,7 +75,7 @@ def checked_beside(
                 f"Expected one {name} for each of the {S} {what} and found an array of shape {array.shape}."
             )
     if w is not None:
-        check_weights(w, lambda at: f"in row {at if rows is None else rows[at]}", f"the {what}")
+        check_weights(w, lambda at: f"in {called(at, rows)[0]}", f"the {what}")
     return w, when
 
 
@@ -102,7 +103,7 @@ class Repeats:
     allowed: Sequence[str]
     what: str
     act: str
-    rows: Counts | None = None
+    rows: Rows = None
 
     def __post_init__(self) -> None:
         if self.on_duplicate not in self.allowed:
@@ -115,12 +116,12 @@ class Repeats:
         if self.on_duplicate == "error":
             pair = order[(at := int(np.flatnonzero(same)[0])) : at + 2]
             (who, about), count = said(int(pair[0])), int(same.sum())
-            first, second = pair if self.rows is None else self.rows[pair]
+            where, counted = called(pair.tolist(), self.rows, " and ")
             choices = [Option("on_duplicate", "first", "last")]
             choices += [Option("on_duplicate", "all")] if "all" in self.allowed else []
             raise DuplicateError(
                 f"{count:,} duplicated {self.what if count > 1 else self.what[:-1]}: annotator {who} {self.act} "
-                f"{about} in rows {first} and {second} (rows counted from 0).",
+                f"{about} in {counted_as(where, f'rows {counted}' if counted else '')}.",
                 remedy=Remedy("Keep one with {}" + ", or count every row with {}" * (len(choices) - 1) + ".", *choices),
             )
         keep = np.ones(len(order), dtype=bool)

@@ -33,6 +33,7 @@ from crowdwise.data import assemble, encoding, schema
 from crowdwise.data.assemble import Repeats
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.frames import make_frame
+from crowdwise.data.places import Rows, called, counted_as
 from crowdwise.data.readable import reader
 from crowdwise.data.rows import renumbered
 from crowdwise.data.schema import CHOICES, COMMON, Beside, Col, Opt
@@ -298,7 +299,7 @@ def _checked_length(given: npt.ArrayLike, S: int, name: str) -> npt.NDArray[np.f
     return length
 
 
-def _distinct_pairs(a: Codes, b: Codes, items: Vocabulary, on_self: OnSelf, rows: Counts | None) -> Mask:
+def _distinct_pairs(a: Codes, b: Codes, items: Vocabulary, on_self: OnSelf, rows: Rows) -> Mask:
     """Which rows compare two different items."""
     if on_self not in ("error", "drop"):
         raise ParameterError(f"on_self={on_self!r}: expected 'error' or 'drop'.")
@@ -307,7 +308,7 @@ def _distinct_pairs(a: Codes, b: Codes, items: Vocabulary, on_self: OnSelf, rows
         at = int(np.flatnonzero(same)[0])
         raise InputError(
             f"{int(same.sum()):,} {'rows compare' if same.sum() > 1 else 'row compares'} an item with itself: "
-            f"{listing(items[a[at : at + 1]])} in row {at if rows is None else rows[at]} (counted from 0). Such a row "
+            f"{listing(items[a[at : at + 1]])} in {counted_as(*called(at, rows))}. Such a row "
             "says nothing about items.",
             remedy=Remedy("Leave it out with {}.", Option("on_self", "drop")),
         )

@@ -30,6 +30,7 @@ from crowdwise.data.alignment import is_name
 from crowdwise.data.boundary import guarded, reading
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.files import FORMATS, PathLike, read_table
+from crowdwise.data.places import place_in
 from crowdwise.data.truth import DECLARE
 from crowdwise.errors import InputError, LabelError, ReadError, listing
 
@@ -217,7 +218,8 @@ def _from_table(path: Path) -> Features:
     if item is not None:
         codes, vocabulary = encoding.encode(table[item])
         if (codes < 0).any():
-            raise InputError(f"{path}: row {int((codes < 0).argmax())} has no name in its column {item!r}.")
+            where = place_in(path, table, int((codes < 0).argmax()))
+            raise InputError(f"{path}: {where} has no name in its column {item!r}.")
         names = vocabulary[codes]
     rest = table.drop([] if item is None else [item])
     if rest.width == 0:

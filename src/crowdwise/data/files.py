@@ -241,13 +241,13 @@ def _read_text(
         raise ParameterError(f"separator={separator!r}: expected a single character such as ',' or '\\t'.")
     if path.suffix.lower() in COMPRESSED:
         check_unpacked(path)
-    line = _first_line(path)
+    line = first_line(path)
     if b"\0" in line:
         raise ReadError(
             f"{path} holds binary data or another encoding: expected {EXPECTED['csv']}. Save it as "
             "UTF-8, or give it the ending of what it is."
         )
-    separator = separator or _separator(path, line)
+    separator = separator or separator_in(path, line)
     options: dict[str, Any] = {"separator": separator, "null_values": list(null_values), "glob": False}
     head = _head(path, options)
     if head.width == 1 and choose is not None and not wide:
@@ -338,7 +338,7 @@ def _starts(path: Path, magic: bytes) -> bool:
         return file.read(len(magic)) == magic
 
 
-def _first_line(path: Path) -> bytes:
+def first_line(path: Path) -> bytes:
     """The first line that is not blank, unpacked."""
     import polars as pl
 
@@ -364,11 +364,12 @@ def _ragged(path: Path, separator: str | None) -> str:
         io.TextIOWrapper(opened(path), encoding="utf-8-sig", errors="replace", newline="") as file,
         contextlib.suppress(csv.Error),
     ):
-        rows = (row for row in csv.reader(file, delimiter=separator or _separator(path, _first_line(path))) if row)
-        header = next(rows)
-        for n, row in enumerate(rows):
+        rows = csv.reader(file, delimiter=separator or separator_in(path, first_line(path)))
+        header, before = next(row for row in rows if row), rows.line_num
+        for row in rows:
             if len(row) > len(header):
-                return f"row {n} (counted from 0) has {len(row)} fields and the header {len(header)}"
+                return f"line {before + 1} has {len(row)} fields and the header {len(header)}"
+            before = rows.line_num
     return "some rows have more fields than the header"
 
 
@@ -387,7 +388,7 @@ def _not_utf8(path: Path) -> str:
     return "it is not in UTF-8"
 
 
-def _separator(path: Path, line: bytes) -> str:
+def separator_in(path: Path, line: bytes) -> str:
     """The separator that splits the first line into most columns, quoted text left out (a tab for ``.tsv``)."""
     bare = re.sub(rb'"[^"]*"', b"", line)
     if ".tsv" in [s.lower() for s in path.suffixes] and b"\t" in bare:

@@ -149,7 +149,7 @@ class LabelSets(ByItem):
             item, who = item[first], who[first]
             for name in ("weight", "timestamp"):
                 beside[name] = None if beside[name] is None else beside[name][first]
-            beside["rows"] = first if source.rows is None else source.rows[first]
+            beside["rows"] = first if source.places is None else source.places[first]
         beside["on_duplicate"] = options["on_duplicate"]
         return cls._from_sets(item, who, items, annotators, sets, options["classes"], offered, **beside)
 

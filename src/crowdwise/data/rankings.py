@@ -29,6 +29,7 @@ import numpy.typing as npt
 from crowdwise.data import assemble, encoding, schema
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
+from crowdwise.data.places import called, counted_as
 from crowdwise.data.readable import reader
 from crowdwise.data.rows import blocks, renumbered, spread
 from crowdwise.data.schema import COMMON, Beside, Col, Opt
@@ -94,7 +95,7 @@ class Rankings(Table):
         if len(tied):
             pair = order[tied[0] : tied[0] + 2]
             raise LabelError(
-                f"Rows {source.row(pair[0])} and {source.row(pair[1])} (counted from 0) give "
+                f"{counted_as(*called(pair.tolist(), source.places, ' and ')).capitalize()} give "
                 f"{listing(items[item[pair]])} the same rank. Plackett-Luce has no ties: break them, or turn the "
                 "rankings into Comparisons with ties."
             )

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from crowdwise.data import assemble, schema
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
+from crowdwise.data.places import called, counted_as
 from crowdwise.data.readable import reader
 from crowdwise.data.rows import cells_of, dense
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside, Col, Opt
@@ -120,10 +121,10 @@ class Ratings(ByItem):
         number = number.astype(np.float64)
         bad, rows = np.flatnonzero(~(np.abs(number) <= MAX_RATING)), beside.get("rows")
         if len(bad):
-            row = int(bad[0]) if rows is None else int(rows[bad[0]])
+            where = counted_as(*called(int(bad[0]), rows))
             raise InputError(
-                f"Ratings must be finite numbers, at most {MAX_RATING:g} in size: found {number[bad[0]]} in row {row} "
-                "(counted from 0). Leave out the ratings that are missing."
+                f"Ratings must be finite numbers, at most {MAX_RATING:g} in size: found {number[bad[0]]} in "
+                f"{where}. Leave out the ratings that are missing."
             )
 
         def answers(order: npt.NDArray[Any] | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from crowdwise.data.boundary import guarded
 from crowdwise.data.column_content import named_like_an_id
 from crowdwise.data.files import PathLike
 from crowdwise.data.frozen import Frozen
+from crowdwise.data.places import Lines
 from crowdwise.data.rows import columns_of
 from crowdwise.data.schema import Col, Opt
 from crowdwise.data.source import Source
@@ -101,7 +102,8 @@ class Readable(Frozen):
         table, from_text = files.read_table(path, choose, wide=wide, **how)
         if table.height == 0:
             raise ReadError(f"{path} has no {cls._rows}: it names {listing(table.columns, 12)} and has no rows.")
-        return Source(table, given, cls._rows, from_text=from_text, parts=found or None)
+        lines = Lines.of(path, table, how["separator"], how["null_values"])
+        return Source(table, given, cls._rows, from_text=from_text, parts=found or None, lines=lines)
 
     @classmethod
     def _from_file(cls, source: Source, values: dict[str, Any]) -> Self:

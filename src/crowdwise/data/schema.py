@@ -16,7 +16,6 @@ from typing import Any, Literal, TypedDict
 import numpy.typing as npt
 
 from crowdwise.data.columns import ALIASES
-from crowdwise.data.encoding import Counts
 from crowdwise.errors import ParameterError, either, suggestion
 
 OnDuplicate = Literal["error", "first", "last", "all"]
@@ -102,7 +101,7 @@ class Beside(TypedDict, total=False):
     truth: Any
     on_duplicate: Any
     kind: str
-    rows: Counts | None
+    rows: Any
 
 
 def sort_out(

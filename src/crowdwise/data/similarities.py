@@ -28,6 +28,7 @@ import numpy.typing as npt
 from crowdwise.data import assemble, columns, encoding, schema
 from crowdwise.data.columns import DIFFERENT, SAME
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
+from crowdwise.data.places import called, counted_as
 from crowdwise.data.readable import reader
 from crowdwise.data.rows import blocks, renumbered, spread
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, Beside, Col, Opt
@@ -111,9 +112,9 @@ class Similarities(Table):
             raise InputError(f"same must hold true or false for each answer, and holds {said.dtype} values.")
         loop = np.flatnonzero(a == b)
         if len(loop):
-            row = loop[0] if rows is None else rows[loop[0]]
+            where = counted_as(*called(int(loop[0]), rows)).capitalize()
             raise InputError(
-                f"Row {row} (counted from 0) compares item {listing(items[a[loop[:1]]])} with itself, which says "
+                f"{where} compares item {listing(items[a[loop[:1]]])} with itself, which says "
                 "nothing about kinds of items. Leave such rows out."
             )
         first, second = np.minimum(a, b).astype(np.int64), np.maximum(a, b).astype(np.int64)

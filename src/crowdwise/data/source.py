@@ -15,6 +15,7 @@ import numpy.typing as npt
 from crowdwise.data import column_content, columns, encoding, frames
 from crowdwise.data.alignment import with_index
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
+from crowdwise.data.places import FileRows, Lines, Rows, called
 from crowdwise.data.schema import Form, OnMissing
 from crowdwise.data.spellings import folded
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing, warn
@@ -32,18 +33,19 @@ class Source:
 
     ``given`` maps a part to the column the user named for it, or ``None``: it is found by the aliases. ``what`` rows
     are called in messages. ``from_text``: the columns were read as text, so integers in them are looked for. ``parts``
-    maps parts to columns, where the reader of a file has found them already.
+    maps parts to columns, where the reader of a file has found them already; ``lines`` are those of the file.
     """
 
     def __init__(
         self, frame: Any, given: Mapping[str, str | None], what: str, *, from_text: bool = False,
-        parts: Mapping[str, str | None] | None = None,
+        parts: Mapping[str, str | None] | None = None, lines: Lines | None = None,
     ) -> None:  # fmt: skip
         self.frame, self.given, self.what, self.from_text = with_index(frame, given), given, what, from_text
         self.table = frames.to_polars(self.frame)
         if self.table.width == 0 or self.table.height == 0:
             raise InputError(f"No {what}: the table has {self.table.height} rows and {self.table.width} columns.")
         self.parts = dict(columns.resolve(self.table.columns, given) if parts is None else parts)
+        self.lines = lines
         self.skipped = ""
         """Which columns were taken for no answers, for a message."""
         self.rows: Counts | None = None
@@ -66,6 +68,11 @@ class Source:
     def row(self, at: int) -> int:
         """The number of a row in the user's table."""
         return at if self.rows is None else int(self.rows[at])
+
+    @property
+    def places(self) -> Rows:
+        """The rows of the user's table or file, for messages."""
+        return self.rows if self.lines is None else FileRows(self.rows, self.lines)
 
     def keep(self, rows: npt.NDArray[Any]) -> None:
         """Go on with some of the rows, by position."""
@@ -91,11 +98,11 @@ class Source:
             if not bool(lost.any()):
                 continue
             if on_missing == "error":
-                rows = sorted({self.row(at) for at in lost.arg_true().to_list()})
+                number = len({self.row(at) for at in lost.arg_true().to_list()})
+                where = ", ".join(filter(None, called(lost.arg_true().to_list(), self.places)))
                 raise LabelError(
-                    f"{len(rows):,} {'rows have' if len(rows) > 1 else 'row has'} no {part} "
-                    f"(column {self.parts[part]!r}): {'rows' if len(rows) > 1 else 'row'} {listing(rows)}, "
-                    "counted from 0.",
+                    f"{number:,} {'rows have' if number > 1 else 'row has'} no {part} "
+                    f"(column {self.parts[part]!r}): {where}.",
                     remedy=DROP,
                 )
             missing, height = int(lost.sum()), len(self)
@@ -158,10 +165,10 @@ class Source:
 
     def odd(self, part: str, at: int, expected: str, error: type[InputError] = LabelError, **more: Any) -> InputError:
         """The error about one cell."""
-        column = self[part]
+        column, (where, counted) = self[part], called(at, self.places)
+        how = f", rows {counted}" if counted else ""
         return error(
-            f"The {part} in row {self.row(at)} (column {column.name!r}, rows counted from 0) is {column[at]!r}: "
-            f"expected {expected}.",
+            f"The {part} in {where} (column {column.name!r}{how}) is {column[at]!r}: expected {expected}.",
             **more,
         )
 
@@ -206,7 +213,7 @@ class Source:
     def beside(self) -> dict[str, Any]:
         """What lies beside the answers in all tables, as ``from_codes`` takes it."""
         weight = self.numbers("weight", "a positive number", InputError) if "weight" in self else None
-        return {"weight": weight, "timestamp": self._timestamp(), "kind": self.kind, "rows": self.rows}
+        return {"weight": weight, "timestamp": self._timestamp(), "kind": self.kind, "rows": self.places}
 
     def _timestamp(self) -> npt.NDArray[Any] | None:
         """Times as datetimes (UTC where they name a zone) or plain numbers, whichever they are."""

@@ -20,6 +20,7 @@ from crowdwise.data.assemble import Repeats
 from crowdwise.data.boundary import guarded
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.files import PathLike
+from crowdwise.data.places import Lines
 from crowdwise.data.readable import Readable
 from crowdwise.data.rows import blocks, checked_mask, positions, spread
 from crowdwise.data.schema import Beside, Col, Opt
@@ -205,9 +206,13 @@ class Table(Readable, ABC):
             raise ColumnError(
                 f"A truth table needs {needed} and a {answer} column: found {listing(table.columns, 12)}."
             )
-        rows = table.drop_nulls([str(parts[key]) for key in cls._keys])
-        source = Source(rows, given, "truths", from_text=from_text, parts=parts) if rows.height else None
-        found = {} if source is None else cls._truth_in(source, value, *cls._keyed(source))
+        whole = np.flatnonzero(~np.any([table[str(parts[key])].is_null().to_numpy() for key in cls._keys], axis=0))
+        found: dict[Any, Any] = {}
+        if len(whole):
+            lines = Lines.of(path, table, None, schema.NULLS)
+            source = Source(table, given, "truths", from_text=from_text, parts=parts, lines=lines)
+            source.keep(whole)
+            found = cls._truth_in(source, value, *cls._keyed(source))
         if not found:
             raise ReadError(f"{path} names no true {answer}: every row is empty.")
         return found

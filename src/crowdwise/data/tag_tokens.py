@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from crowdwise.data import encoding
 from crowdwise.data.encoding import Counts, Vocabulary
+from crowdwise.data.places import called
 from crowdwise.data.schema import OnMissing
 from crowdwise.data.source import DROP, Source
 from crowdwise.data.truth import one_each, one_per_item
@@ -73,7 +74,7 @@ def keep_tagged(source: Source, on_missing: OnMissing) -> Counts:
         part = "tag" if tag[bad[0]] else "annotator"
         raise LabelError(
             f"{len(bad):,} {'rows have' if len(bad) > 1 else 'row has'} no {part} (column {source.parts[part]!r}): "
-            f"row {listing(bad.tolist())}, counted from 0.",
+            f"{', '.join(filter(None, called(bad.tolist(), source.places)))}.",
             remedy=DROP,
         )
     rows = np.flatnonzero(~who & ~tag)

@@ -1,0 +1,119 @@
+"""What rows are called in messages: by their numbers, or by the lines of a text file as an editor counts them.
+
+The header is line 1; blank lines and line breaks inside quotes are lines, too. Lines are counted when a message needs
+them, and checked against the table that was read: where they do not fit, messages give row numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.data.encoding import Counts
+from crowdwise.data.files import COMPRESSED, PathLike, first_line, format_of, separator_in
+from crowdwise.data.plain_files import opened
+from crowdwise.data.schema import NULLS
+from crowdwise.errors import listing
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Where the rows of a text file begin. ``header`` are the columns that were read, ``height`` their rows, ``nulls``
+    the words for empty cells; JSON lines have no header."""
+
+    path: Path
+    header: Sequence[str] | None
+    height: int
+    separator: str | None = None
+    nulls: Sequence[str] = ("",)
+
+    @classmethod
+    def of(cls, path: PathLike, table: Any, separator: str | None, nulls: Sequence[str]) -> Lines | None:
+        """Those of a table that was read from a file; ``None`` where the file is no plain text."""
+        path = Path(path)
+        kind = None if path.suffix.lower() in (".zip", ".zst") else format_of(path)
+        if kind not in ("csv", "jsonl") or (kind == "jsonl" and path.suffix.lower() in COMPRESSED):
+            return None
+        return cls(path, table.columns if kind == "csv" else None, table.height, separator, (*nulls, ""))
+
+    @cached_property
+    def first(self) -> Counts | None:
+        """The first line of each row; ``None`` where that is not known."""
+        with contextlib.suppress(OSError, EOFError, csv.Error, StopIteration):
+            found = list(self._json() if self.header is None else self._records())
+            for kept in (found, [(line, blank) for line, blank in found if not blank]):
+                if len(kept) == self.height:
+                    return np.array([line for line, _ in kept], dtype=np.int64)
+        return None
+
+    def _text(self) -> Any:
+        return io.TextIOWrapper(opened(self.path), encoding="utf-8-sig", errors="replace", newline="")
+
+    def _json(self) -> Iterator[tuple[int, bool]]:
+        with self._text() as file:
+            yield from ((n, False) for n, line in enumerate(file, 1) if line.strip())
+
+    def _records(self) -> Iterator[tuple[int, bool]]:
+        """The first line of each record below the header, and whether all columns that were read are empty."""
+        with self._text() as file:
+            separator = self.separator or separator_in(self.path, first_line(self.path))
+            records = csv.reader(file, delimiter=separator)
+            names = next(record for record in records if record)
+            at = [names.index(name) for name in self.header or () if name in names]
+            before = records.line_num
+            for record in records:
+                yield before + 1, all(n >= len(record) or record[n] in self.nulls for n in at)
+                before = records.line_num
+
+
+@dataclass(frozen=True, eq=False)
+class FileRows:
+    """The rows of a file behind those of a table: their numbers (``None``: the same), and their lines."""
+
+    rows: Counts | None
+    lines: Lines
+
+    def __getitem__(self, index: Any) -> Any:
+        found = np.asarray(index) if self.rows is None else self.rows[index]
+        return replace(self, rows=np.asarray(found)) if np.ndim(found) else int(found)
+
+    def line(self, at: int) -> int | None:
+        first = self.lines.first
+        return None if first is None else int(first[self[at]])
+
+
+Rows = FileRows | npt.NDArray[Any] | None
+
+
+def called(at: int | Iterable[int], rows: Rows, join: str | None = None) -> tuple[str, str]:
+    """What one or several rows are called, and how they are counted: ``("row 3", "counted from 0")``, ``("lines 2 and
+    7", "")``. ``join`` is put between them, instead of a list."""
+    several = [int(n) for n in at] if isinstance(at, Iterable) else [int(at)]
+    numbers: list[Any] = several if rows is None else [rows[n] for n in several]
+    word, counted = "row", "counted from 0"
+    if isinstance(rows, FileRows) and rows.lines.first is not None:
+        numbers, word, counted = [rows.line(n) for n in several], "line", ""
+    if isinstance(at, Iterable) and join is None:
+        numbers = sorted(set(numbers))
+    shown = listing(numbers) if join is None else join.join(map(str, numbers))
+    return f"{word}{'s' if len(numbers) > 1 else ''} {shown}", counted
+
+
+def counted_as(words: str, counted: str) -> str:
+    """``row 3 (counted from 0)``, ``line 5``."""
+    return f"{words} ({counted})" if counted else words
+
+
+def place_in(path: PathLike, table: Any, at: int) -> str:
+    """What a row of a table that was read from a file is called."""
+    lines = Lines.of(path, table, None, NULLS)
+    return counted_as(*called(at, None if lines is None else FileRows(None, lines)))
