@@ -3,8 +3,10 @@
     python benchmarks/active_estimates.py [seeds]
 
 The estimated accuracy of a stream (``estimate_accuracy``: on items with votes) beside the real one, on crowds of
-several kinds, asked at random or by the default strategy, after so many votes per item. Everything in
-``crowdwise.active.accuracy_estimate`` was chosen on such crowds with seeds from 100 on; these are seeds from 0 on.
+several kinds, asked at random or by the default strategy, after so many votes per item. Votes on an item are
+independent in these crowds, and taken to be (``dependence="none"``): real ones are in benchmarks/active_stops.py.
+Everything in ``crowdwise.active.accuracy_estimate`` was chosen on such crowds with seeds from 100 on; these are seeds
+from 0 on.
 
 Writes benchmarks/results/active_estimates.json.
 """
@@ -58,7 +60,7 @@ def estimates(task: tuple[str, str, str, int]) -> list[dict[str, Any]]:
         new = votes.select(chosen)
         online.partial_fit(new[np.flatnonzero(np.diff(new.indptr) > 0)])
         if stage in STAGES:
-            found = estimate_accuracy(online)
+            found = estimate_accuracy(online, dependence="none")
             q, _ = online.e_step()
             right = q.argmax(axis=1) == made.truth[online.store.items.codes]
             rows.append({

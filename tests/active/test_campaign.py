@@ -172,7 +172,7 @@ def test_the_target_stops_it(tmp_path: Path) -> None:
     votes = crowd.votes
     with cw.Campaign.create(
         tmp_path / "campaign", cw.OneCoin(), classes=votes.classes.tolist(), items=votes.items.tolist(),
-        annotators=votes.annotators.tolist(), target=0.7,
+        annotators=votes.annotators.tolist(), target=0.6,
     ) as campaign:  # fmt: skip
         assert campaign.status()["stop"] is None
         campaign.add(votes)

@@ -12,7 +12,9 @@ import pytest
 import crowdwise as cw
 from crowdwise.active import accuracy_estimate
 from crowdwise.active.accuracy_estimate import Answers, Crowd
+from crowdwise.active.state import State
 from crowdwise.active.stopping import StopRule, estimate_accuracy
+from crowdwise.core.dependence import PRIOR_RHO, correct
 from crowdwise.errors import NotFittedError, ParameterError
 
 
@@ -175,7 +177,7 @@ def gaps(kind: str, votes: int, seeds: range, **options: Any) -> tuple[float, fl
     for seed in seeds:
         crowd = cw.simulate.SCENARIOS[kind](400, n_annotators=30, votes_per_item=votes, random_state=seed, **options)
         online = stream(crowd)
-        real, found = online.consensus().score(crowd.truth), estimate_accuracy(online)
+        real, found = online.consensus().score(crowd.truth), estimate_accuracy(online, dependence="none")
         plain = online.e_step()[0].max(axis=1).mean()
         rows.append((found.accuracy - real, plain - real, found.low <= real <= found.high))
     off, plain_off, inside = np.mean(rows, axis=0)
@@ -258,12 +260,12 @@ def test_it_repeats_itself_and_changes_nothing() -> None:
     crowd = cw.simulate.dirichlet(80, n_annotators=10, votes_per_item=3, random_state=0)
     online = stream(crowd)
     before = online.posterior.copy(), online.tables.counts.copy()
-    first, second = estimate_accuracy(online, random_state=5), estimate_accuracy(online, random_state=5)
+    first, second = (estimate_accuracy(online, random_state=5, dependence="none") for _ in range(2))
     assert first == second
-    assert estimate_accuracy(online, random_state=6).accuracy != first.accuracy
+    assert estimate_accuracy(online, random_state=6, dependence="none").accuracy != first.accuracy
     assert np.array_equal(before[0], online.posterior)
     assert np.array_equal(before[1], online.tables.counts)
-    narrow = estimate_accuracy(online, level=0.5, random_state=5)
+    narrow = estimate_accuracy(online, level=0.5, random_state=5, dependence="none")
     assert first.low < narrow.low < narrow.accuracy < narrow.high < first.high
 
 
@@ -281,7 +283,7 @@ def test_weights_of_one_are_no_weights() -> None:
 def test_decayed_statistics_and_a_single_class() -> None:
     crowd = cw.simulate.one_coin(200, n_annotators=12, n_classes=3, votes_per_item=6, random_state=0)
     online = cw.Online(cw.OneCoin()).partial_fit(crowd.votes)
-    found = estimate_accuracy(online)
+    found = estimate_accuracy(online, dependence="none")
     assert found.low <= online.consensus().score(crowd.truth) <= found.high
     assert found.high - found.low < 0.2
     one = cw.Votes.from_records([("a", "x", "yes"), ("a", "y", "yes"), ("b", "x", "yes")])
@@ -314,3 +316,47 @@ def test_what_is_refused() -> None:
     crowd = cw.simulate.one_coin(20, n_annotators=5, votes_per_item=2, random_state=0)
     with pytest.raises(ParameterError, match=r"level=1\.5"):
         estimate_accuracy(stream(crowd), level=1.5)
+
+
+# -- votes that err together -------------------------------------------------------------------------------------------
+
+
+def test_real_crowds_are_not_overrated(real):
+    """Crowds drawn from a model of independent votes take hard items for easy ones: 97 % where 84 % are right."""
+    votes = cw.read_dataset(real("dog"), on_duplicate="first").votes
+    online = cw.Online(cw.DawidSkene(), step=None).partial_fit(votes)
+    score = online.consensus().score(votes.truth)
+    sure, found = estimate_accuracy(online, dependence="none"), estimate_accuracy(online)
+    assert sure.low > score + 0.05
+    assert found.low < score < found.high and found.accuracy < sure.accuracy - 0.03
+    assert found.rho == online.shown_dependence().rho >= PRIOR_RHO
+    assert sure.rho == 0.0
+
+
+def test_items_are_finished_by_the_corrected_posterior():
+    crowd = cw.simulate.one_coin(60, n_annotators=12, n_classes=2, votes_per_item=5, random_state=0)
+    online = stream(crowd)
+    state = State.of(online)
+    q, found = online.e_step()[0], online.shown_dependence()
+    assert np.allclose(state.corrected, correct(online.posterior[:60], np.full(60, 5.0), found))
+    assert np.array_equal(StopRule(probability=0.9).finished(state), state.corrected.max(axis=1) >= 0.9)
+    assert state.corrected.max(axis=1).mean() < q.max(axis=1).mean()
+    learner = np.tile([0.9, 0.1], (60, 1))
+    both = state.with_learner(learner)
+    odds = np.log(both.corrected[:, 0] / both.corrected[:, 1]) - np.log(state.corrected[:, 0] / state.corrected[:, 1])
+    assert np.allclose(odds, np.log(9.0) - np.log(state.prior[0] / state.prior[1]))
+    assert np.array_equal(state.replace(posterior=learner).corrected, learner)
+
+
+def test_gold_and_a_given_correlation_of_a_stream():
+    crowd = cw.simulate.one_coin(80, n_annotators=10, n_classes=3, votes_per_item=4, random_state=1)
+    given = cw.Online(cw.DawidSkene(dependence=0.6), step=None).partial_fit(crowd.votes)
+    assert given.shown_dependence().rho == 0.6 and given.shown_dependence().source == "given"
+    online = stream(crowd)
+    before = online.shown_dependence()
+    assert online.shown_dependence() is before  # not estimated again
+    known = online.add_gold({n: crowd.votes.classes[crowd.truth[n]] for n in range(30)})
+    found = known.shown_dependence()
+    assert found.source == "gold" and found.n_gold == 30 and len(found.bias) == 3
+    q = known.corrected(known.e_step()[0])
+    assert np.array_equal(q[np.arange(30), crowd.truth[:30]], np.ones(30))

@@ -77,15 +77,17 @@ def test_a_large_posterior_is_corrected_in_its_place_and_back(monkeypatch: pytes
     assert large.score(sim.truth) == small.score(sim.truth) and large.notes == small.notes
 
 
-def test_the_favourite_of_an_item_with_and_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_whose_label_is_outvoted_with_and_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     sim = cw.simulate.one_coin(200, n_annotators=9, n_classes=4, votes_per_item=4, random_state=1)
     votes = sim.votes.select(sim.votes.item % 7 > 0)
-    best, most = vote_sums.favourites(votes)
+    differs, favourite = vote_sums.outvoted(votes, sim.truth)
+    share = votes.shares()
+    by_hand = np.flatnonzero((share[np.arange(200), sim.truth] < share.max(axis=1)) & (np.arange(200) % 7 > 0))
+    assert differs.tolist() == by_hand.tolist() and len(differs) > 10
+    assert favourite.tolist() == share[by_hand].argmax(axis=1).tolist()
     monkeypatch.setattr(vote_sums, "MAX_TALLY", 10)
-    again, count = vote_sums.favourites(votes)
-    assert np.array_equal(best, again) and np.array_equal(most, count)
-    voted = most > 0
-    assert np.array_equal(votes.shares()[voted].argmax(axis=1), best[voted]) and not voted[::7].any()
+    again = vote_sums.outvoted(votes, sim.truth)
+    assert np.array_equal(again[0], differs) and np.array_equal(again[1], favourite)
 
 
 @pytest.mark.usefixtures("few_cells")

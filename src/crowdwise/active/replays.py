@@ -21,6 +21,7 @@ from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import TIE, Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
+from crowdwise.online.stream import Online
 from crowdwise.online.vote_store import Batch
 
 SLACK = 0.005
@@ -68,6 +69,7 @@ def replay(
     share: ShareOfVotes = 1.0,
     random_state: RandomState = 0,
     progress: Callable[[float], None] | None = None,
+    watch: Callable[[Online], None] | None = None,
 ) -> Curve:
     """Ask for votes, a batch at a time, until a share of them is spent.
 
@@ -89,6 +91,8 @@ def replay(
         The share of all votes to spend.
     progress
         Called after every batch with the share of the votes that is spent.
+    watch
+        Called after every batch with the stream, which it must not change.
     """
     codes = votes.encode_truth(truth)
     measured = np.flatnonzero(codes >= 0)
@@ -121,6 +125,8 @@ def replay(
         rows.append((spent + len(chosen), cost, *_measured(every[measured], codes[measured])))
         if progress is not None:
             progress(rows[-1][0] / most)
+        if watch is not None:
+            watch(online)
     columns = list(zip(*rows, strict=True))
     return Curve(np.array(columns[0]), *(np.array(c, dtype=np.float64) for c in columns[1:]))
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.constraints import NonNegative, checked
-from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, softmax
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.online.stream import Online
 
@@ -69,6 +69,8 @@ class State:
         N numbers above 0 by which the value of a vote on the item is multiplied, or ``None``.
     n_votes
         How many votes there were.
+    corrected
+        N x K: the posterior that allows for votes that err together, by which stop rules decide; by default the same.
     """
 
     item_names: npt.NDArray[Any]
@@ -87,8 +89,11 @@ class State:
     group: Ints | None = None
     weight: Floats | None = None
     n_votes: int = 0
+    corrected: Floats = field(default_factory=lambda: np.empty((0, 0)))
 
     def __post_init__(self) -> None:
+        if not self.corrected.size:
+            object.__setattr__(self, "corrected", self.posterior)
         for f in fields(self):
             value = getattr(self, f.name)
             if isinstance(value, np.ndarray):
@@ -126,6 +131,9 @@ class State:
             raise InputError(f"A choice needs two classes or more, and {K} came: declare them, Online(classes=...).")
         q = np.tile(normalise(online.tables.mass + 1.0, axis=0), (N, 1))
         q[item] = online.posterior[: len(item)] if posterior is None else posterior
+        corrected = q.copy()
+        if len(item):
+            corrected[item] = online.corrected(q[item])
         dirichlet = np.tile(max(online.shrinkage, 1.0) * online.crowd().T, (M, 1, 1))
         dirichlet[who] = online.dirichlet()
         indptr, annotator, _, _ = store.votes()
@@ -146,6 +154,7 @@ class State:
             possible=possible,
             group=None if group is None else np.asarray(group),
             n_votes=int(online.tables.given.sum()),
+            corrected=corrected,
         )  # fmt: skip
 
     @property
@@ -155,6 +164,8 @@ class State:
 
     def replace(self, **changes: Any) -> State:
         """The state with other values of some attributes."""
+        if "posterior" in changes:
+            changes = {"corrected": changes["posterior"]} | changes
         return replace(self, **changes)
 
     @checked
@@ -168,7 +179,7 @@ class State:
         if p.shape != self.posterior.shape or not (np.isfinite(p).all() and (p >= 0).all()):
             N, K = self.posterior.shape
             raise ParameterError(f"probabilities: expected {N} x {K} (items x classes) and found shape {p.shape}.")
-        logit = np.log(np.maximum(self.posterior, 1e-300))
-        logit = logit + weight * (np.log(np.maximum(p, 1e-12)) - np.log(self.prior))
-        q = np.exp(logit - logit.max(axis=1, keepdims=True))
-        return self.replace(posterior=q / q.sum(axis=1, keepdims=True))
+        more = weight * (np.log(np.maximum(p, 1e-12)) - np.log(self.prior))
+        return self.replace(
+            posterior=softmax(safe_log(self.posterior) + more), corrected=softmax(safe_log(self.corrected) + more)
+        )

@@ -5,8 +5,10 @@ price: a vote of m on n is worth ``stake`` times its expected error reduction, t
 label in the currency of the prices.
 
 **A campaign** stops when the budget is spent, or when the labels are as accurate as they should be. The accuracy is
-estimated without truth (:mod:`crowdwise.active.accuracy_estimate`): crowds are drawn from the posterior given the
-votes, and in each the right labels are counted.
+estimated without truth, in two ways: crowds are drawn from the posterior given the votes, and in each the right labels
+are counted (:mod:`crowdwise.active.accuracy_estimate`), which allows for few votes; and the posterior is corrected for
+votes that err together (:mod:`crowdwise.core.dependence`), which allows for hard items. The estimate is the lower one,
+and the interval holds both of theirs. Probabilities of items are corrected ones, too.
 
 Where hardly any item has two votes (or a known class), the votes carry no information about the crowd. The estimate is
 then that of the prior over crowds, its interval reaches from chance to the stream's own confidence, and ``known`` is
@@ -16,7 +18,7 @@ false.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +28,7 @@ from crowdwise.active import acquisition
 from crowdwise.active.proposals import allowed
 from crowdwise.active.state import State
 from crowdwise.core.constraints import Bounds, Count, CountFromZero, Fraction, Positive, RandomState, checked
+from crowdwise.core.dependence import expected_accuracy
 from crowdwise.core.numerics import decide
 from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.errors import NotFittedError, ParameterError
@@ -52,6 +55,8 @@ class AccuracyEstimate:
     """How many pairs of votes there are on the same item; votes on items with known classes count, too."""
     known: bool = True
     """Whether the votes carry information about the accuracy; if not, it is that of the prior over crowds."""
+    rho: float = 0.0
+    """The correlation of votes on an item that it allows for."""
 
 
 @declared
@@ -90,7 +95,7 @@ class StopRule(Parameterised):
         """N: which items need no more votes."""
         out = np.zeros(len(state.posterior), dtype=bool)
         if self.probability is not None:
-            out |= state.posterior.max(axis=1) >= self.probability
+            out |= state.corrected.max(axis=1) >= self.probability
         if self.stake is not None:
             out |= ~worth_asking(state, self.stake)
         out &= state.votes_per_item >= self.min_votes
@@ -118,7 +123,7 @@ class StopRule(Parameterised):
         if self.target is None or not online.store.n_votes:
             return None
         confidence = online.posterior[: len(online.store.items)].max(axis=1).mean()
-        if confidence < self.target:  # the model's own confidence is hardly ever too low
+        if confidence < self.target:  # no estimate is above the model's own confidence, or hardly
             return None
         found = estimate_accuracy(online) if found is None else found
         if not (found.known and found.low >= self.target):
@@ -134,14 +139,22 @@ def worth_asking(state: State, stake: float) -> npt.NDArray[np.bool_]:
     step = max(1, 1_000_000 // max(len(people), 1))
     for lo in range(0, len(out), step):
         items = np.arange(lo, min(lo + step, len(out)))
-        gain = stake * acquisition.pair_values(state.posterior[items], theta, "error-reduction") - state.price[people]
+        gain = stake * acquisition.pair_values(state.corrected[items], theta, "error-reduction") - state.price[people]
         out[items] = ((gain > 0.0) & allowed(state, items, people, ())).any(axis=1)
     return out
 
 
 @checked
-def estimate_accuracy(online: Online, level: Fraction = 0.95, random_state: RandomState = 0) -> AccuracyEstimate:
+def estimate_accuracy(
+    online: Online,
+    level: Fraction = 0.95,
+    random_state: RandomState = 0,
+    *,
+    dependence: Literal["auto", "none"] = "auto",
+) -> AccuracyEstimate:
     """The accuracy of the labels of a stream, estimated without truth, with an interval (see the top of this file).
+
+    ``dependence="none"`` takes votes on an item as independent given its class: real crowds are overrated by it.
 
     Examples
     --------
@@ -174,4 +187,9 @@ def estimate_accuracy(online: Online, level: Fraction = 0.95, random_state: Rand
     )  # fmt: skip
     means, variance = accuracy.accuracy_draws(answers, chosen, q, accuracy.n_draws(len(label)), rng)
     low, high = accuracy.interval(means, variance, N, level)
-    return AccuracyEstimate(float(means.mean()), low, high, N, pairs)
+    if dependence == "none":
+        return AccuracyEstimate(float(means.mean()), low, high, N, pairs)
+    mean, least, most = expected_accuracy(online.corrected(q), chosen, level)
+    return AccuracyEstimate(
+        min(mean, float(means.mean())), min(low, least), max(high, most), N, pairs, rho=online.shown_dependence().rho
+    )

@@ -137,7 +137,7 @@ class Commands(TyperGroup):
 
 NAMES = (
     "aggregate", "report", "diagnose", "agreement", "learn", "predict", "compare", "rank", "methods", "describe",
-    "simulate", "demo", "bench", "campaign", "active", "import",
+    "gold", "simulate", "demo", "bench", "campaign", "active", "import",
 )  # fmt: skip
 """The commands, in the order of the help."""
 
@@ -173,6 +173,10 @@ def find_command(name: str) -> Any:
             from crowdwise.cli import cmd_methods
 
             return getattr(cmd_methods, name)
+        case "gold":
+            from crowdwise.cli import cmd_gold
+
+            return getattr(cmd_gold, name)
         case "describe":
             from crowdwise.cli import cmd_describe
 

@@ -342,6 +342,8 @@ class Outcome:
     item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     item_prior: Floats | None = None
     """N x K: log P(class of item n) without votes, where the method has a classifier."""
+    gold_by_votes: Floats | None = None
+    """The posterior of the gold items by their votes and what the other items teach: :mod:`core.gold_calibration`."""
     notes: list[str] = field(default_factory=list)
     """Sentences on what was decided and why."""
     more: dict[str, Any] = field(default_factory=dict)
@@ -373,7 +375,7 @@ def consensus_fields(
         counts, spread = table(False), table(True)
     per_item, per_annotator = np.diff(votes.indptr), np.bincount(votes.annotator, minlength=M)
     agrees = np.bincount(votes.annotator[votes.label == np.repeat(labels, per_item)], minlength=M)
-    fitted = {f.name: getattr(outcome, f.name) for f in fields(outcome) if f.name != "more"}
+    fitted = {f.name: getattr(outcome, f.name) for f in fields(outcome) if f.name not in ("more", "gold_by_votes")}
     return fitted | outcome.more | {
         "posterior": q, "uncorrected": uncorrected, "dependence": found,
         "classes": votes.classes, "label_codes": labels, "votes": votes, "counts": counts, "spread": spread,

@@ -34,8 +34,8 @@ hides. It is shrunk towards real crowds, with mean ``PRIOR_RHO`` and standard de
 
     u = (GAIN s)² / ( (GAIN s)² + PRIOR_SD² ),         rho = (1 - u) r + u PRIOR_RHO
 
-Many votes speak for themselves, few leave the crowd at what crowds are like. Where gold labels are known, rho is the
-maximum of sum_gold log q'[n, y_n] - (rho - the above)² / (2 ``GOLD_SD``²), with q' as if no label was known.
+Many votes speak for themselves, few leave the crowd at what crowds are like. Where gold labels are known, they set a
+power of the corrected odds and a bias towards each class (:mod:`crowdwise.core.gold_calibration`).
 
 The five numbers were chosen on the 15 public sets of the benchmarks page, each set measured with the numbers that are
 best for the other fourteen, and on simulated crowds (docs/benchmarks/calibration.md). They are round and the optimum is
@@ -51,33 +51,38 @@ vote shows it; only gold labels do.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
 from typing import Annotated, Any
 
 import numpy as np
 
-from crowdwise import kernels
 from crowdwise.core import em
 from crowdwise.core.constraints import Check, is_number
 from crowdwise.core.em import Params, Part
-from crowdwise.core.numerics import Floats, Ints, clamp, maximise_1d, normalise, safe_log, softmax, winners
+from crowdwise.core.excess_agreement import excess_agreement
+from crowdwise.core.gold_calibration import calibrate, without_own
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, softmax, winners
 from crowdwise.core.shrinkage import learned_prior
-from crowdwise.core.vote_sums import tally
+from crowdwise.core.vote_sums import single_annotator_items
 from crowdwise.data.votes import Votes
 
 GAIN = 10.0
 MAX_RHO = 0.5
 PRIOR_RHO, PRIOR_SD = 0.25, 0.5
 SHAPE = 4.0
-GOLD_SD = 0.25
 CROWD_SD = 0.4
 """The standard deviation, between crowds, of the logarithm of the power of the odds that would make them calibrated."""
 PASSES = 3
 MAX_VOTES = 100_000
 """The excess agreement is taken from at most so many votes, of whole items."""
+MIN_SHIFT = 0.1
+"""Biases of classes that differ by less are not worth a word."""
 MAX_TABLE = 2**23
-"""The most cells (items x classes x classes) of a table of sums."""
+"""The most cells (items x classes) that are worked on at a time."""
+BLOCK = 2**15
+"""Cells that fit into the cache of a processor."""
 MAX_DENSE = 2**25
 """The most cells (items x classes) of a posterior that is corrected at once; above, what is 0 stays 0."""
 MAX_CELLS = 2**25
@@ -106,6 +111,10 @@ class Dependence:
         How much of rho is the prior from real crowds, from 0 to 1.
     shape
         c / n: how exactly the size of the correction is known; infinite where rho was given.
+    power, bias
+        By gold labels: the power of the odds after the division, and what is added to the log-odds of each class.
+    n_gold
+        How many gold labels.
     """
 
     rho: float = 0.0
@@ -114,6 +123,9 @@ class Dependence:
     error: float = float("nan")
     weight: float = 1.0
     shape: float = float("inf")
+    power: float = 1.0
+    bias: tuple[float, ...] = ()
+    n_gold: int = 0
 
     @property
     def reason(self) -> str:
@@ -136,7 +148,10 @@ class Dependence:
                 "It was not measured (no item has votes of two annotators, or there are too many classes): "
                 "that is the usual correlation of real crowds."
             )
-        return what + (" Gold labels moved it." if self.source == "gold" else "")
+        if self.source == "gold":
+            what += f" By {self.n_gold:,} gold labels, log-odds are then multiplied by {self.power:.2f}"
+            what += " and shifted by class." if max(self.bias) - min(self.bias) >= MIN_SHIFT else "."
+        return what
 
     def divisor(self, n: Floats) -> Floats:
         """d = 1 + (n - 1) rho."""
@@ -158,13 +173,17 @@ class Dependence:
 
     def plain(self) -> dict[str, Any]:
         """As JSON can hold it: ``None`` for what is not finite."""
-        return {name: x if isinstance(x, str) or np.isfinite(x) else None for name, x in asdict(self).items()}
+        return {
+            name: None if isinstance(x, float) and not np.isfinite(x) else list(x) if isinstance(x, tuple) else x
+            for name, x in asdict(self).items()
+        }
 
     @classmethod
     def of(cls, saved: dict[str, Any]) -> Dependence:
         """What :meth:`plain` wrote."""
         default = asdict(cls())
-        return cls(**{name: default[name] if x is None else x for name, x in saved.items()})
+        found = {name: default[name] if x is None else x for name, x in saved.items()}
+        return cls(**found | {"bias": tuple(found["bias"])})
 
 
 NONE, SHARES = Dependence(), Dependence(source="shares")
@@ -181,14 +200,19 @@ def correct(q: Floats, n: Floats, found: Dependence, log_prior: Floats | None = 
         return q
     if is_large(q, log_prior):
         return correct_in_place(q.copy(), n, found)
-    return softmax(corrected_logit(safe_log(q), n, found, log_prior))
+    out = np.empty(q.shape)
+    for rows in row_blocks(q, BLOCK):
+        before = None if log_prior is None else log_prior[rows]
+        out[rows] = softmax(corrected_logit(safe_log(q[rows]), n[rows], found, before))
+    return out
 
 
 def corrected_logit(logit: Floats, n: Floats, found: Dependence, log_prior: Floats | None = None) -> Floats:
     """log q' but for a constant per row, from log q (as :func:`correct`)."""
     before = 0.0 if log_prior is None else log_prior
     z = (logit - before) / found.divisor(n)[:, None]
-    return np.asarray(found.doubted(z, z.max(axis=1, keepdims=True), n[:, None]) + before)
+    z = found.doubted(z, z.max(axis=1, keepdims=True), n[:, None]) + before
+    return np.asarray(z if found.source != "gold" else found.power * z + np.array(found.bias))
 
 
 def is_large(q: Floats, log_prior: Floats | None) -> bool:
@@ -204,16 +228,22 @@ def correct_in_place(q: Floats, n: Floats, found: Dependence, back: bool = False
         start = np.flatnonzero(np.diff(i, prepend=-1))
         size = np.diff(np.append(start, len(i)))
         z, d = safe_log(q[i, k]), found.divisor(n[i])
+        bias = np.array(found.bias)[k] if found.bias else np.zeros(1)
+        if back:
+            z = (z - bias) / found.power
         z -= np.repeat(np.maximum.reduceat(z, start), size)
         z = found.undoubted(z, n[i]) * d if back else found.doubted(z / d, np.zeros(1), n[i])
+        if not back:
+            z = found.power * z + bias
+            z -= np.repeat(np.maximum.reduceat(z, start), size)
         e = np.exp(z)
         q[i, k] = e / np.repeat(np.add.reduceat(e, start), size)
     return q
 
 
-def row_blocks(q: Floats) -> list[slice]:
-    """The rows of a table in parts of at most ``MAX_TABLE`` cells."""
-    step = max(1, MAX_TABLE // max(q.shape[1], 1))
+def row_blocks(q: Floats, cells: int | None = None) -> list[slice]:
+    """The rows of a table in parts of at most so many cells (``MAX_TABLE``)."""
+    step = max(1, (MAX_TABLE if cells is None else cells) // max(q.shape[1], 1))
     return [slice(lo, min(lo + step, len(q))) for lo in range(0, len(q), step)]
 
 
@@ -241,70 +271,6 @@ def votes_per_item(votes: Votes) -> Floats:
     )
 
 
-@dataclass(frozen=True)
-class Answers:
-    """The votes of each annotator on each item together: a vote of weight w is as good as w of them."""
-
-    indptr: Ints
-    who: Ints
-    weight: Floats
-    same: Floats
-    """The sum over labels of the squared weight: pairs of an annotator with themselves say nothing."""
-
-    @classmethod
-    def of(cls, votes: Votes) -> Answers:
-        """Rows of votes are sorted by item and annotator."""
-        w, item, who = votes.weights, votes.item, votes.annotator
-        new = np.ones(votes.n_votes, dtype=bool)
-        new[1:] = (item[1:] != item[:-1]) | (who[1:] != who[:-1])
-        if new.all():
-            return cls(votes.indptr, who, w, w * w)
-        group = np.cumsum(new) - 1
-        G = int(group[-1]) + 1
-        said, place = np.unique(group * votes.n_classes + votes.label, return_inverse=True)
-        squares = np.bincount(place, weights=w) ** 2
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(item[new], minlength=len(votes)))])
-        same = np.bincount(said // votes.n_classes, weights=squares, minlength=G).astype(np.float64)
-        return cls(indptr, who[new], np.bincount(group, weights=w, minlength=G).astype(np.float64), same)
-
-    @property
-    def per_item(self) -> Ints:
-        """The number of annotators of each item."""
-        return np.diff(self.indptr)
-
-
-def excess_agreement(votes: Votes, theta: Floats, q: Floats) -> tuple[float, float]:
-    """A and its standard error, from theta[m, l, k] and q; NaN where no item has two votes.
-
-    With S[n, k, l] the sum of theta[m, k, l] over the annotators of n, the sum over pairs of sum_l theta theta' is that
-    of S² less that of theta²: no pair is visited.
-    """
-    M, K, _ = theta.shape
-    answers, total = theta.transpose(0, 2, 1).reshape(M, K * K), Answers.of(votes)
-    square = np.einsum("mlk,mlk->mk", theta, theta)
-    counted = tally(votes, np.ones(M))
-    numbers, spans = [], []
-    step = max(1, MAX_TABLE // (K * K))
-    for lo in range(0, len(votes), step):
-        hi = min(lo + step, len(votes))
-        rows = slice(total.indptr[lo], total.indptr[hi])
-        indptr, who, w = total.indptr[lo : hi + 1] - total.indptr[lo], total.who[rows], total.weight[rows]
-        item = np.repeat(np.arange(hi - lo), np.diff(indptr))
-        sums = kernels.reference.logits(indptr, who, w, answers, np.zeros((1, 1))).reshape(-1, K, K)
-        own = kernels.reference.logits(indptr, who, w * w, square, np.zeros((1, 1)))
-        expected = (q[lo:hi] * (np.einsum("nkl,nkl->nk", sums, sums) - own)).sum(axis=1)
-        n = np.bincount(item, weights=w, minlength=hi - lo)
-        agree = (counted[lo:hi] ** 2).sum(axis=1) - np.bincount(item, weights=total.same[rows], minlength=hi - lo)
-        numbers.append(agree - expected)
-        spans.append(n * n - np.bincount(item, weights=w * w, minlength=hi - lo) - expected)
-    number, span = np.concatenate(numbers), np.concatenate(spans)
-    room = float(span.sum())
-    if not room > 1e-9:
-        return float("nan"), float("nan")
-    A = float(number.sum()) / room
-    return A, float(np.sqrt(((number - A * span) ** 2).sum())) / room
-
-
 def shrunk(excess: float, error: float) -> Dependence:
     """The estimate from the excess agreement and its standard error."""
     if not (np.isfinite(excess) and np.isfinite(error)):
@@ -317,67 +283,81 @@ def shrunk(excess: float, error: float) -> Dependence:
 
 def resolve(
     setting: Any, votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None,
-    shares: bool = False,
+    shares: bool = False, free: Floats | None = None,
 ) -> Dependence:  # fmt: skip
     """What the parameter ``dependence`` of a method asks for; ``shares``: its posterior is vote shares."""
     if setting == "none":
         return NONE
     if isinstance(setting, str):
-        return SHARES if shares else estimate(votes, q, gold, item_prior)
+        return SHARES if shares else estimate(votes, q, gold, item_prior, free)
     return Dependence(float(setting), "given", weight=0.0)
 
 
-def estimate(votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None) -> Dependence:
-    """rho from votes and the posterior of any method, and from gold labels where there are some."""
-    M, K = votes.n_annotators, votes.n_classes
-    several = np.flatnonzero(Answers.of(votes).per_item > 1)
-    if K < 2 or not len(several) or M * K * K > MAX_CELLS:
-        return shrunk(float("nan"), float("nan"))
-    rows = _sampled(votes, several)
-    if len(rows) < len(votes):
-        votes, q = votes[rows], q[rows]
-        gold, item_prior = None if gold is None else gold[rows], None if item_prior is None else item_prior[rows]
-    return estimate_all(votes, q, gold, item_prior)
+def estimate(
+    votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None, free: Floats | None = None
+) -> Dependence:
+    """rho from votes and the posterior of any method; the power and the bias from gold labels where there are some.
 
-
-def estimate_all(votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None) -> Dependence:
-    """As :func:`estimate`, from all of the votes, on items that have several."""
+    ``free``: the posterior of the gold items, in their order, by their votes and what other items teach, where the
+    method has one.
+    """
     M, K = votes.n_annotators, votes.n_classes
     if K < 2 or M * K * K > MAX_CELLS:
-        return UNSEEN
-    part = Part.of(votes, gold, item_prior)
-    q = clamp(q, gold)
+        rows = np.empty(0, np.int64)
+    else:
+        rows = _sampled(votes, np.flatnonzero((np.diff(votes.indptr) > 1) & ~single_annotator_items(votes)))
+    return estimate_all(votes, q, gold, item_prior, free, rows)
+
+
+def estimate_all(
+    votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None, free: Floats | None = None,
+    rows: Ints | None = None,
+) -> Dependence:  # fmt: skip
+    """As :func:`estimate`, from some items (``rows``), or all where each has several votes."""
+    M, K = votes.n_annotators, votes.n_classes
+    if K < 2 or M * K * K > MAX_CELLS:
+        rows = np.empty(0, np.int64)
+    rows = np.arange(len(votes)) if rows is None else rows
+    known = np.empty(0, np.int64) if gold is None else np.flatnonzero(gold >= 0)
+    found = UNSEEN
+    if len(rows):
+        found, taught = _by_votes(votes, q, rows, gold, item_prior)
+        if len(known) and free is None:
+            free = taught(known)
+    if not len(known) or free is None or K < 2:
+        return found
+    assert gold is not None
+    before = None if item_prior is None else item_prior[known]
+    n = votes_per_item(votes)[known]
+    power, bias = calibrate(corrected_logit(safe_log(free), n, found, before), gold[known])
+    return replace(found, source="gold", power=power, bias=bias, n_gold=len(known))
+
+
+def _by_votes(
+    votes: Votes, q: Floats, rows: Ints, gold: Ints | None, item_prior: Floats | None
+) -> tuple[Dependence, Callable[[Ints], Floats]]:
+    """rho, and the posterior of gold items by their votes alone, from some items."""
+    some, K = votes if len(rows) == len(votes) else votes[rows], votes.n_classes
+    before = None if item_prior is None else item_prior[rows]
+    part = Part.of(some, None if gold is None else gold[rows], before)
+    q = clamp(q[rows], None if gold is None else gold[rows])
     stats = em.statistics(part, q)
     pseudo = learned_prior(em.statistics(part, winners(q)).table(), tol=0.05)
-    params = None
     for _ in range(PASSES):
-        theta = normalise(stats.table() + pseudo, axis=1)
-        pi = normalise(stats.mass + 1e-9, axis=0)
-        before = np.log(pi) if item_prior is None else np.zeros(K)
-        params = Params(safe_log(theta).reshape(stats.counts.shape), before[None])
+        table = stats.table() + pseudo
+        theta = normalise(table, axis=1)
+        pi = np.zeros(K) if item_prior is not None else np.log(normalise(stats.mass + 1e-9, axis=0))
+        params = Params(safe_log(theta).reshape(stats.counts.shape), pi[None])
         stats, q = em.expect(part, params, posterior=True)
-    found = shrunk(*excess_agreement(votes, theta, q))
-    if gold is None or not (gold >= 0).any():
-        return found
-    assert params is not None
-    known = np.flatnonzero(gold >= 0)
-    some = votes[known]
-    rest = None if item_prior is None else item_prior[known]
-    _, free = em.expect(Part.of(some, None, rest), params, posterior=True)
-    return with_gold(found, free, votes_per_item(some), gold[known], rest)
 
+    def taught(known: Ints) -> Floats:
+        assert gold is not None
+        counted = np.isin(known, rows).astype(np.float64)
+        mine = votes[known]
+        prior = None if item_prior is None else item_prior[known]
+        return without_own(mine, gold[known], params, table.sum(axis=1), pseudo, counted[mine.item], prior)
 
-def with_gold(found: Dependence, q: Floats, n: Floats, gold: Ints, log_prior: Floats | None = None) -> Dependence:
-    """rho moved by the gold labels of items whose posterior q comes from the votes alone."""
-    logit, at = safe_log(q), np.arange(len(gold))
-
-    def score(rho: float) -> float:
-        z = corrected_logit(logit, n, Dependence(rho, "gold", shape=found.shape), log_prior)
-        right = np.maximum(softmax(z)[at, gold], 1e-6)
-        return float(np.log(right).sum()) - (rho - found.rho) ** 2 / (2.0 * GOLD_SD**2)
-
-    rho = maximise_1d(score, 0.0, 1.0, tol=1e-3)
-    return Dependence(rho, "gold", found.excess, found.error, found.weight, found.shape)
+    return shrunk(*excess_agreement(some, theta, q)), taught
 
 
 def _sampled(votes: Votes, several: Ints) -> Ints:

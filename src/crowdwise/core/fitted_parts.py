@@ -58,10 +58,10 @@ class FittedParts:
         """Each part with the class codes of its items, and their (corrected) N x K posterior."""
         rng = np.random.default_rng(self.random_state)
         for part in self.parts:
-            q = self.independent(part)
-            codes = decide(q, self.prior, self.ties, rng)
+            first = q = self.independent(part)
             if self.dependence.source != "none":
                 q = clamp(correct(q, votes_per_item(part.votes), self.dependence), part.gold)
+            codes = decide(q if self.dependence.bias else first, self.prior, self.ties, rng)
             yield part, codes, q
 
     def tables(self) -> Iterator[dict[str, Any]]:

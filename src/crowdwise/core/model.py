@@ -24,7 +24,7 @@ from crowdwise.core.em import EMFit, Engine, Family, Params, Part, Stats
 from crowdwise.core.fitted_parts import FittedParts
 from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.numerics import Floats, Ints, decide, safe_log
+from crowdwise.core.numerics import Floats, Ints, clamp, decide, safe_log
 from crowdwise.core.parameters import Parameterised, declared, leading
 from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import warn_unconverged
@@ -120,12 +120,17 @@ class Model(Parameterised, ABC):
         log_prior = self._log_item_prior(votes, item_prior)
         with shown(self.key, verbose, callback) as report:
             outcome = self._fit(votes, known, log_prior, report)
-        found = resolve(self.dependence, votes, outcome.posterior, known, log_prior, self.vote_shares)
+        found = resolve(
+            self.dependence, votes, outcome.posterior, known, log_prior, self.vote_shares, outcome.gold_by_votes
+        )
         rng = np.random.default_rng(self.random_state)
-        labels = decide(outcome.posterior, outcome.prior, self.ties, rng)
+        q = outcome.posterior
+        if found.bias:  # a shared error of the crowd, and gold labels that show it
+            q = clamp(correct(q, votes_per_item(votes), found, log_prior), known)
+        labels = decide(q, outcome.prior, self.ties, rng)
         fields = consensus_fields(votes, outcome, labels, known, log_prior, found)
         why = [] if found.source == "none" else [found.reason]
-        fields["notes"] = [*outcome.notes, *why, *self._remarks(votes, fields["posterior"], labels)]
+        fields["notes"] = [*outcome.notes, *why, *self._remarks(votes, fields["posterior"], labels, known)]
         self.consensus_ = self.result.of(
             self, votes, answer_type=self.answer_type, vote_shares=self.vote_shares,
             seconds=time.perf_counter() - began, **fields,
@@ -186,7 +191,7 @@ class Model(Parameterised, ABC):
     @abstractmethod
     def _predict(self, votes: Votes) -> Floats: ...
 
-    def _remarks(self, votes: Votes, posterior: Floats, labels: npt.NDArray[np.int32]) -> list[str]:
+    def _remarks(self, votes: Votes, posterior: Floats, labels: npt.NDArray[np.int32], gold: Ints | None) -> list[str]:
         """Sentences about the final posterior, for the notes."""
         return []
 

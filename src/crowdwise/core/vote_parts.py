@@ -24,8 +24,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from crowdwise.core import dependence, em, starts
-from crowdwise.core.dependence import Answers, Dependence
+from crowdwise.core.dependence import Dependence
 from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.excess_agreement import Answers
 from crowdwise.core.numerics import Floats, Ints, clamp
 from crowdwise.data.encoding import Vocabulary
 from crowdwise.data.votes import Votes

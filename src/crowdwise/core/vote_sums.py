@@ -66,29 +66,38 @@ def tally(votes: Votes, weight: Floats) -> Floats:
 
 
 def single_annotator_items(votes: Votes) -> Ints:
-    """Which items (a mask) have votes, all of one annotator."""
+    """Which items (a mask) have votes, all of one annotator. The votes on an item stand in the order of annotators."""
     size = np.diff(votes.indptr)
     voted = np.flatnonzero(size > 0)
-    first = np.zeros(len(votes), dtype=np.int64)
-    first[voted] = votes.annotator[votes.indptr[voted]]
-    others = np.bincount(votes.item[votes.annotator != first[votes.item]], minlength=len(votes))
-    return np.asarray((size > 0) & (others == 0))
+    out = np.zeros(len(votes), dtype=bool)
+    out[voted] = votes.annotator[votes.indptr[voted]] == votes.annotator[votes.indptr[voted + 1] - 1]
+    return np.asarray(out)
 
 
-def favourites(votes: Votes) -> tuple[Ints, Floats]:
-    """The class with the most (weighted) votes of each item, the first among equals, and how many; 0 without votes.
+def outvoted(votes: Votes, labels: Ints) -> tuple[Ints, Ints]:
+    """The items of which another class has more (weighted) votes than their label, and the class with the most there.
 
     Memory is that of the votes.
     """
     K, N = votes.n_classes, len(votes)
     if N * K <= MAX_TALLY:
-        table = tally(votes, np.ones(votes.n_annotators))
+        table = tally(votes, np.ones(votes.n_annotators)) if votes.weight is not None else _counts(votes)
         first = table.argmax(axis=1)
-        return first, np.asarray(table[np.arange(N), first])
-    key, pair = np.unique(votes.item.astype(np.int64) * K + votes.label, return_inverse=True)
-    count, item = np.bincount(pair, weights=votes.weights), key // K
-    order = np.lexsort((key, -count, item))
-    first = order[np.flatnonzero(np.diff(item[order], prepend=-1))]
-    best, most = np.zeros(N, dtype=np.int64), np.zeros(N)
-    best[item[first]], most[item[first]] = key[first] % K, count[first]
-    return best, most
+        own, most = table[np.arange(N), labels], table[np.arange(N), first]
+    else:
+        key, pair = np.unique(votes.item.astype(np.int64) * K + votes.label, return_inverse=True)
+        count, item = np.bincount(pair, weights=votes.weights), key // K
+        order = np.lexsort((key, -count, item))
+        best = order[np.flatnonzero(np.diff(item[order], prepend=-1))]
+        first, most, own = np.zeros(N, dtype=np.int64), np.zeros(N), np.zeros(N)
+        first[item[best]], most[item[best]] = key[best] % K, count[best]
+        mine = key % K == labels[item]
+        own[item[mine]] = count[mine]
+    differs = np.flatnonzero(own < most * (1.0 - 1e-9))
+    return differs, first[differs]
+
+
+def _counts(votes: Votes) -> Ints:
+    """N x K: how many votes on item n say k."""
+    N, K = len(votes), votes.n_classes
+    return np.bincount(votes.item * K + votes.label, minlength=N * K).reshape(N, K)

@@ -16,8 +16,11 @@ a model of the same kind: posterior, prediction and confusion come from it.
 Items with a single vote do not teach: nobody confirms or denies what is said there. They get their label from what the
 others taught about its annotator.
 
+**Gold.** Gold labels calibrate the posterior and take a shared bias of the crowd out of it
+(:mod:`crowdwise.core.gold_calibration`); labels go by that.
+
 **Dependence.** Its posterior allows for votes that err together (:mod:`crowdwise.core.dependence`, on by default), so
-that a probability of 0.9 is right about nine times in ten on real crowds. No label changes by it.
+that a probability of 0.9 is right about nine times in ten on real crowds. Without gold no label changes by it.
 
 The notes say on how many items the labels are not the majority's, and how many of those are expected to be right.
 
@@ -36,14 +39,15 @@ from crowdwise.core import em, priors
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.dependence import Setting
 from crowdwise.core.em import EMFit, Engine, Stats
+from crowdwise.core.gold_calibration import without_own
 from crowdwise.core.limits import check_memory
 from crowdwise.core.model import Callback, Floats, Ints, Outcome, Params, Part, Rounds, Votes, declared
-from crowdwise.core.numerics import TIE, safe_log, winners
+from crowdwise.core.numerics import safe_log, winners
 from crowdwise.core.priors import Prior
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.sparse_coin import SparseCoin
 from crowdwise.core.vote_parts import VoteParts, start_statistics
-from crowdwise.core.vote_sums import favourites, single_annotator_items
+from crowdwise.core.vote_sums import outvoted, single_annotator_items
 from crowdwise.errors import SizeError
 from crowdwise.methods.ds_anchored import Anchored, AnchoredFamily
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily
@@ -51,6 +55,9 @@ from crowdwise.methods.ds_dawid_skene import ConfusionFamily
 MAX_CELLS, MANY_CLASSES = 2**27, 100
 """Cells of confusion matrices (annotators x classes x classes) from which on there are none; a quarter of it with many
 classes, where most cells are of pairs that never occur."""
+
+GOLD_HELPS, GOLD_ASKED = 0.1, 50
+"""Where labels and majority differ on such a share of the items, the notes advise so many gold labels."""
 
 
 @declared
@@ -86,21 +93,24 @@ class Auto(Anchored):
             return self._fit_sparse(votes, gold, callback)
         self._sparse = None
         check_memory(votes)
-        part = everything = Part.of(votes, gold, item_prior)
+        everything, all_votes, all_gold = Part.of(votes, gold, item_prior), votes, gold
         several = np.flatnonzero(confirmed(votes, gold))
         if 0 < len(several) < len(votes):
             votes = votes[several]
             gold = None if gold is None else gold[several]
-            part = Part.of(votes, gold, None if item_prior is None else item_prior[several])
+            item_prior = None if item_prior is None else item_prior[several]
+        part = Part.of(votes, gold, item_prior)
         family, fit = self._best_fit(part, votes, gold, callback)
-        assert isinstance(family, AnchoredFamily)
+        assert isinstance(family, AnchoredFamily) and isinstance(family.free, ConfusionFamily)
         self.anchored_params_ = fit.params
         stats, q = em.expect(part, fit.params, posterior=True)
         params = family.free.maximise(stats)
         if isinstance(self.prior, str):
             again = self._relearned(em.statistics(part, winners(q)), votes, family)
             params, fit = self._second(part, again, stats, params, fit, callback)
-        return self._outcome(everything, fit, params)
+        return self._outcome(
+            everything, fit, params, gold_by_votes=_by_votes(all_votes, all_gold, params, stats, family.free.pseudo)
+        )
 
     def _second(
         self, part: Engine, again: AnchoredFamily, start: Stats, params: Params, first: EMFit,
@@ -164,20 +174,20 @@ class Auto(Anchored):
         pseudo = learned_prior(counts + past, self.prior, tol=0.05) + past
         return AnchoredFamily(ConfusionFamily(self._tie, pseudo, family.free.class_prior), family.anchor)
 
-    def _remarks(self, votes: Votes, posterior: Floats, labels: npt.NDArray[np.int32]) -> list[str]:
-        first, most = favourites(votes)
-        same = votes.label == labels[votes.item]
-        own = np.bincount(votes.item[same], weights=votes.weights[same], minlength=len(votes))
-        differs = np.flatnonzero(own < most * (1.0 - TIE))
+    def _remarks(self, votes: Votes, posterior: Floats, labels: npt.NDArray[np.int32], gold: Ints | None) -> list[str]:
+        differs, favourite = outvoted(votes, labels)
         if not len(differs):
             return ["The labels are the majority's on every item."]
         own = posterior[differs, labels[differs]].mean()
-        other = posterior[differs, first[differs]].mean()
-        return [
-            f"The labels differ from the majority's on {len(differs):,} of {len(votes):,} items "
-            f"({len(differs) / len(votes):.1%}); {own:.0%} of these are expected to be right, and {other:.0%} of the "
-            "majority's."
-        ]
+        other = posterior[differs, favourite].mean()
+        share = len(differs) / len(votes)
+        said = (
+            f"The labels differ from the majority's on {len(differs):,} of {len(votes):,} items ({share:.1%}); "
+            f"{own:.0%} of these are expected to be right, and {other:.0%} of the majority's."
+        )
+        if gold is None and share >= GOLD_HELPS and len(votes) >= 2 * GOLD_ASKED:
+            said += f" {GOLD_ASKED} gold labels would show which to go by (crowdwise gold names the items)."
+        return [said]
 
 
 def confirmed(votes: Votes, gold: Ints | None) -> npt.NDArray[np.bool_]:
@@ -185,6 +195,15 @@ def confirmed(votes: Votes, gold: Ints | None) -> npt.NDArray[np.bool_]:
     voted = np.diff(votes.indptr) > 0
     several = voted & ~single_annotator_items(votes)
     return np.asarray(several if gold is None else several | (voted & (gold >= 0)))
+
+
+def _by_votes(votes: Votes, gold: Ints | None, params: Params, stats: Stats, pseudo: Floats) -> Floats | None:
+    """The posterior of the gold items by their votes and what the other items teach."""
+    if gold is None or not (gold >= 0).any():
+        return None
+    known = np.flatnonzero(gold >= 0)
+    table = stats.table() + pseudo
+    return without_own(votes[known], gold[known], params, table.sum(axis=1), pseudo)
 
 
 def average(a: Params, b: Params) -> Params:

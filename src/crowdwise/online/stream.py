@@ -56,7 +56,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import DuplicateError, InputError, NotFittedError, ParameterError
 from crowdwise.online.annotator_tables import AnnotatorTables
 from crowdwise.online.names import Names
-from crowdwise.online.stream_gold import StreamWithGold
+from crowdwise.online.stream_dependence import CorrectedStream
 from crowdwise.online.vote_store import Batch, Index, OnDuplicate, VoteStore, grown
 
 BLOCK = (20, 1000)
@@ -73,7 +73,7 @@ __all__ = ["REFIT_FACTOR", "Online", "Step"]
 
 
 @declared
-class Online(StreamWithGold):
+class Online(CorrectedStream):
     """A model that follows a stream of votes.
 
     Parameters
@@ -131,6 +131,7 @@ class Online(StreamWithGold):
         self.tables = AnnotatorTables(K, self.step)
         self.posterior = np.zeros((0, K))
         """N x K, as it was when an item was last visited."""
+        self._shown = None
         self.n_items = 0
         """Items that were voted on, forgotten ones included."""
         self.visits = 0
@@ -359,6 +360,8 @@ class Online(StreamWithGold):
         params = self.model.get_params() | {"online": self.options()}
         depends = resolve(self.model.dependence, votes, q)
         found = consensus_fields(votes, outcome, labels, found=depends)
+        if depends.source == "none":
+            found["measured"] = self.shown_dependence()
         return Consensus.of(self.model, votes, params=params, seconds=time.perf_counter() - began, **found)
 
     def e_step(self) -> tuple[Floats, Floats]:

@@ -9,6 +9,7 @@ Every function takes votes, most a consensus of them as well, and none looks at 
 ``dependent_groups``   annotators who depend on one another
 ``annotators``         a table of annotators with intervals and flags
 ``item_review``        items to look at again, and classes that are taken for one another
+``gold_choice``        the items whose truth would help most
 ``fairness``           error rates by an attribute of items; ``fair_thresholds`` that keep gaps small
 ``demographics``       which groups of annotators label differently
 ``method_comparison``  methods side by side without any truth; ``posterior_checks``: what a consensus does not explain
@@ -31,6 +32,7 @@ _WHERE: dict[str, tuple[str, ...]] = {
     "dependent_groups": ("DependentGroups", "find_groups"),
     "fair_thresholds": ("Thresholds", "choose_thresholds"),
     "fairness": ("FairnessReport", "assess_fairness"),
+    "gold_choice": ("GoldItems", "ask_for_gold"),
     "intraclass": ("icc",),
     "item_review": ("ClassPair", "ItemReport", "assess_items"),
     "method_comparison": ("Comparison", "compare"),
