@@ -328,9 +328,14 @@ def estimate_all(
         return found
     assert gold is not None
     before = None if item_prior is None else item_prior[known]
-    n = votes_per_item(votes)[known]
-    power, bias = calibrate(corrected_logit(safe_log(free), n, found, before), gold[known])
-    return replace(found, source="gold", power=power, bias=bias, n_gold=len(known))
+    return with_gold(found, free, votes_per_item(votes)[known], gold[known], before)
+
+
+def with_gold(found: Dependence, free: Floats, n: Floats, gold: Ints, log_prior: Floats | None = None) -> Dependence:
+    """The power and the bias, from gold labels of items and their posterior by n votes each and other items."""
+    logit = corrected_logit(safe_log(free), n, replace(found, source="votes"), log_prior)
+    power, bias = calibrate(logit, gold)
+    return replace(found, source="gold", power=power, bias=bias, n_gold=len(gold))
 
 
 def _by_votes(

@@ -43,9 +43,9 @@ class FittedParts:
     @classmethod
     def of(cls, model: Any, parts: VoteParts, found: dict[str, Any]) -> FittedParts:
         """The result of a model that was fitted, with the stage of dependence that its parameters ask for."""
-        dependence = NONE
+        dependence, by_votes = NONE, found.pop("gold_by_votes", None)
         if model.dependence == "auto":
-            dependence = SHARES if model.vote_shares else shown_dependence(parts, found["independent"])
+            dependence = SHARES if model.vote_shares else shown_dependence(parts, found["independent"], by_votes)
         elif model.dependence != "none":
             dependence = Dependence(float(model.dependence), "given", weight=0.0)
         notes = [] if dependence.source == "none" else [dependence.reason]

@@ -190,8 +190,11 @@ def start_statistics(parts: VoteParts) -> Stats:
     return parts.statistics(lambda part: clamp(starts.weighted_posterior(part.votes, weight), part.gold))
 
 
-def shown_dependence(parts: VoteParts, posterior: Posterior) -> Dependence:
-    """As :func:`crowdwise.core.dependence.estimate`, from items that are evenly spaced over all parts."""
+def shown_dependence(parts: VoteParts, posterior: Posterior, gold_by_votes: Posterior | None = None) -> Dependence:
+    """As :func:`crowdwise.core.dependence.estimate`, from items that are evenly spaced over all parts.
+
+    ``gold_by_votes``: the posterior of gold items by their votes and what other items teach, where the method has it.
+    """
     several = [np.flatnonzero(Answers.of(part.votes).per_item > 1) for part in parts]
     total = sum(int(np.diff(part.votes.indptr)[at].sum()) for part, at in zip(parts, several, strict=True))
     every = max(1, -(-total // dependence.MAX_VOTES))
@@ -202,6 +205,20 @@ def shown_dependence(parts: VoteParts, posterior: Posterior) -> Dependence:
         if len(some.votes):
             chosen.append(some)
             q.append(posterior(some))
+    found = _of_sample(chosen, q)
+    if gold_by_votes is None:
+        return found
+    known = [part.select(np.flatnonzero(part.gold >= 0)) for part in parts if part.gold is not None]
+    known = [part for part in known if len(part.votes)]
+    if not known:
+        return found
+    free = np.concatenate([gold_by_votes(part) for part in known])
+    n = np.concatenate([dependence.votes_per_item(part.votes) for part in known])
+    return dependence.with_gold(found, free, n, np.concatenate([part.gold for part in known if part.gold is not None]))
+
+
+def _of_sample(chosen: list[VotePart], q: list[Floats]) -> Dependence:
+    """The dependence that some items show."""
     if not chosen:
         return dependence.UNSEEN
     votes = joined([part.votes for part in chosen])

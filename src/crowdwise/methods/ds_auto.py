@@ -31,6 +31,7 @@ With so many classes that tables over pairs of them are out of proportion (``MAX
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +47,7 @@ from crowdwise.core.numerics import safe_log, winners
 from crowdwise.core.priors import Prior
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.sparse_coin import SparseCoin
-from crowdwise.core.vote_parts import VoteParts, start_statistics
+from crowdwise.core.vote_parts import VotePart, VoteParts, start_statistics
 from crowdwise.core.vote_sums import outvoted, single_annotator_items
 from crowdwise.errors import SizeError
 from crowdwise.methods.ds_anchored import Anchored, AnchoredFamily
@@ -87,13 +88,14 @@ class Auto(Anchored):
     max_iter: Count = 200
     tol: NonNegative = 1e-6
     _sparse: SparseCoin | None = field(init=False)
+    _taught: tuple[Stats, Floats] = field(init=False)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         if self._too_many_classes(votes, item_prior):
             return self._fit_sparse(votes, gold, callback)
         self._sparse = None
         check_memory(votes)
-        everything, all_votes, all_gold = Part.of(votes, gold, item_prior), votes, gold
+        everything, all_votes, known = Part.of(votes, gold, item_prior), votes, gold
         several = np.flatnonzero(confirmed(votes, gold))
         if 0 < len(several) < len(votes):
             votes = votes[several]
@@ -108,9 +110,12 @@ class Auto(Anchored):
         if isinstance(self.prior, str):
             again = self._relearned(em.statistics(part, winners(q)), votes, family)
             params, fit = self._second(part, again, stats, params, fit, callback)
-        return self._outcome(
-            everything, fit, params, gold_by_votes=_by_votes(all_votes, all_gold, params, stats, family.free.pseudo)
-        )
+        by_votes = None
+        if known is not None and (known >= 0).any():
+            at, before = np.flatnonzero(known >= 0), everything.item_prior
+            prior = None if before is None else before[at]
+            by_votes = _by_votes(all_votes[at], known[at], params, stats, family.free.pseudo, prior)
+        return self._outcome(everything, fit, params, gold_by_votes=by_votes)
 
     def _second(
         self, part: Engine, again: AnchoredFamily, start: Stats, params: Params, first: EMFit,
@@ -122,6 +127,16 @@ class Auto(Anchored):
         passes, converged = first.iterations + second.iterations, first.converged and second.converged
         return params, EMFit(second.params, second.trace, passes, converged)
 
+    def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
+        found = super()._fit_in_parts(parts, callback)
+        stats, pseudo = self._taught
+
+        def by_votes(part: VotePart) -> Floats:
+            assert part.gold is not None
+            return _by_votes(part.votes, part.gold, self.params_, stats, pseudo)
+
+        return found | {"gold_by_votes": by_votes}
+
     def _run_in_parts(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit]:
         if self._too_many_classes(parts.names, None):
             raise SizeError(
@@ -131,7 +146,7 @@ class Auto(Anchored):
         several = parts.where(lambda part: confirmed(part.votes, part.gold))
         several = several if several.n_items else parts
         family = self._family_of(several)
-        assert isinstance(family, AnchoredFamily)
+        assert isinstance(family, AnchoredFamily) and isinstance(family.free, ConfusionFamily)
         fit = self._run_em(several, family, start_statistics(several), callback)
         self.anchored_params_ = fit.params
         stats = several.expect(fit.params)
@@ -140,6 +155,7 @@ class Auto(Anchored):
             labels = several.statistics(lambda part: winners(part.posterior(fit.params)))
             again = self._relearned(labels, parts.names, family)
             params, fit = self._second(several, again, stats, params, fit, callback)
+        self._taught = stats, family.free.pseudo
         return params, fit
 
     def _too_many_classes(self, votes: Votes, item_prior: Floats | None) -> bool:
@@ -197,13 +213,12 @@ def confirmed(votes: Votes, gold: Ints | None) -> npt.NDArray[np.bool_]:
     return np.asarray(several if gold is None else several | (voted & (gold >= 0)))
 
 
-def _by_votes(votes: Votes, gold: Ints | None, params: Params, stats: Stats, pseudo: Floats) -> Floats | None:
-    """The posterior of the gold items by their votes and what the other items teach."""
-    if gold is None or not (gold >= 0).any():
-        return None
-    known = np.flatnonzero(gold >= 0)
+def _by_votes(
+    votes: Votes, gold: Ints, params: Params, stats: Stats, pseudo: Floats, log_prior: Floats | None = None
+) -> Floats:
+    """The posterior of gold items by their votes and what the other items teach."""
     table = stats.table() + pseudo
-    return without_own(votes[known], gold[known], params, table.sum(axis=1), pseudo)
+    return without_own(votes, gold, params, table.sum(axis=1), pseudo, log_prior=log_prior)
 
 
 def average(a: Params, b: Params) -> Params:
