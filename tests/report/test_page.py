@@ -314,4 +314,7 @@ def test_a_figure_is_the_same_wherever_it_stands():
     consensus = cw.aggregate(crowd.votes, "majority")
     report, found = cw.build_report(crowd.votes, consensus), cw.diagnose(crowd.votes, consensus)
     assert abs(report["summary"]["expected"] - found.expected) < 1e-6
+    interval = report["summary"]["expected_interval"]
+    assert interval["low"] < found.expected < interval["high"]
+    assert page_module.ci(interval) in page(cw.build_report(crowd.votes.with_truth(None), consensus))
     assert pct(report["summary"]["expected"], 1) in " ".join(report["summary"]["sure"])

@@ -39,6 +39,7 @@ def summary(found: Diagnosis, truth: dict[str, Any] | None) -> dict[str, Any]:
         "annotators": {verdict.value: len(found.by_verdict(verdict)) for verdict in Verdict},
         "found": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
         "expected": number(found.expected, 6),  # the page rounds it once more
+        "expected_interval": _expected_interval(found),
         "review": in_doubt(found),
         "items": len(found.inspection.votes),
     }
@@ -63,6 +64,15 @@ def sureness(probability: Floats, what: str, of: str = "") -> dict[str, Any]:
         "words": f"{sure:,} of {counted(total, of or what)} have a probability of {percent(SURE)} or more",
         "share": number(sure / max(total, 1)), "bars": bars[: max(last, 3) + 1],
     }  # fmt: skip
+
+
+def _expected_interval(found: Diagnosis) -> dict[str, Any] | None:
+    """How far the share of right labels may be from what is expected, as crowds differ."""
+    if not np.isfinite(found.expected):
+        return None
+    _, low, high = found.inspection.consensus.expected_accuracy()
+    ends = min(low, found.expected), max(high, found.expected)
+    return {"low": number(ends[0], 6), "high": number(ends[1], 6), "level": 0.95}
 
 
 def _of_labels(found: Diagnosis) -> Floats:
