@@ -104,7 +104,10 @@ def test_blocks_run_and_print_what_they_say(page: Path, tmp_path: Path, monkeypa
             assert same, f"{page.name}, line {block.line} says\n{block.text}\nand the block above it prints\n{printed}"
 
 
-@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.name)
+QUICK = [script for script in EXAMPLES if script.name != "campaign_service.py"]  # it has a test of its own below
+
+
+@pytest.mark.parametrize("script", QUICK, ids=lambda script: script.name)
 def test_examples_run(
     script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +124,36 @@ def test_the_example_that_reads_a_file_reads_one(
     monkeypatch.setattr(sys, "argv", ["annotators_to_keep.py", str(tmp_path / "crowd" / "labels.csv"), "--bar", "0.5"])
     runpy.run_path(str(ROOT / "examples" / "annotators_to_keep.py"), run_name="__main__")
     assert "keep" in capsys.readouterr().out
+
+
+def test_the_panel_of_judges_names_what_each_favours_and_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = runpy.run_path(str(ROOT / "examples" / "judge_panel.py"))["made_up"]()
+    made.to_frame("polars").write_csv("verdicts.csv")
+    monkeypatch.setattr(
+        sys, "argv", ["judge_panel.py", "verdicts.csv", "--judges", "gpt-a,gpt-b-judge", "--out", "b.svg"]
+    )
+    runpy.run_path(str(ROOT / "examples" / "judge_panel.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert "annotator gpt-a chose the item shown first in 72%" in printed
+    assert "gpt-b-judge   1200 verdicts" in printed and "self-preference +1." in printed
+    assert (tmp_path / "b.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_the_service_ends_and_keeps_its_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "birds"
+    monkeypatch.setattr(sys, "argv", ["campaign_service.py", "--folder", str(folder)])
+    runpy.run_path(str(ROOT / "examples" / "campaign_service.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    with crowdwise.Campaign.open(folder) as campaign:
+        status = campaign.status()
+    assert f"{status['votes']} votes on 20 items" in printed and status["votes"] > 30
+    assert f"{status['state']}: {status['stop']}" in printed
+    assert "says 'hawk', and the classes are" in printed
 
 
 def test_the_annotation_lead_finds_the_spammers_of_an_export_and_writes_the_files(

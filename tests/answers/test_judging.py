@@ -49,14 +49,14 @@ def fit(table: cw.Comparisons, method: str = "bradley-terry", **params: Any) -> 
 
 
 def test_intervals_cover_what_many_prompts_would_give() -> None:
-    limit = fit(prompts(6000, 1.0, seed=1), errors="independent").scores
+    limit = fit(prompts(3000, 1.0, seed=1), errors="independent").scores
     inside = {"auto": [], "independent": []}
-    for seed in range(60):
+    for seed in range(40):
         table = prompts(40, 1.0, seed=100 + seed)
         for errors, found in inside.items():
             ranking = fit(table, errors=errors)
             found.append(np.abs(ranking.scores - limit) < 1.96 * ranking.errors)
-    assert 0.90 < np.mean(inside["auto"]) < 0.99
+    assert 0.88 < np.mean(inside["auto"]) < 0.99
     assert np.mean(inside["independent"]) < 0.80
 
 
@@ -74,17 +74,17 @@ def test_independent_comparisons_have_the_same_errors() -> None:
     [("bradley-terry", {}), ("crowd-bt", {"position": False}), ("crowd-bt", {}), ("position-bt", {})],
 )
 def test_they_are_those_of_a_bootstrap_of_prompts(method: str, params: dict[str, Any]) -> None:
-    table = prompts(60, 0.8, seed=0, tie=-0.5)
+    table = prompts(40, 0.8, seed=0, tie=-0.5)
     ranking = fit(table, method, **params)
     rng, draws = np.random.default_rng(0), []
-    for _ in range(50):
-        times = np.bincount(rng.integers(0, 60, 60), minlength=60)[table.question].astype(float)
+    for _ in range(30):
+        times = np.bincount(rng.integers(0, 40, 40), minlength=40)[table.question].astype(float)
         some = replace(table.select(times > 0), weight=times[times > 0])
         draws.append(fit(some, method, errors="independent", **params).scores)
     ratio = ranking.errors / np.std(draws, axis=0)
-    assert 0.75 < ratio.mean() < 1.25
+    assert 0.7 < ratio.mean() < 1.3
     assert np.allclose(ranking.draws.std(axis=0), ranking.errors, rtol=0.08)
-    assert any("Errors allow for 60 questions" in note for note in ranking.notes)
+    assert any("Errors allow for 40 questions" in note for note in ranking.notes)
 
 
 def test_few_prompts_or_items_on_few_of_them() -> None:
