@@ -260,3 +260,10 @@ def test_pixels_are_decoded_once(tmp_path):
     assert np.load(tmp_path / "cifar10-labels.npy").tolist() == [0, 1, 1, 2, 2, 3]
     with pytest.raises(ReadError, match="cannot be read as images"):
         papers_data.decoded(tmp_path / "none.npz")
+
+
+def test_lines_that_are_no_cells_are_skipped(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    lines = ['{"cell": ["x"]}', '{"cell": {"a": 1}}', "[1]", "null", '{"cell": "kept"}', '{"cell": "cut']
+    file.write_text("\n".join(lines), encoding="utf-8")
+    assert list(papers_runs.finished(file)) == ["kept"]

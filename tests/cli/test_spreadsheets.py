@@ -17,7 +17,7 @@ import crowdwise as cw
 from crowdwise.cli.main import app
 from crowdwise.data.spreadsheets import FORMULA, safe_table
 
-NAMES = ["=1+1", "+1", "-x", "@sum", "\t=1", "\r=1", "plain", "a=b"]
+NAMES = ["=1+1", "+1", "-x", "@sum", "\t=1", "\uff1d1", "plain", "a=b"]
 
 
 @pytest.fixture

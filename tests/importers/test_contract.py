@@ -17,6 +17,7 @@ import conftest
 import crowdwise as cw
 from crowdwise import registry
 from crowdwise.errors import CrowdwiseError, InputError, InternalError, ParameterError, ReadError
+from crowdwise.importers.export import Export
 from crowdwise.importers.read_export import recognise
 
 KINDS = {
@@ -354,3 +355,25 @@ def test_an_archive_of_files_by_annotator(tmp_path: Path) -> None:
     tags = cw.read_export(tmp_path / "ner.zip").table()
     assert tags.annotators.tolist() == ["ann", "bob"]
     assert pl.DataFrame(tags.to_frame("dict"))["tag"].to_list().count("B-PER") == 2
+
+
+QUESTIONS = ("Is it?", "is-it", "Is it!", "?")
+
+
+def test_questions_with_like_names_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    rows = [
+        {"item": f"i{n}", "annotator": f"w{m}", **{name: "ab"[(n + m + q) % 2] for q, name in enumerate(QUESTIONS)}}
+        for n in range(4)
+        for m in range(3)
+    ]
+    tables = {
+        name: cw.Votes.from_records([(row["item"], row["annotator"], row[name]) for row in rows]) for name in QUESTIONS
+    }
+    export = Export(
+        path=tmp_path / "x.json", tool="made", tables=tables,
+        answers={name: table.to_frame("polars") for name, table in tables.items()},
+    )  # fmt: skip
+    folders = export.save(tmp_path / "out")
+    assert len(set(map(str, folders))) == len({str(f).casefold() for f in folders}) == 4
+    for folder, table in zip(folders, tables.values(), strict=True):
+        assert cw.read_votes(folder / "labels.csv").to_frame("polars").equals(table.to_frame("polars"))

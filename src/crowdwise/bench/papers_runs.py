@@ -57,7 +57,7 @@ def finished(file: Path) -> dict[str, dict[str, Any]]:
             row = json.loads(line)
         except ValueError:
             continue
-        if isinstance(row, dict) and "cell" in row and row.get("problem") is None:
+        if isinstance(row, dict) and isinstance(row.get("cell"), str) and row.get("problem") is None:
             found[row["cell"]] = row
     return found
 

@@ -10,6 +10,7 @@ import numpy as np
 from crowdwise import registry
 from crowdwise.cli import show
 from crowdwise.cli.options import FixedSeedOption, option
+from crowdwise.data.folders import write_text
 from crowdwise.errors import ExtraError
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def write_report(crowd: Simulated, consensus: Consensus, path: Path, screen: Con
         screen.print(f"No report. {error}")
         return
     report = build_report(crowd.votes, consensus, images=pictures, title="Handwritten digits", all_items=True)
-    path.write_text(page(report), encoding="utf-8")
+    write_text(page(report), path)
     screen.print(report["summary"]["headline"])
     screen.print(f"The report is a page to open in a browser: {path}", soft_wrap=True)
 

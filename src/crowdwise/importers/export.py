@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,9 +116,9 @@ class Export:
         """Dataset folders that every command reads: one for each question, or this one where there is one question."""
         made = []
         with replacing(folder, "imported export", manifest=False) as target:
-            for number, (name, table) in enumerate(self.tables.items()):
-                place = target if len(self.tables) == 1 else target / _file_name(name, number)
-                place.mkdir(exist_ok=True)
+            for (name, table), own in zip(self.tables.items(), _file_names(self.tables), strict=True):
+                place = target if len(self.tables) == 1 else target / own
+                place.mkdir(exist_ok=len(self.tables) == 1)
                 self._save(name, table, place)
                 made.append(Path(folder) / place.relative_to(target))
         return made
@@ -139,9 +139,16 @@ class Export:
         (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
 
-def _file_name(name: str, number: int) -> str:
-    plain = "".join(c if c.isalnum() or c in "-_" else "-" for c in name).strip("-")[:60]
-    return plain or f"question-{number}"
+def _file_names(names: Iterable[str]) -> list[str]:
+    """A name of a folder for each question, no two alike (nor alike but for case)."""
+    out: dict[str, str] = {}
+    for number, name in enumerate(names):
+        plain = "".join(c if c.isalnum() or c in "-_" else "-" for c in name).strip("-")[:60]
+        plain = plain or f"question-{number}"
+        while plain.casefold() in out:
+            plain = f"{plain}-{number}"
+        out[plain.casefold()] = plain
+    return list(out.values())
 
 
 def _truth_frame(table: Any) -> Any:
