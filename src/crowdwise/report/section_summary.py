@@ -67,12 +67,14 @@ def sureness(probability: Floats, what: str, of: str = "") -> dict[str, Any]:
 
 
 def _expected_interval(found: Diagnosis) -> dict[str, Any] | None:
-    """How far the share of right labels may be from what is expected, as crowds differ."""
+    """How far the share of right labels may be from what is expected, as crowds differ.
+
+    ``None`` where the posterior of the method (plain shares of votes, say) has another expectation altogether.
+    """
     if not np.isfinite(found.expected):
         return None
     _, low, high = found.inspection.consensus.expected_accuracy()
-    ends = min(low, found.expected), max(high, found.expected)
-    return {"low": number(ends[0], 6), "high": number(ends[1], 6), "level": 0.95}
+    return {"low": number(low, 6), "high": number(high, 6), "level": 0.95} if low < found.expected < high else None
 
 
 def _of_labels(found: Diagnosis) -> Floats:
