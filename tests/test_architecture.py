@@ -44,11 +44,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "importers": BASE | {"registry"},
     "reading": BASE | {"registry", "importers"},
     "api": BELOW - {"api"},
+    "out_of_core": FITS,
     "saved": FITS | {"active"},
     "bench": BELOW,
     "cli": BELOW | {"bench", "__init__"},
     "__main__": {"cli"},
-    "__init__": BELOW | {"bench", "cli"},
+    "__init__": BELOW | {"bench", "cli", "out_of_core"},
 }
 KINDS = {"votes", "ratings", "comparisons", "rankings", "similarities", "label_sets", "tags", "graph"}
 """Answer types: the only file names that several folders may share."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from crowdwise.core.dependence import NONE, SHARES, Dependence, correct, votes_per_item
 from crowdwise.core.numerics import Floats, clamp, decide, entropy
 from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts, shown_dependence
+from crowdwise.data.votes import Votes
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -67,8 +68,12 @@ class FittedParts:
     def tables(self) -> Iterator[dict[str, Any]]:
         """The table of items, part by part: item, label, probability, entropy (bits), votes."""
         for part, codes, q in self.consensus():
-            yield {
-                "item": part.votes.items, "label": part.votes.classes[codes],
-                "probability": q[np.arange(len(codes)), codes], "entropy": entropy(q),
-                "votes": np.diff(part.votes.indptr),
-            }  # fmt: skip
+            yield self.table(part.votes, codes, q)
+
+    @staticmethod
+    def table(votes: Votes, codes: npt.NDArray[np.int32], q: Floats) -> dict[str, Any]:
+        """The columns of the items of some votes, from their class codes and posterior."""
+        return {
+            "item": votes.items, "label": votes.classes[codes], "probability": q[np.arange(len(codes)), codes],
+            "entropy": entropy(q), "votes": np.diff(votes.indptr),
+        }  # fmt: skip

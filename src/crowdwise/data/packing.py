@@ -1,0 +1,257 @@
+"""Tables of votes that are larger than memory: packed into parts on disk, each with some items and all of their votes.
+
+1. polars streams over the files (Parquet or CSV; many of them, patterns, hive folders) for the names of annotators and
+   classes, and for rows with an empty cell.
+2. A second pass replaces these names by codes and puts every row into a bucket by the hash of its item.
+3. Each bucket, which fits into memory, becomes :class:`~crowdwise.data.votes.Votes` as in memory (duplicates, weights
+   and errors included, by the numbers of the rows in the files one after the other), and then plain arrays.
+
+A part is memory-mapped when it is loaded. The names of its items are read only where they are asked for.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdwise.data import columns, schema
+from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.votes import Votes
+from crowdwise.errors import LabelError, Option, ParameterError, ReadError, Remedy, listing, warn
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ROWS = 4_000_000
+"""How many rows go into a part, on average."""
+SCRATCH = "crowdwise-parts-"
+TEXT = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
+PARTS = ("item", "annotator", "label", "weight", "timestamp")
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Votes in parts on disk."""
+
+    folder: Path
+    sizes: tuple[int, ...]
+    """The number of items of each part."""
+    annotators: Vocabulary
+    classes: Vocabulary
+    n_rows: int
+
+    def load(self, i: int, names: bool = False) -> tuple[Votes, Codes | None]:
+        """A part and the codes of its gold labels, memory-mapped; items are numbers unless names are asked for."""
+        here = self.folder / f"{i:05d}"
+        arrays = {file.stem: np.load(file, mmap_mode="r") for file in here.glob("*.npy")}
+        items = arrays.pop("items", None) if names else None
+        if names and items is None:
+            import polars as pl
+
+            items = pl.read_parquet(here / "items.parquet")["item"].to_numpy().astype(object)
+        arrays.pop("items", None)
+        items = np.arange(self.sizes[i]) if items is None else items
+        votes = Votes(
+            arrays["indptr"], arrays["annotator"], arrays["label"], items, self.annotators, self.classes,
+            arrays.get("weight"),
+        )  # fmt: skip
+        return votes, arrays.get("gold")
+
+
+@contextmanager
+def scratch_folder(base: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """A folder for parts, removed at the end; those that killed processes left behind in the same place go first."""
+    place = Path(tempfile.gettempdir() if base is None else base)
+    if not place.is_dir():
+        raise ParameterError(f"scratch={str(place)!r} is no folder.")
+    for old in place.glob(f"{SCRATCH}*"):
+        owner = old.name.removeprefix(SCRATCH).partition("-")[0]
+        if owner.isdigit() and not _runs(int(owner)):
+            shutil.rmtree(old, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=place))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
+def files_of(source: Any) -> list[Path]:
+    """The files behind a path, a pattern, a folder, or a list of them; in sorted order for patterns and folders."""
+    if not isinstance(source, (str, os.PathLike)):
+        return [file for one in source for file in files_of(one)]
+    path = Path(source)
+    if path.is_dir():
+        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in (".parquet", ".pq", *TEXT))
+    else:
+        found = [path] if path.is_file() else sorted(Path(p) for p in glob.glob(str(source), recursive=True))
+    if not found:
+        raise ReadError(f"{source}: no such file, and no Parquet or CSV file matches it.")
+    return found
+
+
+def scan(files: list[Path]) -> tuple[pl.LazyFrame, bool]:
+    """All rows of the files, one after the other, and whether they are text."""
+    import polars as pl
+
+    kinds = {"parquet" if f.suffix.lower() in (".parquet", ".pq") else f.suffix.lower() for f in files}
+    if kinds == {"parquet"}:
+        return pl.scan_parquet(files), False
+    if len(kinds) == 1 and kinds <= set(TEXT):
+        nulls = [null for null in schema.NULLS if null]
+        return pl.scan_csv(files, separator=TEXT[kinds.pop()], infer_schema=False, null_values=nulls), True
+    raise ReadError(
+        f"Files in parts are Parquet, or CSV, all of one kind; found {listing(sorted(map(str, files)), 4)}."
+    )
+
+
+def pack(
+    source: Any, folder: Path, *, gold: Mapping[Any, Any] | None = None, classes: Sequence[Any] | None = None,
+    on_duplicate: str = "error", on_missing: str = "error", normalise_labels: bool = False, rows: int = ROWS,
+    **given: str | None,
+) -> Packed:  # fmt: skip
+    """Pack the votes of files into a folder; ``given`` names columns, as in :func:`crowdwise.read_votes`."""
+    import polars as pl
+
+    frame, from_text = scan(files_of(source))
+    names = frame.collect_schema().names()
+    found = columns.resolve(names, {part: given.get(part) for part in (*PARTS, "truth")})
+    missing = [part for part in PARTS[:3] if found[part] is None]
+    if missing:
+        raise ReadError(f"No column for {listing(missing)}: the files have {listing(names, 12)}. Name it, as item=...")
+    used = {part: column for part in PARTS if (column := found[part]) is not None}
+    frame = frame.select(pl.col(column).alias(part) for part, column in used.items()).with_row_index("row")
+    frame, n_rows = _complete(frame, on_missing)
+    who = _names(frame, "annotator", from_text, folder, {})
+    said = _names(frame, "label", from_text, folder, {"classes": classes, "normalise_labels": normalise_labels})
+    if from_text and _whole(frame):
+        frame = frame.with_columns(pl.col("item").cast(pl.Int64))
+    buckets = max(1, -(-n_rows // rows))
+    for name, (raw, codes, _) in (("annotator", who), ("label", said)):
+        codes_of = pl.LazyFrame({name: raw, f"{name}_code": codes})
+        frame = frame.join(codes_of, on=name).drop(name)
+    frame = frame.with_columns((pl.col("item").hash(7) % buckets).cast(pl.Int32).alias("bucket"))
+    frame.sink_parquet(pl.PartitionBy(folder / "rows", key="bucket", include_key=False), compression="lz4")
+    sizes: list[int] = []
+    for bucket in sorted((folder / "rows").glob("bucket=*"), key=lambda p: int(p.name.partition("=")[2])):
+        table = pl.read_parquet(sorted(bucket.glob("*.parquet"))).sort("row")
+        votes = _votes(table, who[2], said[2], on_duplicate)
+        _write(votes, folder / f"{len(sizes):05d}", None if gold is None else votes.encode_truth(gold))
+        sizes.append(len(votes))
+        shutil.rmtree(bucket, ignore_errors=True)
+    return Packed(folder, tuple(sizes), who[2], said[2], n_rows)
+
+
+def _complete(frame: pl.LazyFrame, on_missing: str) -> tuple[pl.LazyFrame, int]:
+    """The frame without rows that have an empty cell (an error, unless they are to be dropped), and its length."""
+    import polars as pl
+
+    kinds = frame.collect_schema()
+
+    def empty(part: str) -> pl.Expr:
+        cell = pl.col(part)
+        return cell.is_null() | cell.is_nan() if kinds[part].is_float() else cell.is_null()
+
+    lost = frame.select(pl.len(), *(empty(part).sum().alias(part) for part in PARTS[:3])).collect(engine="streaming")
+    counted = {part: int(lost[part][0]) for part in PARTS[:3] if lost[part][0]}
+    height = int(lost["len"][0])
+    if counted and on_missing == "error":
+        what = " and ".join(f"{n:,} without {'a' if part == 'label' else 'an'} {part}" for part, n in counted.items())
+        raise LabelError(
+            f"Rows have empty cells: {what}.", remedy=Remedy("Leave them out with {}.", Option("on_missing", "drop"))
+        )
+    if counted:
+        frame = frame.filter(~pl.any_horizontal(empty(part) for part in PARTS[:3]))
+        left = int(frame.select(pl.len()).collect(engine="streaming").item())
+        warn(f"Left out {height - left:,} of {height:,} rows: without an item, an annotator or a label.")
+        height = left
+    if height == 0:
+        raise ReadError("The files have no votes.")
+    return frame, height
+
+
+def _names(
+    frame: pl.LazyFrame, part: str, from_text: bool, folder: Path, options: dict[str, Any]
+) -> tuple[pl.Series, Codes, Vocabulary]:
+    """The values of a column, the code of each, and the names behind the codes: those of a small table of them."""
+    import polars as pl
+
+    raw = frame.select(pl.col(part).unique(maintain_order=True)).collect(engine="streaming")[part]
+    number = np.arange(len(raw))
+    rows = {"item": number, "annotator": number, "label": np.where(number % 2, "x", "y")} | {part: raw}
+    table, how = pl.DataFrame(rows), {key: value for key, value in options.items() if value}
+    if from_text:
+        small = folder / f"{part}.csv"
+        table.write_csv(small)
+        votes = Votes.read(small, **how)
+        small.unlink()
+    else:
+        votes = Votes.from_frame(table, **how)
+    codes = votes.annotator if part == "annotator" else votes.label
+    order = np.argsort(votes.items[votes.item].astype(np.int64))  # rows as they were written
+    return raw, codes[order].astype(np.int32), votes.annotators if part == "annotator" else votes.classes
+
+
+def _whole(frame: pl.LazyFrame) -> bool:
+    """Whether all items are integers, written the usual way."""
+    import polars as pl
+
+    item = pl.col("item")
+    same = (item.cast(pl.Int64, strict=False).cast(pl.String) == item).fill_null(False)
+    return bool(frame.select(same.all()).collect(engine="streaming").item())
+
+
+def _votes(table: pl.DataFrame, annotators: Vocabulary, classes: Vocabulary, on_duplicate: str) -> Votes:
+    """The votes of a bucket, as in memory."""
+    from crowdwise.data.encoding import encode
+    from crowdwise.data.source import Source
+
+    item, items = encode(table["item"])
+    beside: dict[str, Any] = {}
+    if {"weight", "timestamp"} & set(table.columns):
+        beside = Source(table, {"weight": None, "timestamp": None}, "votes").beside()
+        beside.pop("kind"), beside.pop("rows")
+    return Votes.from_codes(
+        item, table["annotator_code"].to_numpy(), table["label_code"].to_numpy(), items=items, annotators=annotators,
+        classes=classes, on_duplicate=on_duplicate, rows=table["row"].to_numpy().astype(np.int64), **beside,
+    )  # fmt: skip
+
+
+def _write(votes: Votes, folder: Path, gold: Codes | None) -> None:
+    """The arrays of a part."""
+    import polars as pl
+
+    folder.mkdir()
+    arrays: dict[str, Any] = {
+        "indptr": votes.indptr,
+        "annotator": votes.annotator,
+        "label": votes.label,
+        "weight": votes.weight,
+    }
+    if votes.items.dtype == object:
+        pl.DataFrame({"item": pl.Series(votes.items.tolist(), dtype=pl.String)}).write_parquet(folder / "items.parquet")
+    else:
+        arrays["items"] = votes.items
+    for name, array in (arrays | {"gold": gold}).items():
+        if array is not None:
+            np.save(folder / f"{name}.npy", array)
+    with suppress(OSError):
+        os.chmod(folder, 0o700)
