@@ -28,7 +28,7 @@ import numpy as np
 import crowdwise as cw
 from crowdwise.active.salvage import salvage
 from crowdwise.data.manifests import NAME, seal
-from crowdwise.errors import CrowdwiseError
+from crowdwise.errors import CrowdwiseError, ReadError
 
 SLOW = 10.0
 
@@ -67,11 +67,25 @@ def load_journal(folder: Path) -> Any:
     return sorted(zip(*(table[name].tolist() for name in ("item", "annotator", "label")), strict=True))
 
 
+def train(folder: Path, seed: int) -> Any:
+    """A training of one epoch, whose checkpoint is in the folder."""
+    X = np.random.default_rng(seed).normal(size=(40, 3)).astype(np.float32)
+    learner = cw.CrowdClassifier("crowd-layer", epochs=1, random_state=seed, checkpoint=folder / "run.safetensors")
+    return learner.fit(X, votes(seed))
+
+
+def load_checkpoint(folder: Path) -> Any:
+    if not (folder / "run.safetensors").exists():
+        raise ReadError("Without a checkpoint training starts again.")
+    return train(folder, 0)
+
+
 TARGETS: dict[str, tuple[Callable[[Path, int], None], Callable[[Path], Any]]] = {
     "consensus": (save_consensus, cw.load),
     "learner": (save_learner, cw.load),
     "stream": (save_stream, cw.load),
     "journal": (save_journal, load_journal),
+    "checkpoint": (train, load_checkpoint),
 }
 
 

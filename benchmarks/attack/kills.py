@@ -120,6 +120,22 @@ class Add(Save):
         return found | {0}
 
 
+class Change(Add):
+    """Changes of the budget, one transaction each; version n is change n."""
+
+    def write(self, version: int) -> None:
+        self.campaign.change(budget=float(version))
+
+    def there(self) -> set[int]:
+        with cw.Campaign.open(self.folder) as campaign:
+            budgets = [change["detail"]["budget"] for change in campaign.history()]
+            now = campaign.settings.rule.budget
+        numbers = [int(after) for _, after in budgets]
+        assert numbers == list(range(1, len(numbers) + 1)), "a change is missing, or counts twice"
+        assert now == (numbers[-1] if numbers else None), "the settings are not those of the last change"
+        return {0, *numbers}
+
+
 class Export(Save):
     """A table, as ``campaign export --out`` writes it; version n has n in every row."""
 
@@ -142,7 +158,7 @@ class Export(Save):
         return set(table["label"].to_list())
 
 
-TARGETS = {"save": Save, "learn": Learn, "add": Add, "export": Export}
+TARGETS = {"save": Save, "learn": Learn, "add": Add, "change": Change, "export": Export}
 Counts = dict[str, Any]
 
 

@@ -21,13 +21,13 @@ def attack(name: str, rounds: int, targets: str) -> list[dict[str, Any]]:
     return list(found["targets"].values())
 
 
-@pytest.mark.parametrize("target", ["save", "learn", "add", "export"])
+@pytest.mark.parametrize("target", ["save", "learn", "add", "change", "export"])
 def test_killed_at_random_moments(target: str) -> None:
     (counts,) = attack("kills.py", 10, target)
     assert counts["kills"] == 10 and counts["acknowledged"] > 0 and counts["lost"] == 0
 
 
-@pytest.mark.parametrize("target", ["consensus", "learner", "stream", "journal"])
+@pytest.mark.parametrize("target", ["consensus", "learner", "stream", "journal", "checkpoint"])
 def test_damaged_at_random_places(target: str) -> None:
     (counts,) = attack("damages.py", 40, target)
     assert counts["our_errors"] > 10 and counts["silent"] == counts["foreign"] == 0
