@@ -25,7 +25,7 @@ HEAVY = ["jinja2", "narwhals", "numba", "pandas", "polars", "pyspark", "scipy", 
 BASE = {"errors", "kernels", "data"}
 MODEL = BASE | {"core"}
 FITS = MODEL | {"online", "methods", "answers", "learners", "registry"}
-BELOW = FITS | {"simulate", "metrics", "trust", "active", "report", "importers", "reading", "api", "saved"}
+BELOW = FITS | {"simulate", "metrics", "trust", "active", "report", "importers", "exporters", "reading", "api", "saved"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "kernels": set(),
@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "active": MODEL | {"online", "metrics", "registry"},  # a campaign makes its model by its key
     "report": MODEL | {"metrics", "trust", "registry"},
     "importers": BASE | {"registry"},
+    "exporters": BASE,
     "reading": BASE | {"registry", "importers"},
     "api": BELOW - {"api"},
     "out_of_core": FITS,

@@ -137,7 +137,7 @@ class Commands(TyperGroup):
 
 NAMES = (
     "aggregate", "report", "diagnose", "agreement", "learn", "predict", "compare", "rank", "methods", "describe",
-    "gold", "simulate", "demo", "bench", "campaign", "active", "import",
+    "gold", "simulate", "demo", "bench", "campaign", "active", "import", "export",
 )  # fmt: skip
 """The commands, in the order of the help."""
 
@@ -181,6 +181,10 @@ def find_command(name: str) -> Any:
             from crowdwise.cli import cmd_describe
 
             return getattr(cmd_describe, name)
+        case "export":
+            from crowdwise.cli import cmd_export
+
+            return cmd_export.export
         case "import":
             from crowdwise.cli import cmd_import
 

@@ -1,0 +1,1 @@
+"""Consensus labels in the forms that annotation tools import."""

@@ -1,0 +1,178 @@
+"""Consensus labels as the files that annotation tools import, with their probabilities as scores.
+
+================  ================================================================================================
+``label-studio``  JSON: tasks with ``predictions`` (score, ``model_version``); import it into a project
+``argilla``       JSON: records with ``suggestions`` (score, agent)
+``prodigy``       JSONL: tasks of the ``choice`` interface, accepted
+``doccano``       JSONL: texts with labels
+``huggingface``   JSONL for ``datasets.load_dataset("json", ...)``: label, its probability, and ``soft_labels``
+================  ================================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crowdwise.data import columns, frames
+from crowdwise.data.boundary import guarded
+from crowdwise.data.folders import write_text
+from crowdwise.errors import InputError, ParameterError, suggestion
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """An item with its consensus: one label, or any number of them."""
+
+    item: Any
+    labels: list[Any]
+    score: float
+    probabilities: dict[str, float]
+    about: Mapping[str, Any]
+
+    def subject(self, field: str) -> str:
+        """Its text: the field that is asked for, else its name."""
+        return str(self.about.get(field, self.item))
+
+
+@dataclass(frozen=True)
+class Target:
+    """How the other side calls things: the question, the field of the text, and the model."""
+
+    question: str
+    field: str
+    model: str
+    several: bool
+
+
+@guarded
+def write_labels(
+    result: Any, path: str | os.PathLike[str], tool: str, *, items: Any = None, question: str = "label",
+    field: str = "text",
+) -> int:  # fmt: skip
+    """Write consensus labels for an annotation tool, all or nothing; returns the number of items.
+
+    Parameters
+    ----------
+    result
+        A :class:`~crowdwise.Consensus` or a :class:`~crowdwise.LabelSetConsensus`.
+    path
+        The file to write.
+    tool
+        ``"label-studio"``, ``"argilla"``, ``"prodigy"``, ``"doccano"`` or ``"huggingface"``.
+    items
+        A table with an item column and what belongs to items (texts, ``task_id``), such as ``items`` of an
+        :class:`~crowdwise.Export`; or a mapping from item to such values.
+    question
+        The name of the question there (``from_name`` of Label Studio).
+    field
+        The column of ``items`` with the text or the address of the image, and its name there.
+
+    >>> import crowdwise as cw, tempfile
+    >>> votes = cw.Votes.from_records([("a", "ann", "cat"), ("a", "bob", "cat"), ("b", "ann", "dog")])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_labels(cw.aggregate(votes, "majority"), f"{folder}/labels.jsonl", "doccano")
+    ...     print(open(f"{folder}/labels.jsonl").readline().strip())
+    2
+    {"id": "a", "text": "a", "label": ["cat"], "score": 1.0}
+    """
+    if tool not in WRITERS:
+        near = suggestion(str(tool), list(WRITERS))
+        raise ParameterError(f"Unknown tool {tool!r}: there are {', '.join(WRITERS)}.{near}")
+    target = Target(question, field, f"crowdwise {result.method}", hasattr(result, "sets"))
+    rows = [WRITERS[tool](row, target) for row in _labelled(result, _described(items))]
+    one_array = tool in ARRAYS
+    text = json.dumps(rows, ensure_ascii=False, indent=1) if one_array else _lines(rows)
+    write_text(text + "\n", path)
+    return len(rows)
+
+
+def _lines(rows: list[dict[str, Any]]) -> str:
+    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+
+
+def _labelled(result: Any, about: Mapping[str, Mapping[str, Any]]) -> Iterator[Labelled]:
+    if result.answer_type not in KINDS:
+        raise InputError(f"Labels of votes and label sets can be written for tools, not {type(result).__name__}.")
+    names, posterior = result.item_names.tolist(), result.posterior
+    if hasattr(result, "sets"):
+        known = [str(name) for name in result.labels.tolist()]
+        found = [(labels, float(p[m].min()) if m.any() else float(1 - p.max()))
+                 for labels, p, m in zip(result.sets, posterior, result.member, strict=True)]  # fmt: skip
+    else:
+        known = [str(name) for name in result.classes.tolist()]
+        codes = result.label_codes.tolist()
+        found = [([result.classes[k : k + 1].tolist()[0]], float(p[k])) for k, p in zip(codes, posterior, strict=True)]
+    for name, (labels, score), p in zip(names, found, posterior.tolist(), strict=True):
+        shares = dict(zip(known, (round(share, 6) for share in p), strict=True))
+        yield Labelled(name, labels, round(score, 6), shares, about.get(str(name), {}))
+
+
+def _described(items: Any) -> dict[str, Mapping[str, Any]]:
+    """Item, as text -> what is known of it."""
+    if items is None:
+        return {}
+    if isinstance(items, Mapping) and all(isinstance(value, Mapping) for value in items.values()):
+        return {str(name): about for name, about in items.items()}
+    table = frames.to_polars(items)
+    key = columns.find(table.columns, "item")
+    if key is None:
+        raise InputError(f"The table of items has no item column: it has {', '.join(table.columns)}.")
+    return {str(row.pop(key)): row for row in table.iter_rows(named=True)}
+
+
+def _label_studio(row: Labelled, to: Target) -> dict[str, Any]:
+    data = {name: value for name, value in row.about.items() if name != "task_id" and value is not None}
+    made = {
+        "from_name": to.question, "to_name": to.field, "type": "choices",
+        "value": {"choices": [str(label) for label in row.labels]},
+    }  # fmt: skip
+    task = {"data": {to.field: row.subject(to.field), **data, "id": row.item}}
+    if row.about.get("task_id") is not None:
+        task = {"id": row.about["task_id"], **task}
+    return {**task, "predictions": [{"model_version": to.model, "score": row.score, "result": [made]}]}
+
+
+def _argilla(row: Labelled, to: Target) -> dict[str, Any]:
+    value = [str(label) for label in row.labels]
+    made = {
+        "question_name": to.question, "value": value if to.several else value[0], "score": row.score, "agent": to.model,
+    }  # fmt: skip
+    return {"id": str(row.item), "fields": {to.field: row.subject(to.field)}, "suggestions": [made]}
+
+
+def _prodigy(row: Labelled, to: Target) -> dict[str, Any]:
+    options = [{"id": name, "text": name} for name in row.probabilities]
+    style = "multiple" if to.several else "single"
+    return {
+        to.field: row.subject(to.field), "options": options, "accept": [str(label) for label in row.labels],
+        "answer": "accept", "meta": {"id": row.item, "score": row.score, "source": to.model},
+        "config": {"choice_style": style},
+    }  # fmt: skip
+
+
+def _doccano(row: Labelled, to: Target) -> dict[str, Any]:
+    labels = [str(label) for label in row.labels]
+    return {"id": row.item, "text": row.subject(to.field), "label": labels, "score": row.score}
+
+
+def _huggingface(row: Labelled, to: Target) -> dict[str, Any]:
+    about = {name: value for name, value in row.about.items() if name not in (to.question, to.field)}
+    own = [str(label) for label in row.labels]
+    return {
+        "item": row.item, to.field: row.subject(to.field), **about, to.question: own if to.several else own[0],
+        "probability": row.score, "soft_labels": list(row.probabilities.values()),
+        "classes": list(row.probabilities),
+    }  # fmt: skip
+
+
+KINDS = ("votes", "ordinal", "graph", "label-sets")
+ARRAYS = ("label-studio", "argilla")
+WRITERS: dict[str, Callable[[Labelled, Target], dict[str, Any]]] = {
+    "label-studio": _label_studio, "argilla": _argilla, "prodigy": _prodigy, "doccano": _doccano,
+    "huggingface": _huggingface,
+}  # fmt: skip
+"""Tool -> what it takes for an item."""

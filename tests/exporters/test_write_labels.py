@@ -1,0 +1,101 @@
+"""Consensus labels as files that annotation tools import."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import crowdwise as cw
+from command_line import run
+from crowdwise.errors import InputError, ParameterError
+from crowdwise.exporters.write_labels import ARRAYS, WRITERS
+
+ROWS = [("a", "ann", "cat"), ("a", "bob", "cat"), ("a", "cem", "dog"), ("b", "ann", "dog"), ("b", "bob", "dog")]
+ITEMS = {"item": ["a", "b"], "text": ["A photo", "Ein Foto é"], "task_id": [7, 8]}
+
+
+def written(tmp_path: Path, tool: str, result: object, **options: object) -> list[dict]:
+    path = tmp_path / f"{tool}.json"
+    assert cw.write_labels(result, path, tool, **options) == 2
+    text = path.read_text(encoding="utf-8")
+    return json.loads(text) if tool in ARRAYS else [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def consensus() -> cw.Consensus:
+    return cw.aggregate(cw.Votes.from_records(ROWS), "majority")
+
+
+def test_label_studio(tmp_path: Path, consensus: cw.Consensus) -> None:
+    first, _ = written(tmp_path, "label-studio", consensus, items=ITEMS, question="animal")
+    assert first["id"] == 7 and first["data"] == {"text": "A photo", "id": "a"}
+    (made,) = first["predictions"]
+    assert made["score"] == pytest.approx(2 / 3, abs=1e-6) and made["model_version"] == "crowdwise majority"
+    assert made["result"] == [
+        {"from_name": "animal", "to_name": "text", "type": "choices", "value": {"choices": ["cat"]}}
+    ]
+
+
+def test_argilla_prodigy_doccano_and_datasets(tmp_path: Path, consensus: cw.Consensus) -> None:
+    suggested = written(tmp_path, "argilla", consensus, items=ITEMS)[1]
+    assert suggested["fields"] == {"text": "Ein Foto é"}
+    assert suggested["suggestions"] == [
+        {"question_name": "label", "value": "dog", "score": 1.0, "agent": "crowdwise majority"}
+    ]
+    task = written(tmp_path, "prodigy", consensus, items=ITEMS)[0]
+    assert task["accept"] == ["cat"] and task["answer"] == "accept" and task["meta"]["id"] == "a"
+    assert written(tmp_path, "doccano", consensus)[0] == {
+        "id": "a", "text": "a", "label": ["cat"], "score": pytest.approx(2 / 3, abs=1e-6),
+    }  # fmt: skip
+    row = written(tmp_path, "huggingface", consensus, items=ITEMS)[0]
+    assert row["label"] == "cat" and row["classes"] == ["cat", "dog"] and sum(row["soft_labels"]) == pytest.approx(1)
+
+
+def test_label_sets(tmp_path: Path) -> None:
+    sets = cw.LabelSets.from_records([(n, m, ["x", "y"] if n else ["x"]) for n in range(2) for m in "abc"])
+    result = cw.aggregate(sets)
+    rows = written(tmp_path, "argilla", result, items={0: {"text": "zero"}, 1: {"text": "one"}})
+    assert [row["suggestions"][0]["value"] for row in rows] == result.sets
+    assert written(tmp_path, "prodigy", result)[0]["config"] == {"choice_style": "multiple"}
+
+
+def test_what_cannot_be_written(tmp_path: Path, consensus: cw.Consensus) -> None:
+    with pytest.raises(ParameterError, match="Unknown tool 'labelstudio'"):
+        cw.write_labels(consensus, tmp_path / "a.json", "labelstudio")
+    ratings = cw.Ratings.from_records([(1, "a", 1.5), (2, "a", 2.5), (1, "b", 1.0)])
+    with pytest.raises(InputError, match="Labels of votes and label sets"):
+        cw.write_labels(cw.aggregate(ratings, "mean"), tmp_path / "a.json", "doccano")
+    tags = cw.Tags.from_records([("s", 0, "a", "B-X"), ("s", 0, "b", "B-X"), ("s", 1, "a", "O"), ("s", 1, "b", "O")])
+    with pytest.raises(InputError, match="not TagConsensus"):
+        cw.write_labels(cw.aggregate(tags), tmp_path / "a.json", "doccano")
+    with pytest.raises(InputError, match="no item column"):
+        cw.write_labels(consensus, tmp_path / "a.json", "doccano", items={"x": [1]})
+    assert not list(tmp_path.iterdir())
+
+
+def test_there_and_back_on_the_command_line(tmp_path: Path) -> None:
+    """What is written for a tool is read again as an export of it, or as tasks with its predictions."""
+    tasks = [
+        {"id": n, "data": {"text": f"Text {n}"}, "predictions": [], "drafts": [], "project": 1, "annotations": [
+            {"completed_by": m, "was_cancelled": False, "result": [
+                {"from_name": "mood", "to_name": "text", "type": "choices", "value": {"choices": [label]}}]}
+            for m, label in enumerate(labels)]}
+        for n, labels in enumerate((["good", "good", "bad"], ["bad", "bad", "bad"]))
+    ]  # fmt: skip
+    (tmp_path / "project.json").write_text(json.dumps(tasks), encoding="utf-8")
+    assert run("import", tmp_path / "project.json", "--out", tmp_path / "votes").returncode == 0
+    assert run("aggregate", tmp_path / "votes", "--method", "majority", "--save", tmp_path / "r").returncode == 0
+    for tool in WRITERS:
+        out = tmp_path / f"{tool}.json"
+        words = ["export", tmp_path / "r", "--to", tool, "--items", tmp_path / "votes", "--question", "mood"]
+        done = run(*words, "--out", out)
+        assert done.returncode == 0 and "labels of 2 items" in done.stderr
+    made = json.loads((tmp_path / "label-studio.json").read_text(encoding="utf-8"))
+    again = [{**task, **new, "predictions": new["predictions"]} for task, new in zip(tasks, made, strict=True)]
+    (tmp_path / "again.json").write_text(json.dumps(again), encoding="utf-8")
+    table = cw.read_export(tmp_path / "again.json", predictions=True).table("mood")
+    model = table.only(["model:crowdwise majority"])
+    assert model.classes[model.label].tolist() == ["good", "bad"]
+    assert run("export", tmp_path / "r", "--to", "prodigy", "--out", tmp_path / "x.csv").returncode == 2
