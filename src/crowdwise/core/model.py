@@ -57,7 +57,7 @@ class Model(Parameterised, ABC):
     dependence
         Votes on one item err together, which makes probabilities too sure. ``"auto"`` corrects them by the correlation
         that the votes show (:mod:`crowdwise.core.dependence`), a number from 0 to 1 by that one, ``"none"`` not at all.
-        No label changes by it. ``consensus.corrected_posterior`` is corrected in any case.
+        Without gold no label changes by it. ``consensus.corrected_posterior`` is corrected in any case.
     """
 
     key: ClassVar[str]
