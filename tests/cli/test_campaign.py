@@ -138,8 +138,8 @@ def test_what_one_annotator_should_do(folder: Path) -> None:
     assert [q["annotator"] for q in found["questions"]] == ["ann"]
     assert (found["state"], found["stop"], found["why_none"]) == ("running", None, None)
     item = found["questions"][0]["item"]
-    assert "1 questions released" in run("campaign", "release", birds, "--annotator", "ann").output
-    assert "1 items skipped" in run("campaign", "skip", birds, "ann", item).output
+    assert "1 question released" in run("campaign", "release", birds, "--annotator", "ann").output
+    assert "1 item skipped" in run("campaign", "skip", birds, "ann", item).output
     again = json.loads(run("campaign", "next", birds, "-a", "ann", "--json").stdout)
     assert item not in [q["item"] for q in again["questions"]]
     run("campaign", "set-annotator", birds, "bob", "--away")
@@ -159,12 +159,12 @@ def test_a_running_campaign_is_changed(folder: Path) -> None:
         "changed": {"target": [0.97, None]}, "state": "running",
     }  # fmt: skip
     (folder / "more.csv").write_text("item,truth\nc,wren\nd,\n", encoding="utf-8")
-    assert "1 items added, 1 were there" in run("campaign", "add-items", birds, folder / "more.csv").output
+    assert "1 item added, 1 were there" in run("campaign", "add-items", birds, folder / "more.csv").output
     run("campaign", "close-items", birds, "d", "b")
     assert json.loads(run("campaign", "status", birds, "--json").stdout)["closed"] == 2
     run("campaign", "close-items", birds, "--from", folder / "more.csv", "--reopen")
     (folder / "who.csv").write_text("worker,price\nann,3\ncem,1\n", encoding="utf-8")
-    assert "1 annotators added, 1 were there" in run("campaign", "add-annotators", birds, folder / "who.csv").output
+    assert "1 annotator added, 1 were there" in run("campaign", "add-annotators", birds, folder / "who.csv").output
     run("campaign", "set-annotator", birds, "cem", "--price", 0.5, "--max-votes", 3)
     history = run("campaign", "history", birds).stdout.splitlines()
     assert [line.split("  ")[1].split(":")[0] for line in history] == [
@@ -203,4 +203,4 @@ def test_classes_and_names_that_are_numbers(folder: Path) -> None:
         campaign.propose(1)
     (folder / "votes.csv").write_text("item,worker,label\n7,12,1\n8,12,2\n", encoding="utf-8")
     assert "2 votes added" in run("campaign", "add", folder / "m", folder / "votes.csv").output
-    assert "1 items skipped" in run("campaign", "skip", folder / "m", "12", "7").output
+    assert "1 item skipped" in run("campaign", "skip", folder / "m", "12", "7").output

@@ -21,7 +21,10 @@ from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError
 
 __all__ = ["Receipt", "add_votes", "class_codes", "read_rows"]
 
-UNKNOWN = "Declare them first, or make the campaign with unknown='add'."
+UNKNOWN = (
+    "Declare them first (add_items, add_annotators; crowdwise campaign add-items, add-annotators), or make the "
+    "campaign with unknown='add' (--unknown add)."
+)
 PARTS = ("item", "annotator", "label")
 FRAMES = ("pandas", "polars", "pyarrow", "narwhals")
 Columns = tuple[list[str], list[str], list[int]]

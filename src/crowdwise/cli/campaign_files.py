@@ -71,6 +71,11 @@ def read_annotators(path: Path, price: float) -> dict[Any, float]:
     return out
 
 
+def counted(n: int, what: str) -> str:
+    """``1 question``, ``2 questions``."""
+    return f"{n:,} {what}" + ("" if n == 1 else "s")
+
+
 def report(facts: dict[str, Any], as_json: bool, line: str) -> None:
     if as_json:
         emit(json.dumps(facts))

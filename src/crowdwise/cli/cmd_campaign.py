@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from crowdwise import registry
-from crowdwise.cli.campaign_files import FolderArgument, opened, read_annotators, read_items, report
+from crowdwise.cli.campaign_files import FolderArgument, counted, opened, read_annotators, read_items, report
 from crowdwise.cli.cmd_campaign_changes import CHANGES
 from crowdwise.cli.options import FixedSeedOption, JsonOption, SetOption, StreamMethodOption, assignments, option
 from crowdwise.cli.outputs import check_outputs, emit, emit_table, say, write_table
@@ -137,7 +137,7 @@ def next_(
     elif out is None:
         emit_table(pl.DataFrame(columns))
     if not as_json:
-        say(f"{len(asked):,} questions." if asked else f"No questions: {why}.")
+        say(f"{counted(len(asked), 'question')}." if asked else f"No questions: {why}.")
 
 
 @campaign.command("status")

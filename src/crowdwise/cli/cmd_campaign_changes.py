@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdwise.cli.campaign_files import FolderArgument, opened, read_annotators, read_items, report
+from crowdwise.cli.campaign_files import FolderArgument, counted, opened, read_annotators, read_items, report
 from crowdwise.cli.options import JsonOption, option
 from crowdwise.cli.outputs import emit, say
 from crowdwise.errors import InputError, ParameterError
@@ -87,7 +87,11 @@ def add_items(folder: FolderArgument, items: ItemsFile, as_json: JsonOption = Fa
     names, gold, groups = read_items(items)
     with opened(folder) as made:
         new = made.add_items(names, gold, groups)
-    report({"new": new, "known": len(names) - new}, as_json, f"{new:,} items added, {len(names) - new:,} were there")
+    report(
+        {"new": new, "known": len(names) - new},
+        as_json,
+        f"{counted(new, 'item')} added, {len(names) - new:,} were there",
+    )
 
 
 def close_items(
@@ -104,7 +108,7 @@ def close_items(
     with opened(folder) as made:
         made.close_items(names, not reopen)
     done = "reopened" if reopen else "closed"
-    report({done: len(names)}, as_json, f"{len(names):,} items {done}")
+    report({done: len(names)}, as_json, f"{counted(len(names), 'item')} {done}")
 
 
 def add_annotators(folder: FolderArgument, annotators: PeopleFile, as_json: JsonOption = False) -> None:
@@ -116,7 +120,7 @@ def add_annotators(folder: FolderArgument, annotators: PeopleFile, as_json: Json
         people = read_annotators(annotators, made.settings.price)
         new = made.add_annotators(people)
     known = len(people) - new
-    report({"new": new, "known": known}, as_json, f"{new:,} annotators added, {known:,} were there")
+    report({"new": new, "known": known}, as_json, f"{counted(new, 'annotator')} added, {known:,} were there")
 
 
 def set_annotator(
@@ -156,7 +160,7 @@ def release(
     """
     with opened(folder) as made:
         n = made.release(annotator, items or None)
-    report({"released": n}, as_json, f"{n:,} questions released")
+    report({"released": n}, as_json, f"{counted(n, 'question')} released")
 
 
 def skip(
@@ -173,7 +177,9 @@ def skip(
     with opened(folder) as made:
         made.skip(annotator, items, not undo)
     done = "asked again" if undo else "skipped"
-    report({"annotator": annotator, "items": items, "skipped": not undo}, as_json, f"{len(items):,} items {done}")
+    report(
+        {"annotator": annotator, "items": items, "skipped": not undo}, as_json, f"{counted(len(items), 'item')} {done}"
+    )
 
 
 def history(folder: FolderArgument, as_json: JsonOption = False) -> None:
