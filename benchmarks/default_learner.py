@@ -44,8 +44,6 @@ def wide(*hidden, dropout=0.5):
 
 MIXED = {"mixup": 1.0}
 RATES = {"lr": 1e-2, "schedule": "cosine"}
-THREE = ["max-mig", "aggnet", "crowd-layer"]
-FIVE = [*THREE, "geocrowdnet-f", "trace-x"]
 SETTINGS = {
     "max-mig": ("max-mig", {}),
     "max-mig-100": ("max-mig", {"epochs": 100}),
@@ -100,28 +98,16 @@ SETTINGS = {
     "two-stage:dawid-skene": ("two-stage", {"aggregator": "dawid-skene"}),
     "two-stage:anchored": ("two-stage", {"aggregator": "anchored"}),
     "ensemble": ("ensemble", {}),
-    "distil:mig": ("distil", {"of": ["max-mig"]}),
-    "distil:mig-hard": ("distil", {"of": ["max-mig"], "labels": "hard"}),
-    "distil:mig-even": ("distil", {"of": ["max-mig"], "weigh": False}),
-    "distil:mig-mix": ("distil", {"of": ["max-mig"], **MIXED}),
-    "distil:mig-256-128": ("distil", {"of": ["max-mig"], "network": (256, 128)}),
-    "distil:mig-linear": ("distil", {"of": ["max-mig"], "network": "linear"}),
-    "distil:three": ("distil", {"of": THREE}),
-    "distil:three-hard": ("distil", {"of": THREE, "labels": "hard"}),
-    "distil:three-even": ("distil", {"of": THREE, "weigh": False}),
-    "distil:three-100": ("distil", {"of": THREE, "epochs": 100}),
-    "distil:three-512": ("distil", {"of": THREE, "network": (512,)}),
-    "distil:three-mix": ("distil", {"of": THREE, **MIXED}),
-    "distil:three-mix-100": ("distil", {"of": THREE, "epochs": 100, **MIXED}),
-    "distil:five": ("distil", {"of": FIVE}),
-    "distil2:three": ("distil", {"of": ["distil:three"]}),
-    "distil2:three-hard": ("distil", {"of": ["distil:three-hard"], "labels": "hard"}),
-    "distil2:three-mix": ("distil", {"of": ["distil:three-mix"], **MIXED}),
-    "distil3:three": ("distil", {"of": ["distil2:three"]}),
+    "distil:mig": ("distil", {"of": "max-mig"}),
+    "distil:mig-hard": ("distil", {"of": "max-mig", "labels": "hard"}),
+    "distil:mig-mix": ("distil", {"of": "max-mig", **MIXED}),
+    "distil:mig-linear": ("distil", {"of": "max-mig", "network": "linear"}),
+    "distil:mig-256-128": ("distil", {"of": "max-mig", "network": (256, 128)}),
+    "distil2:mig": ("distil", {"of": "distil:mig"}),
+    "distil2:mig-256-128": ("distil", {"of": "distil:mig-256-128", "network": (256, 128)}),
 }  # fmt: skip
 """Name -> learner and what is not its default; a network given as sizes is an mlp of that many hidden units. Of
-``distil``: settings whose predictions for unseen items are, with the votes, the labels of a new network; ``weigh``: by
-annotator."""
+``distil``: the setting whose predictions for unseen items are, with the votes, the labels of a new network."""
 
 
 # The data -----------------------------------------------------------------------------------------------------------
@@ -271,13 +257,10 @@ def experts(expertise, case, seed, n_items=1000):
 
 def learner_of(key, settings, seed):
     from crowdwise import registry
-    from crowdwise.learners.ensemble_cross_fit import Ensemble
 
     settings = dict(settings)
     if isinstance(settings.get("network"), (tuple, list)):
         settings["network"] = wide(*settings["network"])
-    if key == "ensemble":
-        return Ensemble(random_state=seed, **settings)
     return registry.find(key, inputs=True).create(random_state=seed, **settings)
 
 
@@ -288,7 +271,7 @@ def fit(key, settings, seed, x, votes, others):
 
     learner = learner_of(key, settings, seed)
     epochs = getattr(learner, "epochs", 1)
-    at = {max(1, round(moment * epochs)) for moment in (MOMENTS if key != "ensemble" else [])}
+    at = {max(1, round(moment * epochs)) for moment in MOMENTS}
     inputs, seen = [as_inputs(other) for other in others], []
 
     def note(epoch):
@@ -301,18 +284,14 @@ def fit(key, settings, seed, x, votes, others):
     return learner, seen
 
 
-def labels_from(inputs, data, of, seed, predictions, weigh):
-    """N x K labels from what several learners say of unseen items and from the votes, as the learner ensemble does."""
+def labels_from(inputs, data, name, seed, predictions):
+    """N x K labels from what a setting says of unseen items and from the votes, as the learner ensemble makes them."""
     from crowdwise.learners import held_out_votes as held
 
     _, votes, _, _ = load(inputs, data, seed)
-    rows, fold = held.VoteList.of(votes), folds_of(votes, seed)
-    found = [held.scored(unseen(inputs, data, name, seed, predictions), rows, fold) for name in of]
-    w = held.stacking(np.stack([one.said for one in found]), rows.weight)
-    p = np.einsum("j,jnk->nk", w, np.stack([one.p for one in found]))
-    theta = held.vote_confusions(p, rows)
-    u = held.annotator_weights(p, theta, rows) if weigh else np.ones(votes.n_annotators)
-    return held.posterior(p, theta, u, rows)
+    rows = held.VoteList.of(votes)
+    found = held.scored(unseen(inputs, data, name, seed, predictions), rows, folds_of(votes, seed))
+    return found.labels(rows)[0]
 
 
 def folds_of(votes, seed):
@@ -351,8 +330,7 @@ def cross_fit(inputs, data, name, seed, predictions):
     settings = dict(settings) | ({"scale": False} if data.endswith("-grams") else {})
     x, votes, x_test, _ = load(inputs, data, seed)
     if key == "distil":
-        of, weigh = settings.pop("of"), settings.pop("weigh", True)
-        votes = soft_votes(labels_from(inputs, data, of, seed, predictions, weigh))
+        votes = soft_votes(labels_from(inputs, data, settings.pop("of"), seed, predictions))
         key, settings = "two-stage", {"labels": "soft"} | settings
     item = np.repeat(np.arange(len(votes)), np.diff(votes.indptr))
     fold = folds_of(votes, seed)
@@ -366,6 +344,20 @@ def cross_fit(inputs, data, name, seed, predictions):
         folds = folds + np.stack([test for _, test in seen]) / FOLDS
     learner, seen = fit(key, settings, seed, x, votes, [x_test])
     return learner, oof, folds, np.stack([test for (test,) in seen]), fold
+
+
+def whole(x, votes, x_test, y_test, seed, data):
+    """The default learner: one fit, which splits the items itself."""
+    began = time.time()
+    learner = learner_of("ensemble", {"scale": False} if data.endswith("-grams") else {}, seed).fit(x, votes)
+    right, known = learner.predict_proba(x_test).argmax(1) == y_test, votes.truth >= 0
+    q = learner.consensus_.posterior
+    return {
+        "accuracy_full": [round(float(right.mean()), 5)],
+        "accuracy_consensus": round(float((q.argmax(1) == votes.truth)[known].mean()), 5),
+        "chosen": learner.chosen_, "scores": [round(score, 4) for score in learner.scores_],
+        "seconds": round(time.time() - began, 1),
+    }  # fmt: skip
 
 
 def packed(f):
@@ -389,6 +381,8 @@ def work(given):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             x, votes, x_test, y_test = load(inputs, data, seed)
+            if name == "ensemble":
+                return row | whole(x, votes, x_test, y_test, seed, data)
             learner, oof, folds, full, fold = cross_fit(inputs, data, name, seed, predictions)
             rows = held_out_votes.VoteList.of(votes)
             scores = [(one.score, one.temperature) for one in (held_out_votes.scored(f, rows, fold) for f in oof)]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from crowdwise.errors import ParameterError, Remedy, suggestion
 
 DEFAULT = "auto"
-DEFAULT_LEARNER = "max-mig"
+DEFAULT_LEARNER = "ensemble"
 COMPARED = ("auto", "anchored", "majority", "wawa", "one-coin", "dawid-skene", "ibcc", "mace", "glad")
 """The methods that are compared by default: the default method, and a quick one of each family."""
 VOTES = "votes"
@@ -275,6 +275,7 @@ _ANSWERS = (
     ("graph-crowd", "graph_crowd:GraphCrowd", "Neighbours agree", "Traganitis and Giannakis 2022"),
 )
 _LEARNERS = (
+    ("ensemble", "ensemble_cross_fit:Ensemble", "Chosen by votes on unseen items (default)", "crowdwise"),
     ("max-mig", "information_max_mig:MaxMIG", "Information that inputs and votes share", "Cao et al. 2019"),
     ("ccem", "joint_confusions:CCEM", "A confusion matrix per annotator after the network", "Ibrahim et al. 2023"),
     ("trace", "joint_confusions:TraceRegularised", "Confusion matrices of least trace", "Tanno et al. 2019"),

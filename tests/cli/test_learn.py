@@ -255,7 +255,7 @@ def test_methods_lists_learners_too():
     facts = json.loads(run("methods", "--json").stdout)
     assert [m["key"] for m in facts["methods"]] == list(cw.METHODS)
     assert [m["key"] for m in facts["learners"]] == list(cw.LEARNERS)
-    assert facts["default_learner"] == "max-mig"
+    assert facts["default_learner"] == "ensemble"
     assert facts["learners"][0]["parameters"]["epochs"] == 50
     assert set(json.loads(run("methods", "--learners", "--json").stdout)) == {"default_learner", "learners"}
     assert set(json.loads(run("methods", "--labels", "--json").stdout)) == {"default", "methods"}

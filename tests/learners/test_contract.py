@@ -16,7 +16,10 @@ from crowdwise.errors import InputError, LabelError, NotFittedError, ParameterEr
 from learners.crowd import small
 
 KEYS = list(registry.LEARNERS)
-LIGHT = {"epochs": 2, "batch_size": 40, "transition_epochs": 2, "warm_up": 1, "weight_epochs": 2, "random_state": 0}
+LIGHT = {
+    "epochs": 2, "batch_size": 40, "transition_epochs": 2, "warm_up": 1, "weight_epochs": 2, "random_state": 0,
+    "folds": 2, "n_networks": 2,
+}  # fmt: skip
 
 
 def make(key, **given):
@@ -65,7 +68,8 @@ class TestEveryLearner:
             assert np.isfinite(q).all() and (q >= 0).all()
             np.testing.assert_allclose(q.sum(axis=1), 1.0, atol=1e-9)
         assert model.predict(X).tolist() == model.classes_[model.predict_proba(X).argmax(axis=1)].tolist()
-        np.testing.assert_allclose(model.predict_proba(X, votes=votes), model.consensus_.posterior, atol=1e-5)
+        if key != "ensemble":  # its consensus is by networks that have not seen the votes on an item
+            np.testing.assert_allclose(model.predict_proba(X, votes=votes), model.consensus_.posterior, atol=1e-5)
 
     def test_confusion_matrices_have_names_and_rows_that_sum_to_one(self, key, fitted, crowd):
         model = fitted(key)

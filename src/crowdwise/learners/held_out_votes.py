@@ -1,4 +1,4 @@
-"""Predictions for items that a network has not seen, scored, sharpened and combined by the votes on those items.
+"""Predictions for items that a network has not seen, scored and sharpened by the votes on those items.
 
 Given the class, an input and the votes on it are independent. So the best that N x K class probabilities p from inputs
 can say of a vote is
@@ -13,13 +13,11 @@ symbol          code                   shape          equation
 ==============  =====================  =============  =============================================================
 theta           ``vote_confusions``    M x K x K      EM: r[v, k] ~ p[n, k] theta[m, k, l], theta[m, k, l] ~ sum r
 s[v]            ``vote_likelihoods``   E              P(vote v), theta from the other folds
-w[j]            ``stacking``           J              max sum_v log sum_j w[j] s[j, v]
-u[m]            ``annotator_weights``  M              max sum_n log sum_k p[n, k] g[n, k] / pi[k], drawn to 1
-g(votes)        ``log_g``              N x K          softmax_k ( log pi[k] + sum over votes u[m] log theta[m, k, l] )
+q               ``posterior``          N x K          p[n, k] prod over votes theta[m, k, l], normalised
 ==============  =====================  =============  =============================================================
 
-The sum that u maximises is the information that votes and inputs share: mistakes that annotators share with each other,
-but not with the inputs, are weighed down.
+Two numbers are chosen by the score: with how many votes theta is drawn to the crowd's (``strength``) and, after that,
+the temperature of p. In this order, because flat predictions make up for a theta that follows the noise.
 """
 
 from __future__ import annotations
@@ -27,16 +25,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 
 ROUNDS = 15
-PSEUDO_VOTES = 2.0
-"""Votes that every row of a confusion matrix has in addition, distributed like those of the crowd."""
-TEMPERATURES = (0.67, 1.0, 1.5, 2.25)
-STRENGTH = 4.0
-"""How strongly the weight of an annotator is drawn to one, in votes."""
+STRENGTHS = (2.0, 8.0, 32.0, 128.0)
+TEMPERATURES = (1.0, 0.67, 1.5, 2.25)
+CLEARLY = 5.0
+"""By how many standard errors a score must be larger to be preferred: training differs from seed to seed as well."""
 FLOOR = 1e-9
 
 
@@ -51,13 +49,14 @@ class VoteList(NamedTuple):
 
     @classmethod
     def of(cls, votes: Votes) -> VoteList:
-        item = np.repeat(np.arange(len(votes)), np.diff(votes.indptr))
-        return cls(
-            item, votes.annotator.astype(np.int64), votes.label.astype(np.int64), votes.weights, votes.n_annotators
-        )
+        codes = (np.asarray(part, dtype=np.int64) for part in (votes.item, votes.annotator, votes.label))
+        return cls(*codes, votes.weights, votes.n_annotators)
 
-    def select(self, mask: Ints) -> VoteList:
-        return VoteList(*(part[mask] for part in self[:4]), self.n_annotators)  # type: ignore[index]
+    def select(self, mask: npt.NDArray[np.bool_]) -> VoteList:
+        """Some of the votes."""
+        return VoteList(
+            self.item[mask], self.annotator[mask], self.label[mask], self.weight[mask], self.n_annotators
+        )  # fmt: skip
 
 
 def sharpened(p: Floats, temperature: float) -> Floats:
@@ -67,8 +66,8 @@ def sharpened(p: Floats, temperature: float) -> Floats:
     return np.asarray(q / q.sum(axis=1, keepdims=True))
 
 
-def vote_confusions(p: Floats, votes: VoteList) -> Floats:
-    """M x K x K: theta."""
+def vote_confusions(p: Floats, votes: VoteList, strength: float) -> Floats:
+    """M x K x K: theta; every row has ``strength`` votes in addition, distributed like those of the crowd."""
     M, K = votes.n_annotators, p.shape[1]
     cell, rows = votes.annotator * K + votes.label, p[votes.item]
 
@@ -76,7 +75,7 @@ def vote_confusions(p: Floats, votes: VoteList) -> Floats:
         columns = [np.bincount(cell, r[:, k] * votes.weight, minlength=M * K) for k in range(K)]
         table = np.stack(columns, axis=1).reshape(M, K, K).transpose(0, 2, 1)
         crowd = table.sum(axis=0) + 1.0 / K
-        table = table + PSEUDO_VOTES * crowd / crowd.sum(axis=1, keepdims=True)
+        table = table + strength * crowd / crowd.sum(axis=1, keepdims=True)
         return np.asarray(table / table.sum(axis=2, keepdims=True))
 
     theta = counted(rows)
@@ -86,12 +85,12 @@ def vote_confusions(p: Floats, votes: VoteList) -> Floats:
     return theta
 
 
-def vote_likelihoods(p: Floats, votes: VoteList, fold: Ints) -> Floats:
+def vote_likelihoods(p: Floats, votes: VoteList, fold: Ints, strength: float) -> Floats:
     """E: the probability of each vote, with theta from the votes on the items of other folds."""
     said = np.empty(len(votes.item))
-    for j in np.unique(fold):
+    for j in np.unique(fold[votes.item]):
         own = fold[votes.item] == j
-        theta = vote_confusions(p, votes.select(~own))
+        theta = vote_confusions(p, votes.select(~own), strength)
         said[own] = (p[votes.item[own]] * theta[votes.annotator[own], :, votes.label[own]]).sum(axis=1)
     return np.maximum(said, FLOOR)
 
@@ -101,65 +100,41 @@ class Scored(NamedTuple):
 
     p: Floats
     temperature: float
+    strength: float
     said: Floats
     """E: the probability of each vote."""
     score: float
     """The mean log-likelihood of a vote."""
 
+    def labels(self, votes: VoteList) -> tuple[Floats, Floats]:
+        """q and theta: the classes from inputs and votes, and the annotators."""
+        theta = vote_confusions(self.p, votes, self.strength)
+        return posterior(self.p, theta, votes), theta
+
 
 def scored(p: Floats, votes: VoteList, fold: Ints) -> Scored:
-    """The predictions at the temperature under which the votes are most likely."""
-    found = []
-    for temperature in TEMPERATURES:
+    """The predictions with the strength and the temperature under which the votes are most likely."""
+
+    def at(temperature: float, strength: float) -> Scored:
         q = sharpened(p, temperature)
-        said = vote_likelihoods(q, votes, fold)
+        said = vote_likelihoods(q, votes, fold, strength)
         score = float((votes.weight * np.log(said)).sum() / votes.weight.sum())
-        found.append(Scored(q, temperature, said, score))
-    return max(found, key=lambda one: one.score)
+        return Scored(q, temperature, strength, said, score)
+
+    first = max((at(TEMPERATURES[0], strength) for strength in STRENGTHS), key=lambda one: one.score)
+    return max([first, *(at(t, first.strength) for t in TEMPERATURES[1:])], key=lambda one: one.score)
 
 
-def stacking(said: Floats, weight: Floats, rounds: int = 200) -> Floats:
-    """J: the weights of a mixture of J x E likelihoods under which the votes are most likely."""
-    w = np.full(len(said), 1.0 / len(said))
-    for _ in range(rounds):
-        r = w[:, None] * said
-        w = (r / r.sum(axis=0) * weight).sum(axis=1) / weight.sum()
-    return np.asarray(w)
+def clearly_better(one: Scored, other: Scored, votes: VoteList) -> bool:
+    """Whether the votes are more likely under the first by more than chance: items are independent, votes are not."""
+    gain = np.bincount(votes.item, votes.weight * np.log(one.said / other.said))
+    gain = gain[np.bincount(votes.item) > 0]
+    return bool(gain.sum() > CLEARLY * np.sqrt(len(gain)) * gain.std())
 
 
-def log_g(scores: Floats, u: Floats, log_pi: Floats, votes: VoteList, n_items: int) -> Floats:
-    """N x K: log class probabilities from the votes alone; ``scores`` is E x K, log theta of each vote."""
-    each = (u[votes.annotator] * votes.weight)[:, None] * scores
-    total = np.stack([np.bincount(votes.item, column, minlength=n_items) for column in each.T], axis=1) + log_pi
-    return np.asarray(total - np.logaddexp.reduce(total, axis=1, keepdims=True))
-
-
-def annotator_weights(p: Floats, theta: Floats, votes: VoteList) -> Floats:
-    """M: how much each annotator's votes count, between 0 and 2."""
-    from scipy.optimize import minimize
-
-    log_pi = np.log(np.maximum(p[np.unique(votes.item)].mean(axis=0), FLOOR))
-    scores = np.log(theta[votes.annotator, :, votes.label])
-    log_p = np.log(np.maximum(p, FLOOR))
-    voted = np.bincount(votes.item, minlength=len(p)) > 0
-
-    def loss(u: Floats) -> tuple[float, Floats]:
-        own = log_g(scores, u, log_pi, votes, len(p))
-        both = log_p + own - log_pi
-        total = np.logaddexp.reduce(both, axis=1)
-        gap = np.exp(both - total[:, None]) - np.exp(own)
-        slope = np.bincount(
-            votes.annotator, votes.weight * (gap[votes.item] * scores).sum(axis=1), minlength=votes.n_annotators
-        )
-        off = u - 1.0
-        return float(-total[voted].sum() + 0.5 * STRENGTH * (off * off).sum()), STRENGTH * off - slope
-
-    found = minimize(loss, np.ones(votes.n_annotators), jac=True, method="L-BFGS-B", bounds=[(0.0, 2.0)] * len(theta))
-    return np.asarray(found.x)
-
-
-def posterior(p: Floats, theta: Floats, u: Floats, votes: VoteList) -> Floats:
+def posterior(p: Floats, theta: Floats, votes: VoteList) -> Floats:
     """N x K: class probabilities from inputs and votes."""
-    scores = np.log(theta[votes.annotator, :, votes.label])
-    log_q = np.log(np.maximum(p, FLOOR)) + log_g(scores, u, np.zeros(p.shape[1]), votes, len(p))
+    each = votes.weight[:, None] * np.log(theta[votes.annotator, :, votes.label])
+    log_q = np.log(np.maximum(p, FLOOR))
+    log_q = log_q + np.stack([np.bincount(votes.item, column, minlength=len(p)) for column in each.T], axis=1)
     return np.asarray(np.exp(log_q - np.logaddexp.reduce(log_q, axis=1, keepdims=True)))

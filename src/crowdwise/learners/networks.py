@@ -9,6 +9,7 @@ name           trunk                                                       hidde
 =============  ==========================================================  ========  =======  ==========================
 ``linear``     the input as it is                                          its size  any      softmax regression
 ``mlp``        FC 128, dropout                                             128       any      Rodrigues and Pereira 2018
+``herde``      FC 256, 128, dropout after each                             128       any      Herde et al. 2024
 ``nguyen``     FC 512, 512                                                 512       any      Nguyen et al. 2023
 ``rodrigues``  conv 32, 32, 64, 64, pooled after each; FC 128, dropout     128       46       Rodrigues and Pereira 2018
 ``tanno``      conv 32, 32, pool, conv 64, 64, average                     64        2        Tanno et al. 2019
@@ -68,6 +69,11 @@ def mlp(shape: Shape, n_classes: int, hidden: Sequence[int] = (128,), dropout: f
     return Network(nn.Sequential(*layers), width, n_classes, nn.Linear if hidden else FirstLinear)
 
 
+def herde(shape: Shape, n_classes: int) -> Network:
+    """Two layers of 256 and 128, half of each dropped: the network of annot-mix on features."""
+    return mlp(shape, n_classes, hidden=(256, 128))
+
+
 def nguyen(shape: Shape, n_classes: int) -> Network:
     """Two layers of 512 without dropout: the network of VolMaxDCC."""
     return mlp(shape, n_classes, hidden=(512, 512), dropout=0.0)
@@ -76,8 +82,8 @@ def nguyen(shape: Shape, n_classes: int) -> Network:
 NETWORKS: dict[str, Callable[[Shape, int], Network]] = {
     network.__name__: network
     for network in (
-        linear, mlp, nguyen, images.cnn, images.rodrigues, images.tanno, images.lenet5, images.vgg16, images.resnet9,
-        images.resnet18, images.resnet34, images.resnet50,
+        linear, mlp, herde, nguyen, images.cnn, images.rodrigues, images.tanno, images.lenet5, images.vgg16,
+        images.resnet9, images.resnet18, images.resnet34, images.resnet50,
     )
 }  # fmt: skip
 

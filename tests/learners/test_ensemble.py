@@ -1,0 +1,180 @@
+"""The default learner: candidates scored by the votes on items they have not seen, networks on what comes out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import crowdwise as cw
+from crowdwise.errors import InputError, ParameterError
+from crowdwise.learners.ensemble_cross_fit import Ensemble, MeanNetwork, Turns
+from crowdwise.learners.held_out_votes import (
+    VoteList,
+    clearly_better,
+    posterior,
+    scored,
+    sharpened,
+    vote_confusions,
+)
+from crowdwise.learners.inputs import as_inputs
+from crowdwise.learners.trainer import TrainingData
+from learners.crowd import small
+
+QUICK = {"folds": 2, "n_networks": 2, "epochs": 4, "lr": 1e-2, "candidates": ("ccem",), "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    return small(n=150)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    """Calibrated predictions for 600 items, the truth drawn from them, and votes of six annotators."""
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(4, 0.5), size=600)
+    truth = (rng.random(600)[:, None] < p.cumsum(axis=1)).argmax(axis=1)
+    item, annotator = np.repeat(np.arange(600), 6), np.tile(np.arange(6), 600)
+    wrong = rng.random(3600) < 0.3
+    label = np.where(wrong, rng.integers(4, size=3600), truth[item])
+    fold = np.arange(600) % 3
+    return p, truth, VoteList(item, annotator, label, np.ones(3600), 6), fold
+
+
+def test_confusions_are_those_of_the_annotators(noisy):
+    p, _, votes, _ = noisy
+    theta = vote_confusions(p, votes, 2.0)
+    np.testing.assert_allclose(theta.sum(axis=2), 1.0)
+    assert np.abs(theta[:, range(4), range(4)] - 0.775).max() < 0.15
+
+
+def test_the_score_prefers_better_predictions(noisy):
+    p, truth, votes, fold = noisy
+    known = np.eye(4)[truth] * 0.97 + 0.0075
+    found = [scored(one, votes, fold) for one in (known, p, np.full_like(p, 0.25))]
+    assert found[0].score > found[1].score + 0.1 > found[2].score + 0.2
+    assert clearly_better(found[0], found[1], votes) and not clearly_better(found[1], found[0], votes)
+    assert not clearly_better(found[1], found[1], votes)
+
+
+def test_overconfident_predictions_are_cooled_down(noisy):
+    p, _, votes, fold = noisy
+    assert scored(p, votes, fold).temperature == 1.0
+    assert scored(sharpened(p, 0.5), votes, fold).temperature == 2.25
+    np.testing.assert_allclose(sharpened(sharpened(p, 0.5), 2.0), p, atol=1e-4)
+
+
+def test_annotators_alike_share_what_is_known_of_them(noisy):
+    p, _, votes, fold = noisy
+    few = votes.select(votes.item < 60)
+    assert scored(p, few, fold).strength == 128.0
+
+
+def test_the_posterior_multiplies_inputs_and_votes():
+    p, theta = np.array([[0.6, 0.4], [0.5, 0.5]]), np.array([[[0.9, 0.1], [0.3, 0.7]]])
+    votes = VoteList(np.array([0]), np.array([0]), np.array([1]), np.array([2.0]), 1)
+    expected = np.array([0.6 * 0.1**2, 0.4 * 0.7**2])
+    np.testing.assert_allclose(posterior(p, theta, votes), [expected / expected.sum(), [0.5, 0.5]])
+
+
+def test_votes_choose_the_candidate(crowd, monkeypatch):
+    X, votes, truth = crowd
+    said = {
+        "ccem": np.full((150, 3), 1 / 3),
+        "trace": np.eye(3)[truth] * 0.9 + 1 / 30,
+        "aggnet": np.full((150, 3), 1 / 3),
+    }
+    monkeypatch.setattr(Ensemble, "_unseen", lambda self, name, *rest: said[name])
+    learner = Ensemble(**QUICK | {"candidates": tuple(said), "rounds": 0}).fit(X, votes)
+    assert learner.chosen_ == "trace" and len(learner.scores_) == 3
+    assert learner.scores_[1] > learner.scores_[0] == learner.scores_[2]
+    assert (learner.consensus_.labels == truth).mean() > 0.95
+
+
+def test_a_round_counts_only_where_votes_are_more_likely(crowd, monkeypatch):
+    X, votes, truth = crowd
+    said = {"ccem": np.eye(3)[truth] * 0.9 + 1 / 30, "round1": np.full((150, 3), 1 / 3)}
+    monkeypatch.setattr(Ensemble, "_unseen", lambda self, name, *rest: said[name])
+    learner = Ensemble(**QUICK).fit(X, votes)
+    assert (
+        learner.scores_[1] < learner.scores_[0]
+        and learner.n_averaged_ == 2
+        and (learner.consensus_.labels == truth).mean() > 0.95
+    )
+
+
+def test_the_mean_of_networks_predicts(crowd):
+    X, votes, truth = crowd
+    learner = Ensemble(**QUICK).fit(X, votes)
+    whole = learner._trainer.network
+    counted = learner.scores_[-1] > learner.scores_[0]
+    assert isinstance(whole, MeanNetwork) and len(whole.networks) == learner.n_averaged_ == (4 if counted else 2)
+    with torch.no_grad():
+        each = [torch.softmax(network(torch.as_tensor(X)), dim=1).numpy() for network in whole.networks]
+    assert np.abs(each[0] - each[1]).max() > 1e-4
+    np.testing.assert_allclose(learner.predict_proba(X), np.mean(each, axis=0), atol=1e-6)
+    assert (learner.consensus_.labels == truth).mean() > 0.9
+
+
+def test_predictions_have_not_seen_the_votes_on_an_item(crowd):
+    """Other votes on one fold change nothing of what is said there."""
+    X, votes, _ = crowd
+
+    def unseen(given):
+        learner = Ensemble(**QUICK)
+        learner.seed_ = 0
+        fold = learner._folds(given)
+        return learner._unseen("ccem", TrainingData(as_inputs(X), given), None, fold, Turns(None, 1)), fold
+
+    p, fold = unseen(votes)
+    own = fold == 0
+    label = np.where(own[votes.item], (votes.label + 1) % 3, votes.label)
+    other, _ = unseen(cw.Votes.from_codes(
+        votes.item, votes.annotator, label, items=votes.items, annotators=votes.annotators, classes=votes.classes
+    ))  # fmt: skip
+    assert np.array_equal(p[own], other[own]) and not np.array_equal(p[~own], other[~own])
+
+
+def test_gold_is_certain(crowd):
+    X, votes, truth = crowd
+    gold = np.full(150, -1)
+    gold[:20] = (truth[:20] + 1) % 3
+    learner = Ensemble(**QUICK).fit(X, votes, gold)
+    np.testing.assert_allclose(learner.consensus_.posterior[:20], np.eye(3)[gold[:20]])
+
+
+def test_a_callback_counts_all_epochs_and_ends_the_fit(crowd):
+    X, votes, _ = crowd
+    seen = []
+    Ensemble(**QUICK).fit(X, votes, callback=lambda epoch: seen.append((epoch.epoch, epoch.epochs)))
+    assert seen == [(n, 24) for n in range(1, 25)]
+    seen.clear()
+    Ensemble(**QUICK).fit(X, votes, callback=lambda epoch: seen.append(epoch.epoch) or len(seen) == 3)
+    assert seen == [1, 2, 3]
+
+
+def test_it_goes_on_from_its_checkpoints(crowd, tmp_path):
+    X, votes, _ = crowd
+    whole = Ensemble(**QUICK).fit(X, votes)
+    Ensemble(**QUICK, checkpoint=tmp_path / "a.pt").fit(X, votes, callback=lambda epoch: epoch.epoch == 6)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a-ccem-0.pt", "a-ccem-1.pt"]
+    again = Ensemble(**QUICK, checkpoint=tmp_path / "a.pt").fit(X, votes)
+    assert np.array_equal(again.predict_proba(X), whole.predict_proba(X))
+    assert len(list(tmp_path.iterdir())) == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"candidates": ("raykar",)}, ParameterError, "raykar has no network"),
+        ({"candidates": ("ensemble",)}, ParameterError, "ensemble has no network"),
+        ({"candidates": ("mag-mix",)}, ParameterError, "Unknown learner"),
+        ({"candidates": "ccem"}, ParameterError, "candidates"),
+        ({"folds": 1}, ParameterError, "folds"),
+        ({"folds": 151}, InputError, "150 items .* folds=151"),
+    ],
+)
+def test_wrong_settings_are_refused(crowd, given, error, words):
+    with pytest.raises(error, match=words):
+        Ensemble(**QUICK | given).fit(crowd[0], crowd[1])
