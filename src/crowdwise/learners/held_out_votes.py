@@ -49,8 +49,10 @@ class VoteList(NamedTuple):
 
     @classmethod
     def of(cls, votes: Votes) -> VoteList:
-        codes = (np.asarray(part, dtype=np.int64) for part in (votes.item, votes.annotator, votes.label))
-        return cls(*codes, votes.weights, votes.n_annotators)
+        item, annotator, label = (
+            np.asarray(part, dtype=np.int64) for part in (votes.item, votes.annotator, votes.label)
+        )
+        return cls(item, annotator, label, votes.weights, votes.n_annotators)
 
     def select(self, mask: npt.NDArray[np.bool_]) -> VoteList:
         """Some of the votes."""
