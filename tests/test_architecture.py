@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "out_of_core": FITS,
     "saved": FITS | {"active"},
     "bench": BELOW,
-    "cli": BELOW | {"bench", "__init__"},
+    "cli": BELOW | {"bench", "__init__", "out_of_core"},
     "__main__": {"cli"},
     "__init__": BELOW | {"bench", "cli", "out_of_core"},
 }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+
+import typer
 
 from crowdwise.cli import options as opt
 from crowdwise.cli.cmd_report import write_page
 from crowdwise.cli.options import option
-from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_results
+from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_results
 from crowdwise.data.folders import check_target
 from crowdwise.errors import ParameterError
 
@@ -22,6 +24,17 @@ ReportOption = Annotated[
     Path | None,
     option("--report", help="Write a page about answers, annotators and results here: .html; see `crowdwise report`."),
 ]
+EngineOption = Annotated[
+    Literal["memory", "stream"],
+    typer.Option(
+        "--engine",
+        help="stream: Parquet or CSV files (also a pattern such as 'votes/*.parquet') that may be larger than memory; "
+        "--out is a .parquet file or a folder.",
+    ),
+]
+ScratchOption = Annotated[
+    Path | None, option("--scratch", help="With --engine stream: the folder for parts. [default: that of the system]")
+]
 
 
 @opt.reads
@@ -30,7 +43,7 @@ def aggregate(
     set_: opt.SetOption = None, reading: opt.Reading = opt.AS_USUAL, graph: GraphOption = None,
     seed: opt.SeedOption = None, out: opt.LabelsOption = None, probabilities: opt.ProbabilitiesOption = False,
     annotators: opt.AnnotatorsOption = None, save: opt.SaveOption = None, report: ReportOption = None,
-    as_json: opt.JsonOption = False,
+    engine: EngineOption = "memory", scratch: ScratchOption = None, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Turn votes into one label per item, with probabilities.
 
@@ -46,9 +59,18 @@ def aggregate(
     `crowdwise aggregate labels.csv --method dawid-skene --set prior=crowd --truth truth.csv --json`
 
     `crowdwise aggregate pairs.csv --answers similarities --out clusters.csv`
+
+    `crowdwise aggregate 'votes/*.parquet' --engine stream --out consensus.parquet`
     """
     from crowdwise.cli import show_aggregate
 
+    if engine == "stream":
+        others = {"--truth": truth, "--graph": graph, "--probabilities": probabilities or None, "--save": save}
+        others |= {"--annotators": annotators, "--report": report, "--answers": reading.answers}
+        _stream(path, method, opt.assignments(set_, seed), reading, gold, out, scratch, others, as_json)
+        return
+    if scratch is not None:
+        raise ParameterError("--scratch is for --engine stream: leave it out.")
     check_outputs(out, annotators)
     check_outputs(report, endings=(".html",))
     check_apart([path, truth, gold, graph], [out, annotators, report])
@@ -66,6 +88,38 @@ def aggregate(
         emit(json.dumps(show_aggregate.facts(found)))
     else:
         show_aggregate.show_fitted(found, paths)
+
+
+def _stream(
+    path: Path, method: str | None, params: dict[str, Any], reading: opt.Reading, gold: Path | None, out: Path | None,
+    scratch: Path | None, others: dict[str, Any], as_json: bool,
+) -> None:  # fmt: skip
+    """``--engine stream``: from files to a file."""
+    from crowdwise.data.votes import read_truth
+    from crowdwise.out_of_core import READING, aggregate_files
+
+    reader = reading.options()
+    given = [name for name, value in others.items() if value is not None]
+    given += [f"--{name.replace('_', '-')}" for name in reader if name not in READING]
+    if given:
+        raise ParameterError(f"{', '.join(given)}: not with --engine stream, which writes the consensus alone.")
+    if out is None:
+        raise ParameterError("--engine stream writes to a file or a folder: give --out consensus.parquet.")
+    check_apart([path, gold], [out])
+    known = None if gold is None else read_truth(gold)
+    found = aggregate_files(path, out, method, gold=known, scratch=scratch, **params, **reader)
+    facts = {
+        "method": found.method, "items": found.n_items, "votes": found.n_votes, "annotators": len(found.annotators),
+        "classes": found.classes.tolist(), "iterations": found.iterations, "converged": found.converged,
+        "rho": found.dependence.rho, "out": str(found.out),
+    }  # fmt: skip
+    if as_json:
+        emit(json.dumps(facts))
+        return
+    say(f"{found.method}: {found.n_votes:,} votes on {found.n_items:,} items by {len(found.annotators):,} annotators.")
+    for note in found.notes:
+        say(note)
+    say(f"Wrote {found.out}.")
 
 
 def items_of(result: Any, probabilities: bool) -> Any:
