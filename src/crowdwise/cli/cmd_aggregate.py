@@ -65,7 +65,8 @@ def aggregate(
     from crowdwise.cli import show_aggregate
 
     if engine == "stream":
-        others = {"--truth": truth, "--graph": graph, "--probabilities": probabilities or None, "--save": save}
+        others: dict[str, Any] = {"--truth": truth, "--graph": graph, "--save": save}
+        others["--probabilities"] = probabilities or None
         others |= {"--annotators": annotators, "--report": report, "--answers": reading.answers}
         _stream(path, method, opt.assignments(set_, seed), reading, gold, out, scratch, others, as_json)
         return
