@@ -165,6 +165,11 @@ def test_truth_in_any_order_scores_the_same(crowd, votes):
     assert learner.score(X, {name: truth[name] for name in list(truth)[:10]}) == np.mean(
         [predicted(learner, X, X.index)[name] == truth[name] for name in list(truth)[:10]]
     )
+    part = X.iloc[:30]
+    assert learner.score(part, series) == learner.score(part, truth) == learner.score(part, series[part.index])
+    assert learner.score(part, series, weights) == learner.score(part, series[part.index], weights[part.index])
+    frame = series.rename_axis("task").rename("label").reset_index()
+    assert learner.score(X, frame) == learner.score(X, pl.from_pandas(frame)) == mean
     assert learner.consensus_.score(series[::-1]) == learner.consensus_.score(truth)
 
 
@@ -285,8 +290,10 @@ def test_names_at_prediction_must_cover(crowd, votes):
         learner.predict(lost(X), votes)
     with pytest.raises(InputError, match="rows without votes"):
         learner.predict(pd.concat([X, X.iloc[:1].set_axis(["new"])]), votes)
-    with pytest.raises(InputError, match="no row for"):
-        learner.score(X.iloc[5:], pd.Series(truth))
+    with pytest.raises(InputError, match="no value for 5 of the 90 rows of X"):
+        learner.score(X, pd.Series(truth).drop(X.index[:5]))
+    with pytest.raises(InputError, match="no value for 90"):
+        learner.score(X, {f"other{n}": 0 for n in range(N)})
     with pytest.raises(InputError, match="have no names"):
         learner.score(X.to_numpy(), truth)
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import encoding
-from crowdwise.data.alignment import wide_parts
+from crowdwise.data.answer_frames import wide_parts
 from crowdwise.data.encoding import Counts, Mask
 from crowdwise.data.frames import is_frame, is_missing, native
 from crowdwise.errors import InputError, SelectionError

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import column_content, columns, encoding, frames
-from crowdwise.data.alignment import with_index
+from crowdwise.data.answer_frames import with_index
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.places import FileRows, Lines, Rows, called
 from crowdwise.data.schema import Form, OnMissing

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import columns, encoding
-from crowdwise.data.alignment import is_plain, with_index
+from crowdwise.data.alignment import is_plain
+from crowdwise.data.answer_frames import with_index
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.frames import is_frame, is_missing, is_pandas, native
 from crowdwise.data.source import Source

@@ -16,22 +16,11 @@ import numpy.typing as npt
 
 from crowdwise.core.numerics import Ints
 from crowdwise.data import encoding
-from crowdwise.data.alignment import (
-    GIVE_NAMES,
-    Match,
-    Rows,
-    check_features,
-    is_long,
-    is_name,
-    is_named,
-    named_rows,
-    pair,
-    spread_over,
-    taken,
-    wide_parts,
-)  # fmt: skip
+from crowdwise.data.alignment import GIVE_NAMES, Match, Rows, check_features, is_name, named_rows, pair
+from crowdwise.data.answer_frames import is_long, is_named, spread_over, wide_parts
 from crowdwise.data.features import Features
 from crowdwise.data.frames import is_frame, is_pandas, native
+from crowdwise.data.truth import by_name
 from crowdwise.errors import AlignmentWarning, InputError, warn
 from crowdwise.learners.inputs import Inputs, as_inputs
 from crowdwise.learners.text_features import TextFeatures, is_texts
@@ -178,13 +167,11 @@ class NamedInputs:
         """Predictions for X, truth and weights, entry by entry: by name where both have names."""
         found = np.asarray(self.predict(X))  # type: ignore[attr-defined]
         rows = Rows(X.x, X.names) if isinstance(X, Features) else Rows.of(X, items)
-        at, true, note = pair(rows, y)
-        if note:
-            warn(note, remedy=GIVE_NAMES, category=AlignmentWarning)
-        weights = named_rows(weight)
-        if weights is not None and named_rows(y) is not None:
-            weight = taken(weight, pair(Rows(np.asarray(weight), weights.values), y)[0])
-        return taken(found, at), true, weight
+        y = native(y)
+        pairs = pair(rows, by_name(y) if is_frame(y) and y.shape[1] > 1 else y)
+        if pairs.note:
+            warn(pairs.note, remedy=GIVE_NAMES, category=AlignmentWarning)
+        return found if pairs.rows is None else found[pairs.rows], pairs.values, pairs.beside(weight)
 
     def _check_shape(self, inputs: Inputs) -> Inputs:
         if inputs.shape != self.shape_:
