@@ -204,7 +204,9 @@ def prepare(
     model = None if entry is None else entry.create(**(params or {}))
     asked = answers if answer_type in (registry.VOTES, "graph") else answer_type
     found = checked(source, asked, method, dict(reading or {}))
-    answer_type = answer_type if found.answer_type == registry.VOTES else found.answer_type
+    if answer_type == "graph":  # votes, with what links their items
+        found = replace(found, answer_type=answer_type)
+    answer_type = found.answer_type
     if entry is None:
         entry = registry.find(registry.default_method(answer_type, len(found.table.annotators)), answer_type)
         model = entry.create(**(params or {}))
