@@ -174,7 +174,7 @@ def known_inputs(data: Dataset, features: Path | None, path: Path, labels: Any) 
     from crowdwise.reading import Answers
 
     X, test = api.inputs_of(Answers(registry.VOTES, data.votes, data), features or True)
-    X, truth = np.asarray(X), data.votes.truth
+    X, truth = np.asarray(X.x), data.votes.truth
     codes = labels if truth is None else np.where(truth >= 0, truth, labels)
     if test is not None:
         return Inputs(X, codes, np.asarray(test[0]), np.asarray(test[1]))
