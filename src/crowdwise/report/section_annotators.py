@@ -1,7 +1,7 @@
 """The part of the report about annotators: a row for each, and confusion matrices of those worth a look.
 
 Rows are ordered by what has to be done: drop, look, unclear, keep; among these the most suspect, then the most votes
-first. A page holds ``MOST_ROWS`` of them, the dict all. Confusion matrices are the counts of
+first. A page holds ``MOST_ROWS`` of them, the dict ``MOST_LISTED``. Confusion matrices are the counts of
 the evidence (every vote judged by the others), as shares of a row in percent, for the first rows as
 long as they have ``MOST_CELLS`` cells between them.
 """
@@ -19,6 +19,8 @@ from crowdwise.trust.flags import FlagKind, Verdict
 from crowdwise.trust.wording import flag_words
 
 MOST_ROWS = 300
+MOST_LISTED = 100_000
+"""Annotators in the dict and in the download: a million rows would need gigabytes."""
 MOST_CELLS = 40_000
 """Cells of confusion matrices in a page, all annotators together."""
 MOST_DRAWN = 30
@@ -47,7 +49,7 @@ def annotator_rows(found: Diagnosis, truth: Ints | None) -> list[dict[str, Any]]
             kinds.setdefault(name, []).append(finding.kind.value)
     rows = []
     listed = {name: plain_list(values) for name, values in columns.items()}
-    for m in order.tolist():
+    for m in order[:MOST_LISTED].tolist():
         row: dict[str, Any] = {"annotator": str(names[m]), "verdict": found.verdicts[names[m]].value}
         row |= {name: values[m] for name, values in listed.items()}
         judged = row["verdict"] != Verdict.UNCLEAR  # whoever has a verdict had votes enough for it

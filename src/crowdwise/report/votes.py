@@ -51,6 +51,8 @@ def vote_sections(
     hidden = true if true is None or known is None else np.where(known >= 0, -1, true)
     hidden = None if hidden is None or not (hidden >= 0).any() else hidden
     rows = annotator_rows(found, hidden)
+    if len(rows) < votes.n_annotators:
+        notes.append(f"Annotators: the {len(rows):,} that matter most are listed, of {votes.n_annotators:,}.")
     given = bool(attributes) or demographics is not None
     measured = _truth(consensus, hidden)
     out = {
