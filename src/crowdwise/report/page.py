@@ -163,8 +163,9 @@ def _files(report: dict[str, Any]) -> list[dict[str, Any]]:
     """What the buttons save: name, words, size, compressed content."""
     people, items = report.get("annotator_table"), report.get("item_table")
     rows = report.get("annotators")
-    every = rows is None or len(rows) == report["data"].get("annotators", len(rows))
-    words = "All annotators" if every else f"The {len(rows):,} annotators that matter most"
+    listed = len(rows or [])
+    every = listed == report["data"].get("annotators", listed)
+    words = "All annotators" if every else f"The {listed:,} annotators that matter most"
     out = [_file("annotators.csv", words, _csv_of_rows(rows))] if rows else []
     if people is not None:
         out.append(_file("annotators.csv", "All annotators", _csv(list(people), zip(*people.values(), strict=True))))
