@@ -112,3 +112,14 @@ def test_truth_that_does_not_line_up_is_an_error():
     with pytest.raises(InputError, match="mapping from item to class"):
         votes.with_truth(pl.Series(["x", "y", "x"]))
     assert votes.with_truth(np.array([0, 0, 1])).truth.tolist() == [0, 0, 1]
+
+
+def test_numbers_that_may_be_classes_or_codes_are_an_error():
+    table = pl.DataFrame({"item": [0, 0, 1, 1, 2], "annotator": [0, 1, 0, 1, 0], "label": [1, 1, 2, 3, 2]})
+    votes = cw.Votes.from_frame(table)
+    for given in ([1, 2, 2], np.array([1, 2, 2]), np.array([1, -1, 2])):
+        with pytest.raises(InputError, match="may be classes, or codes of classes"):
+            votes.with_truth(given)
+    assert votes.with_truth(dict(zip(votes.items.tolist(), [1, 2, 2], strict=True))).truth.tolist() == [0, 1, 1]
+    assert votes.with_truth(np.array([1, 2, 2], dtype=np.int32)).truth.tolist() == [1, 2, 2]
+    assert votes.with_truth([0, 1, 1]).truth.tolist() == [0, 1, 1]  # 0 is no class

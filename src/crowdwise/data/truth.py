@@ -37,6 +37,7 @@ def encode_classes(truth: Any, items: Vocabulary, classes: Vocabulary, what: str
                 f"As an array, truth must hold one class code from -1 (unknown) to {len(classes) - 1} for each of the "
                 f"{len(items)} items. To give class names, pass a mapping from item to class."
             )
+        _check_codes(codes, classes)
         return codes.astype(np.int32)
     rows, found = _aligned(truth, items, what, "an array of class codes or a mapping from item to class")
     codes = encoding.locate(values := _names(found), classes)
@@ -46,6 +47,19 @@ def encode_classes(truth: Any, items: Vocabulary, classes: Vocabulary, what: str
     if (codes < 0).any():
         raise unknown_class(dict.fromkeys(values[codes < 0].tolist()), classes)
     return encoding.recode(rows, codes)
+
+
+def _check_codes(codes: npt.NDArray[Any], classes: Vocabulary) -> None:
+    """Numbers that may be classes as well as their codes are an error, unless they are codes of a table (int32)."""
+    if classes.dtype.kind != "i" or codes.dtype == np.int32 or not (codes >= 0).any():
+        return
+    if (classes == np.arange(len(classes))).all() or not np.isin(codes[codes >= 0], classes).all():
+        return
+    raise InputError(
+        f"Truth is an array of whole numbers, and so are the classes ({listing(classes, 3)}): its numbers may be classes, "
+        "or codes of classes (0 is the first). Pass a mapping from item to class, dict(zip(votes.items, truth)), or "
+        "codes as int32."
+    )
 
 
 def _respelled(names: list[Any], classes: Vocabulary) -> list[Any]:
