@@ -45,8 +45,16 @@ class Page(NamedTuple):
 
 
 PAGES = (
-    Page("fitting", "Fitting and comparing", ("api", "registry", "saved"), "From answers to a result in one call."),
-    Page("tables", "Tables and files", ("data",), "Answers of annotators as tables, and how files are read."),
+    Page(
+        "fitting",
+        "Fitting and comparing",
+        ("api", "out_of_core", "registry", "saved"),
+        "From answers to a result in one call.",
+    ),
+    Page("tables", "Tables and files", ("data", "reading"), "Answers of annotators as tables, and how files are read."),
+    Page(
+        "tools", "Annotation tools", ("importers", "exporters"), "Exports of annotation tools, and labels back to them."
+    ),
     Page(
         "methods", "Methods for votes", ("methods",), "Models that turn votes on classes into a consensus, by family."
     ),

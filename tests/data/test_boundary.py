@@ -51,10 +51,8 @@ FILES = {
     "cut.csv.gz": (gzip.compress(TABLE.encode())[:-12], ReadError, "cut.csv.gz"),
     "noise.csv.zst": (b"\x28\xb5\x2f\xfd" + b"\x07" * 40, ReadError, "noise.csv.zst"),
     "lists.jsonl": (lines({}, {"label": ["p", "q"]}), InputError, "label"),
-    "objects.jsonl": (lines({"item": {"id": 1}}), InputError, "item"),
     "no-object.jsonl": (lines({}) + b"\n[1, 2]\n", ReadError, "line 2"),
     "no-json.jsonl": (lines({}, {}) + b"\n{'item': 1}\n", ReadError, "line 3"),
-    "latin.csv": (TABLE.encode() + "b,y,caf\xe9\n".encode("latin-1"), ReadError, "line 5"),
     "weights.csv": ((TABLE.replace("label", "label,weight").replace("\na", "\na").replace("p\n", "p,1e308\n")
                      .replace("q\n", "q,1e308\n")).encode(), InputError, "line 2"),
     "cut.parquet": (whole("write_parquet")[:-20], ReadError, "cut.parquet"),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
+from crowdwise import registry
 from crowdwise.learners.distributed import Processes, local_device
 from learners.together import fits
 
@@ -57,10 +58,10 @@ def test_two_processes_learn_what_one_does(together):
 
 def test_the_command_says_and_writes_its_result_once(together):
     folder, said, made = together
-    assert json.loads(said[0])["method"] == "max-mig"
+    assert json.loads(said[0])["method"] == "ensemble"
     assert said[1] == ""
     x = made.features["x_train"]
-    alone = cw.MaxMIG(epochs=3, random_state=0).fit(x, made.votes)
+    alone = registry.find("ensemble", inputs=True).create(epochs=3, random_state=0).fit(x, made.votes)
     np.testing.assert_allclose(cw.load_learner(folder / "model").predict_proba(x), alone.predict_proba(x), atol=2e-4)
 
 

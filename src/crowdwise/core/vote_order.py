@@ -85,12 +85,21 @@ def colours(
     return of_item, of_annotator, of_class
 
 
+def merged(votes: Votes) -> tuple[Ints, Ints, Ints, Floats]:
+    """Item, annotator, label and weight; equal votes of an annotator on an item are one, with their weights added."""
+    M, K = votes.n_annotators, votes.n_classes
+    keys = (votes.item.astype(np.int64) * M + votes.annotator) * K + votes.label
+    key, place = np.unique(keys, return_inverse=True)
+    weight = np.bincount(place, weights=votes.weights, minlength=len(key)).astype(np.float64)
+    return key // (M * K), key // K % M, key % K, weight
+
+
 def ranks(votes: Votes, gold: Ints | None = None) -> tuple[Ints, Ints]:
     """The place of each item and of each class in the canonical order. Items with equal votes stand side by side."""
     size = (len(votes), votes.n_annotators, votes.n_classes)
     known = np.full(len(votes), -1, np.int64) if gold is None else np.asarray(gold, np.int64)
     rounds = ROUNDS if votes.n_votes < MANY else ROUNDS - 1
-    of_item, _, of_class = colours(votes.item, votes.annotator, votes.label, votes.weights, known, size, rounds)
+    of_item, _, of_class = colours(*merged(votes), known, size, rounds)
     items, classes = (np.argsort(colour, kind="stable") for colour in (of_item, of_class))
     return inverse(items, size[0]), inverse(classes, size[2])
 
@@ -115,11 +124,7 @@ class Canonical:
         """Re-code votes; ``every_class`` keeps the classes that nobody chose."""
         N, M, K = len(votes), votes.n_annotators, votes.n_classes
         known = np.full(N, -1, np.int64) if gold is None else np.asarray(gold, np.int64)
-        key, place = np.unique(
-            (votes.item.astype(np.int64) * M + votes.annotator) * K + votes.label, return_inverse=True
-        )
-        weight = np.bincount(place, weights=votes.weights, minlength=len(key)).astype(np.float64)
-        item, annotator, label = key // (M * K), key // K % M, key % K
+        item, annotator, label, weight = merged(votes)
         used = np.bincount(label, minlength=K) + np.bincount(known[known >= 0], minlength=K) > 0
         if every_class or used.sum() < 2:
             used[:] = True

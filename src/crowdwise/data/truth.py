@@ -56,9 +56,9 @@ def _check_codes(codes: npt.NDArray[Any], classes: Vocabulary) -> None:
     if (classes == np.arange(len(classes))).all() or not np.isin(codes[codes >= 0], classes).all():
         return
     raise InputError(
-        f"Truth is an array of whole numbers, and so are the classes ({listing(classes, 3)}): its numbers may be classes, "
-        "or codes of classes (0 is the first). Pass a mapping from item to class, dict(zip(votes.items, truth)), or "
-        "codes as int32."
+        f"Truth is an array of whole numbers, and so are the classes ({listing(classes, 3)}): its numbers may be "
+        "classes, or codes of classes (0 is the first). Pass a mapping from item to class, "
+        "dict(zip(votes.items, truth)), or codes as int32."
     )
 
 

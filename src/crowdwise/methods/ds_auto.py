@@ -17,7 +17,8 @@ Items with a single vote do not teach: nobody confirms or denies what is said th
 others taught about its annotator.
 
 **Gold.** Gold labels calibrate the posterior and take a shared bias of the crowd out of it
-(:mod:`crowdwise.core.gold_calibration`); labels go by that.
+(:mod:`crowdwise.core.gold_calibration`); labels go by that. Where they show that the crowd is worse than chance, the
+anchor is dropped, and votes mean what the gold labels say they mean.
 
 **Dependence.** Its posterior allows for votes that err together (:mod:`crowdwise.core.dependence`, on by default), so
 that a probability of 0.9 is right about nine times in ten on real crowds. Without gold no label changes by it.
@@ -30,6 +31,7 @@ With so many classes that tables over pairs of them are out of proportion (``MAX
 
 from __future__ import annotations
 
+import math
 from dataclasses import field
 from typing import Any
 
@@ -51,7 +53,7 @@ from crowdwise.core.vote_parts import VotePart, VoteParts, start_statistics
 from crowdwise.core.vote_sums import outvoted, single_annotator_items
 from crowdwise.errors import SizeError
 from crowdwise.methods.ds_anchored import Anchored, AnchoredFamily
-from crowdwise.methods.ds_dawid_skene import ConfusionFamily
+from crowdwise.methods.ds_dawid_skene import ConfusionFamily, DawidSkene
 
 MAX_CELLS, MANY_CLASSES = 2**27, 100
 """Cells of confusion matrices (annotators x classes x classes) from which on there are none; a quarter of it with many
@@ -59,6 +61,8 @@ classes, where most cells are of pairs that never occur."""
 
 GOLD_HELPS, GOLD_ASKED = 0.1, 50
 """Where labels and majority differ on such a share of the items, the notes advise so many gold labels."""
+WRONG_CROWD = 0.001
+"""How unlikely it must be that a crowd at chance is wrong on as many gold items."""
 
 
 @declared
@@ -82,6 +86,7 @@ class Auto(Anchored):
     """
 
     key = "auto"
+    reads_backwards = True
 
     prior: Prior = "accuracy"
     dependence: Setting = "auto"
@@ -115,7 +120,17 @@ class Auto(Anchored):
             at, before = np.flatnonzero(known >= 0), everything.item_prior
             prior = None if before is None else before[at]
             by_votes = _by_votes(all_votes[at], known[at], params, stats, family.free.pseudo, prior)
+            if item_prior is None and contradicted(by_votes, known[at]):
+                return self._fit_free(everything, all_votes, known, callback)
         return self._outcome(everything, fit, params, gold_by_votes=by_votes)
+
+    def _fit_free(self, part: Part, votes: Votes, gold: Ints, callback: Callback | None) -> Outcome:
+        """Dawid-Skene from the gold labels, without the anchor: for a crowd that is mostly wrong."""
+        free = DawidSkene(class_prior=self.class_prior, max_iter=self.max_iter, tol=self.tol)
+        found = free.fit(votes, gold, callback=callback).consensus_
+        fit = EMFit(free.params_, found.trace, found.iterations, found.converged)
+        note = "By the gold labels most annotators are mostly wrong: their votes are read by gold labels alone."
+        return self._outcome(part, fit, notes=[note])
 
     def _second(
         self, part: Engine, again: AnchoredFamily, start: Stats, params: Params, first: EMFit,
@@ -211,6 +226,17 @@ def confirmed(votes: Votes, gold: Ints | None) -> npt.NDArray[np.bool_]:
     voted = np.diff(votes.indptr) > 0
     several = voted & ~single_annotator_items(votes)
     return np.asarray(several if gold is None else several | (voted & (gold >= 0)))
+
+
+def contradicted(q: Floats, gold: Ints) -> bool:
+    """Whether the votes on gold items point to their classes less often than chance would (one time in a thousand)."""
+    g, right, p = len(gold), int((q.argmax(axis=1) == gold).sum()), 1.0 / q.shape[1]
+    chances = [math.log(p) * i + math.log1p(-p) * (g - i) - log_beta(i + 1, g - i + 1) for i in range(right + 1)]
+    return math.fsum(math.exp(x) for x in chances) / (g + 1) < WRONG_CROWD
+
+
+def log_beta(a: float, b: float) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
 def _by_votes(
