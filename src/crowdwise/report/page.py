@@ -162,11 +162,11 @@ def safe_json(value: Any) -> Any:
 def _files(report: dict[str, Any]) -> list[dict[str, Any]]:
     """What the buttons save: name, words, size, compressed content."""
     people, items = report.get("annotator_table"), report.get("item_table")
-    rows = report.get("annotators")
-    listed = len(rows or [])
-    every = listed == report["data"].get("annotators", listed)
-    words = "All annotators" if every else f"The {listed:,} annotators that matter most"
-    out = [_file("annotators.csv", words, _csv_of_rows(rows))] if rows else []
+    rows, out = report.get("annotators"), []
+    if rows:  # votes
+        every = len(rows) == report["data"]["annotators"]
+        words = "All annotators" if every else f"The {len(rows):,} annotators that matter most"
+        out.append(_file("annotators.csv", words, _csv_of_rows(rows)))
     if people is not None:
         out.append(_file("annotators.csv", "All annotators", _csv(list(people), zip(*people.values(), strict=True))))
     if items is not None:
