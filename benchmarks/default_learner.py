@@ -119,7 +119,10 @@ def load(inputs, data, seed):
     from crowdwise.data.votes import Votes
 
     if data in EXPERTS:
-        return experts(*data.split("-")[1:], seed)
+        from claims_information import digits_crowd
+
+        _, expertise, case = data.split("-")
+        return digits_crowd(case, expertise, seed)
     if data in IMAGES:
         return images(inputs, data, seed)
     with np.load(inputs / f"{data.partition('-')[0]}.npz") as z:
@@ -230,26 +233,6 @@ def prepare(inputs, names):
             began = time.time()
             load(inputs, name, 0)
             print(name, "is ready after", round(time.time() - began), "s", flush=True)
-
-
-def experts(expertise, case, seed, n_items=1000):
-    """Max-MIG's ten-class experts on digits, as in claims_information.py."""
-    from sklearn.datasets import load_digits
-
-    import crowdwise as cw
-
-    X, y = load_digits(return_X_y=True)
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(X))
-    train, test = order[:1300], order[1300:]
-    crowd = cw.simulate.max_mig(n_items, dataset="cifar", expertise=expertise, case=case, random_state=seed)
-    pools = {k: rng.permutation(train[y[train] == k]) for k in range(10)}
-    taken = dict.fromkeys(range(10), 0)
-    rows = np.empty(n_items, dtype=np.int64)
-    for n, k in enumerate(crowd.truth.tolist()):
-        rows[n] = pools[k][taken[k] % len(pools[k])]
-        taken[k] += 1
-    return X[rows].astype(np.float32), crowd.votes, X[test].astype(np.float32), y[test]
 
 
 # A cell -------------------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def test_parameters_are_checked_before_data_is_looked_at(model: Any) -> None:
 
 def test_numpy_numbers_are_numbers(model: Any) -> None:
     for name, value in examples(model, "accepts"):
-        if isinstance(value, int) and not isinstance(value, bool):
-            model.constraints()[name].check(name, np.int64(value))
-        if isinstance(value, float):
-            model.constraints()[name].check(name, np.float64(value))
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            number = np.int64(value) if isinstance(value, int) else np.float64(value)
+            model.constraints()[name].check(name, number)
+            assert model(**{name: number}).get_params()[name] == value

@@ -10,7 +10,6 @@ anything did not hold.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import shutil
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from targets import conclude, options
 
 import crowdwise as cw
 from crowdwise.active.salvage import salvage
@@ -161,11 +161,7 @@ def attack(target: str, seconds: float, rounds: int, rng: random.Random, counts:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--rounds", type=int, default=0, help="so many for each target, however long they take")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default=",".join(TARGETS))
+    parser = options(__doc__, TARGETS)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     names, rng, out = given.only.split(","), random.Random(given.seed), {}
@@ -175,8 +171,7 @@ def main() -> int:
         attack(target, given.seconds / len(names), given.rounds, rng, out[target])
         out[target]["errors"] = sorted(set(out[target]["errors"]))[:20]
     bad = sum(c["silent"] + c["foreign"] + c["slow"] for c in out.values())
-    sys.stdout.write(json.dumps({"seed": given.seed, "held": not bad, "targets": out}, indent=1) + "\n")
-    return int(bool(bad))
+    return conclude(given.seed, out, bad)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,7 @@ where anything did not hold.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import sys
 import time
 import traceback
@@ -23,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from targets import conclude, options
 
 import crowdwise as cw
 from crowdwise import registry
@@ -304,11 +303,7 @@ def noted(counts: dict[str, Any], kind: str, error: BaseException, key: str, tab
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--rounds", type=int, default=0, help="so many for each target, however long they take")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default=",".join(TABLES))
+    parser = options(__doc__, TABLES)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     names, out = given.only.split(","), {}
@@ -329,8 +324,7 @@ def main() -> int:
         out[answer_type] = dict.fromkeys(kinds, 0) | {"errors": {}}
         attack(answer_type, given.seconds / len(names), given.rounds, given.seed, out[answer_type])
     bad = sum(c["bugs"] + c["foreign"] + c["slow"] + c["not_whole"] + c["broke_down"] for c in out.values())
-    sys.stdout.write(json.dumps({"seed": given.seed, "held": not bad, "targets": out}, indent=1) + "\n")
-    return int(bool(bad))
+    return conclude(given.seed, out, bad)
 
 
 if __name__ == "__main__":

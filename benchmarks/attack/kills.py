@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import random
 import select
@@ -29,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from targets import conclude, options
 
 import crowdwise as cw
 from crowdwise.active.journal import Journal
@@ -262,11 +262,7 @@ def attack(target: str, seconds: float, rounds: int, rng: random.Random, counts:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--rounds", type=int, default=0, help="so many for each target, however long they take")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default=",".join(TARGETS))
+    parser = options(__doc__, TARGETS)
     parser.add_argument("--work", nargs=2, metavar=("TARGET", "PLACE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.work:
@@ -280,8 +276,7 @@ def main() -> int:
         out[target] = counts | {"errors": []}
         attack(target, given.seconds / len(names), given.rounds, rng, out[target])
     bad = sum(c["lost"] + c["failed"] + c["never_cleaned"] + len(c["errors"]) for c in out.values())
-    sys.stdout.write(json.dumps({"seed": given.seed, "held": not bad, "targets": out}, indent=1) + "\n")
-    return int(bool(bad))
+    return conclude(given.seed, out, bad)
 
 
 if __name__ == "__main__":

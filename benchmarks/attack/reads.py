@@ -9,7 +9,6 @@ written. Counts go to standard output as JSON; the exit status is 1 where anythi
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
 import html
@@ -31,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from targets import conclude, options
 
 import crowdwise as cw
 from crowdwise.data.features import read_features
@@ -380,11 +380,7 @@ def noted(counts: dict[str, Any], kind: str, error: BaseException, n: int) -> No
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--rounds", type=int, default=0, help="so many for each target, however long they take")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default=",".join(TARGETS))
+    parser = options(__doc__, TARGETS)
     parser.add_argument("--trace", action="store_true", help="name every file on standard error before it is read")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -393,8 +389,7 @@ def main() -> int:
         out[target] = dict.fromkeys(("reads", "read", "our_errors", "bugs", "foreign", "slow"), 0) | {"errors": {}}
         attack(target, given.seconds / len(names), given.rounds, given.seed, out[target], given.trace)
     bad = sum(c["bugs"] + c["foreign"] + c["slow"] for c in out.values())
-    sys.stdout.write(json.dumps({"seed": given.seed, "held": not bad, "targets": out}, indent=1) + "\n")
-    return int(bool(bad))
+    return conclude(given.seed, out, bad)
 
 
 if __name__ == "__main__":

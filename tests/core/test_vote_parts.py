@@ -129,3 +129,12 @@ def test_what_does_not_fit_together_is_refused():
     same = cw.Votes.from_records([("a", "x", "u"), ("b", "y", "u")])
     with pytest.raises(LabelError, match="single class"):
         cw.DawidSkene().fit_in_parts(VoteParts.of([same]))
+
+
+def test_auto_in_parts_refuses_a_crowd_that_gold_shows_to_be_mostly_wrong():
+    sim = cw.simulate.hammer_spammer(300, n_annotators=12, skill=0.25, spread=0.05, votes_per_item=8, random_state=0)
+    gold = np.where(np.arange(300) < 40, sim.truth, -1).astype(np.int32)
+    parts = VoteParts.of([VotePart(sim.votes[lo : lo + 100], gold[lo : lo + 100]) for lo in (0, 100, 200)])
+    with pytest.raises(InputError, match="Use dawid-skene"):
+        cw.Auto().fit_in_parts(parts)
+    assert cw.Auto().fit(sim.votes, gold).consensus_.score(sim.truth) > 0.9

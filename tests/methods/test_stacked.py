@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 import crowdwise as cw
+from busy_crowd import ordered
 from crowdwise.core import em, predictive
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import dirichlet_multinomial, winners
@@ -20,18 +21,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWar
 def counts_of(seed=0, M=12, K=4):
     rng = np.random.default_rng(seed)
     return rng.gamma(1.0, 3.0, (M, K, K)) + 4 * np.eye(K)
-
-
-def ordered(rng, N, M, K, r, theta, pi):
-    """Votes by annotators with given matrices, r on each item, some annotators busier than others."""
-    z = rng.choice(K, size=N, p=pi)
-    busy = np.arange(1, M + 1) ** -0.8
-    who = np.array([rng.choice(M, size=r, replace=False, p=busy / busy.sum()) for _ in range(N)])
-    item = np.repeat(np.arange(N), r)
-    p = np.cumsum(theta[who.ravel(), z[item]], axis=1)
-    label = (rng.random(len(item))[:, None] >= p).sum(axis=1).clip(0, K - 1)
-    names = {"items": range(N), "annotators": range(M), "classes": range(K)}
-    return cw.Votes.from_codes(item, who.ravel(), label, truth=z.astype(np.int32), **names)
 
 
 # -------------------------------------------------------------------- confusion models

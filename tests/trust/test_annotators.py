@@ -10,10 +10,11 @@ import pytest
 from scipy.stats import binomtest, linregress
 
 import crowdwise as cw
+from crowdwise.core.numerics import binomial_tail
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.trust.annotator_measures import seconds, speed
 from crowdwise.trust.annotators import assess_annotators
-from crowdwise.trust.evidence import adjusted, binomial_tail, read_evidence
+from crowdwise.trust.evidence import adjusted, read_evidence
 from crowdwise.trust.flags import Flag, FlagKind
 from trust.planted import HONEST, planted
 

@@ -26,7 +26,7 @@ def check_outputs(*paths: Path | None, endings: Sequence[str] = TABLES) -> None:
         if path is None:
             continue
         if path.suffix.lower().replace(".ndjson", ".jsonl") not in endings:
-            raise ParameterError(f"Cannot tell how to write {path.name}: expected a name ending in {either(endings)}.")
+            raise ParameterError(f"Cannot tell how to write {path}: expected a name ending in {either(endings)}.")
         if path.is_dir():
             raise OutputError(f"{path} is a folder: name a file in it.")
         if not path.parent.is_dir():

@@ -150,3 +150,11 @@ def share_with_interval(
     """A share, nan where there were no trials, and the two ends of its interval: see :func:`share_interval`."""
     low, high = share_interval(right, total, unsure, level)
     return np.divide(right, total, out=np.full_like(total, np.nan), where=total > 0), low, high
+
+
+def binomial_tail(x: Any, n: Any, p: Any) -> Floats:
+    """P(X >= x), X binomial(n, p), with x and n not necessarily whole: I_p(x, n - x + 1); 1 for x = 0."""
+    from scipy.special import betainc
+
+    x, n = np.asarray(x, dtype=np.float64), np.asarray(n, dtype=np.float64)
+    return np.where(x > 1e-12, betainc(np.maximum(x, 1e-12), np.maximum(n - x, 0.0) + 1.0, p), 1.0)

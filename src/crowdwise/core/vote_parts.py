@@ -135,6 +135,11 @@ class VoteParts:
             if len(part.votes):
                 yield part
 
+    def gold_items(self) -> list[VotePart]:
+        """Of each part its items with gold labels, where it has any."""
+        known = [part.select(np.flatnonzero(part.gold >= 0)) for part in self if part.gold is not None]
+        return [part for part in known if len(part.votes)]
+
     @cached_property
     def sizes(self) -> Floats:
         """Items, votes (their weight), and items with a gold label."""
@@ -208,8 +213,7 @@ def shown_dependence(parts: VoteParts, posterior: Posterior, gold_by_votes: Post
     found = _of_sample(chosen, q)
     if gold_by_votes is None:
         return found
-    known = [part.select(np.flatnonzero(part.gold >= 0)) for part in parts if part.gold is not None]
-    known = [part for part in known if len(part.votes)]
+    known = parts.gold_items()
     if not known:
         return found
     free = np.concatenate([gold_by_votes(part) for part in known])

@@ -31,7 +31,6 @@ With so many classes that tables over pairs of them are out of proportion (``MAX
 
 from __future__ import annotations
 
-import math
 from dataclasses import field
 from typing import Any
 
@@ -45,13 +44,13 @@ from crowdwise.core.em import EMFit, Engine, Stats
 from crowdwise.core.gold_calibration import without_own
 from crowdwise.core.limits import check_memory
 from crowdwise.core.model import Callback, Floats, Ints, Outcome, Params, Part, Rounds, Votes, declared
-from crowdwise.core.numerics import safe_log, winners
+from crowdwise.core.numerics import binomial_tail, safe_log, winners
 from crowdwise.core.priors import Prior
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.sparse_coin import SparseCoin
 from crowdwise.core.vote_parts import VotePart, VoteParts, start_statistics
 from crowdwise.core.vote_sums import outvoted, single_annotator_items
-from crowdwise.errors import SizeError
+from crowdwise.errors import InputError, SizeError
 from crowdwise.methods.ds_anchored import Anchored, AnchoredFamily
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, DawidSkene
 
@@ -150,6 +149,14 @@ class Auto(Anchored):
             assert part.gold is not None
             return _by_votes(part.votes, part.gold, self.params_, stats, pseudo)
 
+        known = parts.gold_items()
+        if known:
+            q, gold = (np.concatenate(rows) for rows in zip(*((by_votes(p), p.gold) for p in known), strict=True))
+            if contradicted(q, gold):
+                raise InputError(
+                    "By the gold labels most annotators are mostly wrong, and auto does not read votes in parts "
+                    "backwards. Use dawid-skene, or fit the votes in memory."
+                )
         return found | {"gold_by_votes": by_votes}
 
     def _run_in_parts(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit]:
@@ -230,13 +237,8 @@ def confirmed(votes: Votes, gold: Ints | None) -> npt.NDArray[np.bool_]:
 
 def contradicted(q: Floats, gold: Ints) -> bool:
     """Whether the votes on gold items point to their classes less often than chance would (one time in a thousand)."""
-    g, right, p = len(gold), int((q.argmax(axis=1) == gold).sum()), 1.0 / q.shape[1]
-    chances = [math.log(p) * i + math.log1p(-p) * (g - i) - log_beta(i + 1, g - i + 1) for i in range(right + 1)]
-    return math.fsum(math.exp(x) for x in chances) / (g + 1) < WRONG_CROWD
-
-
-def log_beta(a: float, b: float) -> float:
-    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+    wrong, chance = (q.argmax(axis=1) != gold).sum(), 1.0 - 1.0 / q.shape[1]
+    return bool(binomial_tail(wrong, len(gold), chance) < WRONG_CROWD)
 
 
 def _by_votes(

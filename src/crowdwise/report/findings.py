@@ -37,11 +37,10 @@ import numpy as np
 
 from crowdwise import registry
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.numerics import Floats
+from crowdwise.core.numerics import Floats, binomial_tail
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.report.inspection import Inspection, Progress, inspect
-from crowdwise.trust.evidence import binomial_tail
 from crowdwise.trust.flags import Finding, FindingKind, Flag, FlagKind, Verdict
 from crowdwise.trust.wording import sentence
 

@@ -30,10 +30,9 @@ import numpy.typing as npt
 
 from crowdwise.core.intervals import with_interval
 from crowdwise.core.leave_one_out import LeaveOneOut
-from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.numerics import Floats, Ints, binomial_tail, normalise
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
-from crowdwise.trust.evidence import binomial_tail
 
 MOSTLY = 0.9
 """The share of an annotator's votes from which a label may be called their only one."""

@@ -81,14 +81,6 @@ def adjusted(p: Floats) -> Floats:
     return np.asarray(false_discovery_control(p.ravel()).reshape(p.shape)) if p.size else p
 
 
-def binomial_tail(x: Floats, n: Floats, p: Any) -> Floats:
-    """P(X >= x), X binomial(n, p), with x and n not necessarily whole: I_p(x, n - x + 1); 1 for x = 0."""
-    from scipy.special import betainc
-
-    x, n = np.asarray(x, dtype=np.float64), np.asarray(n, dtype=np.float64)
-    return np.where(x > 1e-12, betainc(np.maximum(x, 1e-12), np.maximum(n - x, 0.0) + 1.0, p), 1.0)
-
-
 def sample_items(cost: Ints, most: float, random_state: RandomState, side: Literal["left", "right"] = "left") -> Ints:
     """The items to look at, in order: all, or, at random, as many (at least one) as cost ``most`` together."""
     if cost.sum() <= most:
