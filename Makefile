@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test pytest lint browser bench docs install clean
+.PHONY: help demo test pytest lint debian bench docs install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -21,8 +21,8 @@ help: ## this list
 demo: $(VENV)/installed ## see it work: methods and learners compared on a made-up crowd, and a report
 	$(BIN)/crowdwise demo
 
-test: ## lint, all tests and doctests, the documentation in strict mode; installs what they need, Chromium too
-	@$(MAKE) --no-print-directory -j 2 browser $(VENV)/installed-dev
+test: ## lint, all tests and doctests, the documentation in strict mode; installs what they need, Chromium and Java too
+	@$(MAKE) --no-print-directory -j 2 debian $(VENV)/installed-dev
 	@$(MAKE) --no-print-directory -j 2 pytest lint
 
 pytest: $(VENV)/installed-dev
@@ -40,8 +40,8 @@ docs: $(VENV)/installed-dev ## write the generated pages, then build the site in
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m mkdocs build --strict
 
-browser:
-	@.ci/browser
+debian:
+	@.ci/debian
 
 install: $(VENV)/installed-dev ## only set up .venv with everything the tests need
 
