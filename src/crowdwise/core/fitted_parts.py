@@ -59,11 +59,16 @@ class FittedParts:
         """Each part with the class codes of its items, and their (corrected) N x K posterior."""
         rng = np.random.default_rng(self.random_state)
         for part in self.parts:
-            first = q = self.independent(part)
-            if self.dependence.source != "none":
-                q = clamp(correct(q, votes_per_item(part.votes), self.dependence), part.gold)
-            codes = decide(q if self.dependence.bias else first, self.prior, self.ties, rng)
-            yield part, codes, q
+            yield part, *self.decided(part, self.independent(part), rng)
+
+    def decided(
+        self, part: VotePart, independent: Floats, rng: np.random.Generator
+    ) -> tuple[npt.NDArray[np.int32], Floats]:
+        """The class codes of the items of a part, and their corrected posterior, from that of independent votes."""
+        first = q = independent
+        if self.dependence.source != "none":
+            q = clamp(correct(q, votes_per_item(part.votes), self.dependence), part.gold)
+        return decide(q if self.dependence.bias else first, self.prior, self.ties, rng), q
 
     def tables(self) -> Iterator[dict[str, Any]]:
         """The table of items, part by part: item, label, probability, entropy (bits), votes."""

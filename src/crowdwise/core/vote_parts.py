@@ -12,6 +12,10 @@ dependence                            a sample of whole items, evenly spaced ove
 ====================================  ==================================================================
 
 The sums agree with those of all votes in one piece up to rounding, whatever the split.
+
+Two functions go over the parts: :meth:`VoteParts.total` sums what a function gives of each part, and
+:meth:`VoteParts.map` lists it. A method that uses these, and no loop of its own over parts, runs wherever the parts
+are: in this process, or on the machines of a cluster (:mod:`crowdwise.spark`).
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
+from operator import add
 from typing import Any, Protocol
 
 import numpy as np
@@ -137,17 +142,12 @@ class VoteParts:
 
     def gold_items(self) -> list[VotePart]:
         """Of each part its items with gold labels, where it has any."""
-        known = [part.select(np.flatnonzero(part.gold >= 0)) for part in self if part.gold is not None]
-        return [part for part in known if len(part.votes)]
+        return [part for part in self.map(_gold_items) if part is not None] if self.sizes[2] else []
 
     @cached_property
     def sizes(self) -> Floats:
         """Items, votes (their weight), and items with a gold label."""
-        total = np.zeros(3)
-        for part in self:
-            known = 0 if part.gold is None else int((part.gold >= 0).sum())
-            total += (len(part.votes), part.n_votes, known)
-        return total
+        return np.asarray(self.total(_size, np.zeros(3)))
 
     @property
     def n_items(self) -> int:
@@ -161,15 +161,27 @@ class VoteParts:
 
     def expect(self, params: Params, *, hard: bool = False, engine: str = "auto") -> Stats:
         """The statistics of all parts under some parameters."""
-        return self._summed(lambda part: part.expect(params, hard=hard, engine=engine))
+        return self.summed(lambda part: part.expect(params, hard=hard, engine=engine))
 
     def statistics(self, posterior: Posterior) -> Stats:
         """The statistics that go with a posterior of each item."""
-        return self._summed(lambda part: part.statistics(posterior))
+        return self.summed(lambda part: part.statistics(posterior))
 
-    def _summed(self, make: Callable[[VotePart], Stats]) -> Stats:
+    def summed(self, make: Callable[[VotePart], Stats]) -> Stats:
+        """The sum of the statistics that a function gives of each part."""
         K, cells = self.names.n_classes, self.names.n_annotators * self.names.n_classes
-        return reduce(Stats.__add__, map(make, self), Stats(np.zeros((cells, K)), np.zeros(K)))
+        found: Stats = self.total(make, Stats(np.zeros((cells, K)), np.zeros(K)))
+        return found
+
+    def total(self, make: Callable[[VotePart], Any], zero: Any) -> Any:
+        """``zero`` plus what a function gives of each part: an array, or statistics."""
+        return reduce(add, self.map(make), zero)
+
+    def map(self, make: Callable[..., Any], given: Sequence[Any] | None = None) -> Iterator[Any]:
+        """What a function gives of each part that has items, in their order: ``make(part)``, or
+        ``make(part, given[i])`` where something is given for each."""
+        for i, part in enumerate(self):
+            yield make(part) if given is None else make(part, given[i])
 
     def where(self, keep: Callable[[VotePart], Any]) -> VoteParts:
         """The items for which a mask, made part by part, is true."""
@@ -183,16 +195,29 @@ class VoteParts:
         return VoteParts(load, self.names.annotators, self.names.classes)
 
 
+def _size(part: VotePart) -> Floats:
+    known = 0 if part.gold is None else int((part.gold >= 0).sum())
+    return np.array([len(part.votes), part.n_votes, known], dtype=np.float64)
+
+
+def _gold_items(part: VotePart) -> VotePart | None:
+    """The items with gold labels, where there are any."""
+    known = np.empty(0) if part.gold is None else np.flatnonzero(part.gold >= 0)
+    return part.select(known) if len(known) else None
+
+
 def start_statistics(parts: VoteParts) -> Stats:
     """The statistics of :func:`crowdwise.core.starts.gold_weighted`: two passes where there are gold labels."""
     if not parts.sizes[2]:
         return parts.statistics(lambda part: starts.shares(part.votes, part.gold))
-    sums = np.zeros((4, parts.names.n_annotators))
-    for part in parts:
-        gold = np.full(len(part.votes), -1, dtype=np.int32) if part.gold is None else part.gold
-        sums += starts.agreement_sums(part.votes, gold)
+    sums = parts.total(_agreement_sums, np.zeros((4, parts.names.n_annotators)))
     weight = starts.log_odds(starts.accuracy_of(sums), parts.names.n_classes)
     return parts.statistics(lambda part: clamp(starts.weighted_posterior(part.votes, weight), part.gold))
+
+
+def _agreement_sums(part: VotePart) -> Floats:
+    gold = np.full(len(part.votes), -1, dtype=np.int32) if part.gold is None else part.gold
+    return starts.agreement_sums(part.votes, gold)
 
 
 def shown_dependence(parts: VoteParts, posterior: Posterior, gold_by_votes: Posterior | None = None) -> Dependence:
@@ -200,17 +225,17 @@ def shown_dependence(parts: VoteParts, posterior: Posterior, gold_by_votes: Post
 
     ``gold_by_votes``: the posterior of gold items by their votes and what other items teach, where the method has it.
     """
-    several = [np.flatnonzero(Answers.of(part.votes).per_item > 1) for part in parts]
-    total = sum(int(np.diff(part.votes.indptr)[at].sum()) for part, at in zip(parts, several, strict=True))
-    every = max(1, -(-total // dependence.MAX_VOTES))
-    chosen, q, seen = [], [], 0
-    for part, at in zip(parts, several, strict=True):
-        some = part.select(at[-seen % every :: every])
-        seen += len(at)
-        if len(some.votes):
-            chosen.append(some)
-            q.append(posterior(some))
-    found = _of_sample(chosen, q)
+    counted = list(parts.map(_several_answers))  # items with several answers, and their votes
+    every = max(1, -(-sum(votes for _, votes in counted) // dependence.MAX_VOTES))
+    before = np.cumsum([0, *(items for items, _ in counted)])
+
+    def sampled(part: VotePart, seen: int) -> tuple[VotePart, Floats] | None:
+        at = np.flatnonzero(Answers.of(part.votes).per_item > 1)[-seen % every :: every]
+        some = part.select(at)
+        return (some, posterior(some)) if len(at) else None
+
+    sample = [found for found in parts.map(sampled, before[:-1].tolist()) if found is not None]
+    found = _of_sample([part for part, _ in sample], [q for _, q in sample])
     if gold_by_votes is None:
         return found
     known = parts.gold_items()
@@ -219,6 +244,11 @@ def shown_dependence(parts: VoteParts, posterior: Posterior, gold_by_votes: Post
     free = np.concatenate([gold_by_votes(part) for part in known])
     n = np.concatenate([dependence.votes_per_item(part.votes) for part in known])
     return dependence.with_gold(found, free, n, np.concatenate([part.gold for part in known if part.gold is not None]))
+
+
+def _several_answers(part: VotePart) -> tuple[int, int]:
+    at = np.flatnonzero(Answers.of(part.votes).per_item > 1)
+    return len(at), int(np.diff(part.votes.indptr)[at].sum())
 
 
 def _of_sample(chosen: list[VotePart], q: list[Floats]) -> Dependence:

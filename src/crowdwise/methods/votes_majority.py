@@ -58,9 +58,8 @@ class MajorityVote(Model):
         return Outcome(posterior=clamp(self._predict(votes), gold), prior=normalise(counts, axis=0))
 
     def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
-        counts = np.zeros(parts.names.n_classes)
-        for part in parts:
-            counts += np.bincount(part.votes.label, weights=part.votes.weight, minlength=len(counts))
+        K = parts.names.n_classes
+        counts = parts.total(lambda p: np.bincount(p.votes.label, weights=p.votes.weight, minlength=K), np.zeros(K))
         prior = normalise(counts, axis=0)
         return {
             "independent": lambda part: clamp(self._predict(part.votes), part.gold), "prior": prior, "confusion": None
