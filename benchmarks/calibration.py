@@ -9,6 +9,7 @@ the choice that is best for the *other* sets (leave one set out), and with the o
 from __future__ import annotations
 
 import argparse
+import json
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -110,24 +111,12 @@ def simulated() -> Iterator[tuple[str, str, cw.Votes, Any]]:
                 1000, ability=(1.2, 0.5), log_inverse_difficulty=(0.0, 1.5), votes_per_item=n, **many
             )
             yield "dependent", f"hard items, {n} votes", hard.votes, hard.truth
-            yield "dependent", f"misleading items, {n} votes", *misled(1000, 40, 3, n, 0.3, seed)
+            lures = cw.simulate.misleading(1000, n_classes=3, votes_per_item=n, **many)
+            yield "dependent", f"misleading items, {n} votes", lures.votes, lures.truth
         groups = cw.simulate.groups(1000, n_groups=3, votes_per_item=10, random_state=seed)
         yield "dependent", "groups of annotators, 10 votes", groups.votes, groups.truth
         ring = cw.simulate.colluders(1000, share=0.2, p_corr=0.5, votes_per_item=8, random_state=seed)
         yield "dependent", "colluders, 8 votes", ring.votes, ring.truth
-
-
-def misled(N: int, M: int, K: int, n: int, share: float, seed: int) -> tuple[cw.Votes, Any]:
-    """One-coin annotators; on a share of the items each sees a wrong class with a probability of the item's own."""
-    rng = np.random.default_rng(seed)
-    item, who = np.repeat(np.arange(N), n), np.concatenate([rng.choice(M, n, replace=False) for _ in range(N)])
-    truth, skill = rng.integers(0, K, N), rng.beta(6, 2, M)
-    lure = np.where(rng.random(N) < share, rng.beta(2, 2, N), 0.0)
-    other = (truth + rng.integers(1, K, N)) % K
-    seen = np.where(rng.random(len(item)) < lure[item], other[item], truth[item])
-    said = np.where(rng.random(len(item)) < skill[who], seen, (seen + rng.integers(1, K, len(item))) % K)
-    votes = cw.Votes.from_codes(item, who, said, items=range(N), annotators=range(M), classes=range(K))
-    return votes, truth
 
 
 def best_rho(case: Case) -> float:
@@ -160,6 +149,20 @@ def diagram(cases: list[Case]) -> str:
         x_percent=True,
         description="Reliability diagram over all sets: one curve as if votes were independent, one corrected.",
     )
+
+
+def cost() -> str:
+    """The table of benchmarks/default_cost.py."""
+    found = json.loads((ROOT / "benchmarks" / "results" / "default_cost.json").read_text(encoding="utf-8"))
+    rows = [
+        [f"{r['votes']:,}", str(r["classes"]), f"{r['annotators']:,}"]
+        + [f"{r[key][0]:.3g} s" for key in ("anchored", "auto")]
+        + [str(r[key][1]) for key in ("anchored", "auto")]
+        + [f"{r['auto'][0] / r['anchored'][0]:.2f}"]
+        for r in found
+    ]
+    header = ["votes", "classes", "annotators", "`anchored`", "`auto`", "passes, `anchored`", "`auto`", "ratio"]
+    return tables.markdown(header, rows)
 
 
 def page(sets: dict[str, dict[str, Case]], crowds: list[tuple[str, str, Case]]) -> str:
@@ -288,6 +291,13 @@ of {len(cases)} sets.
 ![Reliability diagram of auto over all sets](../assets/calibration.svg)
 
 {tables.markdown(header, rows)}
+
+## Cost
+
+Processor time of a fit on one thread, the least of several that took turns (`benchmarks/default_cost.py`): simulated
+confusion matrices, five votes an item.
+
+{cost()}
 
 ## Other methods
 

@@ -26,16 +26,9 @@ def posteriors(rng, N=50, K=3):
 
 
 def misled(N, M, K, n, share, seed):
-    """One-coin annotators; on a share of the items each sees a wrong class with a probability of the item's own."""
-    rng = np.random.default_rng(seed)
-    item, who = np.repeat(np.arange(N), n), np.concatenate([rng.choice(M, n, replace=False) for _ in range(N)])
-    truth, skill = rng.integers(0, K, N), rng.beta(6, 2, M)
-    lure = np.where(rng.random(N) < share, rng.beta(2, 2, N), 0.0)
-    other = (truth + rng.integers(1, K, N)) % K
-    seen = np.where(rng.random(len(item)) < lure[item], other[item], truth[item])
-    said = np.where(rng.random(len(item)) < skill[who], seen, (seen + rng.integers(1, K, len(item))) % K)
-    votes = cw.Votes.from_codes(item, who, said, items=range(N), annotators=range(M), classes=range(K))
-    return votes, truth
+    """Votes and truth of items of which some mislead many."""
+    crowd = cw.simulate.misleading(N, n_annotators=M, n_classes=K, share=share, votes_per_item=n, random_state=seed)
+    return crowd.votes, crowd.truth
 
 
 def copied(N, M, K, n, share, seed):
@@ -329,7 +322,7 @@ def test_new_items_are_corrected_like_those_of_the_fit():
 
 
 def test_annotators_who_are_misled_together_are_not_taken_for_better_than_they_are():
-    votes, truth = misled(800, 30, 2, 8, 0.4, 0)
+    votes, truth = misled(800, 30, 2, 8, 0.4, 1)
     found = cw.aggregate(votes)
     true = np.array([(votes.label == truth[votes.item])[votes.annotator == m].mean() for m in range(30)])
     value, low, high = found.accuracy()

@@ -57,9 +57,11 @@ def test_the_answer_averages_a_prior_from_the_majority_and_one_from_the_fit():
             stats = em.expect(part, params)[0]
         return params, family.maximise(stats)
 
-    first, free = fit(learned_prior(em.statistics(part, winners(votes.shares())).table(), "accuracy"), shares)
+    first, free = fit(
+        learned_prior(em.statistics(part, winners(votes.shares())).table(), "accuracy", quick=True), shares
+    )
     stats, q = em.expect(part, first, posterior=True)
-    _, again = fit(learned_prior(em.statistics(part, winners(q)).table(), "accuracy", tol=0.05), stats)
+    _, again = fit(learned_prior(em.statistics(part, winners(q)).table(), "accuracy", quick=True), stats)
     theta = (free.confusion() + again.confusion()) / 2
     prior = (np.exp(free.log_prior) + np.exp(again.log_prior)) / 2
     found = cw.Auto(tol=1e-12, max_iter=2000).fit(votes).consensus_

@@ -15,6 +15,7 @@ import crowdwise as cw
 from brute import enumerate_truths, objective, rows_of
 from crowdwise import registry
 from crowdwise.core.em import Part, statistics
+from crowdwise.core.numerics import dirichlet_multinomial, maximise_smooth
 from crowdwise.core.priors import pseudo_counts
 from crowdwise.core.shrinkage import learned_prior, strength
 from crowdwise.core.starts import gold_weighted, majority
@@ -239,7 +240,29 @@ def test_the_strength_of_a_learned_prior_recovers_the_spread_of_a_crowd():
         theta = np.stack([rng.dirichlet(true * row, 300) for row in base], axis=1)
         counts = np.stack([[rng.multinomial(40, row) for row in m] for m in theta]).transpose(0, 2, 1).astype(float)
         table = np.broadcast_to(base.T, counts.shape)
-        assert abs(np.log(strength(counts, table) / true)) < 0.15
+        exact = strength(counts, table)
+        assert abs(np.log(exact / true)) < 0.15
+
+        def evidence(t, counts=counts, table=table):
+            return dirichlet_multinomial(counts.transpose(0, 2, 1), np.exp(t) * table.transpose(0, 2, 1))
+
+        at = np.log(exact)
+        assert evidence(at) >= max(evidence(at - 0.01), evidence(at + 0.01))
+        assert abs(np.log(strength(counts, table, quick=True) / exact)) < 0.05
+
+
+def test_a_smooth_function_is_maximised_in_few_evaluations():
+    for top in (-2.9, 0.3, 4.0, 8.7):
+        calls = []
+
+        def f(x, top=top, calls=calls):
+            calls.append(x)
+            return -np.log(np.cosh((x - top) / 2))
+
+        assert maximise_smooth(f, -5.0, 10.0, width=1.0) == pytest.approx(top, abs=0.03)
+        assert len(calls) <= 8
+    assert maximise_smooth(lambda x: -x, 0.0, 1.0, width=0.1) < 0.1
+    assert maximise_smooth(lambda x: -x * x, -1.0, 1.0, width=0.5) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_like_minded_annotators_are_shrunk_hard_and_mixed_ones_hardly():

@@ -326,6 +326,18 @@ def test_easy_items_are_answered_better():
     assert made.parameters["ability"].shape == (20,)
 
 
+def test_items_that_mislead_are_taken_for_one_other_class_by_many():
+    made = simulate.misleading(4000, n_classes=4, share=0.25, random_state=0)
+    lure, other, table = made.parameters["lure"], made.parameters["looks_like"], dense(made)
+    assert (other != made.truth).all() and (lure > 0).mean() == pytest.approx(0.25, abs=0.02)
+    wrong = (table == other[:, None]).mean(axis=1)
+    by_lure = [wrong[lure == 0].mean(), *(part.mean() for part in np.array_split(wrong[np.argsort(lure)][-1000:], 3))]
+    assert by_lure == sorted(by_lure) and by_lure[0] == pytest.approx(0.25 / 3, abs=0.02) and by_lure[-1] > 0.5
+    errs = (table != made.truth[:, None]).astype(float)
+    together = np.cov(errs[made.truth == 0].T)[~np.eye(20, dtype=bool)]
+    assert together.mean() > 0.02  # given the truth, votes on an item are not independent
+
+
 def test_outliers_know_nothing_of_the_truth():
     made = simulate.outliers(4000, share=0.2, random_state=0)
     strange, table = made.parameters["outliers"], dense(made)
@@ -506,6 +518,8 @@ BAD = [
     ("colluders", {"p_corr": 9}, "p_corr=9: expected a number from 0 to 1"),
     ("groups", {"n_groups": 41}, "n_groups=41: expected an integer from 1 to the 40 annotators"),
     ("difficulty", {"ability": (1, -2)}, r"ability=\(1, -2\): expected \(mean, standard deviation\)"),
+    ("misleading", {"share": 2}, "share=2: expected a number from 0 to 1"),
+    ("misleading", {"lure": (0, 1)}, r"lure=\(0, 1\): expected"),
     ("outliers", {"agreement": 0}, "agreement=0: expected a positive number"),
     ("machine", {"slip": 2}, "slip=2: expected a number from 0 to 1"),
 ]

@@ -63,8 +63,12 @@ def test_the_command(tmp_path) -> None:
     out = tmp_path / "ask.csv"
     done = run("gold", tmp_path / "crowd", "--ask", 12, "--out", out)
     assert done.exit_code == 0, done.output
-    assert "12 of 200 items" in done.output and len(out.read_text().splitlines()) == 13
+    assert "12 of 200 items. Of 12 labels, about" in done.output and len(out.read_text().splitlines()) == 13
     facts = json.loads(run("gold", tmp_path / "crowd", "--ask", 12, "--json").stdout)
     assert len(facts["items"]) == 12 and facts["expected_wrong"] > 0
     assert [str(row["item"]) for row in facts["items"]] == [x.split(",")[0] for x in out.read_text().splitlines()[1:]]
+    cw.Votes.from_records(
+        [(n, m, 0 if n == m == 0 else n % 2) for n in range(20) for m in range(5)]
+    ).to_frame().write_csv(tmp_path / "sure.csv")
+    assert "Of 1 label, about 0 are expected to be wrong." in run("gold", tmp_path / "sure.csv", "--ask", 1).output
     assert run("gold", tmp_path / "crowd", "--ask", 0).exit_code == 2

@@ -37,6 +37,7 @@ def gold(
     """
     from crowdwise.errors import ParameterError
     from crowdwise.trust.gold_choice import ask_for_gold
+    from crowdwise.trust.wording import counted
 
     check_outputs(out)
     check_apart([path, known], [out])
@@ -54,8 +55,9 @@ def gold(
         emit_table(table)
     if not as_json:
         where = f" Written to {out}." if out is not None else ""
+        asked, wrong = len(found.items), round(found.expected_wrong)
         say(
-            f"{len(found.items):,} of {len(fitted.result.item_names):,} items; {found.expected_wrong:.0f} of their "
-            f"labels are expected to be wrong.{where}"
+            f"{asked:,} of {counted(len(fitted.result.item_names), 'item')}. Of {counted(asked, 'label')}, about "
+            f"{wrong:,} {'is' if wrong == 1 else 'are'} expected to be wrong.{where}"
         )
     sys.stdout.flush()

@@ -75,7 +75,7 @@ SHAPE = 4.0
 CROWD_SD = 0.4
 """The standard deviation, between crowds, of the logarithm of the power of the odds that would make them calibrated."""
 PASSES = 3
-MAX_VOTES = 100_000
+MAX_VOTES = 50_000
 """The excess agreement is taken from at most so many votes, of whole items."""
 MIN_SHIFT = 0.1
 """Biases of classes that differ by less are not worth a word."""
@@ -347,13 +347,13 @@ def _by_votes(
     part = Part.of(some, None if gold is None else gold[rows], before)
     q = clamp(q[rows], None if gold is None else gold[rows])
     stats = em.statistics(part, q)
-    pseudo = learned_prior(em.statistics(part, winners(q)).table(), tol=0.05)
-    for _ in range(PASSES):
+    pseudo = learned_prior(em.statistics(part, winners(q)).table(), quick=True)
+    for i in range(PASSES):
         table = stats.table() + pseudo
         theta = normalise(table, axis=1)
         pi = np.zeros(K) if item_prior is not None else np.log(normalise(stats.mass + 1e-9, axis=0))
         params = Params(safe_log(theta).reshape(stats.counts.shape), pi[None])
-        stats, q = em.expect(part, params, posterior=True)
+        stats, q = em.expect(part, params, posterior=i == PASSES - 1)
 
     def taught(known: Ints) -> Floats:
         assert gold is not None

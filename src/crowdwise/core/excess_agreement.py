@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crowdwise import kernels
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.vote_sums import tally
 from crowdwise.data.votes import Votes
 
-MAX_TABLE = 2**23
+MAX_TABLE = 2**20
 """The most cells (items x classes x classes) of a table of sums."""
 
 
@@ -64,8 +63,7 @@ def excess_agreement(votes: Votes, theta: Floats, q: Floats) -> tuple[float, flo
         rows = slice(total.indptr[lo], total.indptr[hi])
         indptr, who, w = total.indptr[lo : hi + 1] - total.indptr[lo], total.who[rows], total.weight[rows]
         item = np.repeat(np.arange(hi - lo), np.diff(indptr))
-        sums = kernels.reference.logits(indptr, who, w, answers, np.zeros((1, 1))).reshape(-1, K, K)
-        own = kernels.reference.logits(indptr, who, w * w, square, np.zeros((1, 1)))
+        sums, own = _sums(indptr, who, w, answers).reshape(-1, K, K), _sums(indptr, who, w * w, square)
         expected = (q[lo:hi] * (np.einsum("nkl,nkl->nk", sums, sums) - own)).sum(axis=1)
         n = np.bincount(item, weights=w, minlength=hi - lo)
         agree = (counted[lo:hi] ** 2).sum(axis=1) - np.bincount(item, weights=total.same[rows], minlength=hi - lo)
@@ -77,3 +75,10 @@ def excess_agreement(votes: Votes, theta: Floats, q: Floats) -> tuple[float, flo
         return float("nan"), float("nan")
     A = float(number.sum()) / room
     return A, float(np.sqrt(((number - A * span) ** 2).sum())) / room
+
+
+def _sums(indptr: Ints, who: Ints, weight: Floats, table: Floats) -> Floats:
+    """N x columns: for each item the weighted sum of its annotators' rows of a table."""
+    from scipy.sparse import csr_matrix
+
+    return np.asarray(csr_matrix((weight, who, indptr), shape=(len(indptr) - 1, len(table))) @ table)

@@ -143,7 +143,7 @@ class Model(Parameterised, ABC):
         """Learn from votes in parts, gold labels with them, in the memory of one part and of the annotators.
 
         The numbers are those of :meth:`fit` on all votes, up to rounding; where ``dependence`` is estimated from a
-        sample (above 100,000 votes) up to which items are in it.
+        sample (above 50,000 votes) up to which items are in it.
         """
         self.check_parameters()
         if not self.in_parts:

@@ -105,6 +105,27 @@ def maximise_1d(f: Callable[[float], float], low: float, high: float, tol: float
     return float((a + b) / 2.0)
 
 
+def maximise_smooth(f: Callable[[float], float], low: float, high: float, width: float) -> float:
+    """As :func:`maximise_1d`, of a smooth function: golden sections down to a width, then the top of a parabola.
+
+    The parabola goes through the best point and its neighbours on both sides.
+    """
+    seen: dict[float, float] = {}
+
+    def kept(x: float) -> float:
+        seen[x] = f(x)
+        return seen[x]
+
+    middle = maximise_1d(kept, low, high, width)
+    points = sorted(seen)
+    i = max(range(len(points)), key=lambda i: seen[points[i]])
+    if i in (0, len(points) - 1):
+        return middle
+    a, x, b = points[i - 1 : i + 2]
+    left, right = (x - a) * (seen[x] - seen[b]), (x - b) * (seen[x] - seen[a])
+    return x if left == right else float(x - 0.5 * ((x - a) * left - (x - b) * right) / (left - right))
+
+
 def dirichlet_multinomial(counts: Floats, alpha: Floats) -> float:
     """log P(counts | alpha), summed over rows (the last axis), without the term that alpha does not enter.
 

@@ -80,17 +80,18 @@ History = Annotated[
 
 @checked
 def pseudo_counts(
-    prior: Prior, history: History, votes: Votes, gold: Ints | None = None, counts: Callable[[], Floats] | None = None
-) -> Floats:
+    prior: Prior, history: History, votes: Votes, gold: Ints | None = None, counts: Callable[[], Floats] | None = None,
+    quick: bool = False,
+) -> Floats:  # fmt: skip
     """The table b[m, l, k] (its first axis is 1 where all annotators share it).
 
     ``counts`` gives the counts against the majority's labels, where they do not come from ``votes``: of these only the
-    names are looked at then.
+    names are looked at then. ``quick`` is that of :func:`crowdwise.core.shrinkage.learned_prior`.
     """
     past = None if history is None else history_counts(history, votes)
     if isinstance(prior, str):
         seen = statistics(Part.of(votes), majority(votes, gold)).table() if counts is None else counts()
-        table = learned_prior(seen if past is None else seen + past, prior)
+        table = learned_prior(seen if past is None else seen + past, prior, quick)
     else:
         table = _given(prior, votes)
     return table if past is None else table + past

@@ -86,6 +86,7 @@ class Auto(Anchored):
 
     key = "auto"
     reads_backwards = True
+    _quick = True
 
     prior: Prior = "accuracy"
     dependence: Setting = "auto"
@@ -209,7 +210,7 @@ class Auto(Anchored):
         assert isinstance(family.free, ConfusionFamily)
         counts = labels.table()
         past = 0.0 if self.history is None else priors.history_counts(self.history, votes)
-        pseudo = learned_prior(counts + past, self.prior, tol=0.05) + past
+        pseudo = learned_prior(counts + past, self.prior, quick=True) + past
         return AnchoredFamily(ConfusionFamily(self._tie, pseudo, family.free.class_prior), family.anchor)
 
     def _remarks(self, votes: Votes, posterior: Floats, labels: npt.NDArray[np.int32], gold: Ints | None) -> list[str]:

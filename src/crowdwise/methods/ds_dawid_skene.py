@@ -121,6 +121,7 @@ class DawidSkene(StreamingModel):
     in_parts = True
     _tie = staticmethod(full)
     _hard = False
+    _quick = False
 
     prior: priors.Prior = 0.01
     history: priors.History = None
@@ -141,7 +142,7 @@ class DawidSkene(StreamingModel):
         def counts() -> Floats:
             return totals.statistics(lambda part: majority(part.votes, part.gold)).table()
 
-        pseudo = priors.pseudo_counts(self.prior, self.history, totals.names, counts=counts)
+        pseudo = priors.pseudo_counts(self.prior, self.history, totals.names, counts=counts, quick=self._quick)
         class_prior = priors.class_prior_counts(self.class_prior, totals.names)
         return ConfusionFamily(self._tie, pseudo, class_prior, self._hard)
 

@@ -32,6 +32,7 @@ from crowdwise.simulate.vote_crowds import (
     hammer_spammer,
     machine,
     max_mig,
+    misleading,
     one_coin,
     outliers,
     pairwise_flipper,
@@ -43,15 +44,15 @@ __all__ = [
     "SCENARIOS", "FittedCrowd", "Simulated", "SimulatedComparisons", "SimulatedLabelSets", "SimulatedRankings",
     "SimulatedRatings", "SimulatedSimilarities", "SimulatedTags", "assign", "bio_tags", "colluders", "comparisons",
     "difficulty", "dirichlet", "four_annotators", "graph", "groups", "hammer_spammer", "label_sets", "machine",
-    "machine_annotators", "max_mig", "one_coin", "one_reliable", "ordinal", "outliers", "pairwise_flipper", "rankings",
-    "ratings", "regular", "regular_assignment", "similarities", "tag_chain", "two_coin",
+    "machine_annotators", "max_mig", "misleading", "one_coin", "one_reliable", "ordinal", "outliers",
+    "pairwise_flipper", "rankings", "ratings", "regular", "regular_assignment", "similarities", "tag_chain", "two_coin",
 ]  # fmt: skip
 
 SCENARIOS: dict[str, Callable[..., Simulated]] = {
     scenario.__name__.replace("_", "-"): scenario
     for scenario in (
         one_coin, two_coin, dirichlet, hammer_spammer, pairwise_flipper, max_mig, regular, colluders, groups,
-        difficulty, outliers, machine, ordinal, four_annotators, one_reliable,
+        difficulty, misleading, outliers, machine, ordinal, four_annotators, one_reliable,
     )
 }  # fmt: skip
 """Every scenario that gives votes by name; the first line of its docstring says what it is."""

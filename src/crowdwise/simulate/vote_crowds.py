@@ -303,6 +303,34 @@ def difficulty(
     return crowds.collect("difficulty", (item, annotator), label, truth, pi, theta, **known)
 
 
+def misleading(
+    n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 2, share: float = 0.3,
+    lure: tuple[float, float] = (2.0, 2.0), a: float = 6.0, b: float = 2.0,
+    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
+) -> Simulated:  # fmt: skip
+    """A share of the items looks like another class: many annotators err there together.
+
+    Such an item has one wrong class (uniform) and a probability ~ Beta(*lure) with which an annotator sees that class
+    in place of the truth. Annotators name the class that they see with probability w ~ Beta(a, b), errors uniform.
+    Given the truth, votes on an item are not independent. Parameters hold ``lure`` (N, 0 for items that mislead nobody)
+    and ``looks_like`` (N, the wrong class); ``confusion`` is the mean over items.
+    """
+    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
+    crowds.check_shares(share=share)
+    crowds.check_positive(a=a, b=b)
+    crowds.check_positive_pairs(lure=lure)
+    truth = crowds.draw_truth(n_items, pi, rng)
+    item, annotator = assign(n_items, n_annotators, votes_per_item, random_state=rng)
+    skill = crowds.one_coin_confusion(rng.beta(a, b, size=n_annotators), n_classes)
+    strength = np.where(rng.random(n_items) < share, rng.beta(*lure, size=n_items), 0.0)
+    looks_like = crowds.another(truth, n_classes, rng)
+    seen = np.where(rng.random(len(item)) < strength[item], looks_like[item], truth[item])
+    label = crowds.answer(skill, annotator, seen, rng)
+    sight = crowds.one_coin_confusion(np.array([1.0 - share * lure[0] / (lure[0] + lure[1])]), n_classes)
+    known: dict[str, Any] = {"lure": strength, "looks_like": looks_like}
+    return crowds.collect("misleading", (item, annotator), label, truth, pi, sight[0] @ skill, **known)
+
+
 def _sigmoid(x: Array) -> Array:
     return 0.5 * (1 + np.tanh(0.5 * x))
 
