@@ -26,6 +26,7 @@ BASE = {"errors", "kernels", "data"}
 MODEL = BASE | {"core"}
 FITS = MODEL | {"online", "methods", "answers", "learners", "registry"}
 BELOW = FITS | {"simulate", "metrics", "trust", "active", "report", "importers", "exporters", "reading", "api", "saved"}
+BELOW |= {"out_of_core"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "kernels": set(),
@@ -45,12 +46,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "exporters": BASE,
     "reading": BASE | {"registry", "importers"},
     "api": BELOW - {"api"},
-    "out_of_core": FITS,
+    "out_of_core": FITS | {"reading", "importers"},
     "saved": FITS | {"active"},
     "bench": BELOW,
-    "cli": BELOW | {"bench", "__init__", "out_of_core"},
+    "cli": BELOW | {"bench", "__init__"},
     "__main__": {"cli"},
-    "__init__": BELOW | {"bench", "cli", "out_of_core"},
+    "__init__": BELOW | {"bench", "cli"},
 }
 KINDS = {"votes", "ratings", "comparisons", "rankings", "similarities", "label_sets", "tags", "graph"}
 """Answer types: the only file names that several folders may share."""

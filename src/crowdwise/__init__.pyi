@@ -60,7 +60,7 @@ from crowdwise.methods.ds_stacked import Stacked as Stacked
 from crowdwise.methods.votes_majority import GoldWeighted as GoldWeighted
 from crowdwise.methods.votes_majority import MajorityVote as MajorityVote
 from crowdwise.online.stream import Online as Online
-from crowdwise.out_of_core import aggregate_files as aggregate_files
+from crowdwise.out_of_core import WrittenConsensus as WrittenConsensus
 from crowdwise.registry import ANSWER_METHODS as ANSWER_METHODS
 from crowdwise.registry import ANSWER_TYPES as ANSWER_TYPES
 from crowdwise.registry import LEARNERS as LEARNERS

@@ -17,29 +17,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdwise import registry
+from crowdwise.core.limits import free_memory
 from crowdwise.core.progress_bar import shown
+from crowdwise.data.vote_files import PARQUET, TEXT, bytes_in, memory_needed, several
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, Option, ParameterError, ReadError, Remedy
+from crowdwise.errors import InputError, Option, ParameterError, ReadError, Remedy, SizeError, either, suggestion
 from crowdwise.reading import Answers, answer_type_of, checked, read, reading_options
 
 if TYPE_CHECKING:
     from crowdwise.core.loop import Callback
     from crowdwise.data.features import Features
     from crowdwise.metrics import Estimate
+    from crowdwise.out_of_core import WrittenConsensus
     from crowdwise.trust.method_comparison import Comparison
+
+ENGINES = ("auto", "memory", "stream")
+SMALL_FILE = 2_000_000
+"""Files of up to so many bytes fit into any memory: their rows are not counted."""
 
 
 def aggregate(
     answers: Any, method: str | None = None, *, answer_type: str | None = None, gold: Any = None, graph: Any = None,
-    callback: Callback | None = None, verbose: bool = False, **options: Any,
+    out: str | os.PathLike[str] | None = None, engine: str = "auto", memory: str | float | None = None,
+    scratch: str | os.PathLike[str] | None = None, callback: Callback | None = None, verbose: bool = False,
+    **options: Any,
 ) -> Any:  # fmt: skip
     """The consensus of some answers: a :class:`~crowdwise.Consensus` of votes, and its like for other answer types.
+
+    With ``out``, votes may be more than memory holds: they are read from files, part by part, and the consensus is
+    written to a file or a folder. What was written is a :class:`~crowdwise.WrittenConsensus`.
 
     Parameters
     ----------
     answers
         A table of answers (:class:`~crowdwise.Votes`, :class:`~crowdwise.Ratings`, ...); a file or a dataset folder; or
-        a dataframe that :meth:`~crowdwise.Votes.from_frame` takes.
+        a dataframe that :meth:`~crowdwise.Votes.from_frame` takes. With ``out``: a Parquet or CSV file of votes, a
+        pattern (``"votes/*.parquet"``), a folder of such files, or a list of them.
     method
         A key of ``crowdwise methods``; by default that of the answer type.
     answer_type
@@ -51,6 +64,16 @@ def aggregate(
     graph
         Which items are linked, for methods that look at it (``graph-crowd``, by default): pairs of items, a sparse
         matrix, or a :class:`~crowdwise.Graph`.
+    out
+        A file (.parquet, .csv, .jsonl), or a folder for one Parquet file per part. It is replaced when all is done.
+    engine
+        ``"memory"``: all votes at once. ``"stream"``: part by part, from files to files. ``"auto"`` is ``"stream"``
+        where ``out`` is given.
+    memory
+        Of the stream: how much memory to use, such as ``"4GB"``; by default about 1 GB.
+    scratch
+        Of the stream: the folder for its parts, about 40 bytes per vote; by default the system's for temporary files.
+        What a killed process left there is removed.
     callback
         Called after every pass over the answers with a :class:`crowdwise.core.loop.Progress`.
     verbose
@@ -65,12 +88,78 @@ def aggregate(
     >>> cw.aggregate(votes, "dawid-skene").labels.tolist()
     [0, 1, 1, 0]
     """
+    if engine not in ENGINES:
+        raise ParameterError(f"engine={engine!r}: expected {either(ENGINES)}.{suggestion(engine, ENGINES)}")
+    if engine == "stream" or (engine == "auto" and (out is not None or several(answers))):
+        if graph is not None:
+            raise ParameterError("graph: not with out, which takes votes alone. Leave one of them out.")
+        return _to_files(
+            answers, out, method, answer_type, gold=gold, memory=memory, scratch=scratch, callback=callback,
+            verbose=verbose, **options,
+        )  # fmt: skip
+    given = [name for name, value in (("out", out), ("memory", memory), ("scratch", scratch)) if value is not None]
+    if given:
+        raise ParameterError(f"{', '.join(given)}: only engine 'stream' takes it, which is chosen where out is given.")
+    _check_fits(answers)
     kind = answer_type_of(answers, answer_type, method)[0]
     reading, params = reading_options(answers, kind, options)
     return fit(
         answers, method, params, answers=answer_type, gold=gold, graph=graph, reading=reading, callback=callback,
         verbose=verbose,
     ).result  # fmt: skip
+
+
+def _to_files(
+    source: Any, out: str | os.PathLike[str] | None, method: str | None, answer_type: str | None, **options: Any
+) -> WrittenConsensus:
+    """From files to files."""
+    from crowdwise.data.votes import read_truth
+    from crowdwise.out_of_core import aggregate_files
+
+    paths = isinstance(source, (str, os.PathLike)) or several(source)
+    if not paths:
+        raise ParameterError(
+            f"Engine 'stream' (and out) take files, and found {type(source).__name__}: leave them out, and write "
+            "the table of the result, consensus.to_frame()."
+        )
+    if out is None:
+        raise ParameterError(
+            f"{source}: votes in parts, whose consensus is written to a file or a folder.",
+            remedy=Remedy("Say where: {}.", Option("out", python="'consensus.parquet'", command="consensus.parquet")),
+        )
+    kind = None if answer_type is None else registry.answer_type(answer_type)
+    if kind not in (None, registry.VOTES) or (method in registry.ANSWER_METHODS):
+        raise ParameterError(f"{kind or method}: engine 'stream' takes votes alone. Use engine 'memory'.")
+    gold = options.pop("gold")
+    gold = read_truth(gold) if isinstance(gold, (str, os.PathLike)) else gold
+    return aggregate_files(source, out, method, gold=gold, answer_type=kind, **options)
+
+
+def _check_fits(source: Any) -> None:
+    """Refuse a file that would not fit into memory, with what to do instead."""
+    need = too_large(source)
+    if need is not None:
+        raise SizeError(
+            f"{source} would take about {need / 1e9:,.1f} GB of memory, and {free_memory() / 1e9:,.1f} are free.",
+            remedy=Remedy(
+                "Its votes can be read part by part, and the consensus written to a file: {}.",
+                Option("out", python="'consensus.parquet'", command="consensus.parquet"),
+            ),
+        )
+
+
+def too_large(source: Any, memory: str | float | None = None) -> float | None:
+    """The memory in bytes that a Parquet or CSV file needs, where it is more than is free (or more than is given)."""
+    if not isinstance(source, (str, os.PathLike)) or not Path(source).is_file():
+        return None
+    path = Path(source)
+    if path.suffix.lower() not in (*PARQUET, *TEXT):
+        return None
+    least = free_memory() if memory is None else bytes_in(memory)
+    if SMALL_FILE >= path.stat().st_size and SMALL_FILE * 100 < least:
+        return None
+    need = memory_needed([path])
+    return need if need > least else None
 
 
 def fit(

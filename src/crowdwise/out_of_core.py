@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,19 +18,35 @@ import numpy.typing as npt
 
 from crowdwise import registry
 from crowdwise.core.dependence import Dependence
+from crowdwise.core.progress_bar import shown_stages
+from crowdwise.core.timetable import Passes, Stage, Timetable
 from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.data.boundary import guarded
 from crowdwise.data.folders import check_target, replacing, write_whole
 from crowdwise.data.packing import ROWS, Packed, pack, scratch_folder
-from crowdwise.errors import ParameterError
+from crowdwise.data.vote_files import bytes_in
+from crowdwise.errors import OutputError, ParameterError
+from crowdwise.reading import check_labels
 
 if TYPE_CHECKING:
-    from crowdwise.core.loop import Callback
+    from collections.abc import Callable
+
+    import polars as pl
+
+    from crowdwise.core.loop import Callback, Progress
 
 KIND = "consensus in parts"
 READING = (
     "item", "annotator", "label", "weight", "timestamp", "classes", "on_duplicate", "on_missing", "normalise_labels",
 )  # fmt: skip
+COSTS = {"finding names": 0.3, "sorting rows": 1.8, "packing parts": 2.2, "fitting": 6.0, "writing": 1.5}
+"""What stages cost, beside each other (seconds per 10 million votes on a laptop)."""
+PASS, PASSES = 0.3, 20
+"""What a pass of a fit costs in the same unit, and how many are expected before there are two."""
+STAGES = {"names": "finding names", "rows": "sorting rows", "parts": "packing parts"}
+BASE_BYTES, VOTE_BYTES, FEWEST = 3e8, 150.0, 100_000
+"""Memory of the program, and of each vote of the part that is in memory; the fewest votes of a part."""
+ENDINGS = {".parquet": "sink_parquet", ".csv": "sink_csv", ".jsonl": "sink_ndjson"}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -39,10 +56,11 @@ class WrittenConsensus:
     Attributes
     ----------
     out
-        The file or folder with the consensus: item, label, probability, entropy (bits), votes.
+        The file or folder with the consensus: item, label, probability, entropy (bits), votes; and, where it was asked
+        for, the probability of every class.
     n_items, n_votes
         How many there are.
-    annotators, votes_per_annotator, agreement
+    annotator_names, votes_per_annotator, agreement
         The names of annotators, the number of their votes, and the share that says what the consensus says.
     method, classes, prior, confusion, dependence, trace, iterations, converged, notes
         As in :class:`~crowdwise.Consensus`.
@@ -52,7 +70,7 @@ class WrittenConsensus:
     method: str
     n_items: int
     n_votes: int
-    annotators: npt.NDArray[Any]
+    annotator_names: npt.NDArray[Any]
     votes_per_annotator: npt.NDArray[np.int64]
     agreement: npt.NDArray[np.float64]
     classes: npt.NDArray[Any]
@@ -64,74 +82,124 @@ class WrittenConsensus:
     converged: bool
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def items(self) -> pl.LazyFrame:
+        """What was written, one row per item: a lazy polars frame."""
+        import polars as pl
+
+        if self.out.is_dir():
+            return pl.scan_parquet(self.out / "part-*.parquet")
+        if self.out.suffix.lower() == ".csv":
+            return pl.scan_csv(self.out)
+        return (pl.scan_ndjson if self.out.suffix.lower() == ".jsonl" else pl.scan_parquet)(self.out)
+
+    @property
+    def annotators(self) -> pl.DataFrame:
+        """One row per annotator: annotator, votes, agreement."""
+        from crowdwise.data.frames import make_frame
+
+        columns = {"annotator": self.annotator_names, "votes": self.votes_per_annotator, "agreement": self.agreement}
+        frame: pl.DataFrame = make_frame(columns, "polars")
+        return frame
+
 
 @guarded
 def aggregate_files(
     source: Any, out: str | os.PathLike[str], method: str | None = None, *, gold: Any = None,
-    scratch: str | os.PathLike[str] | None = None, rows_per_part: int = ROWS, callback: Callback | None = None,
-    **options: Any,
+    memory: str | float | None = None, scratch: str | os.PathLike[str] | None = None, rows_per_part: int | None = None,
+    probabilities: bool = False, callback: Callback | None = None, progress: Callable[[Stage], None] | None = None,
+    verbose: bool = False, **options: Any,
 ) -> WrittenConsensus:  # fmt: skip
-    """The consensus of votes in files that may be larger than memory, written to a Parquet file or a folder of them.
+    """What :func:`crowdwise.aggregate` does with ``out``: from files of votes to files of labels.
 
     Parameters
     ----------
-    source
-        A Parquet or CSV file, a pattern (``"votes/*.parquet"``), a folder, or a list of them: one row per vote.
-    out
-        A file ``.parquet``, or a folder for one Parquet file per part. It is replaced when all is done.
-    method
-        A method whose class says ``in_parts``: auto (default), anchored, dawid-skene, one-coin, confusion-vector,
-        fast-dawid-skene or majority.
-    gold
-        Truth that the method may use: a mapping from item to class.
-    scratch
-        Where the parts are kept while it runs, about 20 bytes per vote (and the names of items); by default the
-        system's folder for temporary files. What a killed process left there is removed.
+    source, out, method, gold, memory, scratch, callback, verbose
+        As in :func:`crowdwise.aggregate`.
     rows_per_part
-        How many votes are in memory at once, on average.
+        How many votes are in memory at once, on average; by default by ``memory``, or 4 million.
+    probabilities
+        Write a column with the probability of every class, too.
+    progress
+        Called with a :class:`crowdwise.core.timetable.Stage`, many times.
     **options
         Parameters of the method; and how the files are read: ``item``, ``annotator``, ``label``, ``weight`` and
         ``timestamp`` name columns, ``on_duplicate``, ``on_missing``, ``classes`` and ``normalise_labels`` are those of
-        :func:`~crowdwise.read_votes`.
-
-    >>> import crowdwise as cw, tempfile
-    >>> folder = tempfile.mkdtemp()
-    >>> crowd = cw.simulate.dirichlet(200, n_annotators=10, n_classes=3, votes_per_item=4, random_state=0)
-    >>> crowd.votes.to_frame("polars").write_parquet(f"{folder}/votes.parquet")
-    >>> written = cw.aggregate_files(f"{folder}/*.parquet", f"{folder}/consensus.parquet", rows_per_part=300)
-    >>> written.n_items, written.n_votes, written.out.name
-    (200, 800, 'consensus.parquet')
+        :func:`~crowdwise.read_votes`. ``answer_type="votes"`` takes labels for classes that do not look like it.
     """
     target = Path(out)
-    if rows_per_part < 1:
-        raise ParameterError(f"rows_per_part={rows_per_part!r}: expected a number of at least 1.")
+    rows = _rows(memory, rows_per_part)
     entry = registry.find(method or registry.default_method(registry.VOTES, 2), registry.VOTES)
+    certain = options.pop("answer_type", None) is not None or "classes" in options
     model = entry.create(**{key: value for key, value in options.items() if key not in READING})
+    model.check_in_parts()
     reading = {key: value for key, value in options.items() if key in READING}
-    if target.suffix.lower() != ".parquet":
-        check_target(target, KIND)
-    with scratch_folder(scratch) as folder:
-        packed = pack(source, folder, gold=gold, rows=rows_per_part, **reading)
+    check_out(target)
+    with shown_stages(entry.key, verbose, progress) as report, scratch_folder(scratch) as folder:
+        stages = Timetable(COSTS, report)
+        packed = pack(
+            source, folder, gold=gold, rows=rows, progress=lambda name, share: stages.at(STAGES[name], share), **reading
+        )
+        if not certain:
+            check_labels(packed.load(0)[0], packed.n_rows, method, "label" in reading)
+        stages.at("fitting", 0.0)
+        passes = Passes(stages, "fitting", PASS, PASSES, float(getattr(model, "tol", 0.0)))
         load = [partial(_load, packed, i) for i in range(len(packed.sizes))]
-        found = model.fit_in_parts(VoteParts(load, packed.annotators, packed.classes), callback=callback)
+        found = model.fit_in_parts(
+            VoteParts(load, packed.annotators, packed.classes), callback=partial(_both, passes, callback)
+        )
         M = len(packed.annotators)
         counted, agrees = np.zeros(M, dtype=np.int64), np.zeros(M, dtype=np.int64)
         made = folder / "consensus"
         made.mkdir()
         for i, (part, codes, q) in enumerate(found.consensus()):
+            stages.at("writing", i / len(packed.sizes))
             votes = part.votes
             same = votes.label == np.repeat(codes, np.diff(votes.indptr))
             counted += np.bincount(votes.annotator, minlength=M)
             agrees += np.bincount(votes.annotator[same], minlength=M)
-            _write(found.table(packed.load(i, names=True)[0], codes, q), made / f"part-{i:05d}.parquet")
+            table = found.table(packed.load(i, names=True)[0], codes, q, probabilities)
+            _write(table, made / f"part-{i:05d}.parquet")
         _publish(made, target)
+        stages.at("writing", 1.0)
     return WrittenConsensus(
         out=target, method=entry.key, n_items=sum(packed.sizes), n_votes=int(counted.sum()),
-        annotators=packed.annotators, votes_per_annotator=counted, classes=packed.classes, prior=found.prior,
+        annotator_names=packed.annotators, votes_per_annotator=counted, classes=packed.classes, prior=found.prior,
         agreement=np.divide(agrees, counted, out=np.full(M, np.nan), where=counted > 0), confusion=found.confusion,
         dependence=found.dependence, trace=found.trace, iterations=found.iterations, converged=found.converged,
         notes=found.notes,
     )  # fmt: skip
+
+
+def check_out(out: Path) -> None:
+    """Whether a consensus can be written there: to a file with an ending that is known, or to a folder."""
+    ending = out.suffix.lower()
+    if ending in ENDINGS:
+        return
+    if ending and not out.is_dir():
+        raise OutputError(f"{out}: expected a name that ends in {', '.join(ENDINGS)}, or that of a folder.")
+    check_target(out, KIND)
+
+
+def _rows(memory: str | float | None, rows: int | None) -> int:
+    """How many votes a part holds."""
+    if rows is not None:
+        if rows < 1:
+            raise ParameterError(f"rows_per_part={rows!r}: expected a number of at least 1.")
+        return rows
+    if memory is None:
+        return ROWS
+    found = int((bytes_in(memory) - BASE_BYTES) / VOTE_BYTES)
+    if found < FEWEST:
+        least = (BASE_BYTES + FEWEST * VOTE_BYTES) / 1e6
+        raise ParameterError(f"memory={memory!r} is too little: parts need at least {least:,.0f} MB.")
+    return found
+
+
+def _both(first: Callback, second: Callback | None, step: Progress) -> None:
+    first(step)
+    if second is not None:
+        second(step)
 
 
 def _load(packed: Packed, i: int) -> VotePart:
@@ -148,10 +216,11 @@ def _publish(made: Path, target: Path) -> None:
     """The parts as one file, or as a folder of files."""
     import polars as pl
 
-    if target.suffix.lower() == ".parquet":
-        rows = pl.scan_parquet(sorted(made.glob("*.parquet")))
-        write_whole(rows.sink_parquet, target)
+    files = sorted(made.glob("*.parquet"))
+    sink = ENDINGS.get(target.suffix.lower())
+    if sink is not None:
+        write_whole(getattr(pl.scan_parquet(files), sink), target)
         return
     with replacing(target, KIND) as temporary:
-        for file in sorted(made.glob("*.parquet")):
-            (temporary / file.name).write_bytes(file.read_bytes())
+        for file in files:
+            shutil.move(file, temporary / file.name)

@@ -162,7 +162,14 @@ def _named_type(file: Path) -> str | None:
     return found if found in registry.ANSWER_TYPES else None
 
 
-def _on_scale(votes: Votes | None, asked: str | None, method: str | None, named: bool) -> bool:
+def check_labels(votes: Votes, n_votes: int, method: str | None, named: bool) -> None:
+    """Whether labels are classes, from some of ``n_votes``: an error (or a warning) as for all of them."""
+    _on_scale(votes, None, method, named, n_votes)
+
+
+def _on_scale(
+    votes: Votes | None, asked: str | None, method: str | None, named: bool, n_votes: int | None = None
+) -> bool:
     """Whether to take labels for ratings. Where they look like that and nobody said so, it is asked for."""
     from crowdwise.data import label_checks
 
@@ -170,7 +177,7 @@ def _on_scale(votes: Votes | None, asked: str | None, method: str | None, named:
         return False
     scale = label_checks.scale_of(votes)
     if scale is None:
-        label_checks.check_classes(votes, named)
+        label_checks.check_classes(votes, named, n_votes)
     elif asked == AUTO and method is None:
         warn(f"Read as ratings: {scale.words}.")
         return True

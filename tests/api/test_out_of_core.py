@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -12,8 +12,18 @@ import polars as pl
 import pytest
 
 import crowdwise as cw
+from crowdwise import api
 from crowdwise.data import packing
-from crowdwise.errors import CrowdwiseError, DuplicateError, LabelError, OutputError, ParameterError, ReadError
+from crowdwise.errors import (
+    CrowdwiseError,
+    DuplicateError,
+    InputError,
+    LabelError,
+    OutputError,
+    ParameterError,
+    ReadError,
+    SizeError,
+)  # fmt: skip
 
 
 def table(text=True, weights=False, seed=0):
@@ -45,14 +55,14 @@ def compare(pattern, frame, out, method, gold=None, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         whole = cw.aggregate(frame, method, gold=gold, **params, **options)
-    found = cw.aggregate_files(pattern, out, method, gold=gold, rows_per_part=500, **params, **options)
+    found = cw.aggregate(pattern, method, out=out, gold=gold, rows_per_part=500, **params, **options)
     a, b = pl.read_parquet(out).sort("item"), whole.to_frame("items", kind="polars").sort("item")
     assert a.columns == b.columns and a["item"].equals(b["item"]) and a["label"].equals(b["label"])
     for name in ("probability", "entropy"):
         assert np.abs(a[name].to_numpy() - b[name].to_numpy()).max() < 1e-8
     assert a["votes"].to_list() == b["votes"].to_list()
     people = whole.to_frame("annotators", kind="dict")
-    order = [people["annotator"].tolist().index(name) for name in found.annotators.tolist()]
+    order = [people["annotator"].tolist().index(name) for name in found.annotator_names.tolist()]
     assert np.allclose(found.agreement, people["agreement"][order], equal_nan=True)
     assert found.votes_per_annotator.tolist() == people["votes"][order].tolist()
     assert found.n_items == a.height and found.classes.tolist() == whole.classes.tolist()
@@ -79,14 +89,14 @@ def test_weights_duplicates_and_empty_cells_are_those_of_memory(tmp_path):
     for choice in ("first", "last", "all"):
         compare(pattern, double, tmp_path / "c.parquet", "one-coin", on_duplicate=choice)
     with pytest.raises(DuplicateError, match="50 duplicated votes"):
-        cw.aggregate_files(pattern, tmp_path / "d.parquet")
+        cw.aggregate(pattern, out=tmp_path / "d.parquet")
     holes = frame.drop("weight").with_columns(
         pl.when(pl.int_range(pl.len()) % 9 == 0).then(None).otherwise(pl.col("label")).alias("label")
     )
     for kind in ("parquet", "csv"):
         pattern = written(tmp_path / f"holes-{kind}", holes, kind)
         with pytest.raises(LabelError, match="178 without a label"):
-            cw.aggregate_files(pattern, tmp_path / "d.parquet")
+            cw.aggregate(pattern, out=tmp_path / "d.parquet")
         with pytest.warns(UserWarning, match="Left out 178 of 1,600 rows"):
             compare(pattern, holes, tmp_path / "c.parquet", "majority", on_missing="drop")
     assert not (tmp_path / "d.parquet").exists()
@@ -97,48 +107,140 @@ def test_columns_classes_folders_and_one_part(tmp_path):
     written(tmp_path / "votes", frame)
     names = {"item": "photo", "label": "seen", "classes": ["owl", "dog", "cat", "eel"]}
     compare(tmp_path / "votes", frame, tmp_path / "c.parquet", "majority", **names)
-    found = cw.aggregate_files([tmp_path / "votes"], tmp_path / "parts", "majority", rows_per_part=600, **names)
+    found = cw.aggregate([tmp_path / "votes"], "majority", out=tmp_path / "parts", rows_per_part=600, **names)
     rows = [pl.read_parquet(file) for file in sorted((tmp_path / "parts").glob("part-*.parquet"))]
     assert len(rows) == 3 and sum(len(r) for r in rows) == found.n_items == 400
-    cw.aggregate_files([tmp_path / "votes"], tmp_path / "parts", "majority", rows_per_part=10**6, **names)
+    cw.aggregate([tmp_path / "votes"], "majority", out=tmp_path / "parts", rows_per_part=10**6, **names)
     assert len(list((tmp_path / "parts").glob("part-*.parquet"))) == 1
 
 
 def test_what_cannot_be_done_is_said_before_the_work(tmp_path):
     pattern = written(tmp_path / "votes", table())
     with pytest.raises(ParameterError, match="glad needs all votes at once"):
-        cw.aggregate_files(pattern, tmp_path / "c.parquet", "glad")
+        cw.aggregate(pattern, "glad", out=tmp_path / "c.parquet")
     with pytest.raises(ReadError, match="no Parquet or CSV file"):
-        cw.aggregate_files(tmp_path / "none*.parquet", tmp_path / "c.parquet")
+        cw.aggregate(tmp_path / "none*.parquet", out=tmp_path / "c.parquet")
     with pytest.raises(ReadError, match="No column for"):
-        cw.aggregate_files(written(tmp_path / "x", table().drop("label")), tmp_path / "c.parquet")
+        cw.aggregate(written(tmp_path / "x", table().drop("label")), out=tmp_path / "c.parquet")
     with pytest.raises(ReadError, match="all of one kind"):
-        cw.aggregate_files([pattern, written(tmp_path / "y", table(), "csv")], tmp_path / "c.parquet")
+        cw.aggregate([pattern, written(tmp_path / "y", table(), "csv")], out=tmp_path / "c.parquet")
     with pytest.raises(ParameterError, match="is no folder"):
-        cw.aggregate_files(pattern, tmp_path / "c.parquet", scratch=tmp_path / "nowhere")
+        cw.aggregate(pattern, out=tmp_path / "c.parquet", scratch=tmp_path / "nowhere")
     with pytest.raises(ParameterError, match="rows_per_part=0"):
-        cw.aggregate_files(pattern, tmp_path / "c.parquet", rows_per_part=0)
+        cw.aggregate(pattern, out=tmp_path / "c.parquet", rows_per_part=0)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x", encoding="utf-8")
     with pytest.raises(OutputError):
-        cw.aggregate_files(pattern, tmp_path / "mine")
+        cw.aggregate(pattern, out=tmp_path / "mine")
     with pytest.raises(CrowdwiseError):
-        cw.aggregate_files(pattern, tmp_path / "c.parquet", classes=["cat"])
+        cw.aggregate(pattern, out=tmp_path / "c.parquet", classes=["cat"])
     assert not (tmp_path / "c.parquet").exists()
 
 
 def test_scratch_is_removed_and_so_is_what_the_dead_left(tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    dead = scratch / f"{packing.SCRATCH}{int(gone.stdout)}-abc"
-    alive = scratch / f"{packing.SCRATCH}{os.getpid()}-other"
-    for folder in (dead, alive):
-        folder.mkdir()
-        (folder / "rows.npy").write_bytes(b"x")
     pattern = written(tmp_path / "votes", table())
-    cw.aggregate_files(pattern, tmp_path / "c.parquet", "majority", scratch=scratch)
-    assert [p.name for p in scratch.iterdir()] == [alive.name]
-    with pytest.raises(ZeroDivisionError):
-        cw.aggregate_files(pattern, tmp_path / "c.parquet", scratch=scratch, callback=lambda _: 1 // 0)
-    assert [p.name for p in scratch.iterdir()] == [alive.name]
+    with packing.scratch_folder(scratch) as alive:
+        (alive / "rows.npy").write_bytes(b"x")
+        cw.aggregate(pattern, "majority", out=tmp_path / "c.parquet", scratch=scratch)
+        with pytest.raises(ZeroDivisionError):
+            cw.aggregate(pattern, out=tmp_path / "c.parquet", scratch=scratch, callback=lambda _: 1 // 0)
+        assert list(scratch.iterdir()) == [alive]
+    assert list(scratch.iterdir()) == []
+
+
+KILLED = """
+import os, signal, sys
+from crowdwise.out_of_core import aggregate_files
+
+def watch(stage):
+    if stage.name == sys.argv[4] and stage.share > 0.1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+aggregate_files(sys.argv[1], sys.argv[2], "dawid-skene", scratch=sys.argv[3], rows_per_part=500, progress=watch)
+"""
+
+
+def test_a_killed_run_leaves_nothing_to_the_next(tmp_path):
+    pattern = written(tmp_path / "votes", table())
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "out").mkdir()
+    out = tmp_path / "out" / "c.parquet"
+
+    def run():
+        cw.aggregate(pattern, "dawid-skene", out=out, scratch=tmp_path / "scratch", rows_per_part=500)
+        assert list((tmp_path / "scratch").iterdir()) == [] and list(out.parent.iterdir()) == [out]
+        return pl.read_parquet(out)
+
+    first = run()
+    for stage in ("packing parts", "writing"):
+        command = [sys.executable, "-c", KILLED, pattern, str(out), str(tmp_path / "scratch"), stage]
+        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+        assert len(list((tmp_path / "scratch").iterdir())) == 1
+        assert pl.read_parquet(out).equals(first)
+        assert run().equals(first)
+
+
+def test_the_engine_is_chosen_by_out_and_by_size(tmp_path, monkeypatch):
+    pattern = written(tmp_path / "votes", table())
+    one = tmp_path / "votes" / "votes0.parquet"
+    out = tmp_path / "c.csv"
+    found = cw.aggregate(pattern, "majority", out=out, memory="400MB", rows_per_part=None)
+    assert isinstance(found, cw.WrittenConsensus) and found.items.collect().height == pl.read_csv(out).height == 400
+    assert found.annotators.columns == ["annotator", "votes", "agreement"] and found.annotators["votes"].sum() == 1600
+    assert isinstance(cw.aggregate(one, "majority", engine="memory"), cw.Consensus)
+    for given, said in (
+        ({"engine": "stream"}, "Say where: out"), ({"engine": "spark"}, "expected auto"),
+        ({"memory": "4GB"}, "only engine"),
+        ({"engine": "memory", "out": out}, "only engine"), ({"out": out, "graph": [(1, 2)]}, "graph"),
+        ({"out": out, "answer_type": "ratings"}, "votes alone"), ({"out": out, "memory": "1MB"}, "too little"),
+        ({"out": out, "memory": "much"}, "such as '4GB'"),
+    ):  # fmt: skip
+        with pytest.raises(ParameterError, match=said):
+            cw.aggregate(one, "majority", **given)
+    with pytest.raises(ParameterError, match="Say where: out"):
+        cw.aggregate(pattern)
+    with pytest.raises(ParameterError, match="take files"):
+        cw.aggregate(table(), out=out)
+    with pytest.raises(OutputError, match="ends in"):
+        cw.aggregate(pattern, out=tmp_path / "c.xlsx")
+    monkeypatch.setattr(api, "SMALL_FILE", 0)
+    monkeypatch.setattr(api, "free_memory", lambda: 1000.0)
+    with pytest.raises(SizeError, match=r"would take about 0.0 GB.*out='consensus.parquet'"):
+        cw.aggregate(one, "majority")
+
+
+def test_hive_folders_are_columns(tmp_path):
+    frame = table()
+    for kind in ("parquet", "csv"):
+        for name, rows in frame.group_by("label"):
+            place = tmp_path / kind / f"label={name[0]}" / "day=2024-01-01"
+            place.mkdir(parents=True)
+            (rows.drop("label").write_parquet if kind == "parquet" else rows.drop("label").write_csv)(
+                place / f"0.{kind}"
+            )
+        compare(tmp_path / kind, frame, tmp_path / f"{kind}.parquet", "one-coin")
+
+
+def test_labels_that_are_no_classes_are_refused_as_in_memory(tmp_path):
+    frame = table(text=False)
+    texts = frame.with_columns(label="text " + pl.int_range(pl.len()).cast(pl.String))
+    with pytest.raises(InputError, match="1,600 different labels in 1,600 votes"):
+        cw.aggregate(written(tmp_path / "texts", texts), out=tmp_path / "c.parquet")
+    numbers = frame.with_columns(label=(pl.col("item") * 7 % 97 + pl.int_range(pl.len()) % 5))
+    pattern = written(tmp_path / "numbers", numbers)
+    with pytest.raises(InputError, match=r"ratings\?"):
+        cw.aggregate(pattern, out=tmp_path / "c.parquet")
+    found = cw.aggregate(pattern, "majority", answer_type="votes", out=tmp_path / "c.parquet")
+    assert len(found.classes) > 90
+
+
+def test_progress_names_the_stages_and_the_time_left(tmp_path, capsys):
+    seen = []
+    pattern = written(tmp_path / "votes", table())
+    cw.aggregate(pattern, out=tmp_path / "c.parquet", rows_per_part=500, progress=seen.append, verbose=True)
+    names = list(dict.fromkeys(stage.name for stage in seen))
+    assert names == ["finding names", "sorting rows", "packing parts", "fitting", "writing"]
+    assert seen[-1].share == 1.0 and seen[-1].remaining == 0.0 and all(stage.remaining > 0 for stage in seen[1:-1])
+    assert "auto: writing, about" in capsys.readouterr().err

@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 import crowdwise as cw
+from crowdwise import api
 from crowdwise.cli.main import app
+from crowdwise.core import limits
 
 
 def run(*words):
@@ -40,18 +42,35 @@ def test_the_labels_are_those_of_memory(votes):
     table = pl.read_parquet(out).sort("item")
     assert table["label"].to_list() == whole.labels.tolist() and facts["items"] == 120 and facts["votes"] == 480
     assert facts["method"] == "anchored" and facts["iterations"] == whole.iterations
-    again = run("aggregate", folder / "votes*.parquet", "--engine", "stream", "--out", out, "--item", "photo")
-    assert again.exit_code == 0 and "480 votes on 120 items" in again.output and "Wrote" in again.output
+    people = folder / "people.csv"
+    words = ("--item", "photo", "--out", out, "--annotators", people, "--probabilities")
+    again = run("aggregate", folder / "votes*.parquet", *words)
+    assert again.exit_code == 0 and "480 votes on 120 items" in again.output and "written: " in again.output
+    assert pl.read_csv(people)["votes"].sum() == 480
+    table = pl.read_parquet(out)
+    assert (table.select(pl.sum_horizontal("p(0)", "p(1)", "p(2)")).to_series() - 1.0).abs().max() < 1e-9
+
+
+def test_a_file_that_would_not_fit_is_read_part_by_part(votes, monkeypatch):
+    folder = votes[0]
+    monkeypatch.setattr(api, "SMALL_FILE", 0)
+    monkeypatch.setattr(limits, "free_memory", lambda: 20_000.0)
+    monkeypatch.setattr(api, "free_memory", lambda: 20_000.0)
+    words = ("aggregate", folder / "votes0.parquet", "--item", "photo")
+    done = run(*words, "--out", folder / "c.csv", "--method", "majority")
+    assert done.exit_code == 0 and "GB of memory, and 0.0 are free: read part by part" in done.output
+    assert pl.read_csv(folder / "c.csv").height == 60
+    assert "Say where: --out" in " ".join(run(*words).output.split())
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--engine", "stream"], "give --out"),
-        (["--engine", "stream", "--out", "c.parquet", "--report", "r.html"], "--report: not with --engine stream"),
-        (["--engine", "stream", "--out", "c.parquet", "--form", "wide"], "--form: not with --engine stream"),
+        (["--engine", "stream"], "--out consensus.parquet"),
+        (["--engine", "stream", "--out", "c.parquet", "--report", "r.html"], "--report: not with votes"),
+        (["--engine", "stream", "--out", "c.parquet", "--form", "wide"], "--form: not with votes"),
         (["--engine", "stream", "--out", "c.parquet", "--method", "glad"], "needs all votes at once"),
-        (["--scratch", "."], "--scratch is for --engine stream"),
+        (["--engine", "memory", "--scratch", "."], "are for --engine stream"),
         (["--engine", "spark", "--out", "c.parquet"], "spark"),
     ],
 )

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from crowdwise import registry
 from crowdwise.cli import options as opt
 from crowdwise.cli.cmd_report import write_page
 from crowdwise.cli.options import option
-from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_results
+from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_results, write_table
 from crowdwise.data.folders import check_target
 from crowdwise.errors import ParameterError
 
@@ -25,15 +26,20 @@ ReportOption = Annotated[
     option("--report", help="Write a page about answers, annotators and results here: .html; see `crowdwise report`."),
 ]
 EngineOption = Annotated[
-    Literal["memory", "stream"],
+    Literal["auto", "memory", "stream"],
     typer.Option(
         "--engine",
-        help="stream: Parquet or CSV files (also a pattern such as 'votes/*.parquet') that may be larger than memory; "
-        "--out is a .parquet file or a folder.",
+        help="memory: all answers at once. stream: votes in Parquet or CSV files part by part, to --out (.parquet, "
+        ".csv, .jsonl, or a folder). auto: stream for a pattern or a folder of such files, and for a file that would "
+        "not fit into memory.",
     ),
 ]
+MemoryOption = Annotated[
+    str | None,
+    option("--memory", help="How much memory to use, such as 4GB. [default: what is free; about 1 GB for a stream]"),
+]
 ScratchOption = Annotated[
-    Path | None, option("--scratch", help="With --engine stream: the folder for parts. [default: that of the system]")
+    Path | None, option("--scratch", help="Where a stream keeps its parts. [default: the system's temporary folder]")
 ]
 
 
@@ -43,7 +49,8 @@ def aggregate(
     set_: opt.SetOption = None, reading: opt.Reading = opt.AS_USUAL, graph: GraphOption = None,
     seed: opt.SeedOption = None, out: opt.LabelsOption = None, probabilities: opt.ProbabilitiesOption = False,
     annotators: opt.AnnotatorsOption = None, save: opt.SaveOption = None, report: ReportOption = None,
-    engine: EngineOption = "memory", scratch: ScratchOption = None, as_json: opt.JsonOption = False,
+    engine: EngineOption = "auto", memory: MemoryOption = None, scratch: ScratchOption = None,
+    as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Turn votes into one label per item, with probabilities.
 
@@ -60,18 +67,18 @@ def aggregate(
 
     `crowdwise aggregate pairs.csv --answers similarities --out clusters.csv`
 
-    `crowdwise aggregate 'votes/*.parquet' --engine stream --out consensus.parquet`
+    `crowdwise aggregate 'votes/*.parquet' --out consensus.parquet`
     """
     from crowdwise.cli import show_aggregate
 
-    if engine == "stream":
-        others: dict[str, Any] = {"--truth": truth, "--graph": graph, "--save": save}
-        others["--probabilities"] = probabilities or None
-        others |= {"--annotators": annotators, "--report": report, "--answers": reading.answers}
-        _stream(path, method, opt.assignments(set_, seed), reading, gold, out, scratch, others, as_json)
+    if engine == "memory" and (scratch is not None or memory is not None):
+        raise ParameterError("--memory and --scratch are for --engine stream or auto: leave them out.")
+    if engine == "stream" or (engine == "auto" and _streams(path, memory)):
+        others: dict[str, Any] = {"--truth": truth, "--graph": graph, "--save": save, "--report": report}
+        options = {"memory": memory, "scratch": scratch, "probabilities": probabilities}
+        options |= opt.assignments(set_, seed)
+        _stream(path, method, options, reading, gold, (out, annotators), others, as_json)
         return
-    if scratch is not None:
-        raise ParameterError("--scratch is for --engine stream: leave it out.")
     check_outputs(out, annotators)
     check_outputs(report, endings=(".html",))
     check_apart([path, truth, gold, graph], [out, annotators, report])
@@ -91,36 +98,61 @@ def aggregate(
         show_aggregate.show_fitted(found, paths)
 
 
+def _streams(path: Path, memory: str | None) -> bool:
+    """Whether to read part by part, by what the path is; where it is for its size, that is said."""
+    from crowdwise import api
+    from crowdwise.core.limits import free_memory
+    from crowdwise.data.vote_files import several
+
+    if several(path):
+        return True
+    need = api.too_large(path, memory)
+    if need is None:
+        return False
+    there = f"{free_memory() / 1e9:,.1f} are free" if memory is None else f"--memory is {memory}"
+    say(f"Note: {path.name} would take about {need / 1e9:,.1f} GB of memory, and {there}: read part by part.")
+    return True
+
+
 def _stream(
-    path: Path, method: str | None, params: dict[str, Any], reading: opt.Reading, gold: Path | None, out: Path | None,
-    scratch: Path | None, others: dict[str, Any], as_json: bool,
+    path: Path, method: str | None, options: dict[str, Any], reading: opt.Reading, gold: Path | None,
+    outputs: tuple[Path | None, Path | None], others: dict[str, Any], as_json: bool,
 ) -> None:  # fmt: skip
     """``--engine stream``: from files to a file."""
-    from crowdwise.data.votes import read_truth
-    from crowdwise.out_of_core import READING, aggregate_files
+    from crowdwise import api
+    from crowdwise.cli import show
+    from crowdwise.out_of_core import READING
 
+    out, annotators = outputs
     reader = reading.options()
     given = [name for name, value in others.items() if value is not None]
     given += [f"--{name.replace('_', '-')}" for name in reader if name not in READING]
     if given:
-        raise ParameterError(f"{', '.join(given)}: not with --engine stream, which writes the consensus alone.")
-    if out is None:
-        raise ParameterError("--engine stream writes to a file or a folder: give --out consensus.parquet.")
-    check_apart([path, gold], [out])
-    known = None if gold is None else read_truth(gold)
-    found = aggregate_files(path, out, method, gold=known, scratch=scratch, **params, **reader)
-    facts = {
-        "method": found.method, "items": found.n_items, "votes": found.n_votes, "annotators": len(found.annotators),
-        "classes": found.classes.tolist(), "iterations": found.iterations, "converged": found.converged,
-        "rho": found.dependence.rho, "out": str(found.out),
-    }  # fmt: skip
+        raise ParameterError(f"{', '.join(given)}: not with votes that are read part by part (--engine stream).")
+    check_apart([path, gold], [out, annotators])
+    check_outputs(annotators)
+    with show.stages(method or registry.DEFAULT) as progress:
+        found = api.aggregate(
+            path, method, answer_type=reading.answers, gold=gold, out=out, engine="stream", progress=progress,
+            **options, **reader,
+        )  # fmt: skip
+    written = [found.out]
+    if annotators is not None:
+        write_table(found.annotators, annotators)
+        written.append(annotators)
+    crowd = len(found.annotator_names)
     if as_json:
+        facts = {
+            "method": found.method, "items": found.n_items, "votes": found.n_votes, "annotators": crowd,
+            "classes": found.classes.tolist(), "iterations": found.iterations, "converged": found.converged,
+            "rho": found.dependence.rho, "out": str(found.out),
+        }  # fmt: skip
         emit(json.dumps(facts))
         return
-    say(f"{found.method}: {found.n_votes:,} votes on {found.n_items:,} items by {len(found.annotators):,} annotators.")
+    say(f"{found.method}: {found.n_votes:,} votes on {found.n_items:,} items by {crowd:,} annotators.")
     for note in found.notes:
         say(note)
-    say(f"Wrote {found.out}.")
+    say(f"written: {', '.join(map(str, written))}")
 
 
 def items_of(result: Any, probabilities: bool) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdwise.core.progress_bar import drawn_bar, stated
+from crowdwise.core.progress_bar import drawn_bar, stage_bar, stated
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,6 +68,13 @@ def progress(title: str) -> Iterator[Callback]:
             update(description=name, completed=done, total=total, state=words)
 
         yield callback
+
+
+@contextmanager
+def stages(title: str) -> Iterator[Callable[..., None]]:
+    """A callback for a work in stages: a bar with the time that it still takes; nothing when piped."""
+    with stage_bar(console(), title, PATIENCE, quiet=True) as report:
+        yield report
 
 
 @contextmanager

@@ -297,7 +297,7 @@ class Consensus(Result):
             "votes": self.votes_per_item, **self.item_columns,
         }  # fmt: skip
         if probabilities:
-            columns |= {f"p({name})": self.posterior[:, k] for k, name in enumerate(self.classes.tolist())}
+            columns |= probability_columns(self.classes, self.posterior)
         return columns
 
     def _annotator_table(self, level: float) -> dict[str, Any]:
@@ -348,6 +348,11 @@ class Outcome:
     """Sentences on what was decided and why."""
     more: dict[str, Any] = field(default_factory=dict)
     """Further fields of the result, where that is a subclass of :class:`Consensus`."""
+
+
+def probability_columns(classes: npt.NDArray[Any], q: Floats) -> dict[str, Floats]:
+    """A column for each class of an N x K posterior."""
+    return {f"p({name})": q[:, k] for k, name in enumerate(classes.tolist())}
 
 
 def consensus_fields(

@@ -44,12 +44,12 @@ class Part:
     item_prior: Floats | None = None
 
     @classmethod
-    def of(cls, votes: Votes, truth: Ints | None = None, item_prior: Floats | None = None) -> Part:
-        """All of the votes; ``item_prior`` is an N x K log prior, one row per item."""
+    def of(
+        cls, votes: Votes, truth: Ints | None = None, item_prior: Floats | None = None, cell: Ints | None = None
+    ) -> Part:
+        """All of the votes; ``item_prior`` is an N x K log prior, one row per item, ``cell`` that of each vote."""
         M, K = votes.n_annotators, votes.n_classes
-        cell: Ints = votes.annotator.astype(np.int64 if M * K > np.iinfo(np.int32).max else np.int32)
-        cell *= K
-        cell += votes.label
+        cell = votes.cells() if cell is None else cell
         weight = np.empty(0) if votes.weight is None else votes.weight
         return cls(votes.indptr, cell, weight, np.empty(0, np.int32) if truth is None else truth, M, K, item_prior)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core.consensus import probability_columns
 from crowdwise.core.dependence import NONE, SHARES, Dependence, correct, votes_per_item
 from crowdwise.core.numerics import Floats, clamp, decide, entropy
 from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts, shown_dependence
@@ -76,9 +77,10 @@ class FittedParts:
             yield self.table(part.votes, codes, q)
 
     @staticmethod
-    def table(votes: Votes, codes: npt.NDArray[np.int32], q: Floats) -> dict[str, Any]:
-        """The columns of the items of some votes, from their class codes and posterior."""
-        return {
+    def table(votes: Votes, codes: npt.NDArray[np.int32], q: Floats, probabilities: bool = False) -> dict[str, Any]:
+        """The columns of the items of some votes, from their class codes and posterior (all of it where asked for)."""
+        columns = {
             "item": votes.items, "label": votes.classes[codes], "probability": q[np.arange(len(codes)), codes],
             "entropy": entropy(q), "votes": np.diff(votes.indptr),
         }  # fmt: skip
+        return columns | (probability_columns(votes.classes, q) if probabilities else {})

@@ -30,7 +30,7 @@ from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import warn_unconverged
 from crowdwise.core.starts import Start
 from crowdwise.core.unseen import scores_with_unseen
-from crowdwise.core.vote_parts import Totals, VoteParts, start_statistics
+from crowdwise.core.vote_parts import IN_PARTS, Totals, VoteParts, start_statistics
 from crowdwise.data import encoding
 from crowdwise.data.boundary import guarded
 from crowdwise.data.votes import Votes
@@ -145,18 +145,21 @@ class Model(Parameterised, ABC):
         The numbers are those of :meth:`fit` on all votes, up to rounding; where ``dependence`` is estimated from a
         sample (above 50,000 votes) up to which items are in it.
         """
-        self.check_parameters()
-        if not self.in_parts:
-            raise ParameterError(
-                f"{self.key} needs all votes at once. Of the methods that take them in parts there are auto, anchored, "
-                "dawid-skene, one-coin, confusion-vector, fast-dawid-skene and majority."
-            )
+        self.check_in_parts()
         if parts.n_votes == 0:
             raise InputError("No votes: the parts have no rows.")
         check_classes(parts.names)
         if not self.single_annotator and not parts.sizes[2]:
             check_several(parts.names, self.key, "Use a majority vote, or give gold labels of some items.")
         return FittedParts.of(self, parts, self._fit_in_parts(parts, callback))
+
+    def check_in_parts(self) -> None:
+        """Raise an error where the model cannot be fitted to votes in parts."""
+        self.check_parameters()
+        if not self.in_parts:
+            raise ParameterError(
+                f"{self.key} needs all votes at once. Methods that take votes in parts: {', '.join(IN_PARTS)}."
+            )
 
     def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
         """``independent``, ``prior``, ``confusion`` and how the fit went, of a class that says ``in_parts``."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from crowdwise.core.timetable import Stage
+
 LINE_EVERY = 0.1
 """Where there is no bar: the share of a fit after which a line is written."""
 
@@ -76,6 +78,41 @@ def shown(title: str, verbose: bool, callback: Callable[[Any], Any] | None) -> I
         yield report
 
 
+@contextmanager
+def shown_stages(
+    title: str, verbose: bool, progress: Callable[[Stage], None] | None
+) -> Iterator[Callable[[Stage], None] | None]:
+    """The same for a work in stages, with an estimate of the time it still takes."""
+    if not verbose:
+        yield progress
+        return
+    from rich.console import Console
+
+    screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    with stage_bar(screen, title) as report:
+
+        def both(stage: Stage) -> None:
+            report(stage)
+            if progress is not None:
+                progress(stage)
+
+        yield both
+
+
+@contextmanager
+def stage_bar(screen: Console, title: str, patience: float = 0.0, quiet: bool = False) -> Iterator[Callable[..., None]]:
+    """A function that draws the stage of a work; where no bar can be drawn, lines, unless they are to be ``quiet``."""
+    lines = Lines(screen, title)
+    with drawn_bar(screen, title, "{task.fields[state]}", patience, state="") as update:
+
+        def report(stage: Stage) -> None:
+            update(completed=stage.share, total=1.0, state=stage.words)
+            if not quiet:
+                lines.add(stage.share, 1.0, stage.words)
+
+        yield report
+
+
 class Lines:
     """Lines where no bar can be drawn: in a log file, say. The first and the last step always have one."""
 
@@ -83,7 +120,7 @@ class Lines:
         self.screen, self.title, self.every, self.next = screen, title, every, 0.0
         self.silent = _draws(screen)
 
-    def add(self, done: int, total: int, words: str) -> None:
+    def add(self, done: float, total: float, words: str) -> None:
         if self.silent or (done < self.next and done < total):
             return
         self.next = done + self.every * total

@@ -37,18 +37,25 @@ from crowdwise.data.encoding import Vocabulary
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 
+IN_PARTS = ("auto", "anchored", "dawid-skene", "one-coin", "confusion-vector", "fast-dawid-skene", "majority")
+"""The methods whose classes say ``in_parts``, for messages."""
+
 
 @dataclass(frozen=True, eq=False)
 class VotePart:
-    """Some items with all of their votes, and the codes of their gold labels (-1 unknown). An engine of its own."""
+    """Some items with all of their votes, and the codes of their gold labels (-1 unknown). An engine of its own.
+
+    ``cell`` (annotator * K + label of each vote) may be given where it is at hand.
+    """
 
     votes: Votes
     gold: Ints | None = None
+    cell: Ints | None = None
 
     @cached_property
     def part(self) -> Part:
         """As raw arrays."""
-        return Part.of(self.votes, self.gold)
+        return Part.of(self.votes, self.gold, cell=self.cell)
 
     @property
     def names(self) -> Votes:
@@ -189,7 +196,8 @@ class VoteParts:
         def some(load: Callable[[], VotePart | Votes]) -> VotePart:
             found = load()
             part = found if isinstance(found, VotePart) else VotePart(found)
-            return part.select(np.asarray(keep(part), dtype=bool))
+            kept = np.asarray(keep(part), dtype=bool)
+            return part if kept.all() else part.select(kept)
 
         load = [partial(some, load) for load in self.load]
         return VoteParts(load, self.names.annotators, self.names.classes)

@@ -100,18 +100,22 @@ def _closeness(values: npt.NDArray[np.float64], votes: Votes) -> float:
     return float(np.abs(first - second)[first != second].mean() / random[random > 0].mean())
 
 
-def too_many_classes(votes: Votes) -> bool:
-    """Whether there are about as many classes as votes: texts or ids rather than classes."""
-    used = len(np.unique(votes.label))
-    return votes.n_votes >= ENOUGH and used > CLASSES_PER_VOTE * votes.n_votes
+def too_many_classes(votes: Votes, n_votes: int | None = None) -> bool:
+    """Whether there are about as many classes as votes: texts or ids rather than classes.
+
+    Where the votes are some of ``n_votes``, all classes are used in these.
+    """
+    used = len(np.unique(votes.label)) if n_votes is None else votes.n_classes
+    total = votes.n_votes if n_votes is None else n_votes
+    return total >= ENOUGH and used > CLASSES_PER_VOTE * total
 
 
-def check_classes(votes: Votes, named: bool = False) -> None:
+def check_classes(votes: Votes, named: bool = False, n_votes: int | None = None) -> None:
     """An error where labels are texts or ids rather than classes; ``named``: the user named their column."""
-    if too_many_classes(votes):
-        used = len(np.unique(votes.label))
+    if too_many_classes(votes, n_votes):
+        used = len(np.unique(votes.label)) if n_votes is None else votes.n_classes
         raise InputError(
-            f"There are {used:,} different labels in {votes.n_votes:,} votes, such as "
+            f"There are {used:,} different labels in {n_votes or votes.n_votes:,} votes, such as "
             f"{str(votes.classes[votes.label[0]])[:60]!r}: they are texts or ids rather than classes.",
             remedy=[
                 *([] if named else [Remedy("Name the column of the labels with {}.", Option("label"))]),

@@ -1,7 +1,7 @@
 """Tables of votes that are larger than memory: packed into parts on disk, each with some items and all of their votes.
 
-1. polars streams over the files (Parquet or CSV; many of them, patterns, hive folders) for the names of annotators and
-   classes, and for rows with an empty cell.
+1. polars streams over the files (:mod:`crowdwise.data.vote_files`) for the names of annotators and classes, and for
+   rows with an empty cell.
 2. A second pass replaces these names by codes and puts every row into a bucket by the hash of its item.
 3. Each bucket, which fits into memory, becomes :class:`~crowdwise.data.votes.Votes` as in memory (duplicates, weights
    and errors included, by the numbers of the rows in the files one after the other), and then plain arrays.
@@ -11,11 +11,10 @@ A part is memory-mapped when it is loaded. The names of its items are read only 
 
 from __future__ import annotations
 
-import glob
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,19 +22,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdwise.data import columns, schema
+from crowdwise.data import columns, disk
 from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.vote_files import files_of, scan
 from crowdwise.data.votes import Votes
-from crowdwise.errors import LabelError, Option, ParameterError, ReadError, Remedy, listing, warn
+from crowdwise.errors import LabelError, Option, ParameterError, ReadError, Remedy, SizeError, listing, warn
 
 if TYPE_CHECKING:
     import polars as pl
 
 ROWS = 4_000_000
 """How many rows go into a part, on average."""
-SCRATCH = "crowdwise-parts-"
-TEXT = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
+SCRATCH = "parts"
+"""What temporaries of this kind are called (:mod:`crowdwise.data.disk`)."""
+ROW_ON_DISK = 40
+"""Bytes that a vote takes in the scratch folder, at most, without the names of items."""
 PARTS = ("item", "annotator", "label", "weight", "timestamp")
+
+
+Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,11 @@ class Packed:
     classes: Vocabulary
     n_rows: int
 
-    def load(self, i: int, names: bool = False) -> tuple[Votes, Codes | None]:
-        """A part and the codes of its gold labels, memory-mapped; items are numbers unless names are asked for."""
+    def load(self, i: int, names: bool = False) -> tuple[Votes, Codes | None, Codes]:
+        """A part, the codes of its gold labels, and the cell (annotator * K + label) of each vote, memory-mapped.
+
+        Items are numbers unless names are asked for.
+        """
         here = self.folder / f"{i:05d}"
         arrays = {file.stem: np.load(file, mmap_mode="r") for file in here.glob("*.npy")}
         items = arrays.pop("items", None) if names else None
@@ -64,7 +72,7 @@ class Packed:
             arrays["indptr"], arrays["annotator"], arrays["label"], items, self.annotators, self.classes,
             arrays.get("weight"),
         )  # fmt: skip
-        return votes, arrays.get("gold")
+        return votes, arrays.get("gold"), arrays["cell"]
 
 
 @contextmanager
@@ -73,64 +81,29 @@ def scratch_folder(base: str | os.PathLike[str] | None) -> Iterator[Path]:
     place = Path(tempfile.gettempdir() if base is None else base)
     if not place.is_dir():
         raise ParameterError(f"scratch={str(place)!r} is no folder.")
-    for old in place.glob(f"{SCRATCH}*"):
-        owner = old.name.removeprefix(SCRATCH).partition("-")[0]
-        if owner.isdigit() and not _runs(int(owner)):
-            shutil.rmtree(old, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=place))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True
-
-
-def files_of(source: Any) -> list[Path]:
-    """The files behind a path, a pattern, a folder, or a list of them; in sorted order for patterns and folders."""
-    if not isinstance(source, (str, os.PathLike)):
-        return [file for one in source for file in files_of(one)]
-    path = Path(source)
-    if path.is_dir():
-        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in (".parquet", ".pq", *TEXT))
-    else:
-        found = [path] if path.is_file() else sorted(Path(p) for p in glob.glob(str(source), recursive=True))
-    if not found:
-        raise ReadError(f"{source}: no such file, and no Parquet or CSV file matches it.")
-    return found
-
-
-def scan(files: list[Path]) -> tuple[pl.LazyFrame, bool]:
-    """All rows of the files, one after the other, and whether they are text."""
-    import polars as pl
-
-    kinds = {"parquet" if f.suffix.lower() in (".parquet", ".pq") else f.suffix.lower() for f in files}
-    if kinds == {"parquet"}:
-        return pl.scan_parquet(files), False
-    if len(kinds) == 1 and kinds <= set(TEXT):
-        nulls = [null for null in schema.NULLS if null]
-        return pl.scan_csv(files, separator=TEXT[kinds.pop()], infer_schema=False, null_values=nulls), True
-    raise ReadError(
-        f"Files in parts are Parquet, or CSV, all of one kind; found {listing(sorted(map(str, files)), 4)}."
-    )
+    disk.clean_temporaries(place, SCRATCH, shutil.rmtree)
+    with disk.temporary(place, SCRATCH, folder=True) as folder:
+        try:
+            with suppress(OSError):
+                os.chmod(folder, 0o700)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def pack(
     source: Any, folder: Path, *, gold: Mapping[Any, Any] | None = None, classes: Sequence[Any] | None = None,
     on_duplicate: str = "error", on_missing: str = "error", normalise_labels: bool = False, rows: int = ROWS,
-    **given: str | None,
+    progress: Progress | None = None, **given: str | None,
 ) -> Packed:  # fmt: skip
-    """Pack the votes of files into a folder; ``given`` names columns, as in :func:`crowdwise.read_votes`."""
+    """Pack the votes of files into a folder; ``given`` names columns, as in :func:`crowdwise.read_votes`.
+
+    ``progress`` gets the stage (``names``, ``rows``, ``parts``) and the share of it that is done.
+    """
     import polars as pl
 
+    say = progress or (lambda stage, share: None)
+    say("names", 0.0)
     frame, from_text = scan(files_of(source))
     names = frame.collect_schema().names()
     found = columns.resolve(names, {part: given.get(part) for part in (*PARTS, "truth")})
@@ -140,24 +113,46 @@ def pack(
     used = {part: column for part in PARTS if (column := found[part]) is not None}
     frame = frame.select(pl.col(column).alias(part) for part, column in used.items()).with_row_index("row")
     frame, n_rows = _complete(frame, on_missing)
+    free = shutil.disk_usage(folder).free
+    if ROW_ON_DISK * n_rows > free:
+        raise SizeError(
+            f"{n_rows:,} votes in parts take up to {ROW_ON_DISK * n_rows / 1e9:,.1f} GB on the disk, and "
+            f"{folder.parent} has {free / 1e9:,.1f} GB left.",
+            remedy=Remedy("Name a folder on a larger disk: {}.", Option("scratch", python="...", command="DIR")),
+        )
     who = _names(frame, "annotator", from_text, folder, {})
     said = _names(frame, "label", from_text, folder, {"classes": classes, "normalise_labels": normalise_labels})
     if from_text and _whole(frame):
         frame = frame.with_columns(pl.col("item").cast(pl.Int64))
     buckets = max(1, -(-n_rows // rows))
+    frame = _watched(frame, n_rows, lambda share: say("rows", share))
     for name, (raw, codes, _) in (("annotator", who), ("label", said)):
         codes_of = pl.LazyFrame({name: raw, f"{name}_code": codes})
         frame = frame.join(codes_of, on=name).drop(name)
     frame = frame.with_columns((pl.col("item").hash(7) % buckets).cast(pl.Int32).alias("bucket"))
     frame.sink_parquet(pl.PartitionBy(folder / "rows", key="bucket", include_key=False), compression="lz4")
     sizes: list[int] = []
-    for bucket in sorted((folder / "rows").glob("bucket=*"), key=lambda p: int(p.name.partition("=")[2])):
+    made = sorted((folder / "rows").glob("bucket=*"), key=lambda p: int(p.name.partition("=")[2]))
+    for bucket in made:
+        say("parts", len(sizes) / len(made))
         table = pl.read_parquet(sorted(bucket.glob("*.parquet"))).sort("row")
         votes = _votes(table, who[2], said[2], on_duplicate)
         _write(votes, folder / f"{len(sizes):05d}", None if gold is None else votes.encode_truth(gold))
         sizes.append(len(votes))
         shutil.rmtree(bucket, ignore_errors=True)
     return Packed(folder, tuple(sizes), who[2], said[2], n_rows)
+
+
+def _watched(frame: pl.LazyFrame, rows: int, progress: Callable[[float], None]) -> pl.LazyFrame:
+    """The frame, whose rows are counted as they pass."""
+    seen = [0]
+
+    def count(batch: pl.DataFrame) -> pl.DataFrame:
+        seen[0] += batch.height
+        progress(min(1.0, seen[0] / rows))
+        return batch
+
+    return frame.map_batches(count, streamable=True)
 
 
 def _complete(frame: pl.LazyFrame, on_missing: str) -> tuple[pl.LazyFrame, int]:
@@ -245,6 +240,7 @@ def _write(votes: Votes, folder: Path, gold: Codes | None) -> None:
         "annotator": votes.annotator,
         "label": votes.label,
         "weight": votes.weight,
+        "cell": votes.cells(),
     }
     if votes.items.dtype == object:
         pl.DataFrame({"item": pl.Series(votes.items.tolist(), dtype=pl.String)}).write_parquet(folder / "items.parquet")
@@ -253,5 +249,3 @@ def _write(votes: Votes, folder: Path, gold: Codes | None) -> None:
     for name, array in (arrays | {"gold": gold}).items():
         if array is not None:
             np.save(folder / f"{name}.npy", array)
-    with suppress(OSError):
-        os.chmod(folder, 0o700)

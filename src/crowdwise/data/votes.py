@@ -192,6 +192,14 @@ class Votes(ByItem):
         weight = np.empty(0) if self.weight is None else self.weight
         return kernels.shares(self.indptr, self.label, weight, self.n_classes)
 
+    def cells(self) -> npt.NDArray[np.integer[Any]]:
+        """The cell of each vote in a table of annotators and labels: annotator * K + label."""
+        M, K = self.n_annotators, self.n_classes
+        cell: npt.NDArray[np.integer[Any]] = self.annotator.astype(np.int64 if M * K > 2**31 - 1 else np.int32)
+        cell *= K
+        cell += self.label
+        return cell
+
     def encode_truth(self, truth: Any) -> Codes:
         """N class codes (-1 unknown) from such codes or from a mapping of items to classes. Items the votes do not have
         are left out."""

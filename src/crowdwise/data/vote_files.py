@@ -1,0 +1,118 @@
+"""Files of votes that are taken together: which they are, how many rows they have, what they would take in memory."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crowdwise.data import schema
+from crowdwise.data.boundary import reading
+from crowdwise.data.dataset import find_table
+from crowdwise.data.files import first_line, separator_in
+from crowdwise.errors import ParameterError, ReadError, listing
+
+if TYPE_CHECKING:
+    import polars as pl
+
+PARQUET, TEXT = (".parquet", ".pq"), (".csv", ".tsv", ".txt")
+ROW_BYTES, FILE_BYTES, TEXT_BYTES = 80, 3, 6
+"""Memory that a fit of all votes at once takes: bytes per row and per byte of a Parquet file, or per byte of text."""
+UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def several(source: Any) -> bool:
+    """Whether a source is many files: a list of them, a pattern, or a folder without a table of votes of its own."""
+    if isinstance(source, (list, tuple)):
+        return bool(source) and all(isinstance(one, (str, os.PathLike)) for one in source)
+    if not isinstance(source, (str, os.PathLike)):
+        return False
+    path = Path(source)
+    if path.is_dir():
+        saved = any((path / name).is_file() for name in ("consensus.json", "manifest.json"))
+        return not saved and find_table(path, "votes") is None and any(_below(path))
+    return not path.exists() and glob.has_magic(str(source))
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.suffix.lower() in (*PARQUET, *TEXT) and path.is_file())
+
+
+def files_of(source: Any) -> list[Path]:
+    """The files behind a path, a pattern, a folder, or a list of them; in sorted order for patterns and folders."""
+    if not isinstance(source, (str, os.PathLike)):
+        return [file for one in source for file in files_of(one)]
+    path = Path(source)
+    if path.is_dir():
+        found = sorted(_below(path))
+    else:
+        found = [path] if path.is_file() else sorted(Path(p) for p in glob.glob(str(source), recursive=True))
+        found = [file for one in found for file in (sorted(_below(one)) if one.is_dir() else [one])]
+    if not found:
+        raise ReadError(f"{source}: no such file, and no Parquet or CSV file matches it.")
+    return found
+
+
+def is_parquet(file: Path) -> bool:
+    """By its name."""
+    return file.suffix.lower() in PARQUET
+
+
+def scan(files: list[Path]) -> tuple[pl.LazyFrame, bool]:
+    """All rows of the files, one after the other, and whether they are text. Folders ``name=value`` are columns."""
+    import polars as pl
+
+    hive = any("=" in part for file in files for part in file.parts[:-1])
+    if all(map(is_parquet, files)):
+        casts = pl.ScanCastOptions(integer_cast="upcast")
+        with reading(files[0], "Parquet"):
+            return pl.scan_parquet(files, hive_partitioning=hive, cast_options=casts, glob=False), False
+    if len({file.suffix.lower() for file in files}) == 1 and files[0].suffix.lower() in TEXT:
+        nulls = [null for null in schema.NULLS if null]
+        separator = separator_in(files[0], first_line(files[0]))
+        options: dict[str, Any] = {"separator": separator, "infer_schema": False, "null_values": nulls, "glob": False}
+        if not hive:
+            return pl.scan_csv(files, **options), True
+        frame = pl.scan_csv(files, include_file_paths="crowdwise path", **options)
+        keys = dict.fromkeys(part.partition("=")[0] for file in files for part in file.parts[:-1] if "=" in part)
+        path = pl.col("crowdwise path").str.replace_all("\\\\", "/")
+        frame = frame.with_columns(path.str.extract(f"(?:^|/){key}=([^/]*)/").alias(key) for key in keys)
+        return frame.drop("crowdwise path"), True
+    raise ReadError(
+        f"Files in parts are Parquet, or CSV, all of one kind; found {listing(sorted(map(str, files)), 4)}."
+    )
+
+
+def memory_needed(files: list[Path]) -> float:
+    """About how many bytes a fit of all votes at once takes, from the footers of Parquet files or the size of text."""
+    import polars as pl
+
+    size = sum(file.stat().st_size for file in files)
+    if not all(map(is_parquet, files)):
+        return TEXT_BYTES * size
+    with reading(files[0], "Parquet"):
+        rows = int(pl.scan_parquet(files, glob=False).select(pl.len()).collect().item())
+    return ROW_BYTES * rows + FILE_BYTES * size
+
+
+def bytes_in(memory: str | float) -> float:
+    """An amount of memory in bytes.
+
+    >>> bytes_in("4GB"), bytes_in("512 MB"), bytes_in(2e9)
+    (4000000000.0, 512000000.0, 2000000000.0)
+    """
+    number, unit = memory, ""
+    if isinstance(memory, str):
+        text = memory.strip()
+        number = text.rstrip("KMGTBkmgtbi ")
+        unit = text[len(number) :].strip().upper().replace("I", "")
+        unit = unit if unit.endswith("B") or not unit else f"{unit}B"
+    try:
+        found = float(number) * UNITS[unit]
+    except (KeyError, TypeError, ValueError):
+        found = 0.0
+    if not 0.0 < found < float("inf"):
+        raise ParameterError(f"memory={memory!r}: expected a number of bytes, or an amount such as '4GB'.")
+    return found
