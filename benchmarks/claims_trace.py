@@ -1,12 +1,14 @@
 """The claims of trace regularisation, on MNIST with annotators who flip classes.
 
-    python benchmarks/claims_trace.py MNIST.npz [--items 10000] [--seeds 3] [--epochs 50] [--out FILE.json]
+    python benchmarks/claims_trace.py MNIST.npz [--items 10000] --out FILE.jsonl
+        [--seeds 0,1,2] [--epochs 50] [--crowd apart,random]
 
 Five annotators name the right class with probability ``p`` and else, each for each class, one other class, no two of
 them the same; every image has one label, of a random annotator. At ``p = 0.35`` nobody is right most of the time, but
 on average over the annotators the right class is named most often (the mean confusion matrix is diagonally dominant).
-``--alike`` breaks that: the five flip to the same class. Last epoch, default settings, the paper's small convolutional
-network. The error of confusion matrices is the paper's: the mean squared distance of rows.
+``--crowd alike`` breaks that: the five flip to the same class; in ``--crowd random`` each flips to a class drawn at
+random, so that some mistakes are shared. Last epoch, default settings but for those that the name says, the paper's
+small convolutional network. The error of confusion matrices is the paper's: the mean squared distance of rows.
 """
 
 from __future__ import annotations
@@ -21,17 +23,32 @@ import numpy as np
 from crowdwise import registry
 from crowdwise.data.votes import Votes
 
-LEARNERS = ("trace", "ccem", "mbem", "aggnet", "two-stage")
+LEARNERS = {
+    "trace": ("trace", {}),
+    "trace, weight 0": ("trace", {"weight": 0.0}),
+    "trace, weight 0.1": ("trace", {"weight": 0.1}),
+    "ccem": ("ccem", {}),
+    "ccem, diagonal 1": ("ccem", {"diagonal": 1.0}),
+    "aggnet": ("aggnet", {}),
+    "aggnet, 5 epochs a round": ("aggnet", {"round_epochs": 5}),
+    "aggnet, 15 epochs a round": ("aggnet", {"round_epochs": 15}),
+    "max-mig": ("max-mig", {}),
+    "mbem": ("mbem", {}),
+    "two-stage": ("two-stage", {}),
+}
+CROWDS = ("apart", "random", "alike")
 
 
-def flippers(truth, p, alike, rng, n_annotators=5):
+def flippers(truth, p, crowd, rng, n_annotators=5):
     """M x K x K, and one vote for each item."""
     K = 10
     theta = np.zeros((n_annotators, K, K))
     target = np.empty((n_annotators, K), dtype=int)
     for k in range(K):
         others = rng.permutation([j for j in range(K) if j != k])  # nobody shares another's mistake on a class
-        target[:, k] = others[0] if alike else others[:n_annotators]
+        target[:, k] = {
+            "apart": others[:n_annotators], "alike": others[0], "random": rng.choice(others, n_annotators)
+        }[crowd]  # fmt: skip
     for m in range(n_annotators):
         for k in range(K):
             right = np.clip(p + rng.normal(0.0, 0.01), 0.0, 1.0)
@@ -45,18 +62,19 @@ def flippers(truth, p, alike, rng, n_annotators=5):
     return theta, votes
 
 
-def one(data, key, p, alike, seed, items, epochs, device):
+def one(data, name, p, crowd, seed, items, epochs, device):
     rng = np.random.default_rng(seed)
     rows = rng.permutation(len(data["x_train"]))[:items]
     X, truth = data["x_train"][rows], data["y_train"][rows].astype(np.int64)
-    theta, votes = flippers(truth, p, alike, rng)
+    theta, votes = flippers(truth, p, crowd, rng)
     began = time.perf_counter()
-    settings = {"network": "tanno", "epochs": epochs, "random_state": seed, "device": device}
-    learner = registry.find(key, inputs=True).create(**settings).fit(X, votes)
+    key, own = LEARNERS[name]
+    settings = {"network": "tanno", "epochs": epochs, "random_state": seed, "device": device, "cuda_graphs": True}
+    learner = registry.find(key, inputs=True).create(**settings | own).fit(X, votes)
     found = learner.predict_proba(data["x_test"]).argmax(axis=1)
     error = float(((learner.confusion_ - theta) ** 2).sum(axis=2).mean())
     accuracy = 100.0 * float((found == data["y_test"]).mean())
-    return {"learner": key, "p": p, "alike": alike, "seed": seed, "accuracy": accuracy, "error": error,
+    return {"learner": name, "p": p, "crowd": crowd, "seed": seed, "accuracy": accuracy, "error": error,
             "seconds": time.perf_counter() - began}  # fmt: skip
 
 
@@ -66,24 +84,33 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=10000)
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--epochs", type=int, default=50)
-    parser.add_argument("--learners", default=",".join(LEARNERS))
+    parser.add_argument("--learners", default=";".join(LEARNERS), help="names, with semicolons between")
     parser.add_argument("--p", default="0.35,0.65")
-    parser.add_argument("--alike", action="store_true", help="all annotators flip to the same class")
+    parser.add_argument("--crowd", default="apart", help="apart, random or alike, with commas between")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--out", type=Path, default=None)
+    parser.add_argument(
+        "--out", type=Path, required=True, help="a file with a line for each run; what is there is kept"
+    )
     given = parser.parse_args()
     with np.load(given.mnist) as stored:
         data = {name: stored[name] for name in stored.files}
-    rows = []
-    for p in map(float, given.p.split(",")):
-        for key in given.learners.split(","):
-            for seed in map(int, given.seeds.split(",")):
-                rows.append(
-                    one(data, key, p, given.alike, seed, given.items, given.epochs, given.device)
-                )  # fmt: skip
-                print(json.dumps(rows[-1]), flush=True)
-    if given.out is not None:
-        given.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    done = set()
+    if given.out.is_file():
+        done = {key_of(json.loads(line)) for line in given.out.read_text(encoding="utf-8").splitlines()}
+    for seed in map(int, given.seeds.split(",")):
+        for crowd in given.crowd.split(","):
+            for p in map(float, given.p.split(",")):
+                for name in given.learners.split(";"):
+                    if (name, p, crowd, seed) in done:
+                        continue
+                    row = one(data, name, p, crowd, seed, given.items, given.epochs, given.device)
+                    print(json.dumps(row), flush=True)
+                    with given.out.open("a", encoding="utf-8") as out:
+                        out.write(json.dumps(row) + "\n")
+
+
+def key_of(row):
+    return row["learner"], row["p"], row["crowd"], row["seed"]
 
 
 if __name__ == "__main__":

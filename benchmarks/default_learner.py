@@ -97,6 +97,11 @@ SETTINGS = {
     "doctor-net": ("doctor-net", {}),
     "two-stage:dawid-skene": ("two-stage", {"aggregator": "dawid-skene"}),
     "two-stage:anchored": ("two-stage", {"aggregator": "anchored"}),
+    **{
+        f"{key}-diagonal{value:g}": (key, {"diagonal": value})
+        for key in ("ccem", "geocrowdnet-f", "geocrowdnet-w", "coinnet", "crowd-layer", "unionnet", "crowd-ar")
+        for value in (1.0, 2.5, 4.4)
+    },
     "ensemble": ("ensemble", {}),
     "distil:mig": ("distil", {"of": "max-mig"}),
     "distil:mig-hard": ("distil", {"of": "max-mig", "labels": "hard"}),

@@ -138,6 +138,28 @@ class TestRuns:
         assert -2.0 < one["held_out"] < 0.0
         assert one["accuracy_last"] > 0.8 and one["accuracy_votes"] > 0.8 and one["accuracy_selected"] > 0.8
 
+    def test_an_ensemble_stops_and_goes_on_from_its_members(self, plan, tmp_path, monkeypatch):
+        text = PLAN.replace('"max-mig", "two-stage:majority"', '"ensemble"').replace("own.max-mig", "own.ensemble")
+        text = text.replace(
+            "crowd_lr = 0.05", 'folds = 2\nfold_epochs = 2\nrounds = 0\nn_networks = 1\ncandidates = ["ccem"]'
+        )
+        (tmp_path / "plan.toml").write_text(text.replace("max-mig = [1.0]", ""))
+        (table,) = papers_plan.read_plan(tmp_path / "plan.toml")
+        whole, parts = tmp_path / "whole.jsonl", tmp_path / "parts.jsonl"
+        assert papers_runs.run(table.cells[:1], setup(tmp_path), whole) == 0
+        checks = iter([False] * 6 + [True] + [False] * 9)  # two folds of two epochs, then the last network
+        monkeypatch.setattr(papers_runs.Setup, "over", lambda self: next(checks))
+        assert papers_runs.run(table.cells[:1], setup(tmp_path), parts) == 1
+        work = tmp_path / "work"
+        assert sorted(file.name.split("-0-")[1] for file in work.glob("*.safetensors")) == [
+            "ccem-0.safetensors", "ccem-1.safetensors", "network-0.safetensors"
+        ]  # fmt: skip
+        assert papers_runs.run(table.cells[:1], setup(tmp_path), parts) == 0 and not list(work.iterdir())
+        (one,), (two,) = papers_runs.finished(whole).values(), papers_runs.finished(parts).values()
+        assert figures(one) == figures(two)
+        assert one["accuracy_last"] > 0.8 and -2.0 < one["held_out"] < 0.0 and one["accuracy_selected"] > 0.8
+        assert papers_page.training_seconds(one) == one["training_seconds"] > 0.0
+
     def test_nothing_is_begun_when_time_is_up(self, plan, tmp_path):
         cells, file = plan[0].cells, tmp_path / "r.jsonl"
         assert papers_runs.run(cells, setup(tmp_path, deadline=time.time() - 1.0), file) == len(cells)

@@ -125,7 +125,7 @@ def test_predictions_have_not_seen_the_votes_on_an_item(crowd):
         learner = Ensemble(**QUICK)
         learner.seed_ = 0
         fold = learner._folds(given)
-        return learner._unseen("ccem", TrainingData(as_inputs(X), given), None, fold, Turns(None, 1)), fold
+        return learner._unseen("ccem", TrainingData(as_inputs(X), given), None, fold, Turns(None, [4, 4])), fold
 
     p, fold = unseen(votes)
     own = fold == 0
@@ -162,6 +162,23 @@ def test_it_goes_on_from_its_checkpoints(crowd, tmp_path):
     again = Ensemble(**QUICK, checkpoint=tmp_path / "a.pt").fit(X, votes)
     assert np.array_equal(again.predict_proba(X), whole.predict_proba(X))
     assert len(list(tmp_path.iterdir())) == 6
+
+
+def test_folds_can_have_fewer_epochs(crowd):
+    X, votes, _ = crowd
+    seen = []
+    learner = Ensemble(**QUICK | {"fold_epochs": 1, "holdout": 0.1})
+    learner.fit(X, votes, callback=lambda epoch: seen.append((epoch.epoch, epoch.epochs)))
+    assert seen == [(n, 12) for n in range(1, 13)] and learner.epochs == 4 and len(learner.history_) == 4
+    assert -2.0 < learner.history_[-1].held_out < 0.0
+
+
+def test_many_votes_are_judged_by_those_on_some_items(noisy):
+    votes = noisy[2]
+    assert votes.judges(3600) is votes
+    some = votes.judges(1000)
+    assert 800 < len(some.item) < 1200
+    assert (np.bincount(some.item)[np.unique(some.item)] == 6).all()
 
 
 @pytest.mark.parametrize(

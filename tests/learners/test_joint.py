@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from crowdwise import registry
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners import joint_confusions
@@ -186,6 +187,22 @@ class TestStarts:
         tanno = Traced(M, K, 0.01, "mean").confusion().detach().numpy()
         rows = np.eye(K) * (soft[0] - soft[1]) + soft[1]
         np.testing.assert_allclose(tanno, np.broadcast_to(rows / rows.sum(axis=1)[:, None], (M, K, K)), atol=1e-6)
+
+    @pytest.mark.parametrize(
+        "key", ["ccem", "geocrowdnet-f", "geocrowdnet-w", "coinnet", "crowd-layer", "unionnet", "crowd-ar"]
+    )
+    def test_annotators_start_right_or_where_the_diagonal_says(self, key):
+        votes, _ = tiny()
+        rows = lambda right: np.broadcast_to(np.eye(K) * (right - (1 - right) / 2) + (1 - right) / 2, (M, K, K))  # noqa: E731
+        for given, right in (
+            ({}, 0.9),
+            ({"diagonal": 1.0}, np.e / (np.e + 2)),
+            ({"diagonal": 3.0}, np.e**3 / (np.e**3 + 2)),
+        ):
+            head = registry.find(key, inputs=True).create(**given)._head(votes, 5)
+            np.testing.assert_allclose(head.confusion().detach().numpy(), rows(right), atol=1e-6)
+        with pytest.raises(ParameterError, match="diagonal"):
+            registry.find(key, inputs=True).create(diagonal=0.0).check_parameters()
 
     def test_strangers_answer_as_the_crowd(self):
         votes, logits = tiny()

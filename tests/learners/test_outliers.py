@@ -18,6 +18,8 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.joint_coinnet import COINNet, Outliers
 from crowdwise.learners.joint_confusions import RIDGE, Volume
+from crowdwise.learners.optimisers import make_optimiser
+from crowdwise.learners.training_settings import TrainingSettings
 from crowdwise.learners.vote_edges import Batch, Edges
 
 N, M, K = 7, 4, 3
@@ -228,6 +230,18 @@ def test_runs_repeat_and_come_back_from_disk(tmp_path: Path) -> None:
     np.testing.assert_allclose(back.predict_proba(x, votes), first, atol=1e-6)
     assert back._trainer.head.e.shape == (votes.n_votes, 4)
     np.testing.assert_array_equal(back.consensus_.item_columns["outlier"], columns[0])
+
+
+def test_vectors_can_have_a_weight_decay_of_their_own() -> None:
+    votes = make_votes()
+    network, settings = torch.nn.Linear(2, K), TrainingSettings(weight_decay=0.05)
+    decays = {}
+    for given in (None, 1e-4):
+        head = COINNet(vector_decay=given)._head(votes, 2)
+        groups = make_optimiser(network, head, settings, torch.device("cpu")).param_groups
+        decays[given] = [group["weight_decay"] for group in groups]
+        assert groups[1]["params"][0] is head.e and groups[0]["lr"] == groups[1]["lr"] < groups[2]["lr"]
+    assert decays == {None: [0.05, 0.05, 0.0], 1e-4: [0.05, 1e-4, 0.0]}
 
 
 def test_held_out_votes_have_no_rows() -> None:

@@ -43,6 +43,7 @@ from crowdwise.data.features import class_codes
 from crowdwise.data.files import read_table
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InputError, ParameterError, ReadError
+from crowdwise.learners.text_axes import TextAxes
 
 SETS = ("labelme", "music_genre", "sentiment_polarity", "digits")
 DIGITS = "digits"
@@ -73,6 +74,8 @@ class Task:
     votes: Votes
     x_test: Any
     y_test: Codes
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What learners are told of the inputs, those that have such a setting."""
 
     def shape(self) -> dict[str, int]:
         votes = self.votes
@@ -117,12 +120,10 @@ def digits(seed: int = 0) -> Task:
 
 
 def texts(data: Dataset, folder: Path) -> Task:
-    """Texts of the items (``texts.csv``) and of test items (``test.csv``, with labels) as TF-IDF.
+    """Texts of the items (``texts.csv``) and of test items (``test.csv``, with labels) on principal axes.
 
-    Words of at least two training texts count; nothing is learned from the test texts.
+    Nothing is learned from the test texts. The axes are not brought to one variance.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
     file = folder / "test.csv"
     if data.items is None or "text" not in data.items.columns or not file.is_file():
         raise InputError(
@@ -134,14 +135,12 @@ def texts(data: Dataset, folder: Path) -> Task:
     if label is None or item is None or "text" not in test.columns:
         raise InputError(f"{file} needs the columns label and text, and the table of items its names.")
     said = dict(zip(map(str, data.items[item].to_list()), data.items["text"].to_list(), strict=True))
-    vectors = TfidfVectorizer(min_df=2)
-    x = vectors.fit_transform([said[str(name)] for name in data.votes.items.tolist()])
+    known = [said[str(name)] for name in data.votes.items.tolist()]
+    axes = TextAxes.fitted(known)
     return Task(
-        x.astype(np.float32),
-        data.votes,
-        vectors.transform(test["text"].to_list()).astype(np.float32),
-        class_codes(test[label].to_list(), data.votes.classes, data.legend),
-    )
+        axes.rows(known), data.votes, axes.rows(test["text"].to_list()),
+        class_codes(test[label].to_list(), data.votes.classes, data.legend), {"scale": False},
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -261,13 +260,13 @@ def measure(task: Task, data: str, method: str, seed: int, epochs: int | None = 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            learner = create(method, seed, epochs)
+            learner = create(method, seed, epochs, **task.settings)
             began = time.perf_counter()
             learner.fit(task.x, task.votes, items=task.votes.items)
             seconds = time.perf_counter() - began
             selected, chosen = None, None
-            if "select" in learner.parameters():
-                other = create(method, seed, epochs, select="votes")
+            if getattr(learner, "selects_epoch", False):
+                other = create(method, seed, epochs, select="votes", **task.settings)
                 other.fit(task.x, task.votes, items=task.votes.items)
                 selected = accuracy(other.predict_proba(task.x_test), task.y_test)
                 judged = [step for step in other.history_ if step.held_out is not None]

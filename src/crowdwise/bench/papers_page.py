@@ -44,8 +44,14 @@ def values(table: PaperTable, found: Rows, crowd: str, learner: str, measure: st
     """One figure for each finished seed."""
     rows = [found.get(cell.name) for cell in table.cells if (cell.crowd, cell.learner) == (crowd, learner)]
     if measure == SECONDS:
-        return [row["settings"]["epochs"] * row["epoch_seconds"] for row in rows if row is not None]
+        return [training_seconds(row) for row in rows if row is not None]
     return [100.0 * row[measure] for row in rows if row is not None and row.get(measure) is not None]
+
+
+def training_seconds(row: Mapping[str, Any]) -> float:
+    """Of all epochs; older lines have those of a middle epoch."""
+    found = row.get("training_seconds")
+    return float(row["settings"]["epochs"] * row["epoch_seconds"] if found is None else found)
 
 
 def chosen(table: PaperTable, found: Rows, crowd: str, measure: str) -> list[float]:

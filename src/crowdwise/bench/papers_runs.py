@@ -118,26 +118,27 @@ def _work(given: tuple[PaperCell, Setup]) -> dict[str, Any] | None:
 
 def train(cell: PaperCell, task: ImageTask, setup: Setup) -> dict[str, Any] | None:
     """Train and measure one cell; None where time is up before it is trained."""
-    began, earlier = time.perf_counter(), 0.0
+    began, earlier, trained = time.perf_counter(), 0.0, 0.0
     checkpoint = setup.work / f"{cell.name.replace('/', '-').replace(':', '-')}.safetensors"
     learner = create(cell, setup, checkpoint)
     curve: list[tuple[int, float, float]] = []
     stopped = False
 
     def after(epoch: Any) -> bool:
-        nonlocal stopped
+        nonlocal stopped, trained
+        trained += epoch.seconds
         if epoch.held_out is not None and epoch.held_out > max((score for _, score, _ in curve), default=-np.inf):
             curve.append((epoch.epoch, epoch.held_out, accuracy(learner.predict_proba(task.x_test), task.y_test)))
         seconds = earlier + time.perf_counter() - began
-        note.write_text(json.dumps({"curve": curve, "seconds": seconds}), encoding="utf-8")
+        note.write_text(json.dumps({"curve": curve, "seconds": seconds, "trained": trained}), encoding="utf-8")
         stopped = epoch.epoch < epoch.epochs and setup.over()
         return stopped
 
     note = checkpoint.with_suffix(".json")
     setup.work.mkdir(parents=True, exist_ok=True)
-    if checkpoint.exists() and note.exists():
+    if note.exists() and written(checkpoint):
         before = json.loads(note.read_text(encoding="utf-8"))
-        curve, earlier = [tuple(row) for row in before["curve"]], before["seconds"]
+        curve, earlier, trained = [tuple(row) for row in before["curve"]], before["seconds"], before["trained"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         learner.fit(task.x, task.votes, items=task.votes.items, callback=after)
@@ -151,11 +152,17 @@ def train(cell: PaperCell, task: ImageTask, setup: Setup) -> dict[str, Any] | No
         "held_out": learner.history_[-1].held_out,
         "seconds": earlier + time.perf_counter() - began,
         "epoch_seconds": float(np.median([step.seconds for step in learner.history_])),
+        "training_seconds": trained,
         "device": device_name(setup.device),
     }
-    for file in (note, *checkpoint.parent.glob(f"{checkpoint.stem}*.safetensors")):
+    for file in (note, *written(checkpoint)):
         file.unlink(missing_ok=True)
     return row
+
+
+def written(checkpoint: Path) -> list[Path]:
+    """The checkpoints of a cell: its own, and those of the members of an ensemble or of several starts."""
+    return [*checkpoint.parent.glob(checkpoint.name), *checkpoint.parent.glob(f"{checkpoint.stem}-*.safetensors")]
 
 
 def create(cell: PaperCell, setup: Setup, checkpoint: Path) -> Any:

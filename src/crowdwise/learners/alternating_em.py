@@ -159,7 +159,13 @@ class DeviceEM(CountedConfusions):
 
     edges: Edges | None = None
 
+    def __init__(self, n_annotators: int, n_classes: int, prior: Any, round_epochs: int = 1) -> None:
+        super().__init__(n_annotators, n_classes, prior)
+        self.round_epochs = round_epochs
+
     def begin_epoch(self, epoch: int, predict: Predict) -> None:
+        if epoch % self.round_epochs:
+            return
         if self.target.device.type == "cpu":
             super().begin_epoch(epoch, predict)
         elif epoch > 0:
@@ -211,14 +217,18 @@ class AggNet(Learner):
     ----------
     prior
         Pseudo-counts of the confusion matrices, in the forms that :class:`~crowdwise.Raykar` takes.
+    round_epochs
+        How many epochs the network is trained for between two rounds. The longer, the more of the noise in the labels
+        of a round it has learned when the next begins.
     """
 
     key: ClassVar[str] = "aggnet"
     prior: Prior = 1.0
+    round_epochs: Count = 1
 
     def _head(self, votes: Votes, hidden: int) -> Head:
         check_memory(votes)
-        return DeviceEM(votes.n_annotators, votes.n_classes, self.prior)
+        return DeviceEM(votes.n_annotators, votes.n_classes, self.prior, self.round_epochs)
 
 
 class HardPredictions(CountedConfusions):
@@ -256,13 +266,15 @@ class HardPredictions(CountedConfusions):
 
 
 @declared
-class MBEM(AggNet):
+class MBEM(Learner):
     """Model bootstrapped EM: train, estimate annotators from the predictions, infer the classes, train again.
 
     Once trained, the network replaces the class distribution where inputs and votes are combined.
 
     Parameters
     ----------
+    prior
+        Pseudo-counts of the confusion matrices, in the forms that :class:`~crowdwise.Raykar` takes.
     n_rounds
         How often the network is trained, each time from its first weights: on the vote shares, then on the posterior.
     epochs
@@ -270,6 +282,7 @@ class MBEM(AggNet):
     """
 
     key: ClassVar[str] = "mbem"
+    prior: Prior = 1.0
     epochs: Count = 100
     n_rounds: Count = 2
 

@@ -70,18 +70,18 @@ class MeanNetwork(nn.Module):
 class Turns:
     """Callbacks of several trainings, whose epochs are numbered through; where one ends the fit, all others end."""
 
-    def __init__(self, callback: Callback | None, n_trainings: int) -> None:
-        self.callback, self.n_trainings = callback, n_trainings
+    def __init__(self, callback: Callback | None, epochs: Sequence[int]) -> None:
+        self.callback, self.epochs = callback, epochs
         self.turn, self.ended = 0, False
 
     def next(self) -> Callback:
         """The callback of the next training."""
-        turn, self.turn = self.turn, self.turn + 1
+        before, self.turn = sum(self.epochs[: self.turn]), self.turn + 1
 
         def report(epoch: Epoch) -> bool:
             if self.callback is not None and not self.ended:
-                number, total = turn * epoch.epochs + epoch.epoch, epoch.epochs * self.n_trainings
-                self.ended = self.callback(replace(epoch, epoch=number, epochs=total)) is True
+                through = replace(epoch, epoch=before + epoch.epoch, epochs=sum(self.epochs))
+                self.ended = self.callback(through) is True
             return self.ended
 
         return report
@@ -106,6 +106,9 @@ class Ensemble(Learner):
         How often networks are trained on the labels of the round before.
     n_networks
         How many networks are trained on all items in the end.
+    fold_epochs
+        How many epochs the networks of the folds are trained for; by default as many as the others. For large networks
+        a few suffice to choose a candidate and to make labels.
 
     Attributes
     ----------
@@ -125,16 +128,20 @@ class Ensemble(Learner):
     """
 
     key: ClassVar[str] = "ensemble"
+    selects_epoch: ClassVar[bool] = False
     saved: ClassVar[tuple[str, ...]] = ("chosen_", "scores_", "n_averaged_")
     candidates: Candidates = CANDIDATES
     folds: Annotated[int, Bounds(minimum=2)] = 5
     rounds: Annotated[int, Bounds(minimum=0)] = 1
     n_networks: Count = 3
+    fold_epochs: Count | None = None
     network: NetworkChoice = "herde"
     _targets: tuple[Floats, Floats] | None = field(init=False, default=None)
     """q and theta, while networks are trained on them."""
     _trained: list[nn.Module] = field(init=False, default_factory=list)
     """Networks to be averaged."""
+    _held_out: Votes | None = field(init=False, default=None)
+    """Votes that measure the fit."""
     _several: bool = field(init=False, default=True)
     """Whether a network that is built is the mean of all."""
 
@@ -150,30 +157,42 @@ class Ensemble(Learner):
         self.n_averaged_ = len(self._trained)
         self._trainer = Inference(MeanNetwork(self._trained), trainer.head, self._settings(), trainer.device)
         self._trained = []
+        if self._held_out is not None:
+            votes, self._held_out = self._held_out, None
+            score = self._trainer.vote_log_likelihood(self._edges(votes), trainer.inputs) / float(votes.weights.sum())
+            self.history_[-1] = replace(self.history_[-1], held_out=score)
         return trainer
 
     def _train(self, data: TrainingData, callback: Callback | None) -> Trainer:
         votes, gold = VoteList.of(data.votes), None if self.select == "gold" else data.gold
-        fold = self._folds(data.votes)
-        turns = Turns(callback, (len(self.candidates) + self.rounds) * self.folds + self.n_networks)
+        judges, fold = votes.judges(), self._folds(data.votes)
+        turns, self._held_out = Turns(callback, self._epochs()), data.held_out
         best: Scored | None = None
         self.scores_ = []
         for key in self.candidates:
-            found = scored(self._unseen(key, data, gold, fold, turns), votes, fold)
+            found = scored(self._unseen(key, data, gold, fold, turns), judges, fold)
             self.scores_.append(found.score)
-            if best is None or clearly_better(found, best, votes):
+            if best is None or clearly_better(found, best, judges):
                 best, self.chosen_ = found, key
         assert best is not None
         averaged: list[nn.Module] = []
         for turn in range(self.rounds):
             self._targets, self._trained = self._labelled(best, votes, gold), []
-            found = scored(self._unseen(f"round{turn + 1}", data, gold, fold, turns), votes, fold)
+            found = scored(self._unseen(f"round{turn + 1}", data, gold, fold, turns), judges, fold)
             self.scores_.append(found.score)
             if found.score > best.score:
                 best, averaged = found, self._trained
         self._trained = averaged
         self._targets, self._p = self._labelled(best, votes, gold), best.p
         return self._final(data, turns)
+
+    def _epochs(self) -> list[int]:
+        """The epochs of every training, in their order."""
+        own = [self._candidate(key, 0, None).epochs for key in self.candidates]
+        folds = [
+            epochs for epochs in (*own, *[self.fold_epochs or self.epochs] * self.rounds) for _ in range(self.folds)
+        ]
+        return folds + [self.epochs] * self.n_networks
 
     def _folds(self, votes: Votes) -> Ints:
         """N: the part of each item, -1 for items without votes."""
@@ -202,20 +221,23 @@ class Ensemble(Learner):
             known = None if gold is None else np.where(own, -1, gold)
             part, file = TrainingData(data.inputs, train, None, known), self._file(f"{name}-{j}", turns)
             if name.startswith("round"):
-                trainer = self._one(part, seed, turns.next(), file)
+                trainer = self._one(part, seed, turns.next(), file, self.fold_epochs)
             else:
                 member = self._candidate(name, seed, file)
                 trainer = member.train_on(part.inputs, part.votes, part.gold, turns.next())
             p[own] = probabilities(trainer.log_probs(data.inputs, np.flatnonzero(own)))
         return p
 
-    def _one(self, data: TrainingData, seed: int, callback: Callback, file: Path | None) -> Trainer:
+    def _one(
+        self, data: TrainingData, seed: int, callback: Callback, file: Path | None, epochs: int | None = None
+    ) -> Trainer:  # fmt: skip
         """One more network, trained on the labels so far; ``history_`` is its own."""
-        own, self.seed_, self._several = self.seed_, seed, False
+        before = self.seed_, self.epochs
+        self.seed_, self.epochs, self._several = seed, epochs or self.epochs, False
         try:
             trainer = self._prepare(data)
         finally:
-            self.seed_, self._several = own, True
+            (self.seed_, self.epochs), self._several = before, True
         self.history_ = trainer.run(callback, file)
         self._trained.append(trainer.network)
         return trainer
@@ -244,6 +266,8 @@ class Ensemble(Learner):
             if name in known and value is not default[name] and value != default[name]
         }
         given |= {"random_state": seed, "select": "last", "patience": None, "holdout": None, "checkpoint": file}
+        if self.fold_epochs is not None:
+            given["epochs"] = self.fold_epochs
         learner: Learner = entry.create(**given)
         return learner
 

@@ -44,6 +44,9 @@ class Head(nn.Module):
     gold: Ints | None = None
     """N class codes, -1 where unknown, for inference about the items trained on. The trainer sets it."""
 
+    slow_weight_decay: float | None = None
+    """The weight decay of :meth:`slow_parameters`; by default that of the network."""
+
     counted: Tensor
     progress: float = 0.0
     """The share of training that is done, from 0 to under 1."""

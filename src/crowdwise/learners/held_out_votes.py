@@ -36,6 +36,8 @@ TEMPERATURES = (1.0, 0.67, 1.5, 2.25)
 CLEARLY = 5.0
 """By how many standard errors a score must be larger to be preferred: training differs from seed to seed as well."""
 FLOOR = 1e-9
+MAX_JUDGES = 100_000
+"""Votes that score predictions: of more, those on some of the items."""
 
 
 class VoteList(NamedTuple):
@@ -53,6 +55,13 @@ class VoteList(NamedTuple):
             np.asarray(part, dtype=np.int64) for part in (votes.item, votes.annotator, votes.label)
         )
         return cls(item, annotator, label, votes.weights, votes.n_annotators)
+
+    def judges(self, limit: int = MAX_JUDGES) -> VoteList:
+        """All votes on some items, drawn by a fixed seed, so that they are about as many as the limit."""
+        if len(self.item) <= limit:
+            return self
+        drawn = np.random.default_rng(0).random(int(self.item.max()) + 1) < limit / len(self.item)
+        return self.select(drawn[self.item])
 
     def select(self, mask: npt.NDArray[np.bool_]) -> VoteList:
         """Some of the votes."""

@@ -12,7 +12,7 @@ to the items that need them:
 symbol              code         shape        equation
 ==================  ===========  ===========  ======================================================================
 f(x)                ``log_f``    B x K        softmax of the network
-theta[m, k, l]      ``rho``      M x K x K    row-softmax of rho, which starts at the identity
+theta[m, k, l]      ``rho``      M x K x K    row-softmax of rho, which starts with a large diagonal
 e[n, m, :]          ``e``        S x K        a row for every *observed* vote, taken minus its mean: sums to zero
 s[n]                ``scores``   N            the item's outlier score
 F'F                              K x K        mean over items of f f', as in ``geocrowdnet-f``
@@ -35,7 +35,7 @@ from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
 from crowdwise.learners.head import FLOOR, Head
-from crowdwise.learners.joint_confusions import GeoCrowdNetF, Volume
+from crowdwise.learners.joint_confusions import DIAGONAL, GeoCrowdNetF, Volume, first_diagonal
 from crowdwise.learners.tensors import as_array, log_softmax
 from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.vote_edges import Batch, rows_of, vote_places
@@ -52,8 +52,10 @@ class Outliers(Volume):
     _own: tuple[Tensor, Tensor]
     """Which votes those of the last batch are, and the gradient at their vectors."""
 
-    def __init__(self, votes: Votes, weight: float, guard: bool, outliers: float, power: float) -> None:
-        super().__init__(votes.n_annotators, votes.n_classes, weight, "network", guard)
+    def __init__(
+        self, votes: Votes, weight: float, guard: bool, outliers: float, power: float, diagonal: float = DIAGONAL
+    ) -> None:
+        super().__init__(votes.n_annotators, votes.n_classes, weight, "network", guard, diagonal)
         self.outliers, self.power = outliers, power
         self.e = nn.Parameter(torch.zeros(votes.n_votes, votes.n_classes))
         self.register_buffer("indptr", torch.as_tensor(np.array(votes.indptr), dtype=torch.int64))
@@ -132,16 +134,22 @@ class COINNet(GeoCrowdNetF):
     power
         An item's penalty is the length of its vectors to this power; the lower, the sparser the outliers.
     weight_decay
-        Of the network and of the votes' vectors.
+        Of the network.
+    vector_decay
+        The weight decay of the votes' vectors; by default that of the network.
     """
 
     key: ClassVar[str] = "coinnet"
     weight_decay: NonNegative = 1e-4
     outliers: NonNegative = 0.01
     power: Annotated[float, Bounds(above=0, maximum=2)] = 0.4
+    vector_decay: NonNegative | None = None
 
     def _head(self, votes: Votes, hidden: int) -> Head:
-        return Outliers(votes, self.weight, self.guard, self.outliers, self.power)
+        diagonal = first_diagonal(self.diagonal, votes.n_classes)
+        head = Outliers(votes, self.weight, self.guard, self.outliers, self.power, diagonal)
+        head.slow_weight_decay = self.vector_decay
+        return head
 
     def _columns(self, trainer: Trainer) -> dict[str, Any]:
         head = self._head_as(Outliers)

@@ -30,13 +30,14 @@ identifiability, and regularization, ICLR 2023.
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from crowdwise.core.constraints import NonNegative
+from crowdwise.core.constraints import NonNegative, Positive
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
@@ -44,6 +45,13 @@ from crowdwise.learners.head import AnnotatorTerms, Head
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.tensors import columns, log_softmax
 from crowdwise.learners.vote_edges import Batch
+
+DIAGONAL = 1.0
+"""Where the free numbers on the diagonal of an annotator's matrix start in a plain head; those off it start at 0."""
+
+RIGHT = 0.9
+"""The probability of a right label with which learners let annotators start. At a diagonal of 1, which is 0.23 in ten
+classes, the network learns the confusions of the crowd instead of the classes."""
 
 RIDGE = 1e-3
 """Added to the K x K matrix whose volume is taken, in units of that of a perfect crowd: keeps its gradient finite."""
@@ -60,7 +68,7 @@ class Confusions(AnnotatorTerms):
 
     def __init__(self, n_annotators: int, n_classes: int, rho: Tensor, softplus: bool = False) -> None:
         super().__init__(n_annotators, n_classes)
-        self.softplus = softplus
+        self.softplus, self.first = softplus, float(rho.flatten()[0])
         self.rho = nn.Parameter(rho.expand(n_annotators, n_classes, n_classes).clone())
 
     def log_theta(self, rho: Tensor) -> Tensor:
@@ -97,9 +105,20 @@ def identity(n_classes: int, high: float = 1.0, low: float = 0.0) -> Tensor:
     return (torch.eye(n_classes) * (high - low) + low)[None]
 
 
+def first_diagonal(given: float | None, n_classes: int) -> float:
+    """What was given, or where an annotator is right with probability ``RIGHT``."""
+    return math.log(RIGHT * (n_classes - 1) / (1.0 - RIGHT)) if given is None else given
+
+
 @declared
 class CCEM(Learner):
     """Coupled cross-entropy: a confusion matrix per annotator after the network.
+
+    Parameters
+    ----------
+    diagonal
+        Where the free numbers on the diagonal of an annotator's matrix start; those off it start at 0. By default where
+        an annotator is right with probability 0.9: at 4.4 in ten classes. At 1 it is 0.23 there.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.machine(n_annotators=5, n_items=300, votes_per_item=3, random_state=0)
@@ -109,9 +128,11 @@ class CCEM(Learner):
     """
 
     key: ClassVar[str] = "ccem"
+    diagonal: Positive | None = None
 
     def _head(self, votes: Votes, hidden: int) -> Head:
-        return Confusions(votes.n_annotators, votes.n_classes, identity(votes.n_classes))
+        K = votes.n_classes
+        return Confusions(votes.n_annotators, K, identity(K, first_diagonal(self.diagonal, K)))
 
 
 class Traced(Confusions):
@@ -162,8 +183,10 @@ class Volume(Confusions):
     that of the votes. ``steps`` counts the steps with a volume, ``limited`` those in which its gradient was limited.
     """
 
-    def __init__(self, n_annotators: int, n_classes: int, weight: float, of: str, guard: bool) -> None:
-        super().__init__(n_annotators, n_classes, identity(n_classes))
+    def __init__(
+        self, n_annotators: int, n_classes: int, weight: float, of: str, guard: bool, diagonal: float = DIAGONAL
+    ) -> None:  # fmt: skip
+        super().__init__(n_annotators, n_classes, identity(n_classes, diagonal))
         self.weight, self.of, self.guard = weight, of, guard
         self.steps = 0
         self.limited: Tensor | int = 0
@@ -234,16 +257,20 @@ class GeoCrowdNetF(Learner):
         ten-class data.
     weight_decay
         Of the network: the volume also makes it more confident of what it has memorised.
+    diagonal
+        Where the free numbers on the diagonal of an annotator's matrix start, as in ``ccem``.
     """
 
     key: ClassVar[str] = "geocrowdnet-f"
     weight_decay: NonNegative = 1e-2
     weight: NonNegative = 0.03
     guard: bool = True
+    diagonal: Positive | None = None
     _of: ClassVar[str] = "network"
 
     def _head(self, votes: Votes, hidden: int) -> Head:
-        return Volume(votes.n_annotators, votes.n_classes, self.weight, self._of, self.guard)
+        diagonal = first_diagonal(self.diagonal, votes.n_classes)
+        return Volume(votes.n_annotators, votes.n_classes, self.weight, self._of, self.guard, diagonal)
 
 
 @declared

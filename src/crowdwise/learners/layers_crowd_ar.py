@@ -6,7 +6,7 @@
 symbol              code                 shape         equation
 ==================  ===================  ============  ==========================================================
 p                   ``log_f``            B x K         softmax of the network
-W[m, k, l]          ``W``                M x K x K     starts as the identity
+W[m, k, l]          ``W``                M x K x K     starts as ``diagonal`` times the identity
 d(x), e[m]          ``difficulty``       K each        sigmoid( V2 sigmoid(V1 h) ) of the hidden vector h, free
 r(x, m)             ``reliability``      one per vote  sigmoid( v'[(sigmoid(e[m]) - d(x)) p] + c ), v >= 0
 loss                                                   mean over votes of share * cross-entropy with the target
@@ -24,11 +24,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from crowdwise.core.constraints import Bounds
+from crowdwise.core.constraints import Bounds, Positive
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
 from crowdwise.learners.head import Head
+from crowdwise.learners.joint_confusions import DIAGONAL, first_diagonal
 from crowdwise.learners.layers_crowd_layer import CrowdWeights
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.tensors import as_array
@@ -47,8 +48,10 @@ class Reliable(CrowdWeights):
 
     needs_hidden: ClassVar[bool] = True
 
-    def __init__(self, n_annotators: int, n_classes: int, hidden: int, share: float) -> None:
-        super().__init__(n_annotators, n_classes, "MW")
+    def __init__(
+        self, n_annotators: int, n_classes: int, hidden: int, share: float, diagonal: float = DIAGONAL
+    ) -> None:
+        super().__init__(n_annotators, n_classes, "MW", diagonal)
         self.share = share
         self.expertise = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_annotators, n_classes)))
         self.difficult = nn.Sequential(
@@ -123,13 +126,18 @@ class CrowdAR(Learner):
     share
         The share of the loss of the smoothed votes; the rest fits reliabilities to whether the vote is the network's
         class.
+    diagonal
+        Where the weights from a class to the label of that class start; all others start at 0. By default where an
+        annotator is right with probability 0.9.
     """
 
     key: ClassVar[str] = "crowd-ar"
     share: Annotated[float, Bounds(above=0, maximum=1)] = 0.9
+    diagonal: Positive | None = None
 
     def _head(self, votes: Votes, hidden: int) -> Head:
-        return Reliable(votes.n_annotators, votes.n_classes, hidden, self.share)
+        diagonal = first_diagonal(self.diagonal, votes.n_classes)
+        return Reliable(votes.n_annotators, votes.n_classes, hidden, self.share, diagonal)
 
     def _columns(self, trainer: Trainer) -> dict[str, Any]:
         head = self._head_as(Reliable)

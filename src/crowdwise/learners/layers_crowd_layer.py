@@ -16,13 +16,13 @@ weights and take a softmax after that, so their parameters are no confusion matr
 symbol              code                 shape         equation
 ==================  ===================  ============  ==========================================================
 p                   ``log_f``            B x K         softmax of the network
-W[m, k, l]          ``W``                M x K x K     starts as the identity
-w[m, k], b[m, l]    ``w``, ``b``         M x K         start as 1 and 0
+W[m, k, l]          ``W``                M x K x K     starts as ``diagonal`` times the identity
+w[m, k], b[m, l]    ``w``, ``b``         M x K         start as ``diagonal`` and 0
 ==================  ===================  ============  ==========================================================
 
 Confusion matrices follow from free weights: row k of an annotator's matrix is the layer's output where the network is
 certain of class k, the softmax over labels of W[m, k, :]. Since p never leaves the simplex, these rows are as sharp as
-the weights are large, and the identity at the start means only e : 1 for the diagonal.
+the weights are large: at the start of a diagonal of 1 the right label has only e : 1 against each of the others.
 
 References: F. Rodrigues and F. Pereira, Deep learning from crowds, AAAI 2018. Z. Chen et al., Structured probabilistic
 end-to-end learning from crowds, IJCAI 2020.
@@ -36,12 +36,12 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from crowdwise.core.constraints import Bounds
+from crowdwise.core.constraints import Bounds, Positive
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
 from crowdwise.learners.head import Head
-from crowdwise.learners.joint_confusions import Confusions, identity
+from crowdwise.learners.joint_confusions import DIAGONAL, Confusions, first_diagonal, identity
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.tensors import log_softmax
 from crowdwise.learners.vote_edges import Batch
@@ -83,12 +83,12 @@ class Layer(Head):
 class CrowdWeights(Layer):
     """The weights of each annotator: a matrix (MW), a vector (VW), a bias (VB) or the last two (VW+B)."""
 
-    def __init__(self, n_annotators: int, n_classes: int, kind: str = "MW") -> None:
+    def __init__(self, n_annotators: int, n_classes: int, kind: str = "MW", diagonal: float = DIAGONAL) -> None:
         super().__init__(n_annotators, n_classes)
-        self.kind = kind
+        self.kind, self.diagonal = kind, diagonal
         M, K = n_annotators, n_classes
-        self.W = nn.Parameter(identity(K).expand(M, K, K).clone()) if kind == "MW" else None
-        self.w = nn.Parameter(torch.ones(M, K)) if kind.startswith("VW") else None
+        self.W = nn.Parameter(identity(K, diagonal).expand(M, K, K).clone()) if kind == "MW" else None
+        self.w = nn.Parameter(torch.full((M, K), diagonal)) if kind.startswith("VW") else None
         self.b = nn.Parameter(torch.zeros(M, K)) if kind.endswith("B") else None
 
     def weights(self, batch: Batch, annotator: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ class CrowdWeights(Layer):
         if self.w is None:
             assert self.b is not None
             b = self.b[annotator]
-            return torch.eye(self.n_classes, dtype=b.dtype, device=b.device) + b[:, None, :]
+            return self.diagonal * torch.eye(self.n_classes, dtype=b.dtype, device=b.device) + b[:, None, :]
         table = torch.diag_embed(self.w[annotator])
         return table if self.b is None else table + self.b[annotator][:, None, :]
 
@@ -131,13 +131,20 @@ class CrowdLayer(Learner):
     kind
         What an annotator has: ``"MW"`` a K x K matrix, ``"VW"`` a weight per class, ``"VB"`` a bias per label,
         ``"VW+B"`` both of these.
+    diagonal
+        Where the weights from a class to the label of that class start; all others start at 0. By default where an
+        annotator is right with probability 0.9: at 4.4 in ten classes. At 1, the default of vectors and biases, it is
+        0.23 there. Of biases alone it never changes.
     """
 
     key: ClassVar[str] = "crowd-layer"
     kind: Kind = "MW"
+    diagonal: Positive | None = None
 
     def _head(self, votes: Votes, hidden: int) -> Head:
-        return CrowdWeights(votes.n_annotators, votes.n_classes, self.kind)
+        given = DIAGONAL if self.diagonal is None and self.kind != "MW" else self.diagonal
+        diagonal = first_diagonal(given, votes.n_classes)
+        return CrowdWeights(votes.n_annotators, votes.n_classes, self.kind, diagonal)
 
 
 class Transitions(Confusions):

@@ -7,7 +7,7 @@
 symbol              code                 shape         equation
 ==================  ===================  ============  ==========================================================
 p                   ``log_f``            B x K         softmax of the network
-T[m, k, l]          ``T``                M x K x K     starts as the identity
+T[m, k, l]          ``T``                M x K x K     starts as ``diagonal`` times the identity
 loss                                                   - sum over an item's votes of log P(m, l | x), mean of items
 ==================  ===================  ============  ==========================================================
 
@@ -22,11 +22,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from crowdwise.core.constraints import Positive
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
 from crowdwise.learners.head import Head
-from crowdwise.learners.joint_confusions import identity
+from crowdwise.learners.joint_confusions import DIAGONAL, first_diagonal, identity
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.tensors import log_softmax
 from crowdwise.learners.vote_edges import Batch
@@ -44,10 +45,10 @@ class Union(Head):
     the sum of the annotator's pairs.
     """
 
-    def __init__(self, n_annotators: int, n_classes: int, variant: str = "B") -> None:
+    def __init__(self, n_annotators: int, n_classes: int, variant: str = "B", diagonal: float = DIAGONAL) -> None:
         super().__init__(n_annotators, n_classes)
-        self.variant = variant
-        self.T = nn.Parameter(identity(n_classes).expand(n_annotators, n_classes, n_classes).clone())
+        self.variant, self.diagonal = variant, diagonal
+        self.T = nn.Parameter(identity(n_classes, diagonal).expand(n_annotators, n_classes, n_classes).clone())
 
     def confusion(self) -> Tensor:
         return log_softmax(self.T, dim=2).exp()
@@ -111,10 +112,14 @@ class UnionNet(Learner):
     variant
         ``"B"``: a distribution over the pairs for each class, mixed by the network. ``"A"``: free weights, and one
         softmax over the pairs after them (its cost grows with items x annotators).
+    diagonal
+        Where the weights of pairs with the label of the class start; all others start at 0. By default where an
+        annotator is right with probability 0.9.
     """
 
     key: ClassVar[str] = "unionnet"
     variant: Literal["A", "B"] = "B"
+    diagonal: Positive | None = None
 
     def _head(self, votes: Votes, hidden: int) -> Head:
-        return Union(votes.n_annotators, votes.n_classes, self.variant)
+        return Union(votes.n_annotators, votes.n_classes, self.variant, first_diagonal(self.diagonal, votes.n_classes))

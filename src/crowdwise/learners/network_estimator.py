@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -90,6 +90,8 @@ class NetworkEstimator(TrainingSettings, Estimator):
         A file to write after every so many epochs and after the last, and to continue from where it exists.
     """
 
+    selects_epoch: ClassVar[bool] = True
+    """Whether ``select="votes"`` can choose an epoch: not where several networks are averaged."""
     network: NetworkChoice = "mlp"
     holdout: Annotated[float, Bounds(minimum=0, below=1)] | None = None
     device: str = "auto"

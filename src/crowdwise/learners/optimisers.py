@@ -12,11 +12,12 @@ from crowdwise.learners.training_settings import TrainingSettings
 def make_optimiser(
     network: nn.Module, head: Head, settings: TrainingSettings, device: torch.device
 ) -> torch.optim.Optimizer:  # fmt: skip
-    """An optimiser with one group for the network and one for what is learned about annotators."""
-    slow = head.slow_parameters()
+    """An optimiser with groups for the network, for what a head learns as slowly, and for the rest about annotators."""
+    slow, decay = head.slow_parameters(), head.slow_weight_decay
     fast = [p for p in head.parameters() if all(p is not other for other in slow)]
     groups = [
-        {"params": [*network.parameters(), *slow], "lr": settings.lr, "weight_decay": settings.weight_decay},
+        {"params": [*network.parameters()], "lr": settings.lr, "weight_decay": settings.weight_decay},
+        {"params": slow, "lr": settings.lr, "weight_decay": settings.weight_decay if decay is None else decay},
         {"params": fast, "lr": settings.crowd_lr, "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
