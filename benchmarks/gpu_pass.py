@@ -1,4 +1,5 @@
-"""The pass over the votes on a GPU beside one core of compiled code, and whole fits, in one run.
+"""The pass over the votes on a GPU beside one core of compiled code, and whole fits (the GPU with the threads of its
+host, one core alone), in one run.
 
 python benchmarks/gpu_pass.py [--votes 50e6] [--classes 5,20] [--annotators 2000] [--fit 10e6] [--out gpu_pass.json]
 """
@@ -54,11 +55,11 @@ def one_pass(S: int, M: int, K: int) -> dict[str, Any]:
     log_prior = np.log(np.full((1, K), 1.0 / K))
     given = (votes.indptr, cell, none, log_score, log_prior, no_truth)
     began = time.perf_counter()
-    part = cuda.Resident(votes.indptr, cell, none, no_truth, M * K)
+    part = cuda.Resident(votes.indptr, cell, none, M * K)
     torch.cuda.synchronize()
     moved = time.perf_counter() - began
-    first = part.expect(log_score, log_prior, posterior=False)
-    gpu = seconds(lambda: part.expect(log_score, log_prior, posterior=False), 9)
+    first = part.expect(log_score, log_prior, no_truth, posterior=False)
+    gpu = seconds(lambda: part.expect(log_score, log_prior, no_truth, posterior=False), 9)
     native.expect(*given, posterior=False, threads=1)
     cpu = seconds(lambda: native.expect(*given, posterior=False, threads=1), 3)
     plain = native.expect(*given, posterior=False, threads=1)
@@ -73,9 +74,9 @@ def whole_fit(S: int, M: int, K: int) -> dict[str, Any]:
     votes = crowd(S, M, K)
     out: dict[str, Any] = {"votes": S, "annotators": M, "classes": K}
     found = {}
-    os.environ["CROWDWISE_THREADS"] = "1"
     for engine in ("cuda", "native"):
         os.environ["CROWDWISE_ENGINE"] = engine
+        os.environ["CROWDWISE_THREADS"] = "0" if engine == "cuda" else "1"  # beside a GPU the host has its threads
         DawidSkene(max_iter=3).fit(votes[np.arange(20_000)])  # compile, start the device
         cuda.release()
         began = time.perf_counter()

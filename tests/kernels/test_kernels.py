@@ -97,6 +97,45 @@ def test_torch_equals_reference(name, hard, monkeypatch):
     cuda.release()
 
 
+@pytest.mark.parametrize("module", ["native", "cuda"])
+@pytest.mark.parametrize("name", CASES)
+def test_sums_over_votes_equal_the_reference(name, module, monkeypatch):
+    monkeypatch.setattr(cuda, "PIECE", 3)
+    given = {"device": "cpu"} if module == "cuda" else {"threads": 3}
+    other = {"native": native, "cuda": cuda}[module]
+    for seed in range(3):
+        indptr, cell, weight, log_score, log_prior, _ = arguments = problem(seed, **CASES[name])
+        C, K = log_score.shape
+        q = reference.expect(*arguments)[3]
+        pairs = [
+            (reference.share_counts, other.share_counts, (K, C)),
+            (reference.count_moments, other.count_moments, (q, C)),
+            (lambda *a: (reference.scatter(*a),), lambda *a, **kw: (other.scatter(*a, **kw),), (q, C)),
+        ]
+        for plain, quick, rest in pairs:
+            expected, found = plain(indptr, cell, weight, *rest), quick(indptr, cell, weight, *rest, **given)
+            for a, b in zip(expected, found, strict=True):
+                assert a.shape == b.shape
+                assert np.allclose(a, b, rtol=1e-10, atol=1e-10)
+    cuda.release()
+
+
+@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(2, 5))
+def test_top_class_and_agreements_equal_the_reference(seed, N, K):
+    rng = np.random.default_rng(seed)
+    q = rng.integers(0, 3, (N, K)) / 4.0  # ties are frequent
+    for a, b in zip(reference.top_class(q, 1e-9), native.top_class(q, 1e-9), strict=True):
+        assert np.array_equal(a, b)
+    indptr = np.concatenate([[0], np.cumsum(rng.poisson(2.0, N))])
+    who, label = rng.integers(0, 4, indptr[-1]), rng.integers(0, K, indptr[-1])
+    decided = rng.integers(0, K, N)
+    for a, b in zip(
+        reference.agreements(indptr, who, label, decided, 5), native.agreements(indptr, who, label, decided, 5),
+        strict=True,
+    ):  # fmt: skip
+        assert np.array_equal(a, b)
+
+
 def test_torch_follows_the_arrays_it_is_given():
     first, second = problem(0), problem(1)
     for arguments in (first, second, first):

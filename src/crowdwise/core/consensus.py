@@ -25,7 +25,7 @@ from crowdwise.core.dependence import (
     row_blocks,
     votes_per_item,
 )
-from crowdwise.core.em import Part
+from crowdwise.core.em import Part, count_moments
 from crowdwise.core.leave_one_out import LeaveOneOut, accuracies, is_sparse
 from crowdwise.core.numerics import (
     TIE,
@@ -361,8 +361,6 @@ def consensus_fields(
 ) -> dict[str, Any]:  # fmt: skip
     """What a consensus holds besides the names and how it was made."""
     M, K = votes.n_annotators, votes.n_classes
-    cell = Part.of(votes).cell
-    weight = np.empty(0) if votes.weight is None else votes.weight
     before = item_prior if outcome.item_prior is None else outcome.item_prior
     q = outcome.posterior
     uncorrected = None
@@ -370,24 +368,20 @@ def consensus_fields(
         correct_in_place(q, votes_per_item(votes), found)
     elif found.source != "none":
         q, uncorrected = clamp(correct(q, votes_per_item(votes), found, before), gold), q
-
-    def table(spread: bool) -> Floats:
-        found = kernels.scatter(votes.indptr, cell, weight, q, M * K, spread)
-        return found.reshape(M, K, K).transpose(0, 2, 1).copy()
-
     counts = spread = None
     if M * K * K <= MAX_CELLS:
-        counts, spread = table(False), table(True)
-    per_item, per_annotator = np.diff(votes.indptr), np.bincount(votes.annotator, minlength=M)
-    agrees = np.bincount(votes.annotator[votes.label == np.repeat(labels, per_item)], minlength=M)
+        counts, spread = count_moments(Part.of(votes), q)
+    per_annotator, agrees = kernels.agreements(votes.indptr, votes.annotator, votes.label, labels, M)
     fitted = {f.name: getattr(outcome, f.name) for f in fields(outcome) if f.name not in ("more", "gold_by_votes")}
     return fitted | outcome.more | {
         "posterior": q, "uncorrected": uncorrected, "dependence": found,
         "classes": votes.classes, "label_codes": labels, "votes": votes, "counts": counts, "spread": spread,
-        "total": np.bincount(votes.annotator, weights=votes.weight, minlength=M).astype(np.float64),
+        "total": per_annotator.astype(np.float64) if votes.weight is None else np.bincount(
+            votes.annotator, weights=votes.weight, minlength=M
+        ),
         "item_prior": before,
         "gold": None if gold is None or not (gold >= 0).any() else gold,
         "weight_per_item": None if votes.weight is None else votes_per_item(votes),
-        "votes_per_item": per_item, "votes_per_annotator": per_annotator,
+        "votes_per_item": np.diff(votes.indptr), "votes_per_annotator": per_annotator,
         "agreement": np.divide(agrees, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
     }  # fmt: skip

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -29,6 +30,21 @@ from crowdwise.errors import ParameterError
 
 NEAR = 3e-5
 REACH = 0.002
+
+
+_cells: WeakKeyDictionary[Votes, ref[Ints]] = WeakKeyDictionary()
+"""The cells of votes for as long as somebody else holds them, a GPU that has these votes say."""
+
+
+def _cells_of(votes: Votes) -> Ints:
+    """The cell of each vote: see :meth:`crowdwise.Votes.cells`."""
+    known = _cells.get(votes)
+    found = None if known is None else known()
+    if found is not None:
+        return found
+    cell = votes.cells()
+    _cells[votes] = ref(cell)
+    return cell
 
 
 @dataclass(frozen=True)
@@ -49,9 +65,10 @@ class Part:
     ) -> Part:
         """All of the votes; ``item_prior`` is an N x K log prior, one row per item, ``cell`` that of each vote."""
         M, K = votes.n_annotators, votes.n_classes
-        cell = votes.cells() if cell is None else cell
+        cell = _cells_of(votes) if cell is None else cell
         weight = np.empty(0) if votes.weight is None else votes.weight
-        return cls(votes.indptr, cell, weight, np.empty(0, np.int32) if truth is None else truth, M, K, item_prior)
+        truth = np.empty(0, np.int32) if truth is None else truth
+        return cls(votes.indptr, cell, weight, truth, M, K, item_prior)
 
     @property
     def n_cells(self) -> int:
@@ -194,7 +211,7 @@ def expect(
     return Stats(counts, mass, evidence), q
 
 
-def check_engine(engine: str) -> None:
+def check_engine(engine: str = "auto") -> None:
     """Whether the engine exists, and runs on this machine."""
     name = kernels.asked_for(engine)
     if name not in kernels.ENGINES:
@@ -206,9 +223,24 @@ def check_engine(engine: str) -> None:
         )
 
 
+def share_statistics(part: Part) -> Stats:
+    """The statistics that go with vote shares."""
+    check_engine()
+    return Stats(*kernels.share_counts(part.indptr, part.cell, part.weight, part.n_classes, part.n_cells))
+
+
 def statistics(part: Part, q: Floats) -> Stats:
     """The statistics that go with a given N x K posterior (a start, say)."""
+    check_engine()
     return Stats(kernels.scatter(part.indptr, part.cell, part.weight, q, part.n_cells), q.sum(axis=0))
+
+
+def count_moments(part: Part, q: Floats) -> tuple[Floats, Floats]:
+    """The counts that go with a posterior and their variances, as c[m, k, l]."""
+    check_engine()
+    M, K = part.n_annotators, part.n_classes
+    counts, spread = kernels.count_moments(part.indptr, part.cell, part.weight, q, part.n_cells)
+    return counts.reshape(M, K, K).transpose(0, 2, 1).copy(), spread.reshape(M, K, K).transpose(0, 2, 1).copy()
 
 
 def run_em(

@@ -360,6 +360,8 @@ class EMModel(Model, ABC):
 
     def _start(self, part: Part, votes: Votes, gold: Ints | None) -> Stats:
         """The statistics to start from: see :func:`crowdwise.core.starts.initial_posterior`."""
+        if isinstance(self.start, str) and self.start == "votes" and (gold is None or not (gold >= 0).any()):
+            return em.share_statistics(part)
         return em.statistics(part, starts.initial_posterior(self.start, part, votes, gold, self.random_state))
 
     def _predict(self, votes: Votes) -> Floats:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise import kernels
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[Any]
 
@@ -78,12 +80,11 @@ def decide(
 
     With ``ties="random"`` a seeded draw decides among equals.
     """
-    best: npt.NDArray[np.int32] = q.argmax(axis=1).astype(np.int32)
-    tied = q >= q.max(axis=1, keepdims=True) - TIE
-    at = np.flatnonzero(tied.sum(axis=1) > 1)
+    best, at = kernels.top_class(q, TIE)
     if len(at):
         order = rng.random((len(at), q.shape[1])) if ties == "random" and rng is not None else prior
-        best[at] = np.where(tied[at], order, -np.inf).argmax(axis=1)
+        tied = q[at] >= q[at].max(axis=1, keepdims=True) - TIE
+        best[at] = np.where(tied, order, -np.inf).argmax(axis=1)
     return best
 
 

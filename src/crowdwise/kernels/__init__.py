@@ -75,12 +75,51 @@ def shares(indptr: Ints, label: Ints, weight: Floats, K: int, engine: str = "aut
     return out
 
 
-def scatter(
-    indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, spread: bool = False, engine: str = "auto"
-) -> Floats:
-    """The counts that go with a posterior, or their variances: see :func:`reference.scatter`."""
-    out: Floats = choose(q.shape[1] * len(cell), engine).scatter(indptr, cell, weight, q, n_cells, spread)
+def share_counts(
+    indptr: Ints, cell: Ints, weight: Floats, K: int, n_cells: int, engine: str = "auto"
+) -> tuple[Floats, Floats]:
+    """The counts and the mass that go with vote shares: see :func:`reference.share_counts`."""
+    module = _with_votes(K * len(cell), engine)
+    out: tuple[Floats, Floats] = module.share_counts(indptr, cell, weight, K, n_cells)
     return out
+
+
+def scatter(indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, engine: str = "auto") -> Floats:
+    """The counts that go with a posterior: see :func:`reference.scatter`."""
+    out: Floats = _with_votes(q.shape[1] * len(cell), engine).scatter(indptr, cell, weight, q, n_cells)
+    return out
+
+
+def count_moments(
+    indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, engine: str = "auto"
+) -> tuple[Floats, Floats]:
+    """The counts that go with a posterior, and their variances: see :func:`reference.count_moments`."""
+    module = _with_votes(q.shape[1] * len(cell), engine)
+    out: tuple[Floats, Floats] = module.count_moments(indptr, cell, weight, q, n_cells)
+    return out
+
+
+def top_class(q: Floats, margin: float, engine: str = "auto") -> tuple[Ints, Ints]:
+    """The largest in each row, and the rows with another one as large: see :func:`reference.top_class`."""
+    out: tuple[Ints, Ints] = choose(q.size, engine).top_class(q, margin)
+    return out
+
+
+def agreements(
+    indptr: Ints, annotator: Ints, label: Ints, decided: Ints, M: int, engine: str = "auto"
+) -> tuple[Ints, Ints]:
+    """Each annotator's votes, and those that agree with what was decided: see :func:`reference.agreements`."""
+    out: tuple[Ints, Ints] = choose(len(label), engine).agreements(indptr, annotator, label, decided, M)
+    return out
+
+
+def _with_votes(work: int, engine: str) -> Any:
+    """The module to sum over votes with: those that a GPU has already are summed there."""
+    if asked_for(engine) == "cuda":
+        from crowdwise.kernels import cuda
+
+        return cuda
+    return choose(work, engine)
 
 
 def cooccurrence(

@@ -15,13 +15,14 @@ so that one bag does not keep the device waiting.
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
+from torch.nn.functional import embedding_bag, one_hot
 
 from crowdwise.kernels.reference import Floats, Ints
 
@@ -69,11 +70,9 @@ class Bags:
 class Resident:
     """Votes on a device. The arrays are those of :mod:`crowdwise.kernels.reference`."""
 
-    def __init__(
-        self, indptr: Ints, cell: Ints, weight: Floats, truth: Ints, n_cells: int, device: str | None = None
-    ) -> None:
+    def __init__(self, indptr: Ints, cell: Ints, weight: Floats, n_cells: int, device: str | None = None) -> None:
         self.device = torch.device(device or DEVICE)
-        self.source = (indptr, cell, weight, truth)
+        self.source: tuple[Any, ...] = (indptr, cell, weight)
         self.n_cells = n_cells
         at = self.put(indptr, torch.int64)
         cells = self.put(cell)
@@ -83,37 +82,47 @@ class Resident:
         ends = torch.bincount(cells, minlength=n_cells).cumsum(0) if len(cells) else at.new_zeros(n_cells)
         item = torch.repeat_interleave(torch.arange(len(indptr) - 1, device=self.device), at.diff())[order]
         self.by_cell = Bags(item, torch.cat([at.new_zeros(1), ends]), None if w is None else w[order])
-        codes = np.asarray(truth)
-        known = np.flatnonzero(codes >= 0)
-        self.known, self.true = self.put(known, torch.int64), self.put(codes[known], torch.int64)
+        self.truth: Ints | None = None
+        self.known = self.true = at[:0]
 
     def put(self, values: Any, kind: torch.dtype | None = None) -> Tensor:
         """An array on the device, copied if it could be written to through the tensor."""
         values = np.ascontiguousarray(values)
-        if not values.flags.writeable:
+        if self.device.type == "cpu" and not values.flags.writeable:
             values = values.copy()
-        return torch.from_numpy(values).to(self.device, kind)
+        with warnings.catch_warnings():  # nothing writes to what is moved to another device
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+            return torch.from_numpy(values).to(self.device, kind)
+
+    def know(self, truth: Ints) -> None:
+        """The items whose class is known; the same array as before is not moved again."""
+        if truth is not self.truth:
+            codes = np.asarray(truth)
+            known = np.flatnonzero(codes >= 0)
+            self.known, self.true = self.put(known, torch.int64), self.put(codes[known], torch.int64)
+            self.truth = truth
 
     @torch.no_grad()
     def expect(
-        self, log_score: Floats, log_prior: Floats, hard: bool = False, posterior: bool = True
+        self, log_score: Floats, log_prior: Floats, truth: Ints, hard: bool = False, posterior: bool = True
     ) -> tuple[Floats, Floats, float, Floats]:
         """See :func:`crowdwise.kernels.reference.expect`; without ``posterior`` the last array is empty."""
         K = log_score.shape[1]
+        self.know(truth)
         logit = self.by_item.sums(self.put(log_score, torch.float64)) + self.put(log_prior, torch.float64)
-        top, best = logit.max(1, keepdim=True)
-        best = best[:, 0]
         known = logit[self.known, self.true]
-        q = logit.sub_(top).exp_()
-        total = q.sum(1, keepdim=True)
-        q /= total
-        evidence = (top if hard else top + total.log_())[:, 0]
+        log_q = torch.log_softmax(logit, 1)
+        evidence = logit[:, 0] - log_q[:, 0]
+        if hard:
+            evidence, best = logit.max(1)
+        q = log_q.exp_()
         if len(self.known):
             evidence[self.known] = known
             q[self.known] = 0.0
             q[self.known, self.true] = 1.0
-            best[self.known] = self.true
-        r = torch.nn.functional.one_hot(best, K).double() if hard else q
+            if hard:
+                best[self.known] = self.true
+        r = one_hot(best, K).double() if hard else q
         counts = self.by_cell.sums(r)
         empty = np.empty((0, K))
         return (
@@ -121,16 +130,34 @@ class Resident:
             q.cpu().numpy() if posterior else empty,
         )  # fmt: skip
 
+    @torch.no_grad()
+    def share_counts(self, K: int) -> tuple[Floats, Floats]:
+        """See :func:`crowdwise.kernels.reference.share_counts`."""
+        label = torch.eye(K, dtype=torch.float64, device=self.device).repeat(self.n_cells // K, 1)
+        shares = self.by_item.sums(label)
+        total = shares.sum(1, keepdim=True)
+        shares = torch.where(total > 0.0, shares / total, 1.0 / K)
+        return self.by_cell.sums(shares).cpu().numpy(), shares.sum(0).cpu().numpy()
+
+    @torch.no_grad()
+    def scatter(self, q: Floats) -> Floats:
+        """See :func:`crowdwise.kernels.reference.scatter`."""
+        return np.asarray(self.by_cell.sums(self.put(q, torch.float64)).cpu().numpy())
+
+    @torch.no_grad()
+    def count_moments(self, q: Floats) -> tuple[Floats, Floats]:
+        """See :func:`crowdwise.kernels.reference.count_moments`."""
+        table = self.put(q, torch.float64)
+        return self.by_cell.sums(table).cpu().numpy(), self.by_cell.sums(table * (1.0 - table)).cpu().numpy()
+
 
 _resident: OrderedDict[tuple[int, ...], Resident] = OrderedDict()
 
 
-def resident(
-    indptr: Ints, cell: Ints, weight: Floats, truth: Ints, n_cells: int, device: str | None = None
-) -> Resident:
+def resident(indptr: Ints, cell: Ints, weight: Floats, n_cells: int, device: str | None = None) -> Resident:
     """These votes on the device: those of the last calls are there already."""
-    arrays = (indptr, cell, weight, truth)
-    key = (*(id(one) for one in arrays), n_cells, hash(device or DEVICE))
+    arrays = (indptr, cell, weight)
+    key = (*(id(one) if len(one) else 0 for one in arrays), n_cells, hash(device or DEVICE))
     found = _resident.get(key)
     if found is None:
         while len(_resident) >= KEPT:
@@ -150,5 +177,24 @@ def expect(
     hard: bool = False, posterior: bool = True, device: str | None = None,
 ) -> tuple[Floats, Floats, float, Floats]:  # fmt: skip
     """One pass: see :func:`crowdwise.kernels.reference.expect`."""
-    found = resident(indptr, cell, weight, truth, len(log_score), device)
-    return found.expect(log_score, log_prior, hard, posterior)
+    found = resident(indptr, cell, weight, len(log_score), device)
+    return found.expect(log_score, log_prior, truth, hard, posterior)
+
+
+def share_counts(
+    indptr: Ints, cell: Ints, weight: Floats, K: int, n_cells: int, device: str | None = None
+) -> tuple[Floats, Floats]:
+    """See :func:`crowdwise.kernels.reference.share_counts`."""
+    return resident(indptr, cell, weight, n_cells, device).share_counts(K)
+
+
+def scatter(indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, device: str | None = None) -> Floats:
+    """See :func:`crowdwise.kernels.reference.scatter`."""
+    return resident(indptr, cell, weight, n_cells, device).scatter(q)
+
+
+def count_moments(
+    indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, device: str | None = None
+) -> tuple[Floats, Floats]:
+    """See :func:`crowdwise.kernels.reference.count_moments`."""
+    return resident(indptr, cell, weight, n_cells, device).count_moments(q)

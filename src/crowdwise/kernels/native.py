@@ -15,7 +15,7 @@ import numpy as np
 
 from crowdwise.kernels.compiler import njit
 from crowdwise.kernels.reference import Floats, Ints
-from crowdwise.kernels.threads import in_threads, item_cuts, threads_for
+from crowdwise.kernels.threads import even_cuts, in_threads, item_cuts, threads_for
 
 SPECIALISED = 16
 """Up to this many classes a pass is compiled for exactly that number, so that its loops unroll."""
@@ -35,7 +35,7 @@ def expect(
     cuts = item_cuts(indptr, T)
     fixed = (indptr, cell, weight, log_score, log_prior, truth, hard, POWERS, q)
     in_threads(lambda t: run(cuts[t], cuts[t + 1], *fixed, counts[t], mass[t], evidence[t]), T)
-    return (counts[0] if T == 1 else counts.sum(axis=0)), mass.sum(axis=0), float(evidence.sum()), q
+    return _total(counts), mass.sum(axis=0), float(evidence.sum()), q
 
 
 def shares(indptr: Ints, label: Ints, weight: Floats, K: int) -> Floats:
@@ -47,15 +47,56 @@ def shares(indptr: Ints, label: Ints, weight: Floats, K: int) -> Floats:
     return out
 
 
-def scatter(
-    indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, spread: bool = False, threads: int = 0
-) -> Floats:
+def share_counts(
+    indptr: Ints, cell: Ints, weight: Floats, K: int, n_cells: int, threads: int = 0
+) -> tuple[Floats, Floats]:
+    """As :func:`crowdwise.kernels.reference.share_counts`, without the table of shares."""
+    T = threads or threads_for(len(cell), n_cells)
+    counts, mass, cuts = np.zeros((T, n_cells, K)), np.zeros((T, K)), item_cuts(indptr, T)
+    in_threads(lambda t: _share_counts(cuts[t], cuts[t + 1], indptr, cell, weight, counts[t], mass[t]), T)
+    return _total(counts), mass.sum(axis=0)
+
+
+def count_moments(
+    indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, threads: int = 0
+) -> tuple[Floats, Floats]:
+    """As :func:`crowdwise.kernels.reference.count_moments`."""
+    T = threads or threads_for(len(cell), 2 * n_cells)
+    counts, spread = np.zeros((2, T, n_cells, q.shape[1]))
+    cuts = item_cuts(indptr, T)
+    in_threads(lambda t: _moments(cuts[t], cuts[t + 1], indptr, cell, weight, q, counts[t], spread[t]), T)
+    return _total(counts), _total(spread)
+
+
+def top_class(q: Floats, margin: float) -> tuple[Ints, Ints]:
+    """As :func:`crowdwise.kernels.reference.top_class`."""
+    T = threads_for(q.size, 0)
+    best, tied, cuts = np.empty(len(q), dtype=np.int32), np.zeros(len(q), dtype=np.bool_), even_cuts(len(q), T)
+    in_threads(lambda t: _top_class(cuts[t], cuts[t + 1], q, margin, best, tied), T)
+    return best, np.flatnonzero(tied)
+
+
+def agreements(indptr: Ints, annotator: Ints, label: Ints, decided: Ints, M: int) -> tuple[Ints, Ints]:
+    """As :func:`crowdwise.kernels.reference.agreements`."""
+    T = threads_for(len(label), 2 * M)
+    found, cuts = np.zeros((T, 2, M), dtype=np.int64), item_cuts(indptr, T)
+    in_threads(lambda t: _agreements(cuts[t], cuts[t + 1], indptr, annotator, label, decided, found[t]), T)
+    votes, same = found.sum(axis=0)
+    return votes, same
+
+
+def scatter(indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, threads: int = 0) -> Floats:
     """As :func:`crowdwise.kernels.reference.scatter`."""
     T = threads or threads_for(len(cell), n_cells)
     counts = np.zeros((T, n_cells, q.shape[1]))
     cuts = item_cuts(indptr, T)
-    in_threads(lambda t: _scatter(cuts[t], cuts[t + 1], indptr, cell, weight, q, spread, counts[t]), T)
-    return np.asarray(counts[0] if T == 1 else counts.sum(axis=0))
+    in_threads(lambda t: _scatter(cuts[t], cuts[t + 1], indptr, cell, weight, q, counts[t]), T)
+    return _total(counts)
+
+
+def _total(counts: Floats) -> Floats:
+    """The sum over threads."""
+    return np.asarray(counts[0] if len(counts) == 1 else counts.sum(axis=0))
 
 
 def cooccurrence(indptr: Ints, cell: Ints, weight: Floats, n_cells: int) -> tuple[Ints, Ints, Floats]:
@@ -182,13 +223,67 @@ def _shares(lo: int, hi: int, indptr: Any, label: Any, weight: Any, out: Any) ->
 
 
 @njit(nogil=True, cache=True)
-def _scatter(lo: int, hi: int, indptr: Any, cell: Any, weight: Any, q: Any, spread: bool, counts: Any) -> None:
+def _scatter(lo: int, hi: int, indptr: Any, cell: Any, weight: Any, q: Any, counts: Any) -> None:
     K = q.shape[1]
     for n in range(lo, hi):
         for s in range(indptr[n], indptr[n + 1]):
             w = weight[s] if weight.size else 1.0
             for k in range(K):
-                counts[cell[s], k] += w * q[n, k] * (1.0 - q[n, k] if spread else 1.0)
+                counts[cell[s], k] += w * q[n, k]
+
+
+@njit(nogil=True, cache=True)
+def _moments(lo: int, hi: int, indptr: Any, cell: Any, weight: Any, q: Any, counts: Any, spread: Any) -> None:
+    K = q.shape[1]
+    for n in range(lo, hi):
+        for s in range(indptr[n], indptr[n + 1]):
+            w = weight[s] if weight.size else 1.0
+            for k in range(K):
+                counts[cell[s], k] += w * q[n, k]
+                spread[cell[s], k] += w * q[n, k] * (1.0 - q[n, k])
+
+
+@njit(nogil=True, cache=True)
+def _share_counts(lo: int, hi: int, indptr: Any, cell: Any, weight: Any, counts: Any, mass: Any) -> None:
+    K = counts.shape[1]
+    share = np.empty(K)
+    for n in range(lo, hi):
+        total = 0.0
+        share[:] = 0.0
+        for s in range(indptr[n], indptr[n + 1]):
+            w = weight[s] if weight.size else 1.0
+            share[cell[s] % K] += w
+            total += w
+        for k in range(K):
+            share[k] = share[k] / total if total > 0.0 else 1.0 / K
+            mass[k] += share[k]
+        for s in range(indptr[n], indptr[n + 1]):
+            w = weight[s] if weight.size else 1.0
+            for k in range(K):
+                counts[cell[s], k] += w * share[k]
+
+
+@njit(nogil=True, cache=True)
+def _top_class(lo: int, hi: int, q: Any, margin: float, best: Any, tied: Any) -> None:
+    for n in range(lo, hi):
+        top = 0
+        for k in range(1, q.shape[1]):
+            if q[n, k] > q[n, top]:
+                top = k
+        best[n] = top
+        limit = q[n, top] - margin
+        for k in range(q.shape[1]):
+            if k != top and q[n, k] >= limit:
+                tied[n] = True
+
+
+@njit(nogil=True, cache=True)
+def _agreements(lo: int, hi: int, indptr: Any, annotator: Any, label: Any, decided: Any, found: Any) -> None:
+    for n in range(lo, hi):
+        for s in range(indptr[n], indptr[n + 1]):
+            found[0, annotator[s]] += 1
+            if label[s] == decided[n]:
+                found[1, annotator[s]] += 1
 
 
 @njit(nogil=True, cache=True)

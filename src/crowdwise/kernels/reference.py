@@ -85,10 +85,32 @@ def shares(indptr: Ints, label: Ints, weight: Floats, K: int) -> Floats:
     return np.asarray(np.divide(counts, total, out=np.full((N, K), 1.0 / K), where=total > 0))
 
 
-def scatter(indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, spread: bool = False) -> Floats:
-    """counts[c, k] = sum over the votes s in cell c of w_s q[item_s, k]; with ``spread``, of w_s q (1 - q)."""
+def share_counts(indptr: Ints, cell: Ints, weight: Floats, K: int, n_cells: int) -> tuple[Floats, Floats]:
+    """The counts (C x K) and the mass (K) that go with the shares of an item's votes as its posterior."""
+    v = shares(indptr, cell % K, weight, K)
+    return scatter(indptr, cell, weight, v, n_cells), v.sum(axis=0)
+
+
+def count_moments(indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int) -> tuple[Floats, Floats]:
+    """The counts that go with a posterior, and their variances: sum over the votes in cell c of w_s q (1 - q)."""
+    return scatter(indptr, cell, weight, q, n_cells), scatter(indptr, cell, weight, q * (1.0 - q), n_cells)
+
+
+def top_class(q: Floats, margin: float) -> tuple[Ints, Ints]:
+    """The first of the largest in each row, and the rows in which another one is within the margin of it."""
+    tied = q >= q.max(axis=1, keepdims=True) - margin
+    return q.argmax(axis=1).astype(np.int32), np.flatnonzero(tied.sum(axis=1) > 1)
+
+
+def agreements(indptr: Ints, annotator: Ints, label: Ints, decided: Ints, M: int) -> tuple[Ints, Ints]:
+    """The number of votes of each annotator, and of those that say what was decided for their item."""
+    same = annotator[label == np.repeat(decided, np.diff(indptr))]
+    return np.bincount(annotator, minlength=M), np.bincount(same, minlength=M)
+
+
+def scatter(indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int) -> Floats:
+    """counts[c, k] = sum over the votes s in cell c of w_s q[item_s, k]."""
     N, K = q.shape
-    q = q * (1.0 - q) if spread else q
     item = np.repeat(np.arange(N), np.diff(indptr))
     counts = np.empty((n_cells, K))
     for k in range(K):
