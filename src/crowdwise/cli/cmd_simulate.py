@@ -20,6 +20,14 @@ ScenarioArgument = Annotated[
 OutOption = Annotated[
     Path | None, option("--out", "-o", help="The folder to write: labels.csv, truth.csv, parameters.npz, meta.json.")
 ]
+FilesOption = Annotated[
+    int | None,
+    option(
+        "--items-per-file",
+        help="Write Parquet files with so many items each, for crowds larger than memory: votes/part-*.parquet and "
+        "truth/part-*.parquet in --out.",
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     option(
@@ -30,11 +38,15 @@ SetOption = Annotated[
 
 def simulate(
     scenario: ScenarioArgument = None, out: OutOption = None, set_: SetOption = None, seed: FixedSeedOption = 0,
-    as_json: JsonOption = False,
+    items_per_file: FilesOption = None, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Make a crowd with known truth and known annotators.
 
-    Example: `crowdwise simulate one-coin --out crowd --set n_items=1000 --set n_classes=3 --seed 7`
+    Examples:
+
+    `crowdwise simulate one-coin --out crowd --set n_items=1000 --set n_classes=3 --seed 7`
+
+    `crowdwise simulate dirichlet --out large --set n_items=20000000 --set votes_per_item=5 --items-per-file 1000000`
     """
     from crowdwise.cli import show_lists
     from crowdwise.simulate import SCENARIOS
@@ -49,6 +61,9 @@ def simulate(
         raise ParameterError("Say where to write the crowd: --out DIR.")
     params = assignments(set_)
     check_arguments(scenario, SCENARIOS[scenario], params)
+    if items_per_file is not None:
+        _write_large(scenario, out, params, seed, items_per_file, as_json)
+        return
     crowd = SCENARIOS[scenario](**params, random_state=seed)
     crowd.save(out)
     if as_json:
@@ -57,6 +72,29 @@ def simulate(
         emit(json.dumps({"scenario": scenario, **counts, "votes": votes.n_votes, "out": str(out)}))
     else:
         say(f"{crowd.votes} written to {out}")
+
+
+def _write_large(
+    scenario: str, out: Path, params: dict[str, Any], seed: int, items_per_file: int, as_json: bool
+) -> None:
+    """A crowd in files, with a bar."""
+    from crowdwise.cli import show
+    from crowdwise.core.progress_bar import drawn_bar
+    from crowdwise.simulate import write_large
+
+    n_items = params.pop("n_items", 1000)
+    with drawn_bar(show.console(), scenario, "{task.completed} of {task.total} files", show.PATIENCE) as update:
+
+        def progress(done: int, files: int) -> None:
+            update(completed=done, total=files)
+
+        votes = write_large(
+            scenario, out, n_items, items_per_file=items_per_file, random_state=seed, progress=progress, **params
+        )
+    if as_json:
+        emit(json.dumps({"scenario": scenario, "items": n_items, "votes": votes, "out": str(out)}))
+    else:
+        say(f"{votes:,} votes on {n_items:,} items written to {out}")
 
 
 def check_arguments(name: str, function: Callable[..., Any], given: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from crowdwise.simulate.fitted_crowds import FittedCrowd
 from crowdwise.simulate.graph_crowds import graph
 from crowdwise.simulate.image_crowds import four_annotators, one_reliable
 from crowdwise.simulate.label_set_crowds import SimulatedLabelSets, label_sets
+from crowdwise.simulate.large_crowds import write_large
 from crowdwise.simulate.machines import machine_annotators
 from crowdwise.simulate.rating_crowds import SimulatedRatings, ordinal, ratings
 from crowdwise.simulate.similarity_crowds import SimulatedSimilarities, similarities
@@ -46,6 +47,7 @@ __all__ = [
     "difficulty", "dirichlet", "four_annotators", "graph", "groups", "hammer_spammer", "label_sets", "machine",
     "machine_annotators", "max_mig", "misleading", "one_coin", "one_reliable", "ordinal", "outliers",
     "pairwise_flipper", "rankings", "ratings", "regular", "regular_assignment", "similarities", "tag_chain", "two_coin",
+    "write_large",
 ]  # fmt: skip
 
 SCENARIOS: dict[str, Callable[..., Simulated]] = {
