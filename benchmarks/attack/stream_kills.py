@@ -56,10 +56,10 @@ def attack(place: Path, rounds: int, seed: int, items: int, method: str) -> dict
     whole, rng = time.perf_counter() - began, random.Random(seed)
     first = pl.read_parquet(out)
     counts = {"kills": 0, "in_time": 0, "left_by_kill": 0, "left_after": 0, "different": 0, "not_whole": 0}
-    for _ in range(rounds):
+    while counts["kills"] < rounds:
         process = subprocess.Popen(command, **run)
         try:
-            process.wait(timeout=rng.uniform(0.2, 1.0) * whole)
+            process.wait(timeout=rng.uniform(0.1, 0.95) * whole)
             counts["in_time"] += 1
         except subprocess.TimeoutExpired:
             process.kill()

@@ -85,9 +85,8 @@ def _write_file(
     label = crowds.answer(theta, annotator, truth[item], rng)
     order = rng.permutation(len(item))
     names = pl.Series([f"a{m}" for m in range(len(theta))], dtype=pl.String)
-    votes = {"item": item[order].astype(np.int64) + first, "annotator": annotator[order], "label": label[order]}
-    frame = pl.DataFrame(votes).with_columns(annotator=names.gather(votes["annotator"]))
-    frame.write_parquet(folder / "votes" / f"part-{i:05d}.parquet")
+    votes = {"item": item[order].astype(np.int64) + first, "annotator": names.gather(annotator[order])}
+    pl.DataFrame(votes | {"label": label[order]}).write_parquet(folder / "votes" / f"part-{i:05d}.parquet")
     known = {"item": np.arange(first, first + n_items), "truth": truth}
     pl.DataFrame(known).write_parquet(folder / "truth" / f"part-{i:05d}.parquet")
     return len(item)
