@@ -256,7 +256,12 @@ def _about_items(seen: Inspection) -> list[Finding]:
         Finding(
             FindingKind.ITEMS,
             items=tuple(report.names[order[:NAMED]].tolist()),
-            numbers={"suggested": len(order), "items": len(report.names)},
+            numbers={
+                "suggested": len(order),
+                "items": len(report.names),
+                "in_doubt": report.in_doubt,
+                "held": report.held,
+            },
             reasons=tuple(report.doubt(n) for n in order[:3].tolist()),
         )
     ]

@@ -21,7 +21,8 @@ gain                 by how much that vote raises the probability of the best cl
                      sum_l max_k q_k C[k, l] - max_k q_k
 difficulty           as the method has it, where it has it
 review, rank         0 to 1: 1 - right x excess_adjusted, and the place by it
-suggested            1 - right > ``level``, or odd
+suggested            odd; or 1 - right > ``level``, as far as the fewest items go that hold half of the expected errors
+                     (sum of 1 - right over all items), and the first ``FEW`` in any case
 why                  the reasons, in words
 ===================  ==============================================================================================
 
@@ -64,6 +65,8 @@ EXACT = 256
 """Items with more votes get the Normal approximation, with continuity correction."""
 MOST_PAIRS = 64
 """The pairs of classes looked at closely, by the number of votes that take one for the other."""
+HELD, FEW = 0.5, 20
+"""The share of the expected errors that the suggested items hold, and how many are suggested whatever they hold."""
 CHUNK = 2**22
 
 
@@ -114,6 +117,17 @@ class ItemReport(Tables):
         n, odd = int(self.columns["suggested"].sum()), int(self.columns["odd"].sum())
         return f"ItemReport({len(self.names):,} items, {n:,} suggested for review, {odd:,} odd at level {self.level})"
 
+    @property
+    def in_doubt(self) -> int:
+        """How many labels are wrong with a probability over the level, or odd; not all of them are suggested."""
+        return int((self.columns["odd"] | (1.0 - self.columns["right"] > self.level)).sum())
+
+    @property
+    def held(self) -> float:
+        """The share of the expected errors that the suggested items hold; NaN where none are expected."""
+        wrong = 1.0 - self.columns["right"]
+        return float(wrong[self.columns["suggested"]].sum() / wrong.sum()) if wrong.sum() > 0.0 else float("nan")
+
     def _columns(self, table: str) -> dict[str, Any]:
         if table == "pairs":
             names = ("rate", "low", "high", "share", "expected", "p_value", "items", "ambiguous")
@@ -159,7 +173,7 @@ def assess_items(
         As in :func:`~crowdwise.trust.annotators.assess_annotators`.
     level
         The false discovery rate at which items and pairs are called out, and the probability of being wrong from which
-        a label is suggested for review.
+        a label is in doubt. Of those, the fewest that hold half of the expected errors are suggested for review.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.difficulty(300, n_annotators=20, votes_per_item=7, random_state=0)
@@ -192,7 +206,7 @@ def assess_items(
         "right": right, "entropy": entropy(q), "votes": size,
         "against": np.divide(size - agree, size, out=np.zeros(N), where=size > 0), "excess": excess,
         "excess_adjusted": corrected, "odd": odd, "flip": flip, "gain": gain, "review": review,
-        "rank": _rank(review, right, flip), "suggested": odd | (1.0 - right > level),
+        "rank": _rank(review, right, flip), "suggested": odd | (_first(1.0 - right) & (1.0 - right > level)),
     }  # fmt: skip
     for name in ("difficulty", "difficulty_low", "difficulty_high"):
         if name in consensus.item_columns:
@@ -214,6 +228,16 @@ def _rank(review: Floats, right: Floats, flip: Floats) -> Ints:
     order = np.lexsort((-flip, right, -review))
     out = np.empty(len(review), dtype=np.int64)
     out[order] = np.arange(1, len(review) + 1)
+    return out
+
+
+def _first(wrong: Floats) -> npt.NDArray[np.bool_]:
+    """The fewest items that hold ``HELD`` of the expected errors, or ``FEW`` where that is more."""
+    order = np.argsort(-wrong, kind="stable")
+    total = np.cumsum(wrong[order])
+    size = int(np.searchsorted(total, HELD * total[-1])) + 1 if len(order) else 0
+    out = np.zeros(len(order), dtype=bool)
+    out[order[: max(size, FEW)]] = True
     return out
 
 

@@ -216,8 +216,10 @@ def sentence(finding: Finding) -> str:
     if kind is FindingKind.ITEMS:
         first = [named("item", item) for item in finding.items[: len(finding.reasons)]]
         first[0] += f" ({item_reasons(*finding.reasons[0])})"
-        doubt = f"{x['suggested']:,.0f} of {x['items']:,.0f} labels are in doubt"
-        return f"{doubt} ({percent(x['suggested'] / x['items'])}); first {joined(first)}."
+        doubt = f"{x['in_doubt']:,.0f} of {x['items']:,.0f} labels are in doubt ({percent(x['in_doubt'] / x['items'])})"
+        if x["suggested"] < x["in_doubt"]:
+            doubt += f"; {percent(x['held'])} of the expected errors are in {x['suggested']:,.0f} of them"
+        return f"{doubt}; first {joined(first)}."
     return begun(f"{named('annotator', finding.annotators[0])} {_about_annotator(finding)}.")
 
 
