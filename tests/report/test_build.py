@@ -127,6 +127,18 @@ def test_items_have_votes_and_probabilities(crowd, report):
     assert sum(x == "yes" for x in table["suggested"]) == report["summary"]["review"]
 
 
+def test_labels_that_are_not_the_majoritys_come_with_how_right_they_are(crowd):
+    consensus = cw.aggregate(crowd.votes)
+    found = cw.build_report(crowd.votes, consensus)["summary"]["majority"]
+    shares, q = crowd.votes.shares(), consensus.corrected_posterior
+    at = np.flatnonzero(shares[range(300), consensus.label_codes] < shares.max(axis=1) - 1e-9)
+    assert found["differs"] == len(at) > 0
+    assert found["right"] == pytest.approx(q[at, consensus.label_codes[at]].mean(), abs=1e-3)
+    assert found["majority_right"] == pytest.approx(q[at, shares[at].argmax(axis=1)].mean(), abs=1e-3)
+    plain = cw.build_report(crowd.votes, cw.aggregate(crowd.votes, "majority"))["summary"]["majority"]
+    assert plain["differs"] == 0 and plain["right"] is None
+
+
 def test_the_notes_of_a_consensus_are_shown(crowd):
     consensus = cw.aggregate(crowd.votes, "majority")
     object.__setattr__(consensus, "notes", ["Chosen because the votes say so."])

@@ -288,6 +288,8 @@ def test_the_first_picture_counts_all_labels_and_the_majority_is_the_votes(made)
     found = cw.aggregate(crowd.votes, "one-coin")
     plain = cw.aggregate(crowd.votes, "majority")
     says = cw.build_report(crowd.votes, found)["summary"]["majority"]
+    right = says.pop("right"), says.pop("majority_right")
+    assert 0 < right[1] < right[0] < 1 and sum(right) == pytest.approx(1.0, abs=1e-3)
     assert says == {
         "differs": int((found.labels != plain.labels).sum()), "ties": 0, "items": 200,
         "share": round(float((found.labels != plain.labels).mean()), 4),

@@ -9,6 +9,7 @@ import numpy as np
 
 from crowdwise.core.intervals import interval_text
 from crowdwise.core.numerics import Floats
+from crowdwise.core.vote_sums import outvoted
 from crowdwise.report.findings import Diagnosis, Finding, FindingKind, Verdict
 from crowdwise.report.json_values import number
 from crowdwise.trust.wording import ADVICE, TITLES, WEAKENS, counted, folded, joined, named, percent
@@ -84,7 +85,11 @@ def _of_labels(found: Diagnosis) -> Floats:
 
 
 def majority(found: Diagnosis) -> dict[str, Any]:
-    """On how many items the label is not what most votes say, and on how many it decides a tie."""
+    """On how many items the label is not what most votes say, and on how many it decides a tie.
+
+    ``right`` and ``majority_right``: of the labels that differ, and of the majority's there, the expected share that
+    is right; ``None`` where no label differs.
+    """
     votes, label = found.inspection.votes, found.inspection.consensus.label_codes
     N, K = len(votes), votes.n_classes
     cell, place = np.unique(votes.item.astype(np.int64) * K + votes.label, return_inverse=True)
@@ -98,10 +103,12 @@ def majority(found: Diagnosis) -> dict[str, Any]:
     voted = leaders > 0
     differs = voted & (own < top * (1.0 - 1e-9))
     tied = voted & ~differs & (leaders > 1)
-    total = int(voted.sum())
+    total, q = int(voted.sum()), found.inspection.consensus.corrected_posterior
+    at, favourite = outvoted(votes, label)
+    own, other = (float(q[at, k].mean()) if len(at) else float("nan") for k in (label[at], favourite))
     return {
         "differs": int(differs.sum()), "ties": int(tied.sum()), "items": total,
-        "share": number(differs.sum() / max(total, 1)),
+        "share": number(differs.sum() / max(total, 1)), "right": number(own), "majority_right": number(other),
     }  # fmt: skip
 
 
