@@ -49,7 +49,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "out_of_core": FITS | {"reading", "importers"},
     "saved": FITS | {"active"},
     "bench": BELOW,
-    "cli": BELOW | {"bench", "__init__"},
+    "migrations": {"server"},  # the tables
+    "server": BELOW | {"migrations"},
+    "cli": BELOW | {"bench", "__init__", "server"},
     "__main__": {"cli"},
     "__init__": BELOW | {"bench", "cli"},
 }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from crowdwise.active.end_state import Situation
 from crowdwise.active.fair_assignment import propose_fairly
@@ -14,9 +16,44 @@ from crowdwise.active.questions import OpenQuestions, Question
 from crowdwise.active.roster import Roster
 from crowdwise.active.settings import Settings
 from crowdwise.active.state import Pairs, State
+from crowdwise.active.stopping import StopRule
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.online.stream import Online
 
-__all__ = ["Asking"]
+__all__ = ["Asking", "People", "find_situation"]
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """The annotators: M prices, whether each is available, the most votes of each (NaN: any number), votes so far."""
+
+    price: Floats
+    available: npt.NDArray[np.bool_]
+    max_votes: Floats
+    given: Floats
+
+
+def find_situation(
+    online: Online, rule: StopRule, people: People, shut: npt.NDArray[np.bool_], gold: npt.NDArray[np.bool_],
+    asked: tuple[Ints, Ints], skipped: tuple[Ints, Ints], money: tuple[float, float],
+) -> Situation:  # fmt: skip
+    """Whom can be asked about what, in the codes of a stream: ``shut`` and ``gold`` are of N items, ``asked`` and
+    ``skipped`` are pairs of an item and an annotator, ``money`` is what is spent and what open questions will cost.
+    Open questions count as if they were answered."""
+    N, M = len(shut), len(people.price)
+    load = np.where(np.isnan(people.max_votes), np.inf, people.max_votes)
+    load = np.maximum(load - people.given - np.bincount(asked[1], minlength=M), 0.0)
+    state = State.of(online, price=people.price, available=people.available, load=load, closed=shut)
+    gold, voted = state.gold | gold, state.voted
+    item, who = np.append(asked[0], skipped[0]), np.append(asked[1], skipped[1])
+    if len(item):
+        voted = Pairs.of(np.append(voted.item, item), np.append(voted.annotator, who), N)
+    state = state.replace(gold=gold, voted=voted)
+    finished = rule.finished(state)
+    waiting = np.zeros(N, dtype=bool)
+    waiting[asked[0]] = True  # one question at a time about an item
+    state = state.replace(closed=shut | (finished & ~gold) | waiting)
+    return Situation(state, shut, finished, *money, len(asked[0]))
 
 
 class Asking:
@@ -32,29 +69,19 @@ class Asking:
         people = self.journal.read("SELECT price, available, max_votes FROM annotators ORDER BY id LIMIT ?", (M,))
         with self.journal.decoding():
             price, available, max_votes = np.array(people, dtype=np.float64).reshape(-1, 3).T
-            asked_item, asked_annotator = self.open.pairs()
-            skipped_item, skipped_annotator = self.open.pairs("skipped")
-            item, who = np.append(asked_item, skipped_item), np.append(asked_annotator, skipped_annotator)
-            if (item >= N).any() or (who >= M).any():
+            asked, skipped = self.open.pairs(), self.open.pairs("skipped")
+            if any((item >= N).any() or (who >= M).any() for item, who in (asked, skipped)):
                 raise ValueError("a question is of an item or an annotator that is not there")
-            load = np.where(np.isnan(max_votes), np.inf, max_votes)
-            if np.isfinite(load).any():
-                given = dict(self.journal.read("SELECT annotator - 1, count(*) FROM votes GROUP BY annotator"))
-                votes = np.bincount(asked_annotator, minlength=M) + [given.get(m, 0) for m in range(M)]
-                load = np.maximum(load - votes, 0.0)
-            shut = np.zeros(N, dtype=bool)
+            given = np.zeros(M)
+            if not np.isnan(max_votes).all():
+                counts = dict(self.journal.read("SELECT annotator - 1, count(*) FROM votes GROUP BY annotator"))
+                given = np.array([counts.get(m, 0) for m in range(M)], dtype=np.float64)
+            shut, gold = np.zeros(N, dtype=bool), np.zeros(N, dtype=bool)
             shut[list(self.roster.items_with("closed"))] = True
-        state = State.of(online, price=price, available=available, load=load, closed=shut)
-        gold, voted = state.gold.copy(), state.voted
-        gold[list(self.roster.items_with("gold"))] = True
-        if len(item):
-            voted = Pairs.of(np.append(voted.item, item), np.append(voted.annotator, who), N)
-        state = state.replace(gold=gold, voted=voted)
-        finished = settings.rule.finished(state)
-        waiting = np.zeros(N, dtype=bool)
-        waiting[asked_item] = True  # one question at a time about an item
-        state = state.replace(closed=shut | (finished & ~gold) | waiting)
-        return Situation(state, shut, finished, self.spent(), self.open.price(), len(asked_item))
+            gold[list(self.roster.items_with("gold"))] = True
+        people_now = People(price, available.astype(bool), max_votes, given)
+        money = self.spent(), self.open.price()
+        return find_situation(online, settings.rule, people_now, shut, gold, asked, skipped, money)
 
     def spent(self) -> float:
         return float(self.journal.read("SELECT coalesce(sum(price), 0) FROM votes")[0][0])

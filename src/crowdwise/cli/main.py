@@ -137,7 +137,7 @@ class Commands(TyperGroup):
 
 NAMES = (
     "aggregate", "report", "diagnose", "agreement", "learn", "predict", "compare", "rank", "methods", "describe",
-    "gold", "simulate", "demo", "bench", "campaign", "active", "import", "export",
+    "gold", "simulate", "demo", "bench", "campaign", "active", "import", "export", "serve",
 )  # fmt: skip
 """The commands, in the order of the help."""
 
@@ -201,6 +201,10 @@ def find_command(name: str) -> Any:
             from crowdwise.cli import cmd_bench
 
             return getattr(cmd_bench, name)
+        case "serve":
+            from crowdwise.cli import cmd_serve
+
+            return getattr(cmd_serve, name)
         case "campaign":
             from crowdwise.cli import cmd_campaign
 

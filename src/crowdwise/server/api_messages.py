@@ -1,0 +1,220 @@
+"""What is sent to the API and what it answers, with examples: OpenAPI is made of this."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+Name = Annotated[StrictStr, Field(min_length=1, max_length=500)] | StrictInt
+Text = Annotated[str, Field(max_length=20_000)]
+Positive = Annotated[float, Field(gt=0, lt=1e12, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Answer = StrictStr | StrictInt | StrictFloat | StrictBool | list[StrictStr | StrictInt | StrictBool]
+"""A class, a number, left or right, or a list of classes."""
+
+
+class Message(BaseModel):
+    """Unknown fields are errors: a setting that is spelled wrong must not be ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def example(**fields: Any) -> ConfigDict:
+    return ConfigDict(extra="forbid", json_schema_extra={"examples": [fields]})
+
+
+class Scale(Message):
+    """The scale of ratings."""
+
+    min: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    max: Annotated[float, Field(allow_inf_nan=False)] = 100.0
+    step: Positive = 1.0
+
+
+class Changeable(Message):
+    """Settings that may be changed while a campaign runs; what is left out stays."""
+
+    budget: Positive | None = None
+    target: Share | None = None
+    probability: Share | None = None
+    stake: Positive | None = None
+    min_votes: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    max_votes: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    price: Positive | None = None
+    patience: Annotated[Positive, Field(description="Seconds that a question stays with an annotator.")] | None = None
+    gold_rate: Annotated[float, Field(ge=0, lt=1, description="Share of questions whose answer is known.")] | None = (
+        None
+    )
+    feedback: Annotated[bool, Field(description="Say after a gold question whether the answer was right.")] | None = (
+        None
+    )
+    instructions: Text | None = None
+
+
+class CampaignMade(Changeable):
+    """A new campaign."""
+
+    model_config = example(name="birds", classes=["wren", "robin"], budget=500, target=0.95, instructions="Which bird?")
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    answer_type: str = "votes"
+    classes: Annotated[list[Name | StrictBool], Field(max_length=1000)] | None = None
+    method: str | None = None
+    params: dict[str, Any] | None = None
+    strategy: str | None = None
+    unknown: Literal["error", "add"] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    scale: Scale | None = None
+    ties: bool | None = None
+
+
+class CampaignChanged(Changeable):
+    """Settings to change; ``null`` takes a limit away."""
+
+    model_config = example(budget=800, target=0.97)
+    name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+
+
+class StateChanged(Message):
+    """``paused``: nothing is handed out; ``closed``: votes are not taken either."""
+
+    model_config = example(state="paused")
+    state: Literal["open", "paused", "closed"]
+
+
+class Campaign(BaseModel):
+    """A campaign."""
+
+    id: str
+    name: str
+    answer_type: str
+    classes: list[Any]
+    state: str
+    votes: int
+    spent: float
+    created: float
+    settings: dict[str, Any]
+
+
+class Item(Message):
+    """An item: ``payload`` is what is shown (``text``, ``markdown``, ``image``, ``audio``: an address; or anything)."""
+
+    model_config = example(item="photo1", payload={"image": "https://example.org/1.jpg"}, gold=None, priority=1.0)
+    item: Name
+    payload: dict[str, Any] = Field(default_factory=dict)
+    gold: Answer | None = None
+    group: Name | StrictBool | None = None
+    priority: Positive = 1.0
+
+
+class ItemsChanged(Message):
+    """What to change of some items."""
+
+    model_config = example(items=["photo1"], closed=True)
+    items: Annotated[list[Name], Field(min_length=1, max_length=100_000)]
+    closed: bool | None = None
+    priority: Positive | None = None
+    gold: Answer | None = None
+
+
+class Annotator(Message):
+    """An annotator, with the price of a vote where it is not that of the campaign."""
+
+    model_config = example(annotator="ann", price=1.0)
+    annotator: Name
+    price: Positive | None = None
+
+
+class AnnotatorChanged(Message):
+    """What to change of an annotator."""
+
+    model_config = example(available=False)
+    available: bool | None = None
+    max_votes: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    price: Positive | None = None
+
+
+class Invitation(Message):
+    """Who is invited: by a link that holds for some days."""
+
+    model_config = example(annotator="ann", days=30)
+    annotator: Name
+    price: Positive | None = None
+    days: Annotated[float, Field(gt=0, le=3650)] = 30.0
+
+
+class Vote(Message):
+    """A vote. ``id`` makes it count once, however often it is sent; annotators give no ``annotator`` but the ``ticket``
+    of their question."""
+
+    model_config = example(item="photo1", annotator="ann", label="wren", id="ann-photo1")
+    item: Name
+    label: Answer
+    annotator: Name | None = None
+    id: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    ticket: Annotated[str, Field(max_length=200)] | None = None
+    seconds: Annotated[float, Field(ge=0, lt=1e9, allow_inf_nan=False)] | None = None
+
+
+class Ballot(Message):
+    """Votes that are added all or none."""
+
+    votes: Annotated[list[Vote], Field(min_length=1, max_length=10_000)]
+
+
+class Receipt(BaseModel):
+    """What became of votes: all of it is on the disk. ``feedback`` is there where the campaign gives it."""
+
+    added: int
+    repeated: int
+    feedback: list[dict[str, Any]] | None = None
+
+
+class Asked(Message):
+    """A question that an annotator has."""
+
+    model_config = example(item="photo1", reason="blurred")
+    item: Name
+    reason: Annotated[str, Field(max_length=500)] = ""
+    annotator: Name | None = None
+
+
+class Released(Message):
+    """Which questions to take back: all of an annotator, or some items."""
+
+    items: Annotated[list[Name], Field(max_length=10_000)] | None = None
+    annotator: Name | None = None
+
+
+class Undone(Message):
+    """Which vote to take back: that on an item, or the last."""
+
+    item: Name | None = None
+    annotator: Name | None = None
+
+
+class TokenMade(Message):
+    """A new token."""
+
+    model_config = example(role="reader", name="dashboard", campaign="4be0643f1d98", days=90)
+    role: Literal["admin", "lead", "annotator", "reader"]
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    campaign: Annotated[str, Field(max_length=32)] | None = None
+    annotator: Name | None = None
+    days: Annotated[float, Field(gt=0, le=3650)] | None = None
+
+
+class Questions(BaseModel):
+    """What an annotator should do now; ``why_none`` where there is nothing."""
+
+    questions: list[dict[str, Any]]
+    state: str
+    why_none: str | None = None
+
+
+class WebhookMade(Message):
+    """Where events are sent; ``kinds`` empty: all."""
+
+    model_config = example(url="https://example.org/hook", kinds=["state", "settings"])
+    url: Annotated[str, Field(min_length=8, max_length=2000)]
+    kinds: Annotated[list[str], Field(max_length=20)] = Field(default_factory=list)

@@ -1,0 +1,67 @@
+"""The application: routes, limits and pages over a service."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.staticfiles import StaticFiles
+from starlette.middleware.cors import CORSMiddleware
+
+from crowdwise import __version__
+from crowdwise.server import (
+    routes_access,
+    routes_campaigns,
+    routes_health,
+    routes_pages,
+    routes_results,
+    routes_uploads,
+    routes_votes,
+)  # fmt: skip
+from crowdwise.server.configuration import Configuration, load_configuration
+from crowdwise.server.http_problems import add_handlers
+from crowdwise.server.request_limits import RequestLimits
+from crowdwise.server.service import Service
+from crowdwise.server.structured_logs import configure_logs
+
+ROUTERS = (
+    routes_campaigns, routes_uploads, routes_votes, routes_results, routes_access, routes_health, routes_pages,
+)  # fmt: skip
+
+__all__ = ["create_app", "create_from_environment"]
+
+
+def create_app(configuration: Configuration, service: Service | None = None) -> FastAPI:
+    """The application; the service is opened when it starts and closed when it ends."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.service = service or Service(configuration)
+        try:
+            yield
+        finally:
+            app.state.service.close()
+
+    app = FastAPI(
+        title="crowdwise", version=__version__, lifespan=lifespan, openapi_url="/api/v1/openapi.json", docs_url=None,
+        redoc_url=None, description="Campaigns: questions go out, votes come in, labels come out.",
+    )  # fmt: skip
+    add_handlers(app)
+    for module in ROUTERS:
+        app.include_router(module.router)
+    app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
+    if configuration.cors_origins:
+        origins = [origin.strip() for origin in configuration.cors_origins.split(",")]
+        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["authorization"])
+    app.add_middleware(RequestLimits, configuration=configuration)
+    return app
+
+
+def create_from_environment() -> FastAPI:
+    """The application of a worker process, with the settings of its environment."""
+    configuration = load_configuration(environment=os.environ)
+    configure_logs(configuration.log_format)
+    return create_app(configuration)

@@ -1,0 +1,101 @@
+"""Who asks, and whether they may: a token in ``Authorization: Bearer``, or the session of a browser."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+from fastapi import Depends, HTTPException, Request
+
+from crowdwise.server.access_tokens import Role, Token
+from crowdwise.server.browser_sessions import COOKIE, CSRF_HEADER
+from crowdwise.server.service import Service, add_audit
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+CHALLENGE = {"WWW-Authenticate": "Bearer"}
+
+__all__ = ["Anybody", "Caller", "Needs", "ServiceOf", "caller_of", "find_caller", "service_of"]
+
+
+def service_of(request: Request) -> Service:
+    found: Service = request.app.state.service
+    return found
+
+
+ServiceOf = Annotated[Service, Depends(service_of)]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks: a token, from an address; ``csrf`` is that of the session, where it is one."""
+
+    token: Token
+    address: str
+    csrf: str | None = None
+
+    @property
+    def role(self) -> Role:
+        return self.token.role
+
+    @property
+    def annotator(self) -> int | None:
+        """The number of the annotator who asks."""
+        return self.token.annotator
+
+    def audit(self, conn: sa.Connection, action: str, campaign: str | None, **detail: Any) -> None:
+        """Note what this caller does, in the same transaction."""
+        add_audit(
+            conn, action, json.dumps(detail, default=str), campaign=campaign, token=self.token.id,
+            actor=f"{self.role} {self.token.name}", address=self.address,
+        )  # fmt: skip
+
+
+async def find_caller(request: Request) -> Caller | None:
+    """Who asks; nobody where there is no valid token or session."""
+    service = service_of(request)
+    address = request.client.host if request.client else "unknown"
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and secret:
+        token = await service.token_now("secret", secret.strip())
+        return None if token is None or token.kind != "token" else Caller(token, address)
+    session = service.signer.read(request.cookies.get(COOKIE, ""))
+    if session is None:
+        return None
+    token = await service.token_now("id", session.token)
+    return None if token is None else Caller(token, address, session.csrf)
+
+
+async def caller_of(request: Request) -> Caller:
+    """Who asks; an error where there is nobody, or where a page of another site may have sent it."""
+    found = await find_caller(request)
+    if found is None:
+        raise HTTPException(
+            401, "A valid token is needed: Authorization: Bearer cw_..., or an invitation link.", CHALLENGE
+        )
+    if found.csrf is not None and request.method not in SAFE:
+        given = request.headers.get(CSRF_HEADER, "")
+        if not hmac.compare_digest(given.encode(), found.csrf.encode()):
+            raise HTTPException(403, f"The header {CSRF_HEADER} of the page is missing or wrong: load the page again.")
+    return found
+
+
+class Needs:
+    """Lets some roles in, and with a ``campaign`` in the path those of this campaign only."""
+
+    def __init__(self, *roles: Role) -> None:
+        self.roles = roles
+
+    async def __call__(self, request: Request) -> Caller:
+        caller = await caller_of(request)
+        if caller.role not in self.roles:
+            raise HTTPException(403, f"This needs the role {' or '.join(self.roles)}; yours is {caller.role}.")
+        wanted = request.path_params.get("campaign")
+        if caller.token.campaign is not None and wanted is not None and wanted != caller.token.campaign:
+            raise HTTPException(403, "Your token is for another campaign.")
+        return caller
+
+
+Anybody = Needs("admin", "lead", "annotator", "reader")

@@ -1,0 +1,248 @@
+"""Campaigns in the store: made, read, changed, closed, deleted."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import sqlalchemy as sa
+
+from crowdwise import registry
+from crowdwise.active.canonical import name_text
+from crowdwise.active.settings import CHANGEABLE, Classes, kept_params
+from crowdwise.active.stopping import StopRule
+from crowdwise.active.strategies import DEFAULT, Strategy, find_strategy
+from crowdwise.core.constraints import constraint_of
+from crowdwise.core.model import EMModel
+from crowdwise.errors import CrowdwiseError, InputError, ParameterError, listing, suggestion
+from crowdwise.online.stream import Online
+from crowdwise.server.store_tables import campaigns, events
+
+CLASS_TYPES = ("votes", "ordinal", "label-sets")
+"""Answer types with classes."""
+TYPES = ("votes", "ordinal", "ratings", "comparisons", "label-sets")
+"""Answer types that a campaign behind the server may have; classes are followed by a stream, the others refitted."""
+STATES = ("open", "paused", "closed")
+DEFAULT_METHOD = "one-coin"
+RULE = tuple(StopRule.parameters())
+OWN: dict[str, Any] = {
+    "price": 1.0, "patience": 600.0, "gap": None, "gold_rate": 0.0, "feedback": False, "instructions": "",
+    "unknown": "error", "seed": 0, "scale": None, "ties": False,
+}  # fmt: skip
+"""Settings that are not those of the rule, and their defaults."""
+LATER = (*(name for name in CHANGEABLE if name != "gap"), "gold_rate", "feedback", "instructions", "name")
+"""What may be changed while a campaign runs."""
+
+__all__ = [
+    "CLASS_TYPES", "LATER", "RULE", "STATES", "TYPES", "CampaignClosed", "CampaignRow", "NotThere", "add_event", "bump",
+    "change_campaign", "check_open", "create_campaign", "delete_campaign",
+    "find_campaign", "list_campaigns", "set_state", "unknown_names",
+]  # fmt: skip
+
+
+class NotThere(InputError):
+    """A campaign, item, annotator, token or webhook was asked for that is not there."""
+
+
+@dataclass(frozen=True)
+class CampaignRow:
+    """A campaign as the store has it."""
+
+    id: str
+    name: str
+    answer_type: str
+    classes: list[Any]
+    settings: dict[str, Any]
+    state: str
+    version: int
+    last_vote: int
+    n_answers: int
+    spent: float
+    created: float
+
+    @cached_property
+    def rule(self) -> StopRule:
+        return StopRule(**{name: self.settings[name] for name in RULE})
+
+    @cached_property
+    def strategy(self) -> Strategy:
+        return Strategy(**self.settings["strategy"])
+
+    @property
+    def price_of_unknown(self) -> float | None:
+        """The price of a vote of annotators who were not declared; ``None`` where these are an error."""
+        return float(self.settings["price"]) if self.settings["unknown"] == "add" else None
+
+    def model(self) -> EMModel:
+        """The model that follows the votes."""
+        made: EMModel = registry.create(self.settings["method"], **self.settings["params"])
+        return made
+
+    def shown(self) -> dict[str, Any]:
+        """What the API says about it, to those who may see all."""
+        said = {name: value for name, value in self.settings.items() if name not in ("strategy", "seed")}
+        return {
+            "id": self.id, "name": self.name, "answer_type": self.answer_type, "classes": self.classes,
+            "state": self.state, "votes": self.n_answers, "spent": self.spent, "created": self.created,
+            "settings": said,
+        }  # fmt: skip
+
+
+def _row(found: Any) -> CampaignRow:
+    facts = dict(found._mapping)
+    return CampaignRow(**facts | {"classes": json.loads(found.classes), "settings": json.loads(found.settings)})
+
+
+def find_campaign(conn: sa.Connection, id_: str) -> CampaignRow:
+    found = conn.execute(_BY_ID, {"id": id_}).first()
+    if found is None:
+        raise NotThere(f"There is no campaign {id_!r}.")
+    return _row(found)
+
+
+_BY_ID = sa.select(campaigns).where(campaigns.c.id == sa.bindparam("id"))
+
+
+def list_campaigns(conn: sa.Connection) -> list[CampaignRow]:
+    return [_row(found) for found in conn.execute(sa.select(campaigns).order_by(campaigns.c.created, campaigns.c.id))]
+
+
+def create_campaign(conn: sa.Connection, given: Mapping[str, Any], id_: str | None = None) -> CampaignRow:
+    """Make a campaign; settings that are not given have their defaults."""
+    given = {name: value for name, value in given.items() if value is not None}
+    name, kind = given.pop("name"), registry.answer_type(given.pop("answer_type", "votes"))
+    if kind not in TYPES:
+        raise ParameterError(f"Campaigns of {kind} cannot be served yet: there are {', '.join(TYPES)}.")
+    classes = given.pop("classes", [])
+    _check_classes(kind, classes)
+    settings = _settings(kind, classes, given)
+    row = {
+        "id": id_ or uuid.uuid4().hex[:12], "name": name, "answer_type": kind, "state": "open", "created": time.time(),
+        "classes": json.dumps([json.loads(name_text(c, "class", booleans=True)) for c in classes]),
+        "settings": json.dumps(settings), "version": 1, "last_vote": 0, "n_answers": 0, "spent": 0.0,
+    }  # fmt: skip
+    conn.execute(campaigns.insert(), row)
+    return find_campaign(conn, str(row["id"]))
+
+
+def _check_classes(kind: str, classes: list[Any]) -> None:
+    if kind in CLASS_TYPES:
+        found = constraint_of(Classes)
+        assert found is not None
+        found.check("classes", classes)
+    elif classes:
+        raise ParameterError(f"A campaign of {kind} has no classes: leave them out.")
+
+
+def _settings(kind: str, classes: list[Any], given: dict[str, Any]) -> dict[str, Any]:
+    known = [*RULE, *OWN, "method", "params", "strategy"]
+    for name in given:
+        if name not in known:
+            raise ParameterError(f"There is no setting {name!r}.{suggestion(name, known)}")
+    out = {**StopRule().get_params(), **OWN, **{name: given[name] for name in given if name in (*RULE, *OWN)}}
+    _check(kind, out)
+    strategy = find_strategy(given.get("strategy", DEFAULT))
+    default = DEFAULT_METHOD if kind == "votes" else registry.default_method(kind, 2)
+    entry = registry.find(given.get("method", default), kind)
+    model = entry.create(**given.get("params", {}))
+    if kind == "votes":
+        Online(model, classes=classes)  # raises an error where the model cannot follow a stream
+    else:
+        out["max_votes"] = out["max_votes"] or 3
+    return out | {"method": entry.key, "params": kept_params(model), "strategy": strategy.get_params()}
+
+
+def _check(kind: str, out: dict[str, Any]) -> None:
+    """Raise an error about settings that are out of range."""
+    StopRule(**{name: out[name] for name in RULE})
+    for name, least in (("price", 0.0), ("patience", 0.0)):
+        if not out[name] > least:
+            raise ParameterError(f"{name}={out[name]!r}: expected a number above {least:g}.")
+    if not 0.0 <= out["gold_rate"] < 1.0:
+        raise ParameterError(f"gold_rate={out['gold_rate']!r}: expected a number from 0 up to, not including, 1.")
+    if out["unknown"] not in ("error", "add"):
+        raise ParameterError(f"unknown={out['unknown']!r}: expected 'error' or 'add'.")
+    if kind != "votes":
+        for name in ("target", "stake"):
+            if out[name] is not None:
+                raise ParameterError(
+                    f"{name}: the accuracy of {kind} is not estimated without truth. Give budget or max_votes."
+                )
+    if out["gap"] is not None:
+        raise ParameterError("gap: groups of items are not balanced by the server; use a campaign folder for that.")
+    if kind == "ratings":
+        scale = out["scale"] = out["scale"] or {"min": 0.0, "max": 100.0, "step": 1.0}
+        if not (scale.get("min", 0.0) < scale.get("max", 100.0) and scale.get("step", 1.0) > 0.0):
+            raise ParameterError("scale: expected min below max, and a step above 0.")
+        out["scale"] = {"min": 0.0, "max": 100.0, "step": 1.0} | scale
+    elif out["scale"] is not None:
+        raise ParameterError(f"scale: a campaign of {kind} has none; it is for ratings.")
+
+
+def change_campaign(conn: sa.Connection, row: CampaignRow, given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Change settings: name -> (before, now) of those that differ."""
+    for name in given:
+        if name not in LATER:
+            raise ParameterError(f"{name} cannot be changed. What can be: {', '.join(LATER)}.{suggestion(name, LATER)}")
+    before = {**row.settings, "name": row.name}
+    changed = {name: (before[name], value) for name, value in given.items() if value != before[name]}
+    if changed:
+        settings = {**row.settings, **{name: value for name, value in given.items() if name != "name"}}
+        if row.answer_type != "votes" and settings["max_votes"] is None:
+            raise ParameterError(f"max_votes: a campaign of {row.answer_type} needs a number, which finishes an item.")
+        _check(row.answer_type, settings)
+        name = given.get("name", row.name)
+        values = {"settings": json.dumps(settings), "name": name}
+        conn.execute(campaigns.update().where(campaigns.c.id == row.id).values(**values))
+        bump(conn, row.id)
+        add_event(conn, row.id, "settings", {name: list(pair) for name, pair in changed.items()})
+    return changed
+
+
+def set_state(conn: sa.Connection, row: CampaignRow, state: str) -> None:
+    if state not in STATES:
+        raise ParameterError(f"state={state!r}: expected one of {', '.join(STATES)}.")
+    if state != row.state:
+        conn.execute(campaigns.update().where(campaigns.c.id == row.id).values(state=state))
+        bump(conn, row.id)
+        add_event(conn, row.id, "state", {"state": state})
+
+
+def delete_campaign(conn: sa.Connection, row: CampaignRow, confirmation: str) -> None:
+    """Delete a campaign with all its votes; its name confirms that."""
+    if confirmation != row.name:
+        raise InputError(
+            f"Deleting takes the votes with it: confirm with the name of the campaign, {row.name!r}. "
+            "Nothing was deleted."
+        )
+    conn.execute(campaigns.delete().where(campaigns.c.id == row.id))
+
+
+def bump(conn: sa.Connection, id_: str) -> int:
+    """Give the campaign its next version, for followers to see that something changed."""
+    conn.execute(campaigns.update().where(campaigns.c.id == id_).values(version=campaigns.c.version + 1))
+    return int(conn.execute(sa.select(campaigns.c.version).where(campaigns.c.id == id_)).scalar_one())
+
+
+def add_event(conn: sa.Connection, id_: str, kind: str, data: Mapping[str, Any]) -> None:
+    """Note what happened, for the event stream and webhooks."""
+    conn.execute(events.insert(), {"campaign": id_, "time": time.time(), "kind": kind, "data": json.dumps(data)})
+
+
+def check_open(row: CampaignRow) -> None:
+    """Raise an error where a campaign takes no votes."""
+    if row.state == "closed":
+        raise CampaignClosed(f"The campaign {row.name!r} is closed: votes are not taken. Nothing was added.")
+
+
+class CampaignClosed(CrowdwiseError):
+    """The campaign takes no votes."""
+
+
+def unknown_names(what: str, names: list[Any]) -> NotThere:
+    return NotThere(f"Unknown {what}: {listing(names)}. Nothing was added.")

@@ -1,0 +1,160 @@
+"""Keeps the models of campaigns up with the store, in the background; whoever needs the newest waits for it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from crowdwise.errors import CrowdwiseError
+from crowdwise.server.campaign_rows import CampaignRow, find_campaign
+from crowdwise.server.database import Database
+from crowdwise.server.live_refit import LiveRefit
+from crowdwise.server.live_votes import LiveVotes
+
+PAUSE = 0.5
+"""Seconds between looks at what other workers wrote."""
+SHARE = 3.0
+"""After work of t seconds a model rests this many times t, unless somebody waits for it."""
+UNUSED = 1800.0
+"""Seconds after which a model that nobody asked for is dropped."""
+PATIENCE = 20.0
+"""The longest that a request waits for the newest model before it gets an older one."""
+
+log = logging.getLogger("crowdwise.server")
+
+__all__ = ["Follower", "LiveCampaign"]
+
+
+class LiveCampaign:
+    """The model of one campaign and its latest view."""
+
+    def __init__(self, database: Database, row: CampaignRow) -> None:
+        self.database, self.id = database, row.id
+        self.model: LiveVotes | LiveRefit = LiveVotes() if row.answer_type == "votes" else LiveRefit()
+        self.view: Any = None
+        self.lock = threading.Lock()
+        self.used = time.monotonic()
+        self.next_time = 0.0
+        self.generation = 0
+
+    def refresh(self) -> Any:
+        """The view of now; one thread at a time makes it."""
+        with self.lock:
+            began = time.monotonic()
+            with self.database.reading() as conn:
+                row = find_campaign(conn, self.id)
+                view = self.model.follow(conn, row)
+            self.view, self.generation = view, self.generation + 1
+            self.next_time = time.monotonic() + SHARE * (time.monotonic() - began)
+            return view
+
+    def latest(self, row: CampaignRow, *, exact: bool = True) -> Any:
+        """A view; with ``exact`` one that has seen all that the row of the campaign has."""
+        self.used = time.monotonic()
+        view = self.view
+        if view is not None and (not exact or (view.seq >= row.last_vote and view.row.version >= row.version)):
+            return view
+        return self._newest(row)
+
+    def _newest(self, row: CampaignRow) -> Any:
+        view, until = self.view, time.monotonic() + PATIENCE
+        while view is None or view.seq < row.last_vote or view.row.version < row.version:
+            if view is not None and time.monotonic() > until:
+                return view
+            view = self.refresh()
+        return view
+
+    def with_leases(self, row: CampaignRow, written: float) -> Any:
+        """A view that also has seen the questions that are out now; an older one where a model takes long."""
+        view = self.latest(row)
+        if view.made > written and time.time() - view.made < PAUSE:
+            return view
+        wait = self.next_time - time.monotonic()
+        if wait > PAUSE:
+            return view
+        time.sleep(max(0.0, wait))
+        return self.refresh()
+
+
+class Follower:
+    """The models of a process."""
+
+    def __init__(self, database: Database, changed: Callable[[str], None]) -> None:
+        self.database, self.changed = database, changed
+        self._live: dict[str, LiveCampaign] = {}
+        self._lock = threading.Lock()
+        self._written: dict[str, float] = {}
+        """When something was last written to a campaign by this process."""
+        self._wake, self._stop = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="follower", daemon=True)
+        self._thread.start()
+
+    def get(self, row: CampaignRow) -> LiveCampaign:
+        """The model of a campaign, from now on followed."""
+        with self._lock:
+            if row.id not in self._live:
+                self._live[row.id] = LiveCampaign(self.database, row)
+            return self._live[row.id]
+
+    def seen(self, campaign: str) -> Any:
+        """The latest view of a campaign that there is, or nothing."""
+        live = self._live.get(campaign)
+        return None if live is None else live.view
+
+    def drop(self, campaign: str) -> None:
+        with self._lock:
+            self._live.pop(campaign, None)
+            self._written.pop(campaign, None)
+
+    def poke(self, campaigns: set[str]) -> None:
+        """Something was written to some campaigns."""
+        now = time.time()
+        for campaign in campaigns:
+            self._written[campaign] = now
+        self._wake.set()
+
+    def written(self, campaign: str) -> float:
+        return self._written.get(campaign, 0.0)
+
+    def close(self) -> None:
+        self._stop.set()
+        self._wake.set()
+        self._thread.join(timeout=PATIENCE)
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def _loop(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait(PAUSE)
+            self._wake.clear()
+            with self._lock:
+                live = list(self._live.values())
+            for one in live:
+                if self._stop.is_set():
+                    return
+                self._look(one)
+            self._stop.wait(0.02)
+
+    def _look(self, one: LiveCampaign) -> None:
+        """Refresh a model where the store has more than it has seen."""
+        if time.monotonic() - one.used > UNUSED:
+            self.drop(one.id)
+            return
+        if one.view is None or time.monotonic() < one.next_time:
+            return
+        try:
+            with self.database.reading() as conn:
+                row = find_campaign(conn, one.id)
+            behind = one.view.seq < row.last_vote or one.view.row.version < row.version or one.model.stale
+            if behind:
+                one.refresh()
+                self.changed(one.id)
+        except CrowdwiseError:  # it was deleted
+            self.drop(one.id)
+        except Exception:
+            log.exception("A model could not be refreshed.", extra={"campaign": one.id})
+            one.next_time = time.monotonic() + 5.0

@@ -1,0 +1,140 @@
+"""Items in the store: what is to be labelled, with what is shown, its known answer, group and priority."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from crowdwise.active.canonical import name_text
+from crowdwise.core.constraints import is_number
+from crowdwise.errors import InputError, ParameterError
+from crowdwise.server.answer_codes import SIDES, answer_text, side_name
+from crowdwise.server.campaign_rows import CampaignRow, add_event, bump
+from crowdwise.server.name_rows import add_names, find_numbers, known_numbers, written_texts
+from crowdwise.server.store_tables import answers, items, votes
+
+__all__ = ["ItemGiven", "add_items", "change_items", "items_since", "list_items", "payload_of"]
+
+NO_PAYLOAD = "{}"
+
+
+@dataclass(frozen=True)
+class ItemGiven:
+    """An item as it is handed over."""
+
+    item: Any
+    payload: dict[str, Any] = field(default_factory=dict)
+    gold: Any = None
+    group: Any = None
+    priority: float = 1.0
+
+
+def add_items(conn: sa.Connection, row: CampaignRow, given: Sequence[ItemGiven]) -> int:
+    """Declare items, or change those that are there; how many are new."""
+    texts = written_texts(conn, items, row.id, [one.item for one in given])
+    if len(set(texts)) != len(texts):
+        twice = next(one.item for i, one in enumerate(given) if texts[i] in texts[:i])
+        raise InputError(f"The item {twice!r} is given twice. Nothing was added.")
+    values = [_values(row, one) for one in given]
+    known = known_numbers(conn, items, row.id, texts)
+    version = bump(conn, row.id)
+    fresh = [text for text in texts if text not in known]
+    new = add_names(conn, items, row.id, fresh, {"payload": NO_PAYLOAD, "version": version})
+    numbers = known | new
+    if given:
+        update = items.update().where(items.c.campaign == row.id, items.c.number == sa.bindparam("at"))
+        columns: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in (*values[0], "version")}
+        rows = [
+            {"at": numbers[text], "new_version": version, **{f"new_{name}": x for name, x in some.items()}}
+            for text, some in zip(texts, values, strict=True)
+        ]
+        conn.execute(update.values(**columns), rows)
+    add_event(conn, row.id, "items", {"new": len(new), "changed": len(given) - len(new)})
+    return len(new)
+
+
+def _checked_priority(priority: Any) -> float:
+    if not (is_number(priority) and 0.0 < priority < 1e9):
+        raise ParameterError(f"priority={priority!r}: expected a number above 0 and below 1e9.")
+    return float(priority)
+
+
+def _values(row: CampaignRow, one: ItemGiven) -> dict[str, Any]:
+    if row.answer_type == "comparisons":
+        names = [side_name(one.payload.get(side)) for side in SIDES]
+        if None in names or names[0] == names[1]:
+            raise InputError(
+                f"The item {one.item!r} is a pair: its payload needs left and right, each text or an object with a "
+                "name under item, and the names differ. Nothing was added."
+            )
+    return {
+        "payload": json.dumps(one.payload, ensure_ascii=False, separators=(",", ":")),
+        "gold": None if one.gold is None else answer_text(row, one.gold, one.item),
+        "grp": None if one.group is None else name_text(one.group, "group", booleans=True),
+        "priority": _checked_priority(one.priority),
+    }
+
+
+def change_items(
+    conn: sa.Connection, row: CampaignRow, names: Sequence[Any], *, closed: bool | None = None,
+    priority: float | None = None, gold: Any = None,
+) -> int:  # fmt: skip
+    """Close or reopen items, change their priority, or set their known answer; how many were named."""
+    numbers = find_numbers(conn, items, row.id, names)
+    values: dict[str, Any] = {}
+    if closed is not None:
+        values["closed"] = closed
+    if priority is not None:
+        values["priority"] = _checked_priority(priority)
+    if gold is not None:
+        values["gold"] = answer_text(row, gold, names[0] if names else "")
+    if not values:
+        raise ParameterError("Say what is changed: closed, priority or gold.")
+    version = bump(conn, row.id)
+    where = items.update().where(items.c.campaign == row.id, items.c.number == sa.bindparam("at"))
+    if numbers:
+        conn.execute(where.values(version=version, **values), [{"at": n} for n in numbers])
+    add_event(conn, row.id, "items", {"new": 0, "changed": len(numbers)})
+    return len(numbers)
+
+
+def list_items(conn: sa.Connection, campaign: str, after: int, limit: int) -> list[dict[str, Any]]:
+    """A page of items with the number of their votes."""
+    counted = (
+        sa.select(sa.func.count())
+        .where(answers.c.campaign == items.c.campaign, answers.c.item == items.c.number)
+        .scalar_subquery()
+    )
+    query = sa.select(items, counted.label("votes")).where(items.c.campaign == campaign, items.c.number > after)
+    found = conn.execute(query.order_by(items.c.number).limit(limit))
+    return [
+        {
+            "number": row.number, "item": json.loads(row.name), "payload": json.loads(row.payload),
+            "gold": None if row.gold is None else json.loads(row.gold),
+            "group": None if row.grp is None else json.loads(row.grp), "closed": row.closed,
+            "priority": row.priority, "votes": row.votes,
+        }
+        for row in found
+    ]  # fmt: skip
+
+
+def payload_of(conn: sa.Connection, campaign: str, numbers: Sequence[int]) -> dict[int, tuple[Any, dict[str, Any]]]:
+    """Number of an item -> its name and what is shown of it."""
+    query = sa.select(items.c.number, items.c.name, items.c.payload).where(
+        items.c.campaign == campaign, items.c.number.in_(list(numbers))
+    )
+    return {row.number: (json.loads(row.name), json.loads(row.payload)) for row in conn.execute(query)}
+
+
+def items_since(conn: sa.Connection, campaign: str, seq: int) -> list[Any]:
+    """The names of items that were voted on, or whose votes were taken back, after a vote."""
+    query = (
+        sa.select(items.c.name)
+        .where(items.c.campaign == campaign)
+        .where(sa.exists().where(votes.c.campaign == campaign, votes.c.item == items.c.number, votes.c.seq > seq))
+    )
+    return [json.loads(name) for name in conn.execute(query).scalars()]

@@ -1,0 +1,199 @@
+"""The model of a campaign of grades, numbers, pairs or label sets: fitted again to all answers, in the background.
+
+Items with the fewest answers come first (those of higher priority before others), until each has ``max_votes`` or the
+budget is spent. The accuracy of such answers is not estimated without truth.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from crowdwise import api, registry
+from crowdwise.active.asking import People
+from crowdwise.active.end_state import Standing
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.errors import NotFittedError
+from crowdwise.server.answer_codes import side_name
+from crowdwise.server.campaign_rows import CampaignRow
+from crowdwise.server.live_roll import LiveRoll, read_open, read_votes
+from crowdwise.server.live_votes import NO_VOTES, mixed
+from crowdwise.server.store_tables import items
+
+__all__ = ["LiveRefit", "RefitView"]
+
+
+@dataclass(frozen=True, eq=False)
+class RefitView:
+    """A campaign of other answers at a moment: nothing in it changes."""
+
+    row: CampaignRow
+    items: list[Any]
+    annotators: list[Any]
+    people: People
+    closed: Any
+    gold: dict[int, str]
+    priority: Floats
+    answers: dict[tuple[int, int], str]
+    pairs: dict[int, tuple[Any, Any]]
+    asked: tuple[Ints, Ints]
+    skipped: tuple[Ints, Ints]
+    awaited: float
+    made: float
+
+    @property
+    def seq(self) -> int:
+        return self.row.last_vote
+
+    @property
+    def enough(self) -> int:
+        """How many answers finish an item."""
+        return int(self.row.rule.max_votes or 0)
+
+    @cached_property
+    def counts(self) -> Ints:
+        """N: answers on each item, those that are awaited too."""
+        found = np.zeros(len(self.items), dtype=np.int64)
+        np.add.at(found, np.array([n for n, _ in self.answers], dtype=np.int64), 1)
+        np.add.at(found, self.asked[0], 1)
+        return found
+
+    @cached_property
+    def to_ask(self) -> Any:
+        """N: items that are open, not known, not out, and short of answers."""
+        out = ~self.closed & (self.counts < self.enough)
+        out[list(self.gold)] = False
+        out[self.asked[0]] = False
+        return out
+
+    @cached_property
+    def standing(self) -> Standing:
+        rule, unknown = self.row.rule, ~self.closed
+        unknown[list(self.gold)] = False
+        if not unknown.any():
+            return Standing("waiting", "there are no items to label", "Add items.")
+        price = self.people.price[self.people.available]
+        if not len(price):
+            return Standing("waiting", "nobody is available", "Add annotators, or make some available.")
+        spent = rule.why_spent(self.row.spent, float(price.min()))
+        if spent is not None:
+            return Standing("budget-spent", spent, "To go on, raise the budget.")
+        if self.to_ask.any():
+            return Standing("running")
+        if len(self.asked[0]):
+            why = f"{len(self.asked[0])} questions are out, and no other can be asked"
+            return Standing("waiting", why, "Add the answers, or release the questions.")
+        why = f"every item is finished ({self.enough} answers each)"
+        return Standing("exhausted", why, "To go on, raise max_votes.")
+
+    @cached_property
+    def status(self) -> dict[str, Any]:
+        """Counts, money, and how the campaign stands."""
+        rule, answered = self.row.rule, np.zeros(len(self.items), dtype=np.int64)
+        np.add.at(answered, np.array([n for n, _ in self.answers], dtype=np.int64), 1)
+        return {
+            "votes": self.row.n_answers, "method": self.row.settings["method"], "seq": self.seq,
+            "items": len(self.items), "closed": int(self.closed.sum()), "annotators": len(self.annotators),
+            "spent": self.row.spent, "budget": rule.budget, "asked": len(self.asked[0]),
+            "finished": int((answered >= self.enough).sum()), "voted_on": int((answered > 0).sum()),
+            "target": None, "probability": None, "accuracy": None, "accuracy_low": None, "accuracy_high": None,
+            "accuracy_known": False, "reachable": None, "state": self.standing.state, "stop": self.standing.why,
+            "advice": self.standing.advice,
+        }  # fmt: skip
+
+    @cached_property
+    def table(self) -> Any:
+        """The answers, as the library has them."""
+        if not self.answers:
+            raise NotFittedError(NO_VOTES)
+        kind = registry.ANSWER_TYPES[self.row.answer_type].load()
+        said = [(n, self.annotators[m], json.loads(text)) for (n, m), text in self.answers.items()]
+        if self.row.answer_type == "comparisons":
+            return kind.from_records([(*self.pairs[n], who, answer) for n, who, answer in said])
+        records = [(self.items[n], who, answer) for n, who, answer in said]
+        if self.row.answer_type == "ratings":
+            return kind.from_records(records)
+        return kind.from_records(records, classes=self.row.classes)
+
+    @cached_property
+    def consensus(self) -> Any:
+        settings = self.row.settings
+        return api.fit(self.table, settings["method"], settings["params"], answers=self.row.answer_type).result
+
+    def why_none(self, annotator: int) -> str | None:
+        """Why an annotator (a code) gets no question now."""
+        if annotator >= len(self.annotators):
+            return None
+        if not self.people.available[annotator]:
+            return f"{self.annotators[annotator]!r} is not available"
+        if self.standing.state == "running" and not self._free(annotator).any():
+            return (
+                f"{self.annotators[annotator]!r} has answered, skipped or been asked everything that is open to others"
+            )
+        return self.standing.why
+
+    def _free(self, annotator: int) -> Any:
+        """N: items that an annotator can be asked about."""
+        free = self.to_ask.copy()
+        free[[n for n, m in self.answers if m == annotator]] = False
+        free[self.skipped[0][self.skipped[1] == annotator]] = False
+        return free
+
+    def propose(self, annotator: int, n: int, draw: int) -> list[int]:
+        """Codes of items to ask an annotator about, with gold ones among them at the set rate."""
+        if self.standing.state != "running" or annotator >= len(self.annotators):
+            return []
+        if not self.people.available[annotator]:
+            return []
+        rng = np.random.default_rng([self.row.settings["seed"], annotator, draw])
+        free = np.flatnonzero(self._free(annotator))
+        order = np.lexsort((rng.random(len(free)), self.counts[free], -self.priority[free]))
+        found: list[int] = free[order][:n].tolist()
+        rate = self.row.settings["gold_rate"]
+        tests = [code for code in self.gold if (code, annotator) not in self.answers and not self.closed[code]]
+        return mixed(found, tests, rate, rng) if rate else found
+
+
+class LiveRefit:
+    """The answers of a campaign. One thread at a time calls :meth:`follow`."""
+
+    stale = False
+
+    def __init__(self) -> None:
+        self.roll = LiveRoll()
+        self.read = 0
+        self.answers: dict[tuple[int, int], str] = {}
+        self.pairs: dict[int, tuple[Any, Any]] = {}
+
+    def follow(self, conn: sa.Connection, row: CampaignRow) -> RefitView:
+        """The campaign as it is now."""
+        roll, version = self.roll, self.roll.version
+        roll.follow(conn, row)
+        if row.answer_type == "comparisons":
+            self._read_pairs(conn, row, version)
+        while self.read < row.last_vote:
+            found = read_votes(conn, row.id, self.read, row.last_vote)
+            for vote in found:
+                if vote.retracts is None:
+                    self.answers[vote.item, vote.annotator] = vote.answer
+                else:
+                    self.answers.pop((vote.item, vote.annotator), None)
+            self.read = found[-1].seq
+        now = time.time()
+        asked, skipped, cost = read_open(conn, row.id, now)
+        return RefitView(
+            row, list(roll.items.names), list(roll.annotators.names), roll.people(conn, row.id), roll.closed,
+            dict(roll.gold), roll.priority, dict(self.answers), dict(self.pairs), asked, skipped, cost, now,
+        )  # fmt: skip
+
+    def _read_pairs(self, conn: sa.Connection, row: CampaignRow, version: int) -> None:
+        query = sa.select(items.c.number, items.c.payload).where(items.c.campaign == row.id, items.c.version > version)
+        for number, payload in conn.execute(query):
+            sides = json.loads(payload)
+            self.pairs[number - 1] = (side_name(sides.get("left")), side_name(sides.get("right")))

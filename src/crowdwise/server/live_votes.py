@@ -1,0 +1,207 @@
+"""The model of a campaign of classes in memory: a stream that follows the votes in the store.
+
+As in a campaign folder (:mod:`crowdwise.active.journal_stream`), its state is a function of the votes that count, in
+their order, and of the gold: whole blocks are learned for good, the votes after them on a copy. A vote that is taken
+back after its block was learned makes the stream start again from the first vote, in the background.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from crowdwise.active.asking import find_situation
+from crowdwise.active.end_state import Situation, Standing, find_standing, status_of
+from crowdwise.active.journal_stream import BLOCK
+from crowdwise.core.consensus import Consensus
+from crowdwise.core.numerics import Floats
+from crowdwise.errors import NotFittedError
+from crowdwise.online.stream import Online
+from crowdwise.online.vote_store import Batch
+from crowdwise.server.campaign_rows import CampaignRow
+from crowdwise.server.live_roll import LiveRoll, Vote, read_open, read_votes
+from crowdwise.server.store_tables import votes
+
+NO_VOTES = "No votes have come in yet."
+REBUILD_SHARE = 10.0
+"""After a rebuild that took t seconds the next one waits this many times t."""
+
+__all__ = ["LiveVotes", "VotesView"]
+
+
+@dataclass(frozen=True, eq=False)
+class VotesView:
+    """A campaign of classes at a moment: nothing in it changes."""
+
+    row: CampaignRow
+    online: Online
+    situation: Situation
+    priority: Floats
+    gold: dict[int, str]
+    made: float
+
+    @property
+    def seq(self) -> int:
+        return self.row.last_vote
+
+    @cached_property
+    def standing(self) -> Standing:
+        return find_standing(self.row.rule, self.situation, self.online)
+
+    @cached_property
+    def status(self) -> dict[str, Any]:
+        """Counts, money, the estimated accuracy, and how the campaign stands."""
+        found = {"votes": self.row.n_answers, "method": self.row.settings["method"], "seq": self.seq}
+        return found | status_of(self.row.rule, self.situation, self.online)
+
+    @cached_property
+    def consensus(self) -> Consensus:
+        if not self.online.store.n_votes:
+            raise NotFittedError(NO_VOTES)
+        return self.online.consensus()
+
+    @cached_property
+    def table(self) -> Any:
+        """The votes, as the library has them."""
+        if not self.online.store.n_votes:
+            raise NotFittedError(NO_VOTES)
+        return self.online.votes()
+
+    def why_none(self, annotator: int) -> str | None:
+        """Why an annotator (a code) gets no question now."""
+        if annotator >= len(self.situation.state.available):
+            return None
+        return self.situation.why_not(annotator, self.row.rule, self.standing.why)
+
+    def propose(self, annotator: int, n: int, draw: int) -> list[int]:
+        """Codes of items to ask an annotator about, best first, with gold ones among them at the set rate."""
+        state = self.situation.state
+        if self.standing.state != "running" or annotator >= len(state.available) or not state.available[annotator]:
+            return []
+        rng = np.random.default_rng([self.row.settings["seed"], annotator, draw])
+        only = np.arange(len(state.available)) == annotator
+        weight = self.priority if (self.priority != 1.0).any() else None
+        strategy = replace(self.row.strategy, gold_rate=0.0, spread=0.0, votes_per_item=1)
+        found = strategy.propose(state.replace(available=only, weight=weight), n, rng).item.tolist()
+        rate = self.row.settings["gold_rate"]
+        return mixed(found, self._tests(annotator, n), rate, rng) if rate else found
+
+    def _tests(self, annotator: int, n: int) -> list[int]:
+        """Items with a known class that the annotator was not asked about."""
+        voted = self.situation.state.voted
+        done = set(voted.item[voted.annotator == annotator].tolist()) if self.gold else set()
+        return [code for code in self.gold if code not in done and not self.situation.shut[code]]
+
+
+def mixed(found: list[int], tests: list[int], rate: float, rng: np.random.Generator) -> list[int]:
+    """Questions with tests among them: each place is a test with probability ``rate``."""
+    rng.shuffle(tests)
+    out: list[int] = []
+    for code in found:
+        while tests and rng.random() < rate:
+            out.append(tests.pop())
+        out.append(code)
+    return out
+
+
+class LiveVotes:
+    """The stream of a campaign of classes. One thread at a time calls :meth:`follow`."""
+
+    def __init__(self) -> None:
+        self.roll = LiveRoll()
+        self.base: Online | None = None
+        self.pending: list[Vote] = []
+        """The votes that count after the last whole block."""
+        self.read, self.learned = 0, 0
+        """The number of the last vote that was read, and of the last that was learned for good."""
+        self.stale = False
+        """Whether a vote that was learned for good was taken back since."""
+        self._rebuilt = (0.0, 0.0)
+
+    def follow(self, conn: sa.Connection, row: CampaignRow) -> VotesView:
+        """The campaign as it is now."""
+        roll = self.roll
+        golden = roll.follow(conn, row)
+        if self.base is None or (golden and not self._knows_gold(row)) or self._rebuild_is_due():
+            self._restart(row)
+        began = time.perf_counter()
+        from_start = self.read == 0
+        retracted = self._retracted(conn, row) if from_start else frozenset[int]()
+        while self.read < row.last_vote:
+            found = read_votes(conn, row.id, self.read, row.last_vote)
+            self._take(found, retracted, from_start)
+            self.read = found[-1].seq
+            self._learn_blocks(row)
+        if from_start:
+            self._rebuilt = (time.monotonic(), time.perf_counter() - began)
+        assert self.base is not None
+        online = self.base.copy()
+        if self.pending:
+            online.learn(self._batch(row, self.pending))
+        now = time.time()
+        asked, skipped, cost = read_open(conn, row.id, now)
+        gold = np.zeros(len(roll.items), dtype=bool)
+        gold[list(roll.gold)] = True
+        situation = find_situation(
+            online, row.rule, roll.people(conn, row.id), roll.closed, gold, asked, skipped, (row.spent, cost)
+        )
+        return VotesView(row, online, situation, roll.priority, dict(roll.gold), now)
+
+    def _restart(self, row: CampaignRow) -> None:
+        self.base = row.strategy.stream(row.model(), row.classes)
+        self.base.item_names, self.base.annotator_names = self.roll.items, self.roll.annotators
+        self.pending, self.read, self.learned, self.stale = [], 0, 0, False
+
+    def _rebuild_is_due(self) -> bool:
+        when, took = self._rebuilt
+        return self.stale and time.monotonic() - when > REBUILD_SHARE * took
+
+    @staticmethod
+    def _retracted(conn: sa.Connection, row: CampaignRow) -> frozenset[int]:
+        query = sa.select(votes.c.retracts).where(
+            votes.c.campaign == row.id, votes.c.retracts.is_not(None), votes.c.seq <= row.last_vote
+        )
+        return frozenset(conn.execute(query).scalars())
+
+    def _take(self, found: list[Vote], retracted: frozenset[int], from_start: bool) -> None:
+        """Put votes behind those that wait; one that is taken back leaves them, or is learned already."""
+        for vote in found:
+            if vote.retracts is None:
+                if vote.seq not in retracted:
+                    self.pending.append(vote)
+            elif not from_start:
+                if vote.retracts <= self.learned:
+                    self.stale = True
+                else:
+                    self.pending = [other for other in self.pending if other.seq != vote.retracts]
+
+    def _learn_blocks(self, row: CampaignRow) -> None:
+        assert self.base is not None
+        while len(self.pending) >= BLOCK:
+            block, self.pending = self.pending[:BLOCK], self.pending[BLOCK:]
+            self.base.learn(self._batch(row, block))
+            self.learned = block[-1].seq
+
+    def _batch(self, row: CampaignRow, some: list[Vote]) -> Batch:
+        code = {json.dumps(c): k for k, c in enumerate(row.classes)}
+        item, annotator = (np.array([vote[i] for vote in some], dtype=np.int64) for i in (1, 2))
+        label = np.array([code[vote.answer] for vote in some], dtype=np.int64)
+        return Batch.of(item, annotator, label, gold={n: code[text] for n, text in self.roll.gold.items()})
+
+    def _knows_gold(self, row: CampaignRow) -> bool:
+        """Whether the stream has learned with the gold that is known now."""
+        assert self.base is not None
+        code = {json.dumps(c): k for k, c in enumerate(row.classes)}
+        store = self.base.store
+        now = np.full(len(store.items), -1)
+        known = [(store.items.find(np.array([n]))[0], code[text]) for n, text in self.roll.gold.items()]
+        for place, k in known:
+            if place >= 0:
+                now[place] = k
+        return bool(np.array_equal(now, store.truth))

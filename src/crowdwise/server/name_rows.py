@@ -1,0 +1,63 @@
+"""Names of items and annotators in the store, and their numbers, which never change; codes of models are one less."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from crowdwise.active.canonical import name_text, one_kind, other_kind
+from crowdwise.server.campaign_rows import unknown_names
+from crowdwise.server.database import AT_ONCE
+
+__all__ = ["add_names", "find_numbers", "known_numbers", "written_texts"]
+
+
+def written_texts(conn: sa.Connection, table: sa.Table, campaign: str, names: Iterable[Any]) -> list[str]:
+    """The JSON text of each name, of the kind that is there: 7 also finds "7"."""
+    texts = [name_text(name, table.name.removesuffix("s")) for name in names]
+    kind = conn.execute(sa.select(table.c.name).where(table.c.campaign == campaign).limit(1)).scalar()
+    if kind is None:
+        return texts
+    is_text = kind[0] == '"'
+    return [text if (text[0] == '"') == is_text else other_kind(text) or text for text in texts]
+
+
+def known_numbers(conn: sa.Connection, table: sa.Table, campaign: str, texts: Sequence[str]) -> dict[str, int]:
+    """JSON text of a name -> its number, for those that are there."""
+    distinct = list(dict.fromkeys(texts))
+    found: dict[str, int] = {}
+    query = sa.select(table.c.name, table.c.number).where(
+        table.c.campaign == campaign, table.c.name.in_(sa.bindparam("names", expanding=True))
+    )
+    for lo in range(0, len(distinct), AT_ONCE):
+        found.update({row.name: row.number for row in conn.execute(query, {"names": distinct[lo : lo + AT_ONCE]})})
+    return found
+
+
+def find_numbers(conn: sa.Connection, table: sa.Table, campaign: str, names: Iterable[Any]) -> list[int]:
+    """The numbers of names that must be there."""
+    texts = written_texts(conn, table, campaign, names)
+    known = known_numbers(conn, table, campaign, texts)
+    missing = [json.loads(text) for text in dict.fromkeys(texts) if text not in known]
+    if missing:
+        raise unknown_names(table.name, missing)
+    return [known[text] for text in texts]
+
+
+def add_names(
+    conn: sa.Connection, table: sa.Table, campaign: str, texts: Sequence[str], facts: Mapping[str, Any]
+) -> dict[str, int]:
+    """Add names that are new with some facts; the numbers of these."""
+    first = conn.execute(sa.select(table.c.name).where(table.c.campaign == campaign).limit(1)).scalar()
+    one_kind([*([] if first is None else [first]), *texts], table.name)
+    query = sa.select(sa.func.coalesce(sa.func.max(table.c.number), 0)).where(table.c.campaign == campaign)
+    last = int(conn.execute(query).scalar_one())
+    numbers = {text: last + 1 + i for i, text in enumerate(texts)}
+    if numbers:
+        conn.execute(
+            table.insert(), [{"campaign": campaign, "number": n, "name": text, **facts} for text, n in numbers.items()]
+        )
+    return numbers

@@ -1,0 +1,121 @@
+"""The next question of an annotator: what is out already, else the first of a short queue that is still free.
+
+Choosing needs the model and takes milliseconds; leasing must be serial. So questions are chosen ahead, a few for each
+annotator, and the lease decides, in the store, whether one is still free. A queue is made again when it is used up, or
+after a moment where the model has learned more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from crowdwise.server.campaign_rows import CampaignRow, find_campaign
+from crowdwise.server.item_rows import payload_of
+from crowdwise.server.lease_rows import lease_items, open_leases
+
+AHEAD = 24
+"""Questions in a queue."""
+KEPT = 3.0
+"""Seconds after which a queue gives way to a newer model."""
+
+__all__ = ["Handed", "QuestionQueues"]
+
+
+@dataclass
+class _Queue:
+    items: list[int]
+    view: Any
+    made: float
+
+
+@dataclass(frozen=True)
+class Handed:
+    """Questions for an annotator; where there are none, how the campaign stands and why."""
+
+    questions: list[dict[str, Any]]
+    state: str = "running"
+    why_none: str | None = None
+
+
+@dataclass
+class QuestionQueues:
+    """The queues of a process."""
+
+    look: Callable[..., Any]
+    """``look(campaign, exact=...)``: the view of a campaign; it may take a while."""
+    seen: Callable[[str], Any]
+    """The latest view that there is."""
+    write_now: Callable[..., Awaitable[Any]]
+    ticket: Callable[..., str]
+    queues: dict[tuple[str, int], _Queue] = field(default_factory=dict)
+    draws: int = 0
+
+    async def next_now(self, campaign: str, annotator: int, n: int = 1) -> Handed:
+        """Up to n questions for an annotator (a number); whoever asks again gets the same until they are answered."""
+        key = (campaign, annotator)
+        queue = self.queues.get(key)
+        fresh = queue is None or not queue.items or self._is_old(queue, campaign)
+        if fresh:
+            queue = await asyncio.to_thread(self._choose, key, n, leases=False)
+        assert queue is not None
+        found = await self._lease(key, queue, n)
+        if not found:  # others were quicker, or the model is behind
+            queue = await asyncio.to_thread(self._choose, key, n, leases=True)
+            found = await self._lease(key, queue, n)
+        if found:
+            return Handed(found)
+        standing, why = await asyncio.to_thread(self._why, queue.view, annotator)
+        return Handed([], standing, why)
+
+    def _is_old(self, queue: _Queue, campaign: str) -> bool:
+        return time.monotonic() - queue.made > KEPT and self.seen(campaign) is not queue.view
+
+    def _choose(self, key: tuple[str, int], n: int, *, leases: bool) -> _Queue:
+        campaign, annotator = key
+        view = self.look(campaign, exact=leases, leases=leases)
+        self.draws += 1
+        found = [code + 1 for code in view.propose(annotator - 1, AHEAD + n, self.draws)]
+        if len(self.queues) > 10_000:
+            self.queues.clear()
+        queue = self.queues[key] = _Queue(found, view, time.monotonic())
+        return queue
+
+    async def _lease(self, key: tuple[str, int], queue: _Queue, n: int) -> list[dict[str, Any]]:
+        campaign, annotator = key
+        wanted = queue.items[: AHEAD + n]
+
+        def lease(conn: sa.Connection) -> list[dict[str, Any]]:
+            row = find_campaign(conn, campaign)
+            held = open_leases(conn, row, annotator, n)
+            held += lease_items(conn, row, annotator, wanted, n - len(held)) if len(held) < n else []
+            return self._shown(conn, row, annotator, held)
+
+        found: list[dict[str, Any]] = await self.write_now(lease, campaign)
+        out = {one["number"] for one in found}
+        queue.items = [item for item in queue.items if item not in out]
+        for one in found:
+            del one["number"]
+        return found
+
+    def _shown(self, conn: sa.Connection, row: CampaignRow, annotator: int, held: list[Any]) -> list[dict[str, Any]]:
+        """What an annotator sees of questions: nothing that says whether the answer is known."""
+        payload = payload_of(conn, row.id, [lease.item for lease in held]) if held else {}
+        return [
+            {
+                "number": lease.item, "item": payload[lease.item][0], "payload": payload[lease.item][1],
+                "expires": lease.expires, "first": lease.shown,
+                "ticket": self.ticket(row.id, lease.item, annotator, lease.shown),
+            }
+            for lease in held
+        ]  # fmt: skip
+
+    def _why(self, view: Any, annotator: int) -> tuple[str, str | None]:
+        if view.row.state != "open":
+            return view.row.state, f"the campaign is {view.row.state}"
+        return view.standing.state, view.why_none(annotator - 1) or view.standing.why

@@ -1,0 +1,199 @@
+"""Limits and headers around every request: size and pace of bodies, rate, security headers, a log line, counts."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+import uuid
+from collections import Counter, defaultdict
+from typing import Any
+
+from fastapi import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from crowdwise.server.browser_sessions import COOKIE
+from crowdwise.server.configuration import Configuration
+from crowdwise.server.http_problems import problem
+
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https: data:; media-src 'self' https:; "
+    "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": CSP, "x-content-type-options": "nosniff", "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer", "cross-origin-opener-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}  # fmt: skip
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper ends of the histogram of durations, in seconds."""
+
+log = logging.getLogger("crowdwise.server")
+
+__all__ = ["HEADERS", "RequestLimits"]
+
+
+class Buckets:
+    """Token buckets: so many a second, with as many ahead as two seconds give."""
+
+    def __init__(self, rate: float, ahead: float) -> None:
+        self.rate, self.ahead = rate, ahead
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def wait(self, key: str) -> float:
+        """Seconds to wait until one can be taken."""
+        return max(0.0, (1.0 - self._now(key)) / self.rate) if self.rate else 0.0
+
+    def take(self, key: str) -> float:
+        """Take one; seconds to wait where there is none."""
+        wait = self.wait(key)
+        if self.rate and not wait:
+            if len(self._left) > 50_000:
+                self._left.clear()
+            self._left[key] = (self._now(key) - 1.0, time.monotonic())
+        return wait
+
+    def _now(self, key: str) -> float:
+        left, when = self._left.get(key, (self.ahead, 0.0))
+        return min(self.ahead, left + (time.monotonic() - when) * self.rate)
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class _TooSlow(Exception):
+    pass
+
+
+class RequestLimits:
+    """ASGI middleware."""
+
+    def __init__(self, app: ASGIApp, configuration: Configuration) -> None:
+        self.app, self.configuration = app, configuration
+        self.rates = Buckets(configuration.rate_limit, 2.0 * configuration.rate_limit)
+        self.failures = Buckets(configuration.login_limit / 60.0, max(configuration.login_limit, 1.0))
+        self.counts: Counter[tuple[str, str, int]] = Counter()
+        self.durations: dict[str, list[float]] = defaultdict(lambda: [0.0] * (len(BUCKETS) + 2))
+        self.in_flight = 0
+
+    def failed(self, request: Request) -> None:
+        """Count a login that failed."""
+        self.failures.take(_address(request.scope))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            scope["app"].state.limits = self
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status, started = time.perf_counter(), 500, False
+        request_id = uuid.uuid4().hex[:16]
+
+        async def with_headers(message: Message) -> None:
+            nonlocal status, started
+            if message["type"] == "http.response.start":
+                status, started = message["status"], True
+                there = {name.lower() for name, _ in message["headers"]}
+                more = {**HEADERS, "x-request-id": request_id}
+                if self.configuration.secure:
+                    more["strict-transport-security"] = "max-age=31536000"
+                if not scope["path"].startswith("/static/"):
+                    more["cache-control"] = "no-store"
+                message["headers"] = [
+                    *message["headers"], *((k.encode(), v.encode()) for k, v in more.items() if k.encode() not in there)
+                ]  # fmt: skip
+            await send(message)
+
+        self.in_flight += 1
+        try:
+            refused = self._refused(scope)
+            if refused is not None:
+                await refused(scope, receive, with_headers)
+            else:
+                await self.app(scope, self._limited(scope, receive), with_headers)
+        except (_TooLarge, _TooSlow) as error:
+            if started:
+                raise
+            large = isinstance(error, _TooLarge)
+            answer = (
+                problem(
+                    413, "SizeError", f"The body is larger than {self._most(scope)} bytes.", {"Connection": "close"}
+                )
+                if large
+                else problem(408, "Request Timeout", "The body came too slowly.", {"Connection": "close"})
+            )
+            await answer(scope, receive, with_headers)
+        finally:
+            self.in_flight -= 1
+            self._note(scope, status, time.perf_counter() - began, request_id)
+
+    def _refused(self, scope: Scope) -> Any:
+        """An answer where the request is not looked at further."""
+        headers = dict(scope["headers"])
+        secret = headers.get(b"authorization") or _cookie(headers) or _address(scope).encode()
+        wait = self.rates.take(hashlib.blake2b(secret, digest_size=16).hexdigest())
+        if wait:
+            return problem(429, "Too Many Requests", "Slow down, and try again.", {"Retry-After": f"{wait:.0f}"})
+        if scope["path"].startswith(("/login", "/join")):
+            wait = self.failures.wait(_address(scope))
+            if wait:
+                return problem(429, "Too Many Requests", "Too many failed logins.", {"Retry-After": f"{wait:.0f}"})
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self._most(scope):
+            text = f"The body is larger than {self._most(scope)} bytes."
+            return problem(413, "SizeError", text, {"Connection": "close"})
+        return None
+
+    def _most(self, scope: Scope) -> int:
+        upload = scope["method"] == "POST" and scope["path"].endswith("/items")
+        return self.configuration.max_upload if upload else self.configuration.max_body
+
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+        """The body, as long as it is not too large and comes at a pace."""
+        most, seen, ended = self._most(scope), 0, False
+
+        async def limited() -> Message:
+            nonlocal seen, ended
+            if ended:
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), self.configuration.body_seconds)
+            except TimeoutError:
+                raise _TooSlow from None
+            if message["type"] == "http.request":
+                seen += len(message.get("body", b""))
+                ended = not message.get("more_body", False)
+                if seen > most:
+                    raise _TooLarge
+            return message
+
+        return limited
+
+    def _note(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
+        route = getattr(scope.get("route"), "path", "other")
+        self.counts[scope["method"], route, status] += 1
+        found = self.durations[route]
+        for i, end in enumerate(BUCKETS):
+            found[i] += seconds <= end
+        found[-2] += 1
+        found[-1] += seconds
+        log.info(
+            "request",
+            extra={
+                "method": scope["method"], "route": route, "status": status, "seconds": round(seconds, 4),
+                "address": _address(scope), "request": request_id,
+            },
+        )  # fmt: skip
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else "unknown"
+
+
+def _cookie(headers: dict[bytes, bytes]) -> bytes:
+    """The session in the cookies of a request."""
+    parts = (part.strip() for part in headers.get(b"cookie", b"").split(b";"))
+    return next((part for part in parts if part.startswith(COOKIE.encode() + b"=")), b"")

@@ -1,0 +1,93 @@
+"""Tokens, sessions of browsers, and the audit log."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Query
+
+from crowdwise.server.access_tokens import list_tokens, make_token, revoke_token
+from crowdwise.server.annotator_rows import annotator_of
+from crowdwise.server.api_messages import TokenMade
+from crowdwise.server.caller import ServiceOf
+from crowdwise.server.campaign_rows import find_campaign
+from crowdwise.server.http_problems import responses
+from crowdwise.server.routes_campaigns import Admin, Lead
+from crowdwise.server.store_tables import audit
+
+router = APIRouter(prefix="/api/v1", responses=responses(), tags=["access"])
+
+__all__ = ["router"]
+
+
+@router.post("/tokens", status_code=201)
+async def tokens_make(service: ServiceOf, caller: Admin, given: TokenMade) -> dict[str, Any]:
+    """Make a token; its secret is shown once and not kept."""
+
+    def make(conn: sa.Connection) -> Any:
+        number = None
+        if given.campaign is not None:
+            row = find_campaign(conn, given.campaign)
+            number = None if given.annotator is None else annotator_of(conn, row, given.annotator)
+        name = str(given.annotator) if number is not None else given.name
+        secret, token = make_token(conn, given.role, name, campaign=given.campaign, annotator=number, days=given.days)
+        caller.audit(conn, "make token", given.campaign, role=given.role, name=name, made=token.id)
+        return {"secret": secret, **token.shown()}
+
+    found: dict[str, Any] = await service.write_now(make, given.campaign)
+    return found
+
+
+@router.get("/tokens")
+async def tokens_list(service: ServiceOf, caller: Admin) -> list[dict[str, Any]]:
+    """All tokens and invitations, without their secrets."""
+    return [token.shown() for token in await service.read_now(lambda conn: list_tokens(conn, None))]
+
+
+@router.delete("/tokens/{token}")
+async def tokens_revoke(service: ServiceOf, caller: Admin, token: str) -> dict[str, str]:
+    """Revoke a token or an invitation; sessions that began with it end."""
+
+    def revoke(conn: sa.Connection) -> None:
+        revoke_token(conn, token, None)
+        caller.audit(conn, "revoke token", None, revoked=token)
+
+    await service.write_now(revoke)
+    service.forget_tokens()
+    return {"revoked": token}
+
+
+@router.get("/campaigns/{campaign}/tokens")
+async def campaign_tokens(service: ServiceOf, caller: Lead, campaign: str) -> list[dict[str, Any]]:
+    """The tokens and invitations of a campaign, without their secrets."""
+    return [token.shown() for token in await service.read_now(lambda conn: list_tokens(conn, campaign))]
+
+
+@router.delete("/campaigns/{campaign}/tokens/{token}")
+async def campaign_revoke(service: ServiceOf, caller: Lead, campaign: str, token: str) -> dict[str, str]:
+    """Revoke a token or an invitation of a campaign."""
+
+    def revoke(conn: sa.Connection) -> None:
+        revoke_token(conn, token, campaign)
+        caller.audit(conn, "revoke token", campaign, revoked=token)
+
+    await service.write_now(revoke, campaign)
+    service.forget_tokens()
+    return {"revoked": token}
+
+
+@router.get("/audit")
+async def audit_list(
+    service: ServiceOf, caller: Admin, before: Annotated[int, Query(ge=1, lt=2**31)] = 2**31 - 1,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Who did what, the latest first."""
+
+    def read(conn: sa.Connection) -> Any:
+        query = sa.select(audit).where(audit.c.id < before).order_by(audit.c.id.desc()).limit(limit)
+        return [dict(row._mapping) | {"detail": json.loads(row.detail)} for row in conn.execute(query)]
+
+    found: list[dict[str, Any]] = await service.read_now(read)
+    return found

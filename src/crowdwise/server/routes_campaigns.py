@@ -1,0 +1,193 @@
+"""Campaigns, their items and annotators."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+
+from crowdwise.server.access_tokens import make_token
+from crowdwise.server.annotator_rows import add_annotators, change_annotator, list_annotators
+from crowdwise.server.api_messages import (
+    Annotator,
+    AnnotatorChanged,
+    Campaign,
+    CampaignChanged,
+    CampaignMade,
+    Invitation,
+    ItemsChanged,
+    StateChanged,
+)  # fmt: skip
+from crowdwise.server.caller import Caller, Needs, ServiceOf
+from crowdwise.server.campaign_rows import (
+    change_campaign,
+    create_campaign,
+    delete_campaign,
+    find_campaign,
+    list_campaigns,
+    set_state,
+)  # fmt: skip
+from crowdwise.server.http_problems import responses
+from crowdwise.server.item_rows import change_items, list_items
+
+Admin = Annotated[Caller, Depends(Needs("admin"))]
+Lead = Annotated[Caller, Depends(Needs("admin", "lead"))]
+Reader = Annotated[Caller, Depends(Needs("admin", "lead", "reader"))]
+
+router = APIRouter(prefix="/api/v1", responses=responses(409))
+
+__all__ = ["Admin", "Lead", "Reader", "router"]
+
+
+@router.get("/campaigns", tags=["campaigns"])
+async def campaigns_list(service: ServiceOf, caller: Reader) -> list[Campaign]:
+    """All campaigns that the caller may see."""
+    found = await service.read_now(list_campaigns)
+    mine = caller.token.campaign
+    return [Campaign(**row.shown()) for row in found if mine in (None, row.id)]
+
+
+@router.post("/campaigns", status_code=201, tags=["campaigns"])
+async def campaigns_create(service: ServiceOf, caller: Admin, made: CampaignMade) -> Campaign:
+    """Make a campaign."""
+
+    def create(conn: Any) -> Any:
+        row = create_campaign(conn, made.model_dump())
+        caller.audit(conn, "create campaign", row.id, name=row.name)
+        return row
+
+    return Campaign(**(await service.write_now(create)).shown())
+
+
+@router.get("/campaigns/{campaign}", tags=["campaigns"])
+async def campaigns_get(service: ServiceOf, caller: Reader, campaign: str) -> Campaign:
+    """A campaign with its settings."""
+    return Campaign(**(await service.read_now(lambda conn: find_campaign(conn, campaign))).shown())
+
+
+@router.patch("/campaigns/{campaign}", tags=["campaigns"])
+async def campaigns_change(service: ServiceOf, caller: Lead, campaign: str, given: CampaignChanged) -> dict[str, Any]:
+    """Change settings of a running campaign; what changed, with the value before and now."""
+
+    def change(conn: Any) -> Any:
+        found = change_campaign(conn, find_campaign(conn, campaign), given.model_dump(exclude_unset=True))
+        if found:
+            caller.audit(conn, "change campaign", campaign, **found)
+        return found
+
+    return {name: list(pair) for name, pair in (await service.write_now(change, campaign)).items()}
+
+
+@router.put("/campaigns/{campaign}/state", tags=["campaigns"])
+async def campaigns_state(service: ServiceOf, caller: Lead, campaign: str, given: StateChanged) -> Campaign:
+    """Pause, close or open a campaign."""
+
+    def change(conn: Any) -> Any:
+        set_state(conn, find_campaign(conn, campaign), given.state)
+        caller.audit(conn, "state of campaign", campaign, state=given.state)
+        return find_campaign(conn, campaign)
+
+    return Campaign(**(await service.write_now(change, campaign)).shown())
+
+
+@router.delete("/campaigns/{campaign}", tags=["campaigns"])
+async def campaigns_delete(
+    service: ServiceOf, caller: Admin, campaign: str,
+    confirm: Annotated[str, Query(description="The name of the campaign.", max_length=200)],
+) -> dict[str, str]:  # fmt: skip
+    """Delete a campaign with all its votes; ``confirm`` is its name."""
+
+    def delete(conn: Any) -> Any:
+        row = find_campaign(conn, campaign)
+        delete_campaign(conn, row, confirm)
+        caller.audit(conn, "delete campaign", campaign, name=row.name, votes=row.n_answers)
+
+    await service.write_now(delete, campaign)
+    service.follower.drop(campaign)
+    return {"deleted": campaign}
+
+
+@router.get("/campaigns/{campaign}/items", tags=["items"])
+async def items_list(
+    service: ServiceOf, caller: Lead, campaign: str, after: Annotated[int, Query(ge=0, lt=2**31)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> dict[str, Any]:  # fmt: skip
+    """A page of items; the next begins after ``next``."""
+
+    def read(conn: Any) -> Any:
+        find_campaign(conn, campaign)
+        return list_items(conn, campaign, after, limit)
+
+    found = await service.read_now(read)
+    return {"items": found, "next": found[-1]["number"] if len(found) == limit else None}
+
+
+@router.patch("/campaigns/{campaign}/items", tags=["items"])
+async def items_change(service: ServiceOf, caller: Lead, campaign: str, given: ItemsChanged) -> dict[str, int]:
+    """Close or reopen items, change their priority, or set their known answer (gold)."""
+
+    def change(conn: Any) -> Any:
+        said = given.model_dump(exclude={"items"}, exclude_none=True)
+        found = change_items(conn, find_campaign(conn, campaign), given.items, **said)
+        caller.audit(conn, "change items", campaign, items=given.items[:20], n=len(given.items), **said)
+        return found
+
+    return {"changed": await service.write_now(change, campaign)}
+
+
+@router.get("/campaigns/{campaign}/annotators", tags=["annotators"])
+async def annotators_list(service: ServiceOf, caller: Lead, campaign: str) -> list[dict[str, Any]]:
+    """All annotators with prices and counts."""
+
+    def read(conn: Any) -> Any:
+        find_campaign(conn, campaign)
+        return list_annotators(conn, campaign)
+
+    found: list[dict[str, Any]] = await service.read_now(read)
+    return found
+
+
+@router.post("/campaigns/{campaign}/annotators", status_code=201, tags=["annotators"])
+async def annotators_add(service: ServiceOf, caller: Lead, campaign: str, given: list[Annotator]) -> dict[str, int]:
+    """Declare annotators, or change prices."""
+
+    def add(conn: Any) -> Any:
+        found = add_annotators(conn, find_campaign(conn, campaign), {one.annotator: one.price for one in given})
+        caller.audit(conn, "add annotators", campaign, annotators=[one.annotator for one in given[:20]], n=len(given))
+        return found
+
+    return {"annotators": len(await service.write_now(add, campaign))}
+
+
+@router.patch("/campaigns/{campaign}/annotators/{name}", tags=["annotators"])
+async def annotators_change(
+    service: ServiceOf, caller: Lead, campaign: str, name: str, given: AnnotatorChanged
+) -> dict[str, Any]:
+    """Suspend an annotator, limit the votes, change the price."""
+
+    def change(conn: Any) -> Any:
+        said = given.model_dump(exclude_none=True)
+        change_annotator(conn, find_campaign(conn, campaign), name, **said)
+        caller.audit(conn, "change annotator", campaign, annotator=name, **said)
+        return said
+
+    return {"annotator": name, **(await service.write_now(change, campaign))}
+
+
+@router.post("/campaigns/{campaign}/invitations", status_code=201, tags=["annotators"])
+async def invitations_make(service: ServiceOf, caller: Lead, campaign: str, given: Invitation) -> dict[str, Any]:
+    """Invite an annotator: the link is shown once, and lets its holder label as this annotator."""
+
+    def invite(conn: Any) -> Any:
+        row = find_campaign(conn, campaign)
+        (number,) = add_annotators(conn, row, {given.annotator: given.price}).values()
+        secret, token = make_token(
+            conn, "annotator", str(given.annotator), kind="invitation", campaign=campaign, annotator=number,
+            days=given.days,
+        )  # fmt: skip
+        caller.audit(conn, "invite", campaign, annotator=given.annotator, token=token.id)
+        return secret, token
+
+    secret, token = await service.write_now(invite, campaign)
+    link = f"{service.configuration.address}/join/{secret}"
+    return {"link": link, "token": token.id, "annotator": given.annotator, "expires": token.expires}

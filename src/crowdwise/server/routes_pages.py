@@ -1,0 +1,138 @@
+"""The pages: sign in, campaigns, labelling, watching. Scripts of a page call the API with the session's cookie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Form, HTTPException, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.templating import Jinja2Templates
+
+from crowdwise.server.access_tokens import Token
+from crowdwise.server.browser_sessions import COOKIE
+from crowdwise.server.caller import Caller, ServiceOf, find_caller
+from crowdwise.server.campaign_rows import CampaignRow, find_campaign, list_campaigns
+from crowdwise.server.routes_votes import progress
+from crowdwise.server.sample_campaign import make_sample
+from crowdwise.server.service import Service
+
+HERE = Path(__file__).parent
+templates = Jinja2Templates(directory=HERE / "templates")
+router = APIRouter(include_in_schema=False)
+
+__all__ = ["router"]
+
+
+def _begin(service: Service, token: Token, where: str) -> RedirectResponse:
+    """Begin a session and go somewhere."""
+    response = RedirectResponse(where, 303)
+    hours = service.configuration.session_hours
+    response.set_cookie(
+        COOKIE, service.signer.begin(token.id, hours), max_age=int(3600 * hours), httponly=True, samesite="lax",
+        secure=service.configuration.secure, path="/",
+    )  # fmt: skip
+    return response
+
+
+def _home(token: Token) -> str:
+    """Where somebody begins."""
+    if token.role == "annotator":
+        return f"/label/{token.campaign}"
+    return "/" if token.campaign is None else f"/watch/{token.campaign}"
+
+
+def _page(request: Request, name: str, caller: Caller | None, status: int = 200, **facts: Any) -> HTMLResponse:
+    return templates.TemplateResponse(request, name, {"caller": caller, **facts}, status)
+
+
+async def _allowed(request: Request, service: Service, campaign: str, *roles: str) -> tuple[Caller, CampaignRow]:
+    """Who looks at a page of a campaign; without a session, the way to sign in."""
+    caller = await find_caller(request)
+    if caller is None:
+        raise HTTPException(303, "Sign in first.", {"Location": f"/login?next={quote(request.url.path)}"})
+    if caller.role not in roles or caller.token.campaign not in (None, campaign):
+        raise HTTPException(403, "This page is not for you.")
+    return caller, await service.read_now(lambda conn: find_campaign(conn, campaign))
+
+
+@router.get("/")
+async def home(request: Request, service: ServiceOf) -> Response:
+    """The campaigns that one may see, and a sample to try."""
+    caller = await find_caller(request)
+    if caller is None:
+        return RedirectResponse("/login", 303)
+    if caller.role == "annotator":
+        return RedirectResponse(_home(caller.token), 303)
+    found = await service.read_now(list_campaigns)
+    mine = [row for row in found if caller.token.campaign in (None, row.id)]
+    sample = service.configuration.sample and caller.role == "admin"
+    return _page(request, "home.html", caller, campaigns=mine, sample=sample)
+
+
+@router.get("/login")
+async def login(request: Request, service: ServiceOf, next: str = "/") -> Response:
+    return _page(request, "login.html", None, next=next, wrong=False)
+
+
+@router.post("/login")
+async def login_with_token(
+    request: Request, service: ServiceOf, token: Annotated[str, Form(max_length=200)],
+    next: Annotated[str, Form(max_length=500)] = "/",
+) -> Response:  # fmt: skip
+    """Begin a session with a token."""
+    found = await service.token_now("secret", token.strip())
+    if found is None:
+        request.app.state.limits.failed(request)
+        return _page(request, "login.html", None, 401, next=next, wrong=True)
+    inside = next.startswith("/") and not next.startswith(("//", "/\\"))
+    return _begin(service, found, next if inside and next != "/" else _home(found))
+
+
+@router.post("/logout")
+async def logout(request: Request) -> Response:
+    response = RedirectResponse("/login", 303)
+    response.delete_cookie(COOKIE, path="/")
+    return response
+
+
+@router.get("/join/{secret}")
+async def join(request: Request, service: ServiceOf, secret: str) -> Response:
+    """Follow an invitation link: a session begins, and the labelling page opens."""
+    found = await service.token_now("secret", secret)
+    if found is None or found.kind != "invitation":
+        request.app.state.limits.failed(request)
+        return _page(request, "login.html", None, 401, next="/", wrong=True)
+    return _begin(service, found, _home(found))
+
+
+@router.get("/label/{campaign}")
+async def label(request: Request, service: ServiceOf, campaign: str) -> Response:
+    """The labelling page."""
+    caller, row = await _allowed(request, service, campaign, "annotator")
+    done = await service.read_now(lambda conn: progress(conn, campaign, caller.annotator or 0))
+    return _page(request, "label.html", caller, campaign=row, progress=done)
+
+
+@router.get("/watch/{campaign}")
+async def watch(request: Request, service: ServiceOf, campaign: str) -> Response:
+    """The watching page."""
+    caller, row = await _allowed(request, service, campaign, "admin", "lead", "reader")
+    return _page(request, "watch.html", caller, campaign=row)
+
+
+@router.post("/sample")
+async def sample(request: Request, service: ServiceOf, csrf: Annotated[str, Form(max_length=100)]) -> Response:
+    """Make the sample campaign and go to its watching page."""
+    caller = await find_caller(request)
+    if caller is None or caller.role != "admin" or caller.csrf is None or csrf != caller.csrf:
+        raise HTTPException(403, "Load the page again, as an admin.")
+
+    def make(conn: Any) -> Any:
+        row = make_sample(conn)
+        caller.audit(conn, "create campaign", row.id, name=row.name)
+        return row
+
+    row = await service.write_now(make)
+    return RedirectResponse(f"/watch/{row.id}", 303)

@@ -1,0 +1,50 @@
+"""Items come in: JSON, CSV or Parquet."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from crowdwise.server.caller import ServiceOf
+from crowdwise.server.campaign_rows import find_campaign
+from crowdwise.server.http_problems import responses
+from crowdwise.server.item_rows import add_items
+from crowdwise.server.item_uploads import ENDINGS, read_upload, received
+from crowdwise.server.routes_campaigns import Lead
+
+_EXAMPLE = [{"item": "photo1", "payload": {"image": "https://example.org/1.jpg"}}, {"item": "photo2", "gold": "wren"}]
+_FILE = {"type": "string", "format": "binary"}
+_LIST = {"type": "array", "items": {"$ref": "#/components/schemas/Item"}}
+_BODY: dict[str, Any] = {media: {"schema": _FILE} for media in ENDINGS if media != "application/json"} | {
+    "application/json": {"schema": _LIST, "example": _EXAMPLE},
+    "multipart/form-data": {"schema": {"type": "object", "required": ["file"], "properties": {"file": _FILE}}},
+}
+
+router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(409))
+
+__all__ = ["router"]
+
+
+@router.post(
+    "/items", status_code=201, tags=["items"], openapi_extra={"requestBody": {"required": True, "content": _BODY}}
+)
+async def items_upload(service: ServiceOf, caller: Lead, campaign: str, request: Request) -> dict[str, int]:
+    """Declare items, all or none: a JSON list, or a table (CSV, Parquet, JSON lines) with a column ``item`` and, where
+    they are known, ``gold``, ``group`` and ``priority``. All other columns are what annotators are shown; an item that
+    is there gets the new values."""
+    await service.read_now(lambda conn: find_campaign(conn, campaign))
+    with tempfile.TemporaryDirectory(prefix="crowdwise-") as folder:
+        path = await received(request, Path(folder))
+        given = await asyncio.to_thread(read_upload, path)
+
+    def add(conn: Any) -> Any:
+        new = add_items(conn, find_campaign(conn, campaign), given)
+        caller.audit(conn, "add items", campaign, new=new, n=len(given))
+        return new
+
+    new = await service.write_now(add, campaign)
+    return {"new": new, "changed": len(given) - new}

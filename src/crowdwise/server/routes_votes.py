@@ -1,0 +1,166 @@
+"""Questions and votes: what an annotator does."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Depends, HTTPException, Query
+
+from crowdwise.server.annotator_rows import annotator_of
+from crowdwise.server.api_messages import Asked, Ballot, Name, Questions, Receipt, Released, Undone, Vote
+from crowdwise.server.caller import Caller, Needs, ServiceOf
+from crowdwise.server.campaign_rows import find_campaign
+from crowdwise.server.http_problems import responses
+from crowdwise.server.lease_rows import release, skip
+from crowdwise.server.name_rows import find_numbers, known_numbers, written_texts
+from crowdwise.server.routes_campaigns import Lead
+from crowdwise.server.service import Service
+from crowdwise.server.store_tables import annotators, answers, items
+from crowdwise.server.vote_rows import VoteGiven, undo, votes_of_item
+
+Voter = Annotated[Caller, Depends(Needs("admin", "lead", "annotator"))]
+For = Annotated[str | None, Query(description="For leads: which annotator.", max_length=500)]
+
+router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(409))
+
+__all__ = ["Voter", "progress", "router", "who_asks"]
+
+
+async def who_asks(service: Service, caller: Caller, campaign: str, name: Any) -> int:
+    """The number of the annotator that a request is about: an annotator's own, else the one that is named."""
+    if caller.role == "annotator":
+        if caller.annotator is None:
+            raise HTTPException(403, "This token is of no annotator.")
+        if name is not None and name != caller.token.name:
+            raise HTTPException(403, "Annotators answer for themselves: leave the annotator out.")
+        return caller.annotator
+    if name is None:
+        raise HTTPException(422, "Say which annotator: annotator=NAME.")
+
+    def known(conn: sa.Connection) -> int:
+        row = find_campaign(conn, campaign)
+        if row.price_of_unknown is None:
+            return find_numbers(conn, annotators, campaign, [name])[0]
+        return known_numbers(conn, annotators, campaign, written_texts(conn, annotators, campaign, [name])).popitem()[1]
+
+    try:
+        found: int = await service.read_now(known)
+    except KeyError:  # unknown ones are added here
+        found = await service.write_now(lambda conn: annotator_of(conn, find_campaign(conn, campaign), name), campaign)
+    return found
+
+
+@router.get("/next", tags=["questions"])
+async def questions_next(
+    service: ServiceOf, caller: Voter, campaign: str, n: Annotated[int, Query(ge=1, le=50)] = 1, annotator: For = None
+) -> Questions:
+    """What an annotator should do now: what is out already, then new questions. They are leased for ``patience``
+    seconds; whoever asks again gets the same. An image, a text or whatever the item holds is in ``payload``; ``first``
+    says which side of a pair is shown first."""
+    who = await who_asks(service, caller, campaign, annotator)
+    found = await service.queues.next_now(campaign, who, n)
+    return Questions(questions=found.questions, state=found.state, why_none=found.why_none)
+
+
+@router.post("/votes", status_code=201, tags=["votes"])
+async def votes_add(service: ServiceOf, caller: Voter, campaign: str, given: Vote | Ballot) -> Receipt:
+    """Add a vote, or several all or none. What is answered is on the disk. A vote with an ``id`` that is there with the
+    same content is counted as repeated."""
+    some = given.votes if isinstance(given, Ballot) else [given]
+    if caller.role == "annotator":
+        votes = await service.read_now(lambda conn: _own(conn, service, caller, campaign, some))
+    else:
+        if any(vote.annotator is None for vote in some):
+            raise HTTPException(422, "Say whose vote it is: annotator.")
+        votes = [VoteGiven(v.item, v.annotator, v.label, v.id, v.seconds) for v in some]
+    return Receipt(**await service.vote_now(campaign, votes))
+
+
+def _own(conn: sa.Connection, service: Service, caller: Caller, campaign: str, some: list[Vote]) -> list[VoteGiven]:
+    """The votes of an annotator, who must have been asked."""
+    numbers = find_numbers(conn, items, campaign, [vote.item for vote in some])
+    out = []
+    for vote, number in zip(some, numbers, strict=True):
+        if vote.annotator is not None and vote.annotator != caller.token.name:
+            raise HTTPException(403, "Annotators answer for themselves: leave the annotator out.")
+        good, shown = service.signer.read_ticket(vote.ticket or "", campaign, number, caller.annotator or 0)
+        if not good:
+            raise HTTPException(403, "The ticket of the question is missing or wrong: answer what GET next gave you.")
+        out.append(VoteGiven(vote.item, caller_name(conn, caller), vote.label, vote.id, vote.seconds, shown))
+    return out
+
+
+def caller_name(conn: sa.Connection, caller: Caller) -> Any:
+    """The name of the annotator who asks, as the campaign has it."""
+    query = sa.select(annotators.c.name).where(
+        annotators.c.campaign == caller.token.campaign, annotators.c.number == caller.annotator
+    )
+    return json.loads(conn.execute(query).scalar_one())
+
+
+@router.post("/undo", tags=["votes"])
+async def votes_undo(service: ServiceOf, caller: Voter, campaign: str, given: Undone) -> dict[str, Any]:
+    """Take back one's own vote on an item, or the last one. It stays in the store and no longer counts."""
+    who = await who_asks(service, caller, campaign, given.annotator)
+
+    def run(conn: Any) -> Any:
+        item = None if given.item is None else find_numbers(conn, items, campaign, [given.item])[0]
+        return undo(conn, campaign, who, item)
+
+    found: dict[str, Any] = await service.write_now(run, campaign)
+    return found
+
+
+@router.post("/release", tags=["questions"])
+async def questions_release(service: ServiceOf, caller: Voter, campaign: str, given: Released) -> dict[str, int]:
+    """Give questions back, so that others can be asked."""
+    who = await who_asks(service, caller, campaign, given.annotator)
+
+    def run(conn: Any) -> Any:
+        numbers = None if given.items is None else find_numbers(conn, items, campaign, given.items)
+        return release(conn, campaign, who, numbers)
+
+    return {"released": await service.write_now(run, campaign)}
+
+
+@router.post("/skip", tags=["questions"])
+async def questions_skip(service: ServiceOf, caller: Voter, campaign: str, given: Asked) -> dict[str, Name]:
+    """Never ask the annotator about an item again, and say why."""
+    who = await who_asks(service, caller, campaign, given.annotator)
+
+    def run(conn: Any) -> Any:
+        find_campaign(conn, campaign)
+        (number,) = find_numbers(conn, items, campaign, [given.item])
+        skip(conn, campaign, who, number, given.reason)
+
+    await service.write_now(run, campaign)
+    return {"skipped": given.item}
+
+
+@router.get("/progress", tags=["questions"])
+async def questions_progress(service: ServiceOf, caller: Voter, campaign: str, annotator: For = None) -> dict[str, Any]:
+    """How much an annotator has done; nothing of others."""
+    who = await who_asks(service, caller, campaign, annotator)
+    found: dict[str, Any] = await service.read_now(lambda conn: progress(conn, campaign, who))
+    return found
+
+
+def progress(conn: sa.Connection, campaign: str, annotator: int) -> dict[str, Any]:
+    """How much an annotator has done, and of how many items."""
+    done = sa.select(sa.func.count()).where(answers.c.campaign == campaign, answers.c.annotator == annotator)
+    there = sa.select(sa.func.count()).where(items.c.campaign == campaign, items.c.closed.is_(False))
+    return {"done": conn.execute(done).scalar_one(), "items": conn.execute(there).scalar_one()}
+
+
+@router.get("/items/{item}/votes", tags=["votes"])
+async def votes_of(service: ServiceOf, caller: Lead, campaign: str, item: str) -> list[dict[str, Any]]:
+    """The votes on an item that count."""
+
+    def read(conn: Any) -> Any:
+        find_campaign(conn, campaign)
+        return votes_of_item(conn, campaign, find_numbers(conn, items, campaign, [item])[0])
+
+    found: list[dict[str, Any]] = await service.read_now(read)
+    return found

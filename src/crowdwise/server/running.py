@@ -1,0 +1,38 @@
+"""Start the server: settings, logs, the first token, uvicorn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import uvicorn
+
+from crowdwise.server.configuration import Configuration
+from crowdwise.server.service import Service
+from crowdwise.server.structured_logs import configure_logs
+
+APPLICATION = "create_from_environment"
+
+__all__ = ["serve"]
+
+
+def serve(configuration: Configuration, say: Callable[[str], None]) -> None:
+    """Serve until a signal ends it; what was acknowledged is written before that."""
+    configure_logs(configuration.log_format)
+    service = Service(configuration)
+    try:
+        secret = service.first_token()
+    finally:
+        service.close()
+    say(f"crowdwise serves on {configuration.address}")
+    if secret is not None:
+        say(f"Admin token, shown only now: {secret}")
+        say(f"Sign in with it on {configuration.address}/login")
+    os.environ |= configuration.environment()
+    uvicorn.run(
+        f"{__package__}.app:{APPLICATION}", factory=True, host=configuration.host, port=configuration.port,
+        workers=configuration.workers, ssl_certfile=configuration.tls_certificate or None,
+        ssl_keyfile=configuration.tls_key or None, log_config=None, access_log=False, proxy_headers=True,
+        forwarded_allow_ips="127.0.0.1" if not configuration.base_url else "*", timeout_graceful_shutdown=20,
+        timeout_keep_alive=15, h11_max_incomplete_event_size=65536, server_header=False,
+    )  # fmt: skip

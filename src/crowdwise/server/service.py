@@ -1,0 +1,138 @@
+"""What the routes and pages call: one object for a process, over the store, the models and the keys.
+
+Methods named ``..._now`` are for the event loop (``await``); the others block, and belong into a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from crowdwise.server.access_tokens import Token, find_token, make_token, token_by_id
+from crowdwise.server.browser_sessions import Signer
+from crowdwise.server.campaign_rows import CampaignRow, find_campaign
+from crowdwise.server.configuration import Configuration
+from crowdwise.server.database import Database, load_fact
+from crowdwise.server.follower import Follower
+from crowdwise.server.group_commit import GroupCommit, Work
+from crowdwise.server.question_queue import QuestionQueues
+from crowdwise.server.store_tables import audit, tokens
+from crowdwise.server.vote_rows import Ballot, add_together
+
+TOKEN_SECONDS = 1.0
+"""How long another worker may take a revoked token for valid."""
+
+__all__ = ["Service"]
+
+
+class Service:
+    """The server of a process, without HTTP."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.database = Database(configuration.url)
+        self.database.migrate()
+        self.signer = Signer(load_fact(self.database, "key", lambda: secrets.token_urlsafe(48)))
+        self.follower = Follower(self.database, self._changed)
+        self.commit = GroupCommit(self.database, self.follower.poke)
+        self.queues = QuestionQueues(self.view, self.follower.seen, self.write_now, self.signer.ticket)
+        self.started = time.time()
+        self._listeners: set[Callable[[str], None]] = set()
+        self._tokens: dict[tuple[str, str], tuple[float, Token | None]] = {}
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Write what waits, then close the store."""
+        self.commit.close()
+        self.follower.close()
+        self.database.close()
+
+    def listen(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call a function with the id of a campaign whose model changed; gives what ends that."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    def _changed(self, campaign: str) -> None:
+        for listener in list(self._listeners):
+            listener(campaign)
+
+    def read(self, run: Callable[[sa.Connection], Any]) -> Any:
+        """Read something of one moment."""
+        with self.database.reading() as conn:
+            return run(conn)
+
+    async def read_now(self, run: Callable[[sa.Connection], Any]) -> Any:
+        return await asyncio.to_thread(self.read, run)
+
+    def write(self, run: Callable[[sa.Connection], Any], campaign: str | None = None) -> Any:
+        """Write something; it is on the disk when this returns."""
+        return self.commit.write(run, campaign)
+
+    async def write_now(self, run: Callable[[sa.Connection], Any], campaign: str | None = None) -> Any:
+        return await asyncio.wrap_future(self.commit.submit(Work(campaign, run)))
+
+    async def vote_now(self, campaign: str, votes: Sequence[Any]) -> dict[str, Any]:
+        """Add the votes of a request, all or none; they are on the disk when this returns."""
+        work = Work(campaign, together=add_together, argument=Ballot(votes))
+        found: dict[str, Any] = await asyncio.wrap_future(self.commit.submit(work))
+        return found
+
+    def campaign(self, id_: str) -> CampaignRow:
+        row: CampaignRow = self.read(lambda conn: find_campaign(conn, id_))
+        return row
+
+    def view(self, campaign: str, *, exact: bool = True, leases: bool = False) -> Any:
+        """The campaign with its model, as it is now (or, without ``exact``, was a moment ago); with ``leases`` with all
+        questions that are out."""
+        row = self.campaign(campaign)
+        live = self.follower.get(row)
+        return live.with_leases(row, self.follower.written(campaign)) if leases else live.latest(row, exact=exact)
+
+    async def view_now(self, campaign: str, *, exact: bool = True, leases: bool = False) -> Any:
+        return await asyncio.to_thread(self.view, campaign, exact=exact, leases=leases)
+
+    async def token_now(self, by: Literal["secret", "id"], value: str) -> Token | None:
+        """The token with a secret or an id, where it is valid; it is looked up again after a moment."""
+        now = time.monotonic()
+        when, token = self._tokens.get((by, value), (-1e9, None))
+        if now - when > TOKEN_SECONDS:
+            find = find_token if by == "secret" else token_by_id
+            token = await self.read_now(lambda conn: find(conn, value))
+            with self._lock:
+                if len(self._tokens) > 10_000:
+                    self._tokens.clear()
+                self._tokens[by, value] = (now, token)
+        return token if token is not None and token.valid else None
+
+    def forget_tokens(self) -> None:
+        """Look all tokens up again: one was revoked."""
+        with self._lock:
+            self._tokens.clear()
+
+    def first_token(self) -> str | None:
+        """The secret of a new admin token where there is none yet: it is shown once."""
+
+        def make(conn: sa.Connection) -> str | None:
+            if conn.execute(sa.select(tokens.c.id).where(tokens.c.role == "admin").limit(1)).first() is not None:
+                return None
+            return make_token(conn, "admin", "first")[0]
+
+        found: str | None = self.write(make, "tokens")
+        return found
+
+
+def add_audit(
+    conn: sa.Connection, action: str, detail: str, *, campaign: str | None, token: str | None, actor: str, address: str
+) -> None:
+    """Note who did what."""
+    row = {
+        "time": time.time(), "campaign": campaign, "token": token, "actor": actor, "action": action, "detail": detail,
+        "address": address,
+    }  # fmt: skip
+    conn.execute(audit.insert(), row)

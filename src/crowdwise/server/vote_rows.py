@@ -1,0 +1,304 @@
+"""Votes in the store: added all or none of a request, once by their id, taken back by appending; never changed."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from crowdwise.active.canonical import id_text
+from crowdwise.errors import CrowdwiseError, DuplicateError, InputError, listing
+from crowdwise.server.answer_codes import answer_text
+from crowdwise.server.campaign_rows import (
+    CampaignRow,
+    NotThere,
+    add_event,
+    bump,
+    check_open,
+    find_campaign,
+    unknown_names,
+)
+from crowdwise.server.database import AT_ONCE
+from crowdwise.server.name_rows import add_names, known_numbers, written_texts
+from crowdwise.server.store_tables import annotators, answers, campaigns, items, leases, skips, votes
+
+UNDO_SECONDS = 3600.0
+"""How long an annotator may take a vote back."""
+
+__all__ = ["UNDO_SECONDS", "Ballot", "VoteGiven", "add_together", "undo", "votes_of_item"]
+
+
+@dataclass(frozen=True)
+class VoteGiven:
+    """A vote as it is handed over."""
+
+    item: Any
+    annotator: Any
+    label: Any
+    id: str | None = None
+    seconds: float | None = None
+    shown: str | None = None
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """The votes of one request: all are added, or none."""
+
+    votes: Sequence[VoteGiven]
+
+
+@dataclass
+class _Known:
+    """What the store knows about the votes of some ballots."""
+
+    row: CampaignRow
+    item: dict[str, int]
+    annotator: dict[str, int]
+    price: dict[int, float] = field(default_factory=dict)
+    closed: set[int] = field(default_factory=set)
+    gold: dict[int, str] = field(default_factory=dict)
+    by_id: dict[str, tuple[int, int, str]] = field(default_factory=dict)
+    pairs: dict[tuple[int, int], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A vote with the texts of its names and answer."""
+
+    item: str
+    annotator: str
+    answer: str
+    id: str
+    given: VoteGiven
+
+
+def add_together(conn: sa.Connection, campaign: str, ballots: Sequence[Ballot]) -> list[dict[str, Any] | Exception]:
+    """Write the votes of several requests: for each what became of it, or why nothing of it was written."""
+    row = find_campaign(conn, campaign)
+    check_open(row)
+    read = [_read(conn, row, ballot) for ballot in ballots]
+    good = [one for one in read if not isinstance(one, Exception)]
+    known = _look_up(conn, row, [vote for one in good for vote in one])
+    out: list[dict[str, Any] | Exception] = []
+    rows: list[dict[str, Any]] = []
+    for one in read:
+        if isinstance(one, Exception):
+            out.append(one)
+            continue
+        try:
+            new, receipt = _sort_out(conn, known, one)
+        except CrowdwiseError as error:
+            out.append(error)
+            continue
+        rows += new
+        out.append(receipt)
+    _write(conn, row, rows)
+    return out
+
+
+def _read(conn: sa.Connection, row: CampaignRow, ballot: Ballot) -> list[_Read] | Exception:
+    try:
+        texts = [answer_text(row, vote.label, vote.item) for vote in ballot.votes]
+        names = written_texts(conn, items, row.id, [vote.item for vote in ballot.votes])
+        people = written_texts(conn, annotators, row.id, [vote.annotator for vote in ballot.votes])
+        ids = [
+            f"[{n}, {m}]" if vote.id is None else id_text(vote.id)
+            for vote, n, m in zip(ballot.votes, names, people, strict=True)
+        ]
+    except CrowdwiseError as error:
+        return error
+    return [_Read(*parts) for parts in zip(names, people, texts, ids, ballot.votes, strict=True)]
+
+
+def _look_up(conn: sa.Connection, row: CampaignRow, read: list[_Read]) -> _Known:
+    known = _Known(
+        row,
+        known_numbers(conn, items, row.id, [vote.item for vote in read]),
+        known_numbers(conn, annotators, row.id, [vote.annotator for vote in read]),
+    )
+    ids = list(dict.fromkeys(vote.id for vote in read))
+    for lo in range(0, len(ids), AT_ONCE):
+        for found in conn.execute(_BY_ID, {"campaign": row.id, "ids": ids[lo : lo + AT_ONCE]}):
+            known.by_id[found.vote_id] = (found.item, found.annotator, found.answer)
+    numbers = list(known.item.values())
+    for lo in range(0, len(numbers), AT_ONCE):
+        some = {"campaign": row.id, "items": numbers[lo : lo + AT_ONCE]}
+        for item in conn.execute(_ITEM_FACTS, some):
+            known.closed |= {item.number} if item.closed else set()
+            known.gold |= {} if item.gold is None else {item.number: item.gold}
+        people = {"people": list(known.annotator.values())}
+        known.pairs |= {(a.item, a.annotator): a.seq for a in conn.execute(_PAIRS, some | people)}
+    _prices(conn, known)
+    return known
+
+
+def _prices(conn: sa.Connection, known: _Known) -> None:
+    numbers = list(known.annotator.values())
+    for lo in range(0, len(numbers), AT_ONCE):
+        found = conn.execute(_PRICES, {"campaign": known.row.id, "people": numbers[lo : lo + AT_ONCE]})
+        known.price |= {one.number: one.price for one in found}
+
+
+_BY_ID = sa.select(votes.c.vote_id, votes.c.item, votes.c.annotator, votes.c.answer).where(
+    votes.c.campaign == sa.bindparam("campaign"), votes.c.vote_id.in_(sa.bindparam("ids", expanding=True))
+)
+_ITEM_FACTS = sa.select(items.c.number, items.c.closed, items.c.gold).where(
+    items.c.campaign == sa.bindparam("campaign"), items.c.number.in_(sa.bindparam("items", expanding=True))
+)
+_PAIRS = sa.select(answers).where(
+    answers.c.campaign == sa.bindparam("campaign"),
+    answers.c.item.in_(sa.bindparam("items", expanding=True)),
+    answers.c.annotator.in_(sa.bindparam("people", expanding=True)),
+)
+_PRICES = sa.select(annotators.c.number, annotators.c.price).where(
+    annotators.c.campaign == sa.bindparam("campaign"), annotators.c.number.in_(sa.bindparam("people", expanding=True))
+)
+
+
+def _sort_out(conn: sa.Connection, known: _Known, read: list[_Read]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The rows of the votes of a ballot that are new; an error where one contradicts what is there."""
+    _declare(conn, known, read)
+    now, new, shut = time.time(), list[tuple[_Read, int, int]](), list[Any]()
+    by_id, pairs = dict(known.by_id), dict(known.pairs)
+    for vote in read:
+        item, who = known.item[vote.item], known.annotator[vote.annotator]
+        if vote.given.id is None and vote.id in by_id and (item, who) not in pairs:  # it was taken back: a new vote
+            vote = replace(vote, id=f"{vote.id} {uuid.uuid4().hex[:12]}")
+        content = (item, who, vote.answer)
+        name, person = json.loads(vote.item), json.loads(vote.annotator)
+        if vote.id in by_id:
+            if by_id[vote.id] != content:
+                raise DuplicateError(
+                    f"The vote {vote.id} is there with another content than {person!r} on {name!r}: an id stands for "
+                    "one vote. Nothing was added."
+                )
+            continue
+        if (item, who) in pairs:
+            raise DuplicateError(
+                f"{person!r} has voted on {name!r} before, in another vote. Votes are not changed: nothing was added."
+            )
+        if item in known.closed:
+            shut.append(name)
+        by_id[vote.id], pairs[item, who] = content, 0
+        new.append((vote, item, who))
+    if shut:
+        raise InputError(f"Votes on closed items: {listing(dict.fromkeys(shut))}. Nothing was added.")
+    known.by_id, known.pairs = by_id, pairs
+    rows = [
+        {
+            "campaign": known.row.id, "vote_id": vote.id, "item": item, "annotator": who, "answer": vote.answer,
+            "price": known.price[who], "time": now, "seconds": vote.given.seconds, "shown": vote.given.shown,
+            "retracts": None,
+        }
+        for vote, item, who in new
+    ]  # fmt: skip
+    receipt: dict[str, Any] = {"added": len(new), "repeated": len(read) - len(new)}
+    if known.row.settings["feedback"]:
+        tested = [(vote, known.gold[known.item[vote.item]]) for vote in read if known.item[vote.item] in known.gold]
+        receipt["feedback"] = [
+            {"item": json.loads(vote.item), "correct": vote.answer == gold, "expected": json.loads(gold)}
+            for vote, gold in tested
+        ]
+    return rows, receipt
+
+
+def _declare(conn: sa.Connection, known: _Known, read: list[_Read]) -> None:
+    """Unknown names are an error, or are added where the campaign says so."""
+    price = known.row.price_of_unknown
+    for table, there, texts in (
+        (items, known.item, [vote.item for vote in read]),
+        (annotators, known.annotator, [vote.annotator for vote in read]),
+    ):
+        missing = [text for text in dict.fromkeys(texts) if text not in there]
+        if not missing:
+            continue
+        if price is None:
+            raise unknown_names(table.name, [json.loads(text) for text in missing])
+        facts: dict[str, Any] = {"payload": "{}"} if table is items else {"price": price}
+        there |= add_names(conn, table, known.row.id, missing, {**facts, "version": bump(conn, known.row.id)})
+    if price is not None:
+        _prices(conn, known)
+
+
+def _write(conn: sa.Connection, row: CampaignRow, rows: list[dict[str, Any]]) -> None:
+    """Append votes, note that they count, and drop the leases and skips that they answer."""
+    if not rows:
+        return
+    for i, vote in enumerate(rows):
+        vote["seq"] = row.last_vote + 1 + i
+    conn.execute(votes.insert(), rows)
+    pairs = [{"campaign": row.id, "item": v["item"], "annotator": v["annotator"], "seq": v["seq"]} for v in rows]
+    conn.execute(answers.insert(), pairs)
+    marks = [{"c": row.id, "n": v["item"], "m": v["annotator"]} for v in rows]
+    for table in (leases, skips):
+        conn.execute(_DROP[table.name], marks)
+    counts = {"last_vote": row.last_vote + len(rows), "n_answers": row.n_answers + len(rows)}
+    spent = row.spent + sum(vote["price"] for vote in rows)
+    conn.execute(campaigns.update().where(campaigns.c.id == row.id).values(spent=spent, **counts))
+    add_event(conn, row.id, "votes", {"added": len(rows), "votes": counts["n_answers"], "seq": counts["last_vote"]})
+
+
+_DROP = {
+    table.name: table.delete().where(
+        table.c.campaign == sa.bindparam("c"), table.c.item == sa.bindparam("n"), table.c.annotator == sa.bindparam("m")
+    )
+    for table in (leases, skips)
+}
+
+
+def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = None) -> dict[str, Any]:
+    """Take back a vote of an annotator: on an item, or the last. The vote stays in the store; what it cost is given
+    back, and the annotator may be asked again."""
+    row = find_campaign(conn, campaign)
+    check_open(row)
+    query = sa.select(answers.c.item, answers.c.seq).where(
+        answers.c.campaign == campaign, answers.c.annotator == annotator
+    )
+    query = query if item is None else query.where(answers.c.item == item)
+    found = conn.execute(query.order_by(answers.c.seq.desc()).limit(1)).first()
+    if found is None:
+        raise NotThere("There is no vote of yours to take back.")
+    vote = conn.execute(sa.select(votes).where(votes.c.campaign == campaign, votes.c.seq == found.seq)).one()
+    if time.time() - vote.time > UNDO_SECONDS:
+        raise InputError(f"A vote can be taken back within {UNDO_SECONDS / 60:g} minutes. Nothing was changed.")
+    seq = row.last_vote + 1
+    taken = {
+        "campaign": campaign, "seq": seq, "vote_id": f"undo:{found.seq}", "item": vote.item, "annotator": annotator,
+        "answer": vote.answer, "price": -vote.price, "time": time.time(), "retracts": found.seq,
+    }  # fmt: skip
+    conn.execute(votes.insert(), taken)
+    conn.execute(
+        answers.delete().where(
+            answers.c.campaign == campaign, answers.c.item == vote.item, answers.c.annotator == annotator
+        )
+    )
+    counts = {"last_vote": seq, "n_answers": row.n_answers - 1, "spent": row.spent - vote.price}
+    conn.execute(campaigns.update().where(campaigns.c.id == campaign).values(**counts))
+    name = conn.execute(
+        sa.select(items.c.name).where(items.c.campaign == campaign, items.c.number == vote.item)
+    ).scalar_one()
+    add_event(conn, campaign, "undo", {"votes": row.n_answers - 1, "seq": seq})
+    return {"item": json.loads(name), "label": json.loads(vote.answer)}
+
+
+def votes_of_item(conn: sa.Connection, campaign: str, item: int) -> list[dict[str, Any]]:
+    """The votes that count on an item."""
+    query = (
+        sa.select(votes, annotators.c.name)
+        .join(answers, (answers.c.campaign == votes.c.campaign) & (answers.c.seq == votes.c.seq))
+        .join(annotators, (annotators.c.campaign == votes.c.campaign) & (annotators.c.number == votes.c.annotator))
+        .where(votes.c.campaign == campaign, votes.c.item == item, answers.c.item == item)
+        .order_by(votes.c.seq)
+    )
+    return [
+        {
+            "annotator": json.loads(row.name), "label": json.loads(row.answer), "time": row.time,
+            "seconds": row.seconds, "price": row.price,
+        }
+        for row in conn.execute(query)
+    ]  # fmt: skip

@@ -1,0 +1,116 @@
+"""Votes and questions over HTTP: all or none, once by their id, leased to one annotator at a time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from server_site import Site
+
+
+def test_a_campaign_from_the_first_item_to_labels(site: Site) -> None:
+    campaign = site.campaign(n_items=4, budget=20)
+    for who in ("ann", "bob"):
+        for _ in range(4):
+            (question,) = site.call("GET", f"/campaigns/{campaign}/next?annotator={who}")["questions"]
+            label = "wren" if question["item"] in ("p0", "p1") else "robin"
+            site.votes(campaign, (question["item"], who, label))
+            if site.call("GET", f"/campaigns/{campaign}/status")["state"] != "running":
+                break
+    found = site.call("GET", f"/campaigns/{campaign}/consensus")
+    assert {row["item"]: row["label"] for row in found["items"]} == {
+        "p0": "wren", "p1": "wren", "p2": "robin", "p3": "robin",
+    }  # fmt: skip
+    status = site.call("GET", f"/campaigns/{campaign}/status")
+    assert status["spent"] == status["votes"] == found["seq"]
+
+
+def test_a_vote_counts_once_by_its_id(site: Site) -> None:
+    campaign = site.campaign()
+    vote = {"item": "p0", "annotator": "ann", "label": "wren", "id": "v1"}
+    assert site.call("POST", f"/campaigns/{campaign}/votes", 201, json=vote)["added"] == 1
+    assert site.call("POST", f"/campaigns/{campaign}/votes", 201, json=vote)["repeated"] == 1
+    other = site.call("POST", f"/campaigns/{campaign}/votes", 409, json={**vote, "label": "robin"})
+    assert "The vote v1 is there with another content" in other["detail"]
+    again = site.call("POST", f"/campaigns/{campaign}/votes", 409, json={**vote, "id": "v2"})
+    assert "'ann' has voted on 'p0' before" in again["detail"]
+    assert site.call("GET", f"/campaigns/{campaign}")["votes"] == 1
+
+
+def test_bulk_votes_are_added_all_or_none(site: Site) -> None:
+    campaign = site.campaign()
+    found = site.votes(campaign, ("p0", "ann", "wren"), ("p1", "ann", "hawk"), code=422)
+    assert "says 'hawk', and the classes are 'wren', 'robin'" in found["detail"]
+    assert "Unknown items: 'nowhere'" in site.votes(campaign, ("nowhere", "ann", "wren"), code=404)["detail"]
+    assert site.call("GET", f"/campaigns/{campaign}")["votes"] == 0
+
+
+def test_whoever_asks_again_gets_the_same_question_and_nobody_else_does(site: Site) -> None:
+    campaign = site.campaign(n_items=2)
+    path = f"/campaigns/{campaign}/next?annotator="
+    (first,), (again,) = (site.call("GET", f"{path}ann")["questions"] for _ in range(2))
+    (other,) = site.call("GET", f"{path}bob")["questions"]
+    assert first["item"] == again["item"] != other["item"]
+    site.call("POST", f"/campaigns/{campaign}/annotators", 201, json=[{"annotator": "cem"}])
+    none = site.call("GET", f"{path}cem")
+    assert none["questions"] == [] and "2 questions are out" in none["why_none"]
+    assert site.call("POST", f"/campaigns/{campaign}/release", json={"annotator": "ann"}) == {"released": 1}
+    assert site.call("GET", f"{path}cem")["questions"][0]["item"] == first["item"]
+
+
+def test_a_lease_ends_after_its_time(site: Site) -> None:
+    campaign = site.campaign(n_items=1, patience=0.3)
+    (first,) = site.call("GET", f"/campaigns/{campaign}/next?annotator=ann")["questions"]
+    time.sleep(0.4)
+    (other,) = site.call("GET", f"/campaigns/{campaign}/next?annotator=bob")["questions"]
+    assert first["item"] == other["item"]
+
+
+def test_what_is_skipped_is_not_asked_again(site: Site) -> None:
+    campaign = site.campaign(n_items=2)
+    (first,) = site.call("GET", f"/campaigns/{campaign}/next?annotator=ann")["questions"]
+    site.call(
+        "POST", f"/campaigns/{campaign}/skip", json={"item": first["item"], "annotator": "ann", "reason": "blurred"}
+    )
+    (second,) = site.call("GET", f"/campaigns/{campaign}/next?annotator=ann")["questions"]
+    assert second["item"] != first["item"]
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_vote_that_is_taken_back_does_not_count(site: Site, learned: bool) -> None:
+    campaign = site.campaign(n_items=2)
+    site.votes(campaign, ("p0", "ann", "wren"), ("p0", "bob", "robin"), ("p1", "ann", "wren"))
+    if learned:
+        site.call("GET", f"/campaigns/{campaign}/status")
+    back = site.call("POST", f"/campaigns/{campaign}/undo", json={"annotator": "bob"})
+    assert back == {"item": "p0", "label": "robin"}
+    rows = site.call("GET", f"/campaigns/{campaign}/consensus")["items"]
+    assert [row["votes"] for row in rows] == [1, 1]
+    assert site.call("GET", f"/campaigns/{campaign}/status")["spent"] == 2
+    site.votes(campaign, ("p0", "bob", "wren"))
+    votes = site.call("GET", f"/campaigns/{campaign}/items/p0/votes")
+    assert [(vote["annotator"], vote["label"]) for vote in votes] == [("ann", "wren"), ("bob", "wren")]
+
+
+def test_the_budget_ends_the_questions(site: Site) -> None:
+    campaign = site.campaign(n_items=5, budget=2)
+    assert len(site.call("GET", f"/campaigns/{campaign}/next?annotator=ann&n=5")["questions"]) == 2
+    none = site.call("GET", f"/campaigns/{campaign}/next?annotator=bob")
+    assert none["questions"] == [] and "budget" in none["why_none"]
+
+
+def test_an_annotator_answers_what_was_asked_in_a_browser(site: Site) -> None:
+    campaign = site.campaign(n_items=3)
+    browser, csrf = site.browser(campaign)
+    path = f"/api/v1/campaigns/{campaign}"
+    (question,) = browser.get(f"{path}/next").json()["questions"]
+    assert set(question) == {"item", "payload", "expires", "first", "ticket"}
+    vote = {"item": question["item"], "label": "wren", "ticket": question["ticket"]}
+    assert browser.post(f"{path}/votes", json=vote).status_code == 403  # no CSRF token
+    other = {**vote, "item": next(f"p{i}" for i in range(3) if f"p{i}" != question["item"])}
+    assert browser.post(f"{path}/votes", json=other, headers=csrf).status_code == 403  # not asked
+    assert browser.post(f"{path}/votes", json={**vote, "annotator": "bob"}, headers=csrf).status_code == 403
+    assert browser.post(f"{path}/votes", json=vote, headers=csrf).json()["added"] == 1
+    assert browser.get(f"{path}/progress").json() == {"done": 1, "items": 3}
+    assert browser.post(f"{path}/undo", json={}, headers=csrf).json()["item"] == question["item"]
