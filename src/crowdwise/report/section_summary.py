@@ -105,10 +105,10 @@ def majority(found: Diagnosis) -> dict[str, Any]:
     tied = voted & ~differs & (leaders > 1)
     total, q = int(voted.sum()), found.inspection.consensus.corrected_posterior
     at, favourite = outvoted(votes, label)
-    own, other = (float(q[at, k].mean()) if len(at) else float("nan") for k in (label[at], favourite))
+    right = [float(q[at, k].mean()) if len(at) else float("nan") for k in (label[at], favourite)]
     return {
         "differs": int(differs.sum()), "ties": int(tied.sum()), "items": total,
-        "share": number(differs.sum() / max(total, 1)), "right": number(own), "majority_right": number(other),
+        "share": number(differs.sum() / max(total, 1)), "right": number(right[0]), "majority_right": number(right[1]),
     }  # fmt: skip
 
 
