@@ -13,10 +13,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test pytest lint debian bench docs install clean
+.PHONY: help demo test test-label-studio pytest lint debian bench docs install clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/installed ## see it work: methods and learners compared on a made-up crowd, and a report
 	$(BIN)/crowdwise demo
@@ -24,6 +24,9 @@ demo: $(VENV)/installed ## see it work: methods and learners compared on a made-
 test: ## lint, all tests and doctests, the documentation in strict mode; installs what they need, Chromium and Java too
 	@$(MAKE) --no-print-directory -j 2 debian $(VENV)/installed-dev
 	@$(MAKE) --no-print-directory -j 2 pytest lint
+
+test-label-studio: $(VENV)/installed-dev ## against a real Label Studio server, in an environment of its own (1 GB)
+	PYTHON=$(PYTHON) BIN=$(BIN) .ci/label-studio
 
 pytest: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal --doctest-modules tests src/crowdwise
@@ -46,7 +49,7 @@ debian:
 install: $(VENV)/installed-dev ## only set up .venv with everything the tests need
 
 clean: ## remove .venv, the site and all caches
-	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-label-studio site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests docs benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The tools that build the package are installed first, from the same pins as everything else.

@@ -46,12 +46,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "exporters": BASE,
     "reading": BASE | {"registry", "importers"},
     "api": BELOW - {"api"},
+    "label_studio": BELOW,
     "out_of_core": FITS | {"reading", "importers"},
     "saved": FITS | {"active"},
     "bench": BELOW,
     "migrations": {"server"},  # the tables
-    "server": BELOW | {"migrations"},
-    "cli": BELOW | {"bench", "__init__", "server"},
+    "server": BELOW | {"migrations", "label_studio"},
+    "cli": BELOW | {"bench", "__init__", "server", "label_studio"},
     "__main__": {"cli"},
     "__init__": BELOW | {"bench", "cli"},
 }

@@ -154,6 +154,10 @@ class OutputError(CrowdwiseError, OSError):
     """A result could not be written; nothing was left half-written."""
 
 
+class ServiceError(CrowdwiseError, ConnectionError):
+    """A server that was asked does not answer, refuses, or answers with something else."""
+
+
 class InternalError(CrowdwiseError, RuntimeError):
     """A mistake in crowdwise itself: please report it. What went wrong is its ``__cause__``."""
 

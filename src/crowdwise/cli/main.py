@@ -137,7 +137,7 @@ class Commands(TyperGroup):
 
 NAMES = (
     "aggregate", "report", "diagnose", "agreement", "learn", "predict", "compare", "rank", "methods", "describe",
-    "gold", "simulate", "demo", "bench", "campaign", "active", "import", "export", "serve",
+    "gold", "simulate", "demo", "bench", "campaign", "active", "import", "export", "label-studio", "serve",
 )  # fmt: skip
 """The commands, in the order of the help."""
 
@@ -185,6 +185,10 @@ def find_command(name: str) -> Any:
             from crowdwise.cli import cmd_export
 
             return cmd_export.export
+        case "label-studio":
+            from crowdwise.cli import cmd_label_studio
+
+            return cmd_label_studio.label_studio
         case "import":
             from crowdwise.cli import cmd_import
 

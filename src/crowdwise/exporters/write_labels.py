@@ -83,7 +83,7 @@ def write_labels(
         near = suggestion(str(tool), list(WRITERS))
         raise ParameterError(f"Unknown tool {tool!r}: there are {', '.join(WRITERS)}.{near}")
     target = Target(question, field, f"crowdwise {result.method}", hasattr(result, "sets"))
-    rows = [WRITERS[tool](row, target) for row in _labelled(result, _described(items))]
+    rows = [WRITERS[tool](row, target) for row in labelled(result, described(items))]
     one_array = tool in ARRAYS
     text = json.dumps(rows, ensure_ascii=False, indent=1) if one_array else _lines(rows)
     write_text(text + "\n", path)
@@ -94,7 +94,8 @@ def _lines(rows: list[dict[str, Any]]) -> str:
     return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
 
 
-def _labelled(result: Any, about: Mapping[str, Mapping[str, Any]]) -> Iterator[Labelled]:
+def labelled(result: Any, about: Mapping[str, Mapping[str, Any]]) -> Iterator[Labelled]:
+    """The items of a result with their labels; ``about`` maps items, as text, to what is known of them."""
     if result.answer_type not in KINDS:
         raise InputError(f"Labels of votes and label sets can be written for tools, not {type(result).__name__}.")
     names, posterior = result.item_names.tolist(), result.posterior
@@ -111,7 +112,7 @@ def _labelled(result: Any, about: Mapping[str, Mapping[str, Any]]) -> Iterator[L
         yield Labelled(name, labels, round(score, 6), shares, about.get(str(name), {}))
 
 
-def _described(items: Any) -> dict[str, Mapping[str, Any]]:
+def described(items: Any) -> dict[str, Mapping[str, Any]]:
     """Item, as text -> what is known of it."""
     if items is None:
         return {}

@@ -69,12 +69,12 @@ class Collector:
         if text not in self.notes:
             self.notes.append(text)
 
-    def about_item(self, item: Any, **about: Any) -> None:
+    def about_item(self, item: Any, /, **about: Any) -> None:
         """Texts, addresses and attributes of an item."""
         if named(item) is not None:
             self.items.setdefault(named(item), {}).update(_plain(about))
 
-    def about_annotator(self, annotator: Any, **about: Any) -> None:
+    def about_annotator(self, annotator: Any, /, **about: Any) -> None:
         """What is known of an annotator."""
         if named(annotator) is not None:
             self.annotators.setdefault(named(annotator), {}).update(_plain(about))

@@ -7,7 +7,7 @@ question       ``from_name`` of a result; a column of JSON_MIN and CSV
 time           ``created_at``
 duration       ``lead_time``
 left out       skipped tasks, drafts, predictions (unless they are asked for)
-gold           annotations that are marked as ground truth
+gold           the annotation that is marked as ground truth, of tasks that have one such
 =============  ==============================================================================================
 
 JSON_MIN and CSV leave much unsaid: whether an annotation is ground truth or was skipped, and in JSON_MIN the task's own
@@ -25,6 +25,8 @@ from crowdwise.importers import collect
 from crowdwise.importers.collect import Collector
 from crowdwise.importers.export_files import ExportFiles, Peek
 
+TASKS = "tasks.jsonl"
+"""The file of tasks in a folder that ``crowdwise label-studio pull`` writes."""
 FLAT = {"annotation_id", "annotator", "created_at", "updated_at", "lead_time"}
 """The columns that JSON_MIN and CSV add."""
 SHAPES = {
@@ -44,7 +46,7 @@ def recognises(peek: Peek) -> bool:
     """Tasks with annotations whose results have a ``from_name``; or the columns that a flat export adds."""
     if set(peek.columns) >= FLAT:
         return True
-    first = peek.first
+    first = peek.first_in(TASKS) if TASKS in peek.names else peek.first
     if not first:
         return False
     if set(first) >= FLAT:
@@ -64,12 +66,20 @@ def read(files: ExportFiles, into: Collector) -> None:
         into.note("JSON_MIN and CSV do not say which annotations are ground truth or were skipped: prefer JSON.")
         _read_flat(_rows(files, peek), into)
         return
-    tasks = list(_named(files))
-    own = [task.get("data", {}).get("id") for task in tasks]
-    by_data = all(isinstance(n, (str, int)) for n in own) and len(set(own)) == len(own)
+    own: set[Any] = set()
+    count = several = 0
+    for task in _named(files):  # read twice, so that no more than one task is held
+        number = task["data"].get("id") if isinstance(task["data"], dict) else None
+        own |= {number} if isinstance(number, (str, int)) else set()
+        count, several = count + 1, several + (_n_true(task) > 1)
+    if several:
+        into.note(
+            f"{several:,} tasks have more than one annotation that is marked as ground truth (Label Studio marks those "
+            "that were imported): what is true of them is not known."
+        )
     submitted: list[Submitted] = []
-    for task in tasks:
-        _read_task(task, task["data"]["id"] if by_data else task.get("id"), into, submitted)
+    for task in _named(files):
+        _read_task(task, task["data"]["id"] if len(own) == count else task.get("id"), into, submitted)
     _add_empty(submitted, into)
 
 
@@ -98,19 +108,31 @@ def _add_empty(submitted: list[Submitted], into: Collector) -> None:
 def _named(files: ExportFiles) -> Iterator[dict[str, Any]]:
     """Tasks without what is not looked at."""
     wanted = ("id", "data", "annotations", "completions", "predictions", "drafts")
-    for task in files.objects(files.names[0]):
+    for task in files.objects(TASKS if TASKS in files.names else files.names[0]):
         yield {key: task.get(key) for key in wanted} | {"data": task.get("data") or {}}
+
+
+def _annotations(task: Mapping[str, Any]) -> list[dict[str, Any]]:
+    made = task.get("annotations") or task.get("completions") or []
+    return [annotation for annotation in made if isinstance(annotation, dict)] if isinstance(made, list) else []
+
+
+def _is_true(annotation: Mapping[str, Any]) -> bool:
+    return bool(annotation.get("ground_truth")) and not annotation.get("was_cancelled")
+
+
+def _n_true(task: Mapping[str, Any]) -> int:
+    return sum(map(_is_true, _annotations(task)))
 
 
 def _read_task(task: Mapping[str, Any], item: Any, into: Collector, submitted: list[Submitted]) -> None:
     data = task["data"] if isinstance(task["data"], dict) else {}
     about = {name: value for name, value in data.items() if name != "id"}
-    into.about_item(item, **about, task_id=task.get("id"))
+    into.about_item(item, **{**about, "task_id": task.get("id")})
     drafts = task.get("drafts")
     into.leave_out("drafts", len(drafts) if isinstance(drafts, list) else 0)
-    for made in task.get("annotations") or task.get("completions") or []:
-        if not isinstance(made, dict):
-            continue
+    single = _n_true(task) == 1
+    for made in _annotations(task):
         results = made.get("result")
         if made.get("was_cancelled") or made.get("skipped"):
             into.leave_out("skipped")
@@ -118,7 +140,7 @@ def _read_task(task: Mapping[str, Any], item: Any, into: Collector, submitted: l
             results = results if isinstance(results, list) else []
             who = _person(made.get("completed_by"), into)
             when = {"time": made.get("created_at"), "duration": made.get("lead_time")}
-            _read_results(results, data, item, who, when, bool(made.get("ground_truth")), into)
+            _read_results(results, data, item, who, when, single and _is_true(made), into)
             questions = {str(result.get("from_name")) for result in results if isinstance(result, dict)}
             submitted.append(Submitted(item, who, when, data, questions))
     for guess in task.get("predictions") or []:

@@ -1,0 +1,161 @@
+"""Label Studio's ML backend: what ``/health``, ``/setup``, ``/predict`` and ``/webhook`` answer, as plain functions.
+
+Requests carry tasks with their annotations, so a backend needs no token: it learns from what it is asked about. Its
+predictions are the consensus of the annotations that it has seen.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from crowdwise.errors import InputError
+from crowdwise.importers.label_studio import TASKS
+from crowdwise.label_studio.ls_folder import kept
+from crowdwise.label_studio.ls_project import PREFIX, find_control
+from crowdwise.label_studio.ls_round import ProjectConsensus, fit
+
+REMOVED = ("ANNOTATIONS_DELETED", "TASKS_DELETED")
+
+
+class Backend:
+    """What was seen of one project, and its consensus, which is refitted where annotations changed.
+
+    Parameters
+    ----------
+    method
+        The method, by default that of the answer type.
+    question
+        The question, where the project has several.
+    """
+
+    def __init__(self, method: str | None = None, question: str | None = None) -> None:
+        self.method, self.question = method, question
+        self.tasks: dict[Any, dict[str, Any]] = {}
+        self.config: dict[str, Any] = {}
+        self.version = 0
+        self._stale = True
+        self._predicted: dict[Any, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def model_version(self) -> str:
+        return f"{PREFIX}-{self.method or 'auto'}-{self.version}"
+
+    def health(self) -> dict[str, Any]:
+        """``GET /health``."""
+        return {"status": "UP", "model_class": PREFIX}
+
+    def setup(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """``POST /setup``: a project is connected, or its labelling configuration changed."""
+        with self._lock:
+            self._configure(body.get("schema") or body.get("label_config"))
+            return {"model_version": self.model_version}
+
+    def predict(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """``POST /predict``: a result for each task, in their order; without any where nobody annotated it."""
+        tasks = [task for task in body.get("tasks") or [] if isinstance(task, Mapping)]
+        with self._lock:
+            self._configure(body.get("label_config"))
+            for task in tasks:
+                self._see(task)
+            self._refit()
+            none = {"result": [], "score": 0.0}
+            found = [self._predicted.get(task.get("id"), none) for task in tasks]
+            return {"results": [{**result, "model_version": self.model_version} for result in found]}
+
+    def webhook(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """``POST /webhook``: annotations came, changed or went."""
+        action = str(body.get("action"))
+        with self._lock:
+            project = body.get("project")
+            self._configure(project.get("label_config") if isinstance(project, Mapping) else None)
+            if action in REMOVED:
+                self._remove(action, body)
+            for annotation in _annotations(body):
+                self._annotated(annotation, body.get("task"))
+            return {"status": "ok", "model_version": self.model_version}
+
+    def _configure(self, config: Any) -> None:
+        if isinstance(config, str) and config.strip():
+            parsed = parse_config(config)
+            self._stale = self._stale or parsed != self.config
+            self.config = parsed
+
+    def _see(self, task: Mapping[str, Any]) -> None:
+        """A task as it is now."""
+        if task.get("id") is not None and isinstance(task.get("data"), Mapping):
+            new = {**kept(task, {}), "predictions": [], "drafts": []}
+            self._stale = self._stale or self.tasks.get(new["id"]) != new
+            self.tasks[new["id"]] = new
+
+    def _annotated(self, annotation: Mapping[str, Any], task: Any) -> None:
+        """An annotation as it is now, of a task that was seen or comes with it."""
+        number = annotation.get("task")
+        if number not in self.tasks and isinstance(task, Mapping):
+            self._see({"project": annotation.get("project"), **task, "annotations": []})
+        if number not in self.tasks:
+            return
+        (new,) = kept({"annotations": [annotation]}, {})["annotations"]
+        others = [a for a in self.tasks[number]["annotations"] if a["id"] != new["id"]]
+        self.tasks[number]["annotations"] = [*others, new]
+        self._stale = True
+
+    def _remove(self, action: str, body: Mapping[str, Any]) -> None:
+        part = "annotations" if action == "ANNOTATIONS_DELETED" else "tasks"
+        gone = {entry.get("id") for entry in body.get(part) or [] if isinstance(entry, Mapping)}
+        if part == "tasks":
+            self.tasks = {number: task for number, task in self.tasks.items() if number not in gone}
+        for task in self.tasks.values() if part == "annotations" else ():
+            task["annotations"] = [a for a in task["annotations"] if a["id"] not in gone]
+        self._stale = True
+
+    def _refit(self) -> None:
+        """The consensus of what was seen, where that changed."""
+        if not self._stale:
+            return
+        self._stale, self._predicted = False, {}
+        if not any(task["annotations"] for task in self.tasks.values()):
+            return
+        try:
+            found = self._fitted()
+        except InputError:  # nobody chose anything yet, or there is no question that consensus answers
+            return
+        self.version += 1
+        self._predicted = {row.pop("task"): {"score": 0.0, **row} for row in found.predictions()}
+
+    def _fitted(self) -> ProjectConsensus:
+        control = find_control(self.config, self.question)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / TASKS
+            file.write_text("\n".join(map(json.dumps, self.tasks.values())), encoding="utf-8")
+            return fit(Path(folder), control, self.method)
+
+
+def _annotations(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    if str(body.get("action")) in REMOVED:
+        return []
+    found = [body.get("annotation"), *(body.get("annotations") or [])]
+    return [annotation for annotation in found if isinstance(annotation, Mapping)]
+
+
+def parse_config(config: str) -> dict[str, dict[str, Any]]:
+    """The questions of a labelling configuration, as Label Studio's ``parsed_label_config`` has them.
+
+    >>> parse_config('<View><Choices name="q" toName="t"><Choice value="yes"/></Choices></View>')
+    {'q': {'type': 'Choices', 'to_name': ['t'], 'labels': ['yes']}}
+    """
+    from crowdwise.importers.xml_files import parse_xml
+
+    root = parse_xml(config, "The labelling configuration")
+    out: dict[str, dict[str, Any]] = {}
+    for tag in root.iter():
+        if tag.get("name") and tag.get("toName"):
+            labels = [child.get("alias") or child.get("value") for child in tag.iter() if child is not tag]
+            to = str(tag.get("toName")).split(",")
+            out[str(tag.get("name"))] = {"type": tag.tag, "to_name": to, "labels": [x for x in labels if x]}
+    return out

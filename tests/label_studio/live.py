@@ -1,0 +1,126 @@
+"""Against a real Label Studio server (``make test-label-studio``): the scenario, webhooks, tokens, the ML backend.
+
+``LABEL_STUDIO_PROGRAM`` names the program that starts a server. Not collected by ``make test``: it takes minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import ls_scenario
+import ls_server as rs
+import pytest
+from ls_checks import check
+
+from command_line import run
+from crowdwise.errors import ServiceError
+from crowdwise.label_studio.ls_backend import Backend
+from crowdwise.label_studio.ls_client import Client
+from crowdwise.label_studio.ls_project import Project
+from crowdwise.label_studio.ls_watch import Listener, webhook
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with rs.running(os.environ["LABEL_STUDIO_PROGRAM"], tmp_path_factory.mktemp("label-studio")) as found:
+        yield found
+
+
+@pytest.fixture
+def client(address: str) -> Client:
+    return Client(address, rs.TOKEN)
+
+
+def test_the_round_trip(client: Client, tmp_path: Path) -> None:
+    check(ls_scenario.run(client, tmp_path / "pulled", time.sleep), tmp_path / "pulled")
+
+
+def test_the_commands(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = rs.fill(client)
+    monkeypatch.setenv("LABEL_STUDIO_API_KEY", rs.TOKEN)
+    there = ["--url", client.url, "--project", made["project"], "--out", tmp_path / "pulled"]
+    pulled = run("label-studio", "pull", *there, "--json")
+    assert json.loads(pulled.stdout)["new"] == 150
+    pushed = run("label-studio", "push", *there, "--json")
+    assert json.loads(pushed.stdout) == {"version": "crowdwise-auto-1", "predictions": 50, "removed": []}
+    asked = run("label-studio", "next", *there, "-n", 3, "--set-tab", "--json")
+    assert len(json.loads(asked.stdout)["tasks"]) == 3 and "crowdwise: label next" in asked.stderr
+    watched = run("label-studio", "watch", *there, "--rounds", 2, "--every", 1)
+    assert watched.returncode == 0 and watched.stderr.count("predictions of crowdwise-auto-2") == 1
+
+
+def test_a_webhook_calls(client: Client) -> None:
+    made = rs.fill(client)
+    project = Project(client, made["project"])
+    task = next(iter(client.tasks(made["project"])))["id"]
+    with (
+        Listener("127.0.0.1", 0) as listener,
+        webhook(project, f"http://127.0.0.1:{listener.port}/", listener.secret),
+    ):
+        client.send("POST", f"/api/tasks/{task}/annotations/", {"result": rs.answer("Positive")})
+        assert listener.called.wait(20)
+    hooks = client.get("/api/webhooks/", project=made["project"])
+    assert hooks == []
+
+
+def test_tokens(address: str, client: Client) -> None:
+    with pytest.raises(ServiceError, match=r"was refused \(401\)"):
+        Client(address, "nobody").get("/api/projects/")
+    client.send("POST", "/api/jwt/settings", {"api_tokens_enabled": True, "legacy_api_tokens_enabled": True})
+    personal = client.send("POST", "/api/token/")["token"]
+    assert "results" in Client(address, personal).get("/api/projects/")
+    with pytest.raises(ServiceError, match=r"not found \(404\)"):
+        Project(client, 999_999).about()
+
+
+def test_the_ml_backend(client: Client) -> None:
+    """Label Studio connects to a small server around the functions, and asks it for predictions."""
+    backend, asked = Backend(), []
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)) or 0)
+            asked.append(self.path)
+            given = json.loads(body or b"{}")
+            name = self.path.strip("/")
+            said: Any = backend.health() if name in ("", "health") else getattr(backend, name)(given)
+            content = json.dumps(said).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = _answer
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    try:
+        made = rs.fill(client)
+        url = f"http://127.0.0.1:{http.server_address[1]}"
+        client.send("POST", "/api/ml/", {"project": made["project"], "url": url, "title": "crowdwise"})
+        chosen = {"selectedItems": {"all": True, "excluded": []}}
+        client.send("POST", "/api/dm/actions", chosen, id="retrieve_tasks_predictions", project=made["project"])
+        tasks = list(client.tasks(made["project"]))
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and sum(bool(t["predictions"]) for t in tasks) < 50:
+            time.sleep(1)
+            tasks = list(client.tasks(made["project"]))
+    finally:
+        http.shutdown()
+        http.server_close()
+    assert {"/health", "/setup", "/predict"} <= set(asked)
+    with_answers = [task for task in tasks if task["annotations"]]
+    labels = [p["result"][0]["value"]["choices"][0] for t in with_answers for p in t["predictions"][-1:]]
+    assert len(labels) == 50
+    assert sum(label == true for label, (true, _) in zip(labels, rs.crowd(), strict=False)) >= 44
