@@ -48,7 +48,7 @@ PAGES = (
     Page(
         "fitting",
         "Fitting and comparing",
-        ("api", "out_of_core", "registry", "saved"),
+        ("api", "out_of_core", "registry", "saved", "spark"),
         "From answers to a result in one call.",
     ),
     Page("tables", "Tables and files", ("data", "reading"), "Answers of annotators as tables, and how files are read."),

@@ -48,13 +48,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": BELOW - {"api"},
     "label_studio": BELOW,
     "out_of_core": FITS | {"reading", "importers"},
+    "spark": FITS,
     "saved": FITS | {"active"},
     "bench": BELOW,
     "migrations": {"server"},  # the tables
     "server": BELOW | {"migrations", "label_studio"},
     "cli": BELOW | {"bench", "__init__", "server", "label_studio"},
     "__main__": {"cli"},
-    "__init__": BELOW | {"bench", "cli"},
+    "__init__": BELOW | {"bench", "cli", "spark"},
 }
 KINDS = {"votes", "ratings", "comparisons", "rankings", "similarities", "label_sets", "tags", "graph"}
 """Answer types: the only file names that several folders may share."""

@@ -10,6 +10,7 @@ from crowdwise import errors as errors
 from crowdwise import learners as learners
 from crowdwise import metrics as metrics
 from crowdwise import simulate as simulate
+from crowdwise import spark as spark
 from crowdwise import trust as trust
 from crowdwise.active.campaign import Campaign as Campaign
 from crowdwise.answers.comparisons_judges import judge_table as judge_table

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,12 @@ class FittedParts:
     ----------
     method, prior, confusion, dependence, trace, iterations, converged, notes
         As in :class:`~crowdwise.Consensus`.
-    parts
-        The votes.
+    model, parts
+        The model that was fitted, and the votes.
     """
 
     method: str
+    model: Any
     parts: VoteParts
     independent: Posterior
     """The posterior of a part as if votes on an item were independent given its class."""
@@ -52,8 +53,8 @@ class FittedParts:
             dependence = Dependence(float(model.dependence), "given", weight=0.0)
         notes = [] if dependence.source == "none" else [dependence.reason]
         return cls(
-            method=model.key, parts=parts, ties=model.ties, random_state=model.random_state, dependence=dependence,
-            notes=notes, **found,
+            method=model.key, model=model, parts=parts, ties=model.ties, random_state=model.random_state,
+            dependence=dependence, notes=notes, **found,
         )  # fmt: skip
 
     def consensus(self) -> Iterator[tuple[VotePart, npt.NDArray[np.int32], Floats]]:
@@ -70,6 +71,13 @@ class FittedParts:
         if self.dependence.source != "none":
             q = clamp(correct(q, votes_per_item(part.votes), self.dependence), part.gold)
         return decide(q if self.dependence.bias else first, self.prior, self.ties, rng), q
+
+    def predictor(self) -> Callable[[Votes], Floats]:
+        """The posterior of new votes in the codes of the fit (unseen annotators have codes after the last one), as if
+        votes on an item were independent; a pass over the parts where it needs the expected counts."""
+        if hasattr(self.model, "params_"):
+            self.model.stats_ = self.parts.expect(self.model.params_)
+        return cast("Callable[[Votes], Floats]", self.model._predict)
 
     def tables(self) -> Iterator[dict[str, Any]]:
         """The table of items, part by part: item, label, probability, entropy (bits), votes."""

@@ -190,19 +190,28 @@ def _names(
     import polars as pl
 
     raw = frame.select(pl.col(part).unique(maintain_order=True)).collect(engine="streaming")[part]
-    number = np.arange(len(raw))
-    rows = {"item": number, "annotator": number, "label": np.where(number % 2, "x", "y")} | {part: raw}
+    return raw, *names_of(raw, part, folder / f"{part}.csv" if from_text else None, **options)
+
+
+def names_of(values: pl.Series, part: str, as_text: Path | None = None, **options: Any) -> tuple[Codes, Vocabulary]:
+    """The code of each distinct value of a column, and the names behind the codes: those of a small table of them.
+
+    ``as_text``: values of a text file are read again from a small one, written here.
+    """
+    import polars as pl
+
+    number = np.arange(len(values))
+    rows = {"item": number, "annotator": number, "label": np.where(number % 2, "x", "y")} | {part: values}
     table, how = pl.DataFrame(rows), {key: value for key, value in options.items() if value}
-    if from_text:
-        small = folder / f"{part}.csv"
-        table.write_csv(small)
-        votes = Votes.read(small, **how)
-        small.unlink()
+    if as_text is not None:
+        table.write_csv(as_text)
+        votes = Votes.read(as_text, **how)
+        as_text.unlink()
     else:
         votes = Votes.from_frame(table, **how)
     codes = votes.annotator if part == "annotator" else votes.label
     order = np.argsort(votes.items[votes.item].astype(np.int64))  # rows as they were written
-    return raw, codes[order].astype(np.int32), votes.annotators if part == "annotator" else votes.classes
+    return codes[order].astype(np.int32), votes.annotators if part == "annotator" else votes.classes
 
 
 def _whole(frame: pl.LazyFrame) -> bool:

@@ -166,6 +166,7 @@ class Auto(Anchored):
                 f"Confusion matrices of {parts.names.n_annotators:,} annotators over {parts.names.n_classes:,} classes "
                 "are out of proportion for votes in parts. Use majority."
             )
+        self._sparse = None
         several = parts.where(lambda part: confirmed(part.votes, part.gold))
         several = several if several.n_items else parts
         family = self._family_of(several)

@@ -1,0 +1,340 @@
+"""Votes in blocks on the machines of a Spark cluster: an engine for fits in parts.
+
+A pass ships a function to the blocks (``mapInArrow``), sums what it gives within each task, and collects the sums of
+the tasks. Where these are large and many, a second stage of tasks sums them before they are collected.
+
+Parameters travel with the function. Above ``FILE_BYTES`` they go into a file instead, where the driver and all workers
+see the same folder.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache, partial, reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core.em import Params, Stats
+from crowdwise.core.numerics import Floats
+from crowdwise.core.vote_parts import VotePart, VoteParts
+from crowdwise.data.blocks import Gold, Repeated, packed, unpacked
+from crowdwise.data.encoding import Vocabulary
+from crowdwise.errors import ExtraError, InputError, ParameterError, listing
+from crowdwise.spark.spark_table import BLOCK, Names, Table, as_batch, packed_blocks, to_polars
+
+FILE_BYTES = 1_000_000
+"""Parameters of more bytes travel in a file, where there is a folder for it."""
+COLLECT_BYTES = 64_000_000
+"""Sums of tasks of more bytes in all are summed by tasks of a second stage first."""
+TASK_BYTES = 500_000_000
+"""The most bytes of blocks per task: Arrow holds 2 GB in a column of a batch."""
+VOTE_BYTES = 16
+"""At most: of a vote in a block."""
+ABOUT = ["id", "n_items", "n_votes", "total", "n_gold", "repeated", "example", "sees"]
+VOTES = ["id", "n_items", "n_votes", "sizes", "annotator", "label", "weight", "gold"]
+
+
+@dataclass
+class Store:
+    """Where blocks are kept between passes, and files of parameters."""
+
+    staging: str | None = None
+    kept: list[Any] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+    name: str = field(default_factory=lambda: f"crowdwise-{uuid.uuid4().hex[:12]}")
+
+    def keep(self, blocks: Any) -> Any:
+        """The same blocks, computed once: persisted by Spark, or, where it refuses, in Parquet files."""
+        from pyspark.errors import PySparkException
+
+        try:
+            kept = blocks.persist()
+        except PySparkException as error:
+            if self.staging is None:
+                raise InputError(
+                    "Spark refuses to persist a table here. Name a folder that it can write, for files in its place: "
+                    "staging='...'."
+                ) from error
+            return self._staged(blocks)
+        self.kept.append(kept)
+        return kept
+
+    def _staged(self, blocks: Any) -> Any:
+        path = f"{str(self.staging).rstrip('/')}/{self.name}-{len(self.written)}.parquet"
+        with running():
+            blocks.write.parquet(path)
+        self.written.append(path)
+        return blocks.sparkSession.read.parquet(path)
+
+    def release(self, *blocks: Any) -> None:
+        """Let go of these blocks, or of all; staged files are removed where they lie in a folder of this machine."""
+        for one in [kept for kept in self.kept if not blocks or any(kept is b for b in blocks)]:
+            one.unpersist()
+            self.kept.remove(one)
+        if not blocks:
+            import shutil
+
+            for path in self.written:
+                shutil.rmtree(path, ignore_errors=True)
+            self.written.clear()
+
+    def folder(self, spark: Any) -> Path | None:
+        """A folder for files of parameters, if there may be one that all workers see."""
+        if self.staging is not None:
+            path = Path(self.staging.removeprefix("file:").replace("dbfs:/", "/dbfs/", 1))
+            return path if path.is_dir() else None
+        return Path(tempfile.gettempdir()) if str(spark.conf.get("spark.master", "")).startswith("local") else None
+
+
+@contextmanager
+def running() -> Iterator[None]:
+    """Around jobs: what workers lack is an error that says so."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        said = str(error)
+        if "No module named" in said:
+            module = said.partition("No module named")[2].split("\n")[0].strip()
+            raise ExtraError(
+                f"The Python workers of Spark cannot import {module}: install crowdwise[spark] for the Python that "
+                "they run (PYSPARK_PYTHON), on every machine."
+            ) from error
+        if "PYTHON_VERSION_MISMATCH" in said:
+            raise ExtraError(
+                "The Python workers of Spark run another version of Python than this process: set PYSPARK_PYTHON to "
+                "the same version before Spark starts."
+            ) from error
+        raise
+
+
+class SparkParts(VoteParts):
+    """Votes in blocks of a Spark table. An engine.
+
+    ``blocks`` has a row per block; ``about`` is its columns without the votes, in memory.
+    """
+
+    def __init__(
+        self, blocks: Any, annotators: Vocabulary, classes: Vocabulary, store: Store, tasks: int,
+        folder: Path | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__([], annotators, classes)
+        self.blocks, self.store, self.tasks = blocks, store, tasks
+        with running():
+            self.about = to_polars(blocks.select(*ABOUT)).sort("id")
+        self.folder = folder if folder is not None and bool(self.about["sees"].all()) else None
+        known, full = self.about["n_gold"].sum(), self.about["n_items"] > 0
+        self.ids: list[int] = self.about["id"].filter(full).to_list()
+        self.sizes = np.array([self.about["n_items"].sum(), self.about["total"].sum(), known], dtype=np.float64)
+
+    def __reduce__(self) -> Any:
+        """What a function that is shipped to the workers sees of it: the names."""
+        return VoteParts, ([], self.names.annotators, self.names.classes)
+
+    def __iter__(self) -> Iterator[VotePart]:
+        raise NotImplementedError("Votes on a cluster are not brought to the driver: use map or total.")
+
+    def map(self, make: Callable[..., Any], given: Sequence[Any] | None = None) -> Iterator[Any]:
+        """What a function gives of each block, in the order of their numbers."""
+        place = None if given is None else dict(zip(self.ids, given, strict=True))
+        found = self._run(each_block(make, self.shape, place), "id int, found binary").sort("id")
+        yield from map(_loads, found["found"])
+
+    def total(self, make: Callable[[VotePart], Any], zero: Any) -> Any:
+        """The sum of what a function gives of each block: within tasks, then of tasks."""
+        size = sum(np.asarray(x).nbytes for x in (vars(zero).values() if isinstance(zero, Stats) else [zero]))
+        found = self._run(sum_of_blocks(make, self.shape), "found binary", size)
+        return reduce(add, map(_loads, found["found"]), zero)
+
+    def _run(self, function: Any, columns: str, size: int = 0) -> Any:
+        """The rows that a function makes of the blocks of each task; of ``size`` bytes each."""
+        with running():
+            made = self.blocks.select(*VOTES).mapInArrow(function, columns)
+            if self.tasks > 2 and size * self.tasks > COLLECT_BYTES:
+                made = made.repartition(int(np.ceil(np.sqrt(self.tasks)))).mapInArrow(sum_of_sums, columns)
+            return to_polars(made)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of annotators and classes."""
+        return self.names.n_annotators, self.names.n_classes
+
+    def expect(self, params: Params, *, hard: bool = False, engine: str = "auto") -> Stats:
+        """The statistics of all blocks under some parameters, which travel in a file where they are large."""
+        if self.folder is None or params.log_score.nbytes <= FILE_BYTES:
+            return super().expect(params, hard=hard, engine=engine)
+        path = self.folder / f"{self.store.name}-{uuid.uuid4().hex}.npy"
+        try:
+            np.save(path, np.concatenate([params.log_prior, params.log_score]))
+            os.chmod(path, 0o644)
+            return self.summed(partial(_expected, str(path), len(params.log_prior), hard, engine))
+        finally:
+            with suppress(OSError):
+                path.unlink()
+
+    def where(self, keep: Callable[[VotePart], Any]) -> VoteParts:
+        """The items for which a mask, made block by block, is true; the same parts where it is true of all."""
+        with running():
+            some = self.store.keep(self.blocks.select(*VOTES).mapInArrow(chosen_items(keep, self.shape), BLOCK))
+        found = SparkParts(some, self.names.annotators, self.names.classes, self.store, self.tasks, self.folder)
+        if found.n_items < self.n_items:
+            return found
+        self.store.release(some)
+        return self
+
+
+def pack_parts(
+    table: Table, names: Names, gold: Gold | None, *, rows_per_block: int, tasks: int | None, on_duplicate: str,
+    staging: str | None,
+) -> SparkParts:  # fmt: skip
+    """The votes of a Spark table in blocks, packed now."""
+    if rows_per_block < 1:
+        raise ParameterError(f"rows_per_block={rows_per_block!r}: expected a number of at least 1.")
+    if tasks is not None and tasks < 1:
+        raise ParameterError(f"tasks={tasks!r}: expected a number of at least 1, or None.")
+    spark, store = table.frame.sparkSession, Store(staging)
+    tasks = max(parallelism(spark) if tasks is None else tasks, -(-table.n_rows * VOTE_BYTES // TASK_BYTES))
+    blocks = tasks * -(-table.n_rows // (tasks * rows_per_block))
+    folder = store.folder(spark)
+    token = None if folder is None else folder / f"{store.name}.token"
+    try:
+        if token is not None:
+            token.touch(mode=0o644)
+        with running():
+            made = store.keep(
+                packed_blocks(
+                    table, names, gold, blocks=blocks, tasks=tasks, on_duplicate=on_duplicate,
+                    token="" if token is None else str(token),
+                )
+            )  # fmt: skip
+        parts = SparkParts(made, names.annotators, names.classes, store, tasks, folder)
+    finally:
+        if token is not None:
+            with suppress(OSError):
+                token.unlink()
+    about = parts.about
+    try:
+        Repeated.check([Repeated(n, said) for n, said in zip(about["repeated"], about["example"], strict=True)])
+        if gold is not None and len(gold.names) and not parts.sizes[2]:
+            raise InputError(
+                f"None of the {len(gold.names):,} items with gold labels has votes: gold names "
+                f"{listing(gold.names, 3)}. Check that both name the items alike."
+            )
+    except InputError:
+        store.release()
+        raise
+    return parts
+
+
+def parallelism(spark: Any) -> int:
+    """How many tasks run at once, as Spark says it: the partitions that it gives to a table of numbers."""
+    with running():
+        return int(spark.range(0, 100_000).selectExpr("spark_partition_id() as p").distinct().count())
+
+
+# -- what workers run --------------------------------------------------------------------------------------------------
+
+
+def each_block(make: Callable[..., Any], shape: tuple[int, int], given: dict[int, Any] | None) -> Any:
+    """A function that gives a row for each block: its number, and what ``make`` gives of it."""
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for number, part in parts_in(batches, shape):
+            found = _dumps(make(part) if given is None else make(part, given[number]))
+            yield pa.RecordBatch.from_pydict({"id": pa.array([number], pa.int32()), "found": pa.array([found])})
+
+    return run
+
+
+def sum_of_blocks(make: Callable[[VotePart], Any], shape: tuple[int, int]) -> Any:
+    """A function that gives one row for all blocks of a task: the sum of what ``make`` gives of each."""
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        return _sum_in_a_row(make(part) for _, part in parts_in(batches, shape))
+
+    return run
+
+
+def sum_of_sums(batches: Iterator[Any]) -> Iterator[Any]:
+    """The sum of the rows of a task."""
+    return _sum_in_a_row(_loads(value.as_py()) for batch in batches for value in batch.column(0))
+
+
+def _sum_in_a_row(values: Iterator[Any]) -> Iterator[Any]:
+    """A row with the sum of some values, one of which is in memory at a time; none where there are no values."""
+    import pyarrow as pa
+
+    for first in values:
+        total = reduce(add, values, first)
+        yield pa.RecordBatch.from_pydict({"found": pa.array([_dumps(total)], pa.binary())})
+
+
+def chosen_items(keep: Callable[[VotePart], Any], shape: tuple[int, int]) -> Any:
+    """A function that gives a block for each block: the items for which a mask is true."""
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        for number, part in parts_in(batches, shape):
+            some = part.select(np.asarray(keep(part), dtype=bool))
+            known = 0 if some.gold is None else int((some.gold >= 0).sum())
+            yield as_batch(
+                packed(some.votes, some.gold) | {
+                    "id": number, "n_items": len(some.votes), "n_votes": some.votes.n_votes, "total": some.n_votes,
+                    "n_gold": known, "repeated": 0, "example": "", "sees": True,
+                }
+            )  # fmt: skip
+
+    return run
+
+
+def parts_in(batches: Iterator[Any], shape: tuple[int, int], names: bool = False) -> Iterator[tuple[int, VotePart]]:
+    """The blocks in the rows of a task that have items; annotators and classes are numbers.
+
+    A task has a processor, so one thread is used.
+    """
+    os.environ.setdefault("CROWDWISE_THREADS", "1")
+    annotators, classes = np.arange(shape[0]), np.arange(shape[1])
+    for batch in batches:
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        for row in range(batch.num_rows):
+            n_items, n_votes = columns["n_items"][row].as_py(), columns["n_votes"][row].as_py()
+            block = {name: columns[name][row].as_buffer() for name in ("sizes", "annotator", "label", "weight", "gold")}
+            items = columns["items"][row].values.to_numpy(zero_copy_only=False) if names else None
+            if n_items:
+                yield (
+                    columns["id"][row].as_py(),
+                    VotePart(*unpacked(block, n_items, n_votes, annotators, classes, items)),
+                )
+
+
+def _expected(path: str, n_priors: int, hard: bool, engine: str, part: VotePart) -> Stats:
+    """The statistics of a block under the parameters in a file."""
+    table = _loaded(path)
+    return part.expect(Params(table[n_priors:], table[:n_priors]), hard=hard, engine=engine)
+
+
+@lru_cache(maxsize=1)
+def _loaded(path: str) -> Floats:
+    return np.asarray(np.load(path, allow_pickle=False))
+
+
+def _dumps(value: Any) -> bytes:
+    from pyspark.serializers import CPickleSerializer
+
+    return bytes(CPickleSerializer().dumps(value))
+
+
+def _loads(data: bytes) -> Any:
+    from pyspark.serializers import CPickleSerializer
+
+    return CPickleSerializer().loads(data)

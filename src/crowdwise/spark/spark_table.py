@@ -1,0 +1,319 @@
+"""From a Spark table of votes to blocks: columns, checks, names, and one shuffle.
+
+1. One pass counts rows by annotator, with empty cells and numbers that are no names; another lists the labels.
+2. Names of annotators and labels are replaced by codes (a broadcast join).
+3. Rows are shuffled by item, and each partition becomes one row with the bytes of its votes (:mod:`data.blocks`).
+
+Only the DataFrame interface is used, with expressions as text: it is the same in Spark and in Spark Connect.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdwise.data import columns, encoding
+from crowdwise.data.assemble import MAX_WEIGHT
+from crowdwise.data.blocks import Gold, Repeated, packed
+from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.packing import names_of
+from crowdwise.data.votes import Votes
+from crowdwise.errors import (
+    ColumnError,
+    ExtraError,
+    InputError,
+    LabelError,
+    Option,
+    ParameterError,
+    Remedy,
+    either,
+    listing,
+    warn,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    import polars as pl
+
+PARTS = ("item", "annotator", "label")
+WHOLE = ("tinyint", "smallint", "int", "bigint")
+FRACTIONS = ("float", "double")
+BLOCK = (
+    "id int, n_items bigint, n_votes bigint, total double, n_gold bigint, repeated bigint, example string, "
+    "sees boolean, sizes binary, annotator binary, label binary, weight binary, gold binary"
+)
+"""The columns of a row that holds a block; ``items`` holds the names of its items beside them."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the codes of annotators and classes stand for, and the values of the columns that have these codes."""
+
+    annotators: Vocabulary
+    classes: Vocabulary
+    codes: dict[str, tuple[pl.Series, Codes]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A Spark table of votes with the columns item, annotator, label (weight, gold, row), and flags of bad cells."""
+
+    frame: Any
+    kinds: dict[str, str]
+    """The type of each column in Spark's words, whole numbers as ``bigint``."""
+    n_rows: int
+    annotators: pl.Series
+    labels: pl.Series
+
+    @property
+    def item_kind(self) -> str:
+        return self.kinds["item"]
+
+    def beside(self, part: str) -> bool:
+        """Whether there is such a column."""
+        return part in self.kinds
+
+
+def check_frame(df: Any, what: str = "df") -> Any:
+    """A Spark table; anything else is an error."""
+    try:
+        from pyspark.sql import DataFrame
+    except ImportError:
+        raise ExtraError("Spark needs pyspark, not installed here: pip install 'crowdwise[spark]'.") from None
+    if not isinstance(df, DataFrame):
+        raise InputError(
+            f"{what} must be a Spark DataFrame and is {type(df).__name__}. Use crowdwise.aggregate for tables in "
+            "memory, and crowdwise.aggregate_files for files."
+        )
+    if df.isStreaming:
+        raise InputError(f"{what} is a streaming DataFrame: a fit goes over the votes many times. Give a stored table.")
+    return df
+
+
+def read_table(
+    df: Any, given: dict[str, str | None], *, on_missing: str = "error", order: bool = False, gold: str | None = None
+) -> Table:
+    """The votes of a Spark table, checked. ``order``: with a column ``row``, the place of each row."""
+    if on_missing not in ("error", "drop"):
+        raise ParameterError(f"on_missing={on_missing!r}: expected 'error' or 'drop'.")
+    found = columns.resolve(df.columns, given | ({} if gold is None else {"truth": gold}))
+    missing = [part for part in PARTS if found[part] is None]
+    if missing:
+        raise ColumnError(
+            f"No column for {listing(missing)}: the table has {listing(df.columns, 12)}. Name it, as item='...'."
+        )
+    wanted = (*PARTS, "weight", *(["truth"] if gold else []))
+    used = {part: column for part in wanted if (column := found.get(part)) is not None}
+    kinds = {part: _kind(df, part, column) for part, column in used.items()}
+    values, flags = [], []
+    for part, column in used.items():
+        value, empty, bad = _expressions(quoted(column), kinds[part], part)
+        values.append(f"{value} as {part}")
+        flags += [f"cast({empty} as int) as no_{part}", f"cast({bad} as int) as bad_{part}"]
+    lacking = " or ".join(f"no_{part} = 1" for part in PARTS)
+    frame = df.selectExpr(*values, *flags, *(["monotonically_increasing_id() as row"] if order else []))
+    frame = frame.selectExpr("*", f"cast({lacking} as int) as incomplete")
+    n_rows, people = _counted(frame, used, on_missing)
+    whole = frame.filter("incomplete = 0")
+    labels = to_polars(whole.select("label").distinct())["label"].sort()
+    kinds = {part: "bigint" if kind in (*WHOLE, *FRACTIONS) else kind for part, kind in kinds.items()}
+    return Table(whole, kinds, n_rows, people, labels)
+
+
+def _kind(df: Any, part: str, column: str) -> str:
+    """The type of a column, checked."""
+    kind = str(df.schema[column].dataType.simpleString())
+    kind = "string" if kind.startswith(("string", "char", "varchar")) else kind
+    if part == "weight":
+        allowed: tuple[str, ...] = (*WHOLE, *FRACTIONS)
+        if kind not in allowed and not kind.startswith("decimal"):
+            raise ColumnError(f"Column {column!r} holds {kind}: weights must be numbers.")
+        return "weight"
+    allowed = ("string", "boolean", *WHOLE, *FRACTIONS)
+    if kind not in allowed:
+        raise ColumnError(
+            f"Column {column!r} holds {kind}: names and labels must be text, whole numbers or booleans. Convert it "
+            f"first: df.withColumn({column!r}, df[{column!r}].cast('string'))."
+        )
+    return kind
+
+
+def _expressions(name: str, kind: str, part: str) -> tuple[str, str, str]:
+    """The value of a cell, whether it is empty, and whether it is no name (no weight), in SQL."""
+    if part == "weight":
+        weight = f"coalesce(cast({name} as double), double('NaN'))"
+        return weight, "false", f"not ({weight} >= {1 / MAX_WEIGHT} and {weight} <= {MAX_WEIGHT})"
+    if kind in FRACTIONS:
+        whole = f"try_cast({name} as bigint)"
+        empty = f"({name} is null or isnan({name}))"
+        return whole, empty, f"(not {empty} and ({whole} is null or {whole} <> {name}))"
+    return (f"cast({name} as bigint)" if kind in WHOLE else name), f"({name} is null)", "false"
+
+
+def _counted(frame: Any, used: dict[str, str], on_missing: str) -> tuple[int, pl.Series]:
+    """The number of complete rows, and the annotators who have any; an error, or a note, about other rows."""
+    import polars as pl
+
+    flags = [f"{kind}_{part}" for part in used for kind in ("no", "bad")]
+    sums = dict.fromkeys([*flags, "incomplete"], "sum")
+    counted = to_polars(frame.selectExpr("*", "1 as one").groupBy("annotator").agg(sums | {"one": "sum"}))
+    counted = counted.rename({name: name.removeprefix("sum(").removesuffix(")") for name in counted.columns})
+    total = {name: int(counted[name].sum()) for name in (*flags, "incomplete", "one")}
+    if total["one"] == 0:
+        raise InputError("No votes: the Spark table is empty.")
+    for part, column in used.items():
+        if total[f"bad_{part}"] and part == "weight":
+            raise InputError(
+                f"Weights must be positive numbers, between {1 / MAX_WEIGHT:g} and {MAX_WEIGHT:g}: "
+                f"{total['bad_weight']:,} rows of column {column!r} hold others. Leave out the votes that should not "
+                "count."
+            )
+        if total[f"bad_{part}"]:
+            raise LabelError(
+                f"Column {column!r} holds fractions in {total[f'bad_{part}']:,} rows: classes and names must be whole "
+                "numbers, text or booleans. If these are measurements, they are not class labels; if they are codes, "
+                "round them first."
+            )
+    lost = {part: total[f"no_{part}"] for part in PARTS if total[f"no_{part}"]}
+    if lost and on_missing == "error":
+        what = " and ".join(f"{n:,} without {'a' if part == 'label' else 'an'} {part}" for part, n in lost.items())
+        drop = Remedy("Leave them out with {}.", Option("on_missing", "drop"))
+        raise LabelError(f"Rows have empty cells: {what}.", remedy=drop)
+    left = total["one"] - total["incomplete"]
+    if left == 0:
+        raise InputError("No votes: every row of the Spark table has an empty cell.")
+    if lost:
+        rows = f"{total['incomplete']:,} of {total['one']:,} rows"
+        warn(f"Left out {rows}: without an item, an annotator or a label.")
+    return left, counted.filter(pl.col("one") > pl.col("incomplete"))["annotator"].drop_nulls().sort()
+
+
+def find_names(table: Table, classes: Any, normalise_labels: bool) -> Names:
+    """The names of annotators and classes, as they would be in memory but for the order of annotators: sorted."""
+    who, annotators = names_of(table.annotators, "annotator")
+    said, names = names_of(table.labels, "label", classes=classes, normalise_labels=normalise_labels)
+    return Names(annotators, names, {"annotator": (table.annotators, who), "label": (table.labels, said)})
+
+
+def find_gold(table: Table, gold: Any, classes: Vocabulary) -> Gold | None:
+    """Gold labels from a mapping, a table (of Spark, too), or the name of a column of the votes."""
+    if isinstance(gold, str):
+        rows = table.frame.filter("truth is not null").select("item", "truth").distinct()
+        gold = to_polars(rows).rename({"truth": "label"})
+        if not gold.height:
+            return None
+    elif hasattr(gold, "sparkSession"):
+        found = columns.resolve(gold.columns, dict.fromkeys(("item", "truth", "label")))
+        value = found["truth"] or found["label"]
+        if found["item"] is None or value is None:
+            raise ColumnError(
+                f"A table of gold labels needs an item column and a label column: found {listing(gold.columns, 12)}."
+            )
+        gold = to_polars(gold.selectExpr(f"{quoted(found['item'])} as item", f"{quoted(value)} as label"))
+    return Gold.of(gold, classes)
+
+
+def coded(table: Table, names: Names) -> Any:
+    """The rows of a table with codes in the place of annotators and labels."""
+    frame, spark = table.frame, table.frame.sparkSession
+    for part, (values, codes) in names.codes.items():
+        frame = frame.join(
+            from_polars(spark, {part: values, f"{part}_code": codes}, {part: table.kinds[part]}).hint("broadcast"), part
+        )
+    beside = [name for name in ("weight", "row") if name in frame.columns]
+    return frame.select("item", "annotator_code", "label_code", *beside)
+
+
+def packed_blocks(
+    table: Table, names: Names, gold: Gold | None, *, blocks: int, tasks: int, on_duplicate: str, token: str = ""
+) -> Any:
+    """A Spark table with a row per block, in ``tasks`` partitions; nothing is computed yet."""
+    if on_duplicate not in (choices := ("error", "first", "last", "all")):
+        raise ParameterError(f"on_duplicate={on_duplicate!r}: expected {either([repr(c) for c in choices])}.")
+    rows = coded(table, names).repartition(blocks, "item").selectExpr("*", f"pmod(hash(item), {blocks}) as bucket")
+    pack = packer(names.annotators, len(names.classes), gold, on_duplicate, token)
+    made = rows.mapInArrow(pack, f"{BLOCK}, items array<{table.item_kind}>")
+    return made.coalesce(tasks) if tasks < blocks else made
+
+
+def packer(
+    annotators: Vocabulary, K: int, gold: Gold | None, on_duplicate: str, token: str
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """A function that packs the rows of a partition into blocks, one per bucket."""
+
+    def pack(batches: Iterator[Any]) -> Iterator[Any]:
+        import polars as pl
+        import pyarrow as pa
+
+        some = list(batches)
+        if not sum(batch.num_rows for batch in some):
+            return
+        table = pl.from_arrow(pa.Table.from_batches(some))
+        del some
+        assert isinstance(table, pl.DataFrame)
+        for rows in table.partition_by("bucket"):
+            votes = _votes(rows, len(annotators), K, "all" if on_duplicate == "error" else on_duplicate)
+            codes = None if gold is None else gold.of_items(votes.items)
+            repeated = Repeated.of(votes, annotators) if on_duplicate == "error" else Repeated()
+            yield as_batch(
+                packed(votes, codes) | {
+                    "id": int(rows["bucket"][0]), "n_items": len(votes), "n_votes": votes.n_votes,
+                    "total": float(votes.n_votes if votes.weight is None else votes.weight.sum()),
+                    "n_gold": 0 if codes is None else int((codes >= 0).sum()), "repeated": repeated.count,
+                    "example": repeated.example, "sees": bool(token) and os.path.exists(token),
+                },
+                votes.items,
+            )  # fmt: skip
+
+    return pack
+
+
+def _votes(rows: pl.DataFrame, M: int, K: int, on_duplicate: str) -> Votes:
+    """The votes of a block, as in memory; annotators and classes are numbers."""
+    rows = rows.sort("row") if "row" in rows.columns else rows
+    item, items = encoding.encode(rows["item"])
+    return Votes.from_codes(
+        item, rows["annotator_code"].to_numpy(), rows["label_code"].to_numpy(), items=items, annotators=np.arange(M),
+        classes=np.arange(K), on_duplicate=on_duplicate,
+        weight=rows["weight"].to_numpy() if "weight" in rows.columns else None,
+    )  # fmt: skip
+
+
+def as_batch(block: dict[str, Any], items: Vocabulary | None = None) -> Any:
+    """A block as a row of Arrow."""
+    import pyarrow as pa
+
+    kinds = {
+        "int": pa.int32(), "bigint": pa.int64(), "double": pa.float64(), "string": pa.string(),
+        "boolean": pa.bool_(), "binary": pa.binary(),
+    }  # fmt: skip
+    row = {name: pa.array([block[name]], kinds[kind]) for name, kind in (pair.split() for pair in BLOCK.split(", "))}
+    if items is not None:
+        row["items"] = pa.array([items.tolist()])
+    return pa.RecordBatch.from_pydict(row)
+
+
+def quoted(column: str) -> str:
+    """The name of a column, in SQL."""
+    return f"`{column.replace('`', '``')}`"
+
+
+def to_polars(frame: Any) -> pl.DataFrame:
+    """The rows of a (small) Spark table."""
+    import polars as pl
+
+    found = pl.from_arrow(frame.toArrow())
+    assert isinstance(found, pl.DataFrame)
+    return found
+
+
+def from_polars(spark: Any, data: dict[str, Any], kinds: dict[str, str] | None = None) -> Any:
+    """A Spark table from columns in memory, in such types."""
+    import polars as pl
+
+    table = spark.createDataFrame(pl.DataFrame(data).to_arrow(compat_level=pl.CompatLevel.oldest()))
+    given = kinds or {}
+    return table.selectExpr(*(f"cast({name} as {given[name]}) as {name}" if name in given else name for name in data))
