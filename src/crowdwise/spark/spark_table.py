@@ -86,7 +86,7 @@ def check_frame(df: Any, what: str = "df") -> Any:
     if not isinstance(df, DataFrame):
         raise InputError(
             f"{what} must be a Spark DataFrame and is {type(df).__name__}. Use crowdwise.aggregate for tables in "
-            "memory, and crowdwise.aggregate_files for files."
+            "memory and for files."
         )
     if df.isStreaming:
         raise InputError(f"{what} is a streaming DataFrame: a fit goes over the votes many times. Give a stored table.")
