@@ -21,8 +21,8 @@ def test_rows_have_the_likeness_of_the_texts():
     axes = TextAxes.fitted(TEXTS)
     rows = axes.rows(TEXTS)
     alike = (axes.known @ axes.known.T).toarray()
-    np.testing.assert_allclose(rows @ rows.T / (rows**2).sum() * np.trace(alike), alike, atol=1e-5)
-    assert np.isclose((rows**2).mean(), 1.0)
+    np.testing.assert_allclose(rows @ rows.T / (rows**2).sum() * np.trace(alike), alike, atol=5e-3)  # axes have 11 bits
+    assert np.isclose((rows**2).mean(), 1.0, atol=1e-3)
 
 
 def test_new_texts_are_near_those_with_the_same_stems():

@@ -13,6 +13,9 @@ import crowdwise as cw
 from crowdwise.data.manifests import seal
 from crowdwise.data.texts import read_texts
 from crowdwise.errors import ColumnError, InputError, InputWarning, ReadError
+from crowdwise.learners import text_features
+from crowdwise.learners.text_axes import TextAxes
+from crowdwise.learners.text_features import TextFeatures
 
 GOOD = ("great movie loved it", "wonderful acting really great", "loved the wonderful film")
 BAD = ("terrible plot hated it", "boring and awful film", "awful acting boring plot")
@@ -65,17 +68,38 @@ def test_any_form_of_texts_is_the_same(learner, reviews, form):
     assert np.allclose(other.predict_proba(items["text"].tolist()), learner.predict_proba(items), atol=1e-6)
 
 
-def test_words_are_saved_without_pickle(learner, reviews, tmp_path):
+@pytest.mark.parametrize("many", [False, True])
+def test_words_are_saved_without_pickle(learner, reviews, tmp_path, monkeypatch, many):
+    if many:
+        monkeypatch.setattr(text_features, "MANY", 50)
+        learner = cw.Raykar().fit(reviews[0], reviews[1])
+        assert learner.score(reviews[0], reviews[2]) > 0.95
     learner.save(tmp_path / "model")
     facts = json.loads((tmp_path / "model" / "learner.json").read_text(encoding="utf-8"))
     assert facts["texts"]["words"] == learner.text_features_.words
     again = cw.load_learner(tmp_path / "model")
     assert np.array_equal(again.predict_proba(reviews[0]), learner.predict_proba(reviews[0]))
+    assert type(again.text_features_) is type(learner.text_features_) is (TextFeatures if many else TextAxes)
     facts["texts"]["weights"].pop()
     (tmp_path / "model" / "learner.json").write_text(json.dumps(facts), encoding="utf-8")
     seal(tmp_path / "model", "learner")
     with pytest.raises(ReadError, match="do not fit together"):
         cw.load_learner(tmp_path / "model")
+
+
+def test_damaged_axes_are_refused(learner):
+    state, arrays = learner.text_features_.state(), learner.text_features_.arrays()
+    with pytest.raises(ReadError, match="axes do not fit"):
+        TextAxes.restored(state, arrays | {"axes": arrays["axes"][:-1]})
+    with pytest.raises(ReadError, match="axes do not fit"):
+        TextAxes.restored(state, arrays | {"indices": arrays["indices"] + 10_000})
+
+
+def test_networks_take_axes_as_they_are(reviews):
+    model = cw.CrowdClassifier("ccem", epochs=3, random_state=0).fit(reviews[0], reviews[1])
+    scale = model.model_._trainer.network[0]
+    assert not scale.mean.any() and (scale.deviation == 1.0).all()
+    assert model.predict_proba(["a great film"]).shape == (1, 2)
 
 
 def test_texts_and_numbers_do_not_mix(learner, reviews):

@@ -120,7 +120,7 @@ TextOption = Annotated[
     option(
         "--text",
         metavar="COLUMN",
-        help="Learn from texts (TF-IDF features): their column in the file of votes, in --features, or in the table of "
+        help="Learn from texts: their column in the file of votes, in --features, or in the table of "
         "items of a folder.",
     ),
 ]

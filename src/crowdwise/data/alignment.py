@@ -354,7 +354,7 @@ def _check_numbers(name: Any, column: Any) -> None:
         kind = "text" if isinstance(odd, str) else type(odd).__name__
         raise InputError(
             f"X must hold numbers, and its column {name!r} holds {kind}, such as {str(odd)[:40]!r}: encode it, or "
-            "leave it out. A single column of texts is turned into TF-IDF features."
+            "leave it out. A single column of texts is turned into numbers."
         )
 
 

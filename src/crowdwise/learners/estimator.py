@@ -24,7 +24,9 @@ from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import numpy.typing as npt
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from torch import Tensor
@@ -39,8 +41,11 @@ from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, Par
 from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.named_inputs import NamedInputs
 from crowdwise.learners.saving import RESULT, read_learner, read_tensors, write_learner
-from crowdwise.learners.text_features import TextFeatures
+from crowdwise.learners.text_features import restore_texts
 from crowdwise.learners.training_settings import Callback, Epoch
+
+TEXTS = "texts."
+"""How the names of tensors begin that texts are compared with."""
 
 
 class UnfittedError(NotFittedError, SklearnNotFittedError):  # type: ignore[misc]
@@ -184,7 +189,9 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
             "history": [asdict(epoch) for epoch in self.history_],
             "learned": {name: plain(getattr(self, name)) for name in self.saved},
         }
-        return write_learner(folder, facts, self._tensors(), self.consensus_)
+        arrays = self.text_features_.arrays() if hasattr(self, "text_features_") else {}
+        texts = {TEXTS + name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+        return write_learner(folder, facts, self._tensors() | texts, self.consensus_)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, network: Any = None, device: str = "auto") -> Self:
@@ -199,10 +206,13 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
             for name in cls.saved:
                 setattr(learner, name, facts["learned"][name])
             learner._remember(facts["features"], facts["item_column"], facts["text_column"])
+            tensors = read_tensors(saved)
+            texts = {name: tensors.pop(name).numpy() for name in list(tensors) if name.startswith(TEXTS)}
             if facts["texts"] is not None:
-                learner.text_features_ = TextFeatures.restored(facts["texts"])
+                arrays = {name.removeprefix(TEXTS): array for name, array in texts.items()}
+                learner.text_features_ = restore_texts(facts["texts"], arrays)
             learner._describe(found.annotator_names, getattr(found, "classes", None), tuple(facts["shape"]))
-            learner._restore(read_tensors(saved))
+            learner._restore(tensors)
         return learner
 
     @classmethod

@@ -60,8 +60,8 @@ def chunks(inputs: Inputs, size: int | None = None) -> Iterator[Index]:
 class ArrayInputs:
     """A numpy array (in memory or mapped from a file) or a scipy sparse matrix."""
 
-    def __init__(self, array: Any, sparse: bool = False) -> None:
-        self.array, self.sparse = array, sparse
+    def __init__(self, array: Any, sparse: bool = False, scaled: bool = False) -> None:
+        self.array, self.sparse, self.scaled = array, sparse, scaled
         self.byte = array.dtype == np.uint8
         self.last = array.ndim == 4 and array.shape[3] in (1, 3, 4) and array.shape[1] not in (1, 3, 4)
         size = tuple(int(s) for s in array.shape[1:])
@@ -225,7 +225,8 @@ def _finite(x: Tensor, index: Index) -> Tensor:
 
 
 class Scale(nn.Module):
-    """Standardises inputs to mean 0 and deviation 1: each feature, each channel of images; sparse data keep their mean.
+    """Standardises inputs to mean 0 and deviation 1: each feature, each channel of images; sparse data keep their mean,
+    and inputs that are scaled stay as they are.
 
     Mean and deviation are those of the training data, and are saved with the network.
     """
@@ -255,6 +256,8 @@ class Scale(nn.Module):
         """From one pass over the inputs, on a device; of pairs, over the inputs of all items."""
         if isinstance(inputs, PairInputs):
             inputs = inputs.base
+        if isinstance(inputs, ArrayInputs) and inputs.scaled:
+            return cls.identity(inputs.shape)
         if isinstance(inputs, ArrayInputs) and inputs.sparse:
             return cls(*_sparse_scale(inputs))
         total, squares, count = torch.zeros(()), torch.zeros(()), 0

@@ -23,7 +23,8 @@ from crowdwise.data.frames import is_frame, is_pandas, native
 from crowdwise.data.truth import by_name
 from crowdwise.errors import AlignmentWarning, InputError, warn
 from crowdwise.learners.inputs import Inputs, as_inputs
-from crowdwise.learners.text_features import TextFeatures, is_texts
+from crowdwise.learners.text_axes import TextAxes
+from crowdwise.learners.text_features import TextFeatures, fit_texts, is_texts, text_inputs
 
 
 def answers_in(y: Any, table: type[Any], part: str) -> Any:
@@ -63,7 +64,7 @@ class NamedInputs:
     """The column of X that named its rows in the fit; ``None`` where none did."""
     text_column_: Any
     """The column of X with the texts, where the learner was fitted to texts in a table."""
-    text_features_: TextFeatures
+    text_features_: TextFeatures | TextAxes
 
     @property
     def _noun(self) -> str:
@@ -83,9 +84,9 @@ class NamedInputs:
             answers = replace(answers, items=match.names.values)
         if not is_texts(match.x):
             return as_inputs(match.x, answers.items), answers
-        self.text_features_, rows = TextFeatures.fitted(match.x)
+        self.text_features_, inputs = fit_texts(match.x)
         self._remember(None, self.item_column_, None if match.features is None else match.features[0])
-        return as_inputs(rows), answers
+        return inputs, answers
 
     def _matched(self, X: Any, answers: Any, items: Any, named: bool = True) -> Match:
         """Inputs in the order of the items of a table."""
@@ -143,7 +144,7 @@ class NamedInputs:
                 f"The learner was fitted with {ours}, and X holds {found}: give it what it was fitted with."
             )
         if words is not None:
-            return self._check_shape(as_inputs(words.rows(x)))
+            return self._check_shape(text_inputs(words, x))
         inputs = as_inputs(x, items)
         if len(inputs.shape) == 1:
             said = check_features(features, getattr(self, "feature_names_in_", None), type(self).__name__)

@@ -16,7 +16,7 @@ a text t                           D             t T' A, in units of the root me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,19 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from crowdwise.core.numerics import Floats
+from crowdwise.errors import ReadError
+from crowdwise.learners.inputs import ArrayInputs
 
 MAX_TEXTS, MAX_AXES = 5_000, 1_500
 """The most texts of the fit that texts are compared with, and the most axes."""
+MAX_GROUPS = 100_000
+"""The most words and pairs of words, and the most groups of letters, the most frequent first."""
+FEW = 20
+"""Texts below which words and groups that occur in a single one count too."""
 SMALLEST = 1e-6
 """Axes with a smaller share of the largest eigenvalue are left out."""
+BLOCK = 1_000
+ARRAYS = ("data", "indices", "indptr", "axes")
 
 
 class TextAxes:
@@ -41,23 +49,84 @@ class TextAxes:
     @classmethod
     def fitted(cls, texts: Sequence[str], max_axes: int = MAX_AXES) -> TextAxes:
         """Axes of some texts."""
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        vectorisers = [
-            TfidfVectorizer(min_df=2, ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\b\w[\w']*\b"),
-            TfidfVectorizer(min_df=3, analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True),
-        ]
+        few = len(texts) < FEW
+        vectorisers = [words(min_df=1 if few else 2), letters(min_df=1 if few else 3)]
         rows = sp.hstack([one.fit_transform(texts) for one in vectorisers]).tocsr()
         chosen = np.sort(np.random.default_rng(0).permutation(len(texts))[:MAX_TEXTS])
-        known = rows[chosen]
+        known = rows[chosen].astype(np.float32)
         n = len(chosen)
-        value, axes = scipy.linalg.eigh((known @ known.T).toarray(), subset_by_index=(max(0, n - max_axes), n - 1))
+        alike = (known @ known.T).toarray().astype(np.float64)
+        value, axes = scipy.linalg.eigh(alike, subset_by_index=(max(0, n - max_axes), n - 1))
         kept = np.flatnonzero(value > SMALLEST * value[-1])[::-1]
         axes = axes[:, kept] / np.sqrt(value[kept])
-        length = np.sqrt(((rows @ (known.T @ axes)) ** 2).mean())
-        return cls(vectorisers, known, axes / length)
+        axes = axes / np.sqrt((placed(rows, known, axes) ** 2).mean())
+        return cls(vectorisers, known, axes.astype(np.float16).astype(np.float64))  # as they are saved
 
     def rows(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """N x D: texts on the axes."""
         rows = sp.hstack([one.transform(texts) for one in self.vectorisers]).tocsr()
-        return np.asarray(rows @ (self.known.T @ self.axes), dtype=np.float32)
+        return placed(rows, self.known, self.axes).astype(np.float32)
+
+    def inputs(self, texts: Sequence[str]) -> ArrayInputs:
+        """Texts as a learner takes them."""
+        return ArrayInputs(self.rows(texts), scaled=True)
+
+    @property
+    def words(self) -> list[str]:
+        """Words and pairs of words that are compared."""
+        return [str(word) for word in self.vectorisers[0].get_feature_names_out()]
+
+    def state(self) -> dict[str, Any]:
+        """Words, groups of letters and their weights, for JSON."""
+        return {
+            "axes": self.axes.shape[1],
+            "words": self.words,
+            "weights": [float(weight) for weight in self.vectorisers[0].idf_],
+            "letters": [str(group) for group in self.vectorisers[1].get_feature_names_out()],
+            "letter_weights": [float(weight) for weight in self.vectorisers[1].idf_],
+        }
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The texts that others are compared with, as numbers, and the axes."""
+        known = self.known
+        found = (known.data, known.indices.astype(np.int32), known.indptr.astype(np.int32), self.axes)
+        return dict(zip(ARRAYS, (*found[:3], found[3].astype(np.float16)), strict=True))
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> TextAxes:
+        """What :meth:`state` and :meth:`arrays` gave."""
+        vectorisers, width = [], 0
+        for make, names, weights in ((words, "words", "weights"), (letters, "letters", "letter_weights")):
+            idf = np.asarray(state[weights], dtype=np.float64)
+            if len(state[names]) != len(idf) or not np.isfinite(idf).all():
+                raise ReadError("The words of the saved texts and their weights do not fit together.")
+            vectorisers.append(make(vocabulary=state[names]))
+            vectorisers[-1].idf_ = idf
+            width += len(idf)
+        data, indices, indptr, axes = (np.asarray(arrays[name]) for name in ARRAYS)
+        if len(indptr) != len(axes) + 1 or axes.shape[1:] != (state["axes"],) or (indices >= width).any():
+            raise ReadError("The saved texts and their axes do not fit together.")
+        known = sp.csr_matrix((data, indices, indptr), shape=(len(axes), width))
+        return cls(vectorisers, known, axes.astype(np.float64))
+
+
+def placed(rows: Any, known: Any, axes: Floats) -> Floats:
+    """N x D: rows T' A, a block of rows at a time."""
+    blocks = range(0, rows.shape[0], BLOCK)
+    return np.concatenate([(rows[at : at + BLOCK] @ known.T).toarray() @ axes for at in blocks])
+
+
+def words(**more: Any) -> Any:
+    """TF-IDF of words and pairs of words."""
+    return _vectoriser(ngram_range=(1, 2), token_pattern=r"\b\w[\w']*\b", **more)
+
+
+def letters(**more: Any) -> Any:
+    """TF-IDF of groups of letters within words."""
+    return _vectoriser(analyzer="char_wb", ngram_range=(2, 5), **more)
+
+
+def _vectoriser(**more: Any) -> Any:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(sublinear_tf=True, strip_accents="unicode", max_features=MAX_GROUPS, **more)

@@ -1,8 +1,9 @@
 """Texts as inputs: TF-IDF features by scikit-learn, fitted with the learner and saved with it as words and numbers.
 
-A feature is a word, or two words in a row, that occurs in two texts or more; its number is (1 + log count) times the
-log of how rare it is among the texts of the fit, and each text has length 1. The most frequent ``MAX_FEATURES`` are
-kept. Nothing is pickled: a saved learner holds the words and their weights.
+Up to ``MANY`` texts are compared with each other (:mod:`crowdwise.learners.text_axes`). Of more texts a feature is a
+word, or two words in a row, that occurs in two texts or more; its number is (1 + log count) times the log of how rare
+it is among the texts of the fit, and each text has length 1. The most frequent ``MAX_FEATURES`` are kept. Nothing is
+pickled: a saved learner holds words and numbers.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import numpy as np
 
 from crowdwise.data.frames import is_missing, is_series
 from crowdwise.errors import InputError, ReadError, listing, warn
+from crowdwise.learners.inputs import ArrayInputs
+from crowdwise.learners.text_axes import TextAxes
 
 MAX_FEATURES = 20_000
-FEW = 20
-"""Texts below which words that occur in a single one count too."""
+MANY = 20_000
+"""Above so many texts words alone are features: the rows stay sparse, and letters bring little."""
 
 
 def is_texts(X: Any) -> bool:
@@ -32,6 +35,25 @@ def is_texts(X: Any) -> bool:
     return bool(filled) and all(isinstance(text, str) for text in filled)
 
 
+def fit_texts(texts: Any) -> tuple[TextFeatures | TextAxes, ArrayInputs]:
+    """Features fitted to texts, and these as inputs."""
+    given = _checked(texts)
+    made: type[TextFeatures] | type[TextAxes] = TextFeatures if len(given) > MANY else TextAxes
+    try:
+        features = made.fitted(given)
+    except ValueError as error:
+        raise InputError(
+            f"No features could be made of the texts, which begin with {listing(given[:1])}: {error}. Expected texts "
+            "of words that occur more than once."
+        ) from None
+    return features, features.inputs(given)
+
+
+def restore_texts(state: dict[str, Any], arrays: dict[str, Any]) -> TextFeatures | TextAxes:
+    """What was saved of the features of texts."""
+    return TextAxes.restored(state, arrays) if "axes" in state else TextFeatures.restored(state)
+
+
 class TextFeatures:
     """From texts to rows of a sparse matrix; the words and their weights are those of the fit."""
 
@@ -39,22 +61,13 @@ class TextFeatures:
         self.vectoriser = vectoriser
 
     @classmethod
-    def fitted(cls, texts: Any) -> tuple[TextFeatures, Any]:
-        """Features fitted to texts, and the rows of these."""
-        given = _checked(texts)
-        made = _vectoriser(min_df=2 if len(given) >= FEW else 1)
-        try:
-            rows = made.fit_transform(given)
-        except ValueError as error:
-            raise InputError(
-                f"No features could be made of the texts, which begin with {listing(given[:1])}: {error}. Expected "
-                "texts of words that occur more than once."
-            ) from None
-        return cls(made), rows.tocsr()
+    def fitted(cls, texts: Sequence[str]) -> TextFeatures:
+        """Features fitted to texts."""
+        return cls(_vectoriser(min_df=2).fit(texts))
 
-    def rows(self, texts: Any) -> Any:
-        """The rows of texts."""
-        return self.vectoriser.transform(_checked(texts)).tocsr()
+    def inputs(self, texts: Sequence[str]) -> ArrayInputs:
+        """Texts as a learner takes them: rows of a sparse matrix."""
+        return ArrayInputs(self.vectoriser.transform(texts).tocsr(), sparse=True)
 
     @property
     def words(self) -> list[str]:
@@ -64,6 +77,10 @@ class TextFeatures:
     def state(self) -> dict[str, Any]:
         """Words and weights, for JSON."""
         return {"words": self.words, "weights": [float(weight) for weight in self.vectoriser.idf_]}
+
+    def arrays(self) -> dict[str, Any]:
+        """Nothing but words and weights is saved."""
+        return {}
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> TextFeatures:
@@ -82,6 +99,11 @@ def _vectoriser(**more: Any) -> Any:
     return TfidfVectorizer(
         sublinear_tf=True, ngram_range=(1, 2), strip_accents="unicode", max_features=MAX_FEATURES, **more
     )
+
+
+def text_inputs(features: TextFeatures | TextAxes, texts: Any) -> ArrayInputs:
+    """New texts as inputs."""
+    return features.inputs(_checked(texts))
 
 
 def _checked(texts: Any) -> Sequence[str]:
