@@ -15,7 +15,7 @@ from typing import Any
 
 from crowdwise.errors import InputError
 from crowdwise.importers.label_studio import TASKS
-from crowdwise.label_studio.ls_folder import kept
+from crowdwise.label_studio.ls_folder import kept, objects
 from crowdwise.label_studio.ls_project import PREFIX, find_control
 from crowdwise.label_studio.ls_round import ProjectConsensus, fit
 
@@ -58,14 +58,15 @@ class Backend:
 
     def predict(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """``POST /predict``: a result for each task, in their order; without any where nobody annotated it."""
-        tasks = [task for task in body.get("tasks") or [] if isinstance(task, Mapping)]
+        given = body.get("tasks")
+        tasks = [task if isinstance(task, Mapping) else {} for task in (given if isinstance(given, list) else [])]
         with self._lock:
             self._configure(body.get("label_config"))
-            for task in tasks:
+            for task in objects(tasks):
                 self._see(task)
             self._refit()
             none = {"result": [], "score": 0.0}
-            found = [self._predicted.get(task.get("id"), none) for task in tasks]
+            found = [self._predicted.get(task["id"], none) if objects([task]) else none for task in tasks]
             return {"results": [{**result, "model_version": self.model_version} for result in found]}
 
     def webhook(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,7 +89,7 @@ class Backend:
 
     def _see(self, task: Mapping[str, Any]) -> None:
         """A task as it is now."""
-        if task.get("id") is not None and isinstance(task.get("data"), Mapping):
+        if objects([task]) and isinstance(task.get("data"), Mapping):
             new = {**kept(task, {}), "predictions": [], "drafts": []}
             self._stale = self._stale or self.tasks.get(new["id"]) != new
             self.tasks[new["id"]] = new
@@ -96,6 +97,8 @@ class Backend:
     def _annotated(self, annotation: Mapping[str, Any], task: Any) -> None:
         """An annotation as it is now, of a task that was seen or comes with it."""
         number = annotation.get("task")
+        if not isinstance(number, (int, str)):
+            return
         if number not in self.tasks and isinstance(task, Mapping):
             self._see({"project": annotation.get("project"), **task, "annotations": []})
         if number not in self.tasks:
@@ -107,7 +110,7 @@ class Backend:
 
     def _remove(self, action: str, body: Mapping[str, Any]) -> None:
         part = "annotations" if action == "ANNOTATIONS_DELETED" else "tasks"
-        gone = {entry.get("id") for entry in body.get(part) or [] if isinstance(entry, Mapping)}
+        gone = {entry["id"] for entry in objects(body.get(part))}
         if part == "tasks":
             self.tasks = {number: task for number, task in self.tasks.items() if number not in gone}
         for task in self.tasks.values() if part == "annotations" else ():
@@ -139,8 +142,7 @@ class Backend:
 def _annotations(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if str(body.get("action")) in REMOVED:
         return []
-    found = [body.get("annotation"), *(body.get("annotations") or [])]
-    return [annotation for annotation in found if isinstance(annotation, Mapping)]
+    return objects([body.get("annotation")]) + objects(body.get("annotations"))
 
 
 def parse_config(config: str) -> dict[str, dict[str, Any]]:

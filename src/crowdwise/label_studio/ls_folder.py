@@ -44,20 +44,24 @@ class Pulled:
         return bool(self.new or self.changed or self.removed)
 
 
+def objects(found: Any) -> list[Mapping[str, Any]]:
+    """The objects of a JSON list that have a number or a name, or none."""
+    listed = found if isinstance(found, list) else []
+    return [one for one in listed if isinstance(one, Mapping) and isinstance(one.get("id"), (int, str))]
+
+
 def kept(task: Mapping[str, Any], people: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     """A task as it is kept: without our own predictions, and with annotators written out as snapshots have them."""
-    made = [a for a in task.get("annotations") or [] if isinstance(a, Mapping)]
-    annotations = [{key: a.get(key) for key in OF_ANNOTATION} for a in made]
+    annotations = [{key: a.get(key) for key in OF_ANNOTATION} for a in objects(task.get("annotations"))]
     for annotation in annotations:
         who = annotation["completed_by"]
         annotation["completed_by"] = people.get(who, who) if isinstance(who, int) else who
-    guesses = [p for p in task.get("predictions") or [] if isinstance(p, Mapping)]
     others = [
         {key: p.get(key) for key in OF_PREDICTION}
-        for p in guesses
+        for p in objects(task.get("predictions"))
         if not str(p.get("model_version")).startswith(PREFIX)
     ]
-    drafts = [{"id": d.get("id")} for d in task.get("drafts") or [] if isinstance(d, Mapping)]
+    drafts = [{"id": draft.get("id")} for draft in objects(task.get("drafts"))]
     about = {key: task.get(key) for key in OF_TASK}
     return {**about, "annotations": annotations, "predictions": others, "drafts": drafts}
 

@@ -16,6 +16,7 @@ from crowdwise.server import (
     routes_access,
     routes_campaigns,
     routes_health,
+    routes_label_studio,
     routes_pages,
     routes_results,
     routes_uploads,
@@ -29,6 +30,7 @@ from crowdwise.server.structured_logs import configure_logs
 
 ROUTERS = (
     routes_campaigns, routes_uploads, routes_votes, routes_results, routes_access, routes_health, routes_pages,
+    routes_label_studio,
 )  # fmt: skip
 
 __all__ = ["create_app", "create_from_environment"]
