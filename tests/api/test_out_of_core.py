@@ -244,3 +244,21 @@ def test_progress_names_the_stages_and_the_time_left(tmp_path, capsys):
     assert names == ["finding names", "sorting rows", "packing parts", "fitting", "writing"]
     assert seen[-1].share == 1.0 and seen[-1].remaining == 0.0 and all(stage.remaining > 0 for stage in seen[1:-1])
     assert "auto: writing, about" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["majority", "dawid-skene", "wawa"])
+def test_one_item_with_a_hundred_thousand_votes_over_all_files(tmp_path, method):
+    rng, many = np.random.default_rng(0), 100_000
+    item = np.concatenate([np.full(many, 7), np.repeat(np.arange(100, 400), 3)])
+    who = np.concatenate([np.arange(many), (np.arange(900) * 7) % 50])
+    rows = {"item": item, "annotator": who, "label": rng.choice(3, len(item), p=[0.5, 0.3, 0.2])}
+    frame = pl.DataFrame(rows).sample(fraction=1.0, shuffle=True, seed=1)
+    pattern = written(tmp_path / "votes", frame, files=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        params = {"max_iter": 4} if method == "dawid-skene" else {}
+        whole = cw.aggregate(frame, method, **params).to_frame("items", kind="polars").sort("item")
+        cw.aggregate(pattern, method, out=tmp_path / "c.parquet", rows_per_part=20_000, **params)
+    found = pl.read_parquet(tmp_path / "c.parquet").sort("item")
+    assert found["votes"][0] == many and found["label"].equals(whole["label"])
+    assert (found["probability"] - whole["probability"]).abs().max() < 1e-8

@@ -30,7 +30,7 @@ from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import warn_unconverged
 from crowdwise.core.starts import Start
 from crowdwise.core.unseen import scores_with_unseen
-from crowdwise.core.vote_parts import IN_PARTS, Totals, VoteParts, start_statistics
+from crowdwise.core.vote_parts import IN_PARTS, Totals, VotePart, VoteParts, start_statistics
 from crowdwise.data import encoding
 from crowdwise.data.boundary import guarded
 from crowdwise.data.votes import Votes
@@ -149,6 +149,8 @@ class Model(Parameterised, ABC):
         if parts.n_votes == 0:
             raise InputError("No votes: the parts have no rows.")
         check_classes(parts.names)
+        if self.needs_gold and not parts.sizes[2]:
+            raise self._no_gold()
         if not self.single_annotator and not parts.sizes[2]:
             check_several(parts.names, self.key, "Use a majority vote, or give gold labels of some items.")
         return FittedParts.of(self, parts, self._fit_in_parts(parts, callback))
@@ -211,12 +213,15 @@ class Model(Parameterised, ABC):
         if votes.n_votes == 0:
             raise InputError("No votes: the table has items and annotators, and no row is left.")
         if self.needs_gold and (gold is None or not (gold >= 0).any()):
-            raise InputError(
-                f"{self.key} weighs annotators by their answers on items with gold labels, and none is given.",
-                remedy=Remedy("Give them: {}.", Option("gold", python="{item: class}", command="FILE")),
-            )
+            raise self._no_gold()
         if not self.single_annotator and (gold is None or not (gold >= 0).any()):
             check_several(votes, self.key, "Use a majority vote, or give gold labels of some items.")
+
+    def _no_gold(self) -> InputError:
+        return InputError(
+            f"{self.key} weighs annotators by their answers on items with gold labels, and none is given.",
+            remedy=Remedy("Give them: {}.", Option("gold", python="{item: class}", command="FILE")),
+        )
 
     def _log_item_prior(self, votes: Votes, item_prior: Any) -> Floats | None:
         if item_prior is None:
@@ -287,13 +292,17 @@ class EMModel(Model, ABC):
     params_: Params = field(init=False)
     stats_: Stats = field(init=False)
 
-    @abstractmethod
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
         """The maximisation step, made once per fit; ``start`` are the statistics that it starts from."""
+        return self._family_of(VotePart(votes, gold))
 
     def _finish(self, part: Any, family: Family, params: Params) -> Params:
         """The parameters to report, from those that EM ended with."""
         return params
+
+    def _prior(self, params: Params) -> Floats:
+        """The class distribution of an item without votes."""
+        return np.asarray(np.exp(params.log_prior[0]))
 
     def _confusion(self, params: Params, K: int) -> Floats:
         """theta[m, k, l] from the scores, rows normalised."""
@@ -321,7 +330,7 @@ class EMModel(Model, ABC):
         self.stats_, q = em.expect(part, self.params_, posterior=True)
         found: dict[str, Any] = {
             "posterior": q,
-            "prior": np.exp(self.params_.log_prior[0]),
+            "prior": self._prior(self.params_),
             "confusion": self._confusion(self.params_, part.n_classes),
             "log_likelihood": self.stats_.log_likelihood,
         }
@@ -336,17 +345,13 @@ class EMModel(Model, ABC):
     def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
         if self.restarts or not (isinstance(self.start, str) and self.start == "votes"):
             raise ParameterError(
-                "Votes in parts start from the votes, once: leave out start and restarts, or fit all votes at once."
+                "Votes in parts start from the votes, once: leave out start, set restarts=0, or fit all votes at once."
             )
         check_memory(parts.names)
         params, fit = self._run_in_parts(parts, callback)
         self.params_, confusion = params, self._confusion(params, parts.names.n_classes)
-        prior = np.exp(params.log_prior[0])
-        return {
-            "independent": lambda part: part.posterior(params),
-            "prior": prior,
-            "confusion": confusion,
-        } | fit.outcome
+        found = {"independent": lambda part: part.posterior(params), "prior": self._prior(params)}
+        return found | {"confusion": confusion} | fit.outcome
 
     def _run_in_parts(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit]:
         """The parameters to report, and how EM went."""
@@ -355,7 +360,7 @@ class EMModel(Model, ABC):
         return self._finish(parts, family, fit.params), fit
 
     def _family_of(self, totals: Totals) -> Family:
-        """The maximisation step from sums over votes alone, of a class that says ``in_parts``."""
+        """The maximisation step from the names and from sums over votes alone, of a class that says ``in_parts``."""
         raise NotImplementedError
 
     def _start(self, part: Part, votes: Votes, gold: Ints | None) -> Stats:

@@ -37,7 +37,11 @@ from crowdwise.data.encoding import Vocabulary
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 
-IN_PARTS = ("auto", "anchored", "dawid-skene", "one-coin", "confusion-vector", "fast-dawid-skene", "majority")
+IN_PARTS = (
+    "auto", "anchored", "dawid-skene", "one-coin", "confusion-vector", "fast-dawid-skene", "ibcc", "cbcc",
+    "worker-cluster", "mace", "zencrowd", "mf", "majority", "wawa", "zero-based-skill", "iwmv", "pm", "catd",
+    "gold-weighted",
+)  # fmt: skip
 """The methods whose classes say ``in_parts``, for messages."""
 
 

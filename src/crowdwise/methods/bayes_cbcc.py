@@ -41,8 +41,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from crowdwise.core.constraints import Count, Positive
-from crowdwise.core.model import EMFit, Family, Params, Part, Stats, Votes, declared
-from crowdwise.core.numerics import Floats, Ints, normalise, softmax
+from crowdwise.core.model import EMFit, Family, Params, Stats, Votes, declared
+from crowdwise.core.numerics import Floats, normalise, softmax
 from crowdwise.core.priors import class_dirichlet
 from crowdwise.core.shrinkage import own_accuracy
 from crowdwise.methods.bayes_ibcc import divergence, expected_log
@@ -184,7 +184,7 @@ class CBCC(MixtureModel):
         found = range(1, min(self.max_communities, M) + 1)
         return found if isinstance(self.n_communities, str) else [int(self.n_communities)]
 
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None, J: int = 1) -> CommunityFamily:
+    def _grouped(self, start: Stats, votes: Votes, J: int) -> CommunityFamily:
         prior = self._common_prior(votes)
         counts = start.table()
         member = by_accuracy(own_accuracy(counts), J)

@@ -39,6 +39,7 @@ from crowdwise.core.constraints import Bounds, CountFromZero
 from crowdwise.core.model import Callback, Family, Outcome, Params, Part, Rounds, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.priors import ClassAlpha, DirichletPrior, History, class_dirichlet, dirichlet_rows
+from crowdwise.core.vote_parts import Totals, VotePart
 from crowdwise.errors import ParameterError
 from crowdwise.online.streaming import StreamingModel
 
@@ -211,6 +212,7 @@ class IBCC(StreamingModel):
     """
 
     key = "ibcc"
+    in_parts = True
 
     prior: DirichletPrior = 4.0
     class_alpha: ClassAlpha = 1.0
@@ -224,9 +226,19 @@ class IBCC(StreamingModel):
         if self.inference != "variational":
             raise ParameterError(f"inference={self.inference!r} needs all votes at once; a stream needs 'variational'.")
 
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> DirichletFamily:
-        rows = dirichlet_rows(self.prior, self.history, votes)
-        return DirichletFamily(rows, class_dirichlet(self.class_alpha, votes))
+    def check_in_parts(self) -> None:
+        super().check_in_parts()
+        if self.inference != "variational":
+            raise ParameterError(
+                f"inference={self.inference!r} needs all votes at once; votes in parts need 'variational'."
+            )
+
+    def _family_of(self, totals: Totals) -> DirichletFamily:
+        rows = dirichlet_rows(self.prior, self.history, totals.names)
+        return DirichletFamily(rows, class_dirichlet(self.class_alpha, totals.names))
+
+    def _prior(self, params: Params) -> Floats:
+        return shared_prior(params.log_prior[0])
 
     def _confusion(self, params: Params, K: int) -> Floats:
         assert isinstance(params, Dirichlets)
@@ -236,7 +248,7 @@ class IBCC(StreamingModel):
         outcome = super()._fit(votes, gold, item_prior, callback)
         if self.inference == "variational":
             # The normalisers' sum is part of the bound, not a likelihood: there is none to report.
-            return replace(outcome, prior=shared_prior(self.params_.log_prior[0]), log_likelihood=None)
+            return replace(outcome, log_likelihood=None)
         return self._sample(Part.of(votes, gold, item_prior), votes, gold, outcome.iterations, callback)
 
     def _sample(self, part: Part, votes: Votes, gold: Ints | None, before: int, callback: Callback | None) -> Outcome:
@@ -244,7 +256,7 @@ class IBCC(StreamingModel):
         assert isinstance(state, Dirichlets)
         rounds = Rounds(before + self.burn_in + self.samples, part.n_votes, callback)
         rounds.iterations = before
-        family, rng = self._family(part, self.stats_, votes, gold), np.random.default_rng(self.random_state)
+        family, rng = self._family_of(VotePart(votes, gold)), np.random.default_rng(self.random_state)
         chain = gibbs(part, family, state, self.burn_in, self.samples, rng, rounds)
         self.params_ = Params(safe_log(chain.theta).reshape(-1, K), safe_log(chain.pi)[None])
         self.stats_ = em.statistics(part, chain.posterior)

@@ -40,6 +40,7 @@ from crowdwise.core.intervals import around, beta_interval, with_interval
 from crowdwise.core.limits import check_memory
 from crowdwise.core.model import Callback, EMFit, EMModel, Family, Outcome, Params, Part, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log
+from crowdwise.core.vote_parts import Totals, VotePart
 from crowdwise.core.vote_sums import known_share
 from crowdwise.methods.bayes_ibcc import drawn, expected_log, log_beta
 from crowdwise.methods.skills_precision import knowing_information
@@ -160,6 +161,7 @@ class MACE(EMModel):
     """
 
     key = "mace"
+    in_parts = True
     reads_backwards = False
     columns_without_interval = ("favourite",)
 
@@ -173,7 +175,8 @@ class MACE(EMModel):
     strategy_: Floats = field(init=False)
     competence_: Floats = field(init=False)
 
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> HabitFamily:
+    def _family_of(self, totals: Totals) -> HabitFamily:
+        votes = totals.names
         M, K = votes.n_annotators, votes.n_classes
         vb = self.inference == "variational"
         b = self.smoothing / K
@@ -185,7 +188,6 @@ class MACE(EMModel):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)
-        K = votes.n_classes
         part = Part.of(votes, gold, item_prior)
         first = starts.initial_posterior(self.start, part, votes, gold, self.random_state)
         rng = np.random.default_rng(self.random_state)
@@ -193,16 +195,14 @@ class MACE(EMModel):
         def run(restart: int) -> EMFit:
             q = clamp(normalise(drawn(votes, gold, rng), axis=1), gold) if restart else first
             start = em.statistics(part, q)
-            return self._run_em(part, self._family(part, start, votes, gold), start, callback, restart)
+            return self._run_em(part, self._family_of(VotePart(votes, gold)), start, callback, restart)
 
         best = em.best_fit(map(run, range(self.restarts + 1)), self.tol * part.n_votes)
         params = best.params
         assert isinstance(params, Habits)
         stats, posterior = em.expect(part, params, posterior=True)
         self.params_, self.stats_ = params, stats
-        knowing, self.strategy_ = normalise(params.knowing, axis=1), normalise(params.strategy, axis=1)
-        self.competence_ = knowing[:, 0].copy()
-        theta = knowing[:, 1, None, None] * self.strategy_[:, None, :] + self.competence_[:, None, None] * np.eye(K)
+        theta = self._confusion(params, votes.n_classes)
         favourite = self.strategy_.argmax(axis=1)
         return Outcome(
             posterior=posterior,
@@ -217,10 +217,19 @@ class MACE(EMModel):
             **best.outcome,
         )
 
+    def _confusion(self, params: Params, K: int) -> Floats:
+        """theta[m, k, l] of competence and strategy, which are kept."""
+        assert isinstance(params, Habits)
+        knowing, self.strategy_ = normalise(params.knowing, axis=1), normalise(params.strategy, axis=1)
+        self.competence_ = knowing[:, 0].copy()
+        return np.asarray(
+            knowing[:, 1, None, None] * self.strategy_[:, None, :] + self.competence_[:, None, None] * np.eye(K)
+        )
+
     def _competence_interval(self, votes: Votes, q: Floats, params: Habits) -> tuple[Floats, Floats]:
         """Normal in log-odds, by the information of the votes and of the priors."""
         truths = known_share(votes, q)[:, None] * self.stats_.table().sum(axis=1)
-        prior = self._family(Part.of(votes), self.stats_, votes, None)
+        prior = self._family_of(VotePart(votes))
         theta = np.clip(self.competence_, 1e-9, 1.0 - 1e-9)
         information = knowing_information(theta, self.strategy_, truths, prior.strategy_prior)
         information += prior.knowing_prior.sum(axis=1) * theta * (1.0 - theta)

@@ -36,11 +36,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from crowdwise.core import priors
-from crowdwise.core.em import Family, Params, Part, Stats
-from crowdwise.core.model import Votes, declared
-from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.em import Family, Params, Stats
+from crowdwise.core.model import declared
+from crowdwise.core.numerics import Floats, normalise
 from crowdwise.core.starts import majority
-from crowdwise.core.vote_parts import Totals, VotePart
+from crowdwise.core.vote_parts import Totals
 from crowdwise.errors import ParameterError
 from crowdwise.online.streaming import StreamingModel
 
@@ -134,9 +134,6 @@ class DawidSkene(StreamingModel):
                 f"prior={self.prior!r} is learned from all votes at once, which a stream does not have: "
                 "give a number of votes, such as prior=0.01."
             )
-
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
-        return self._family_of(VotePart(votes, gold))
 
     def _family_of(self, totals: Totals) -> Family:
         def counts() -> Floats:

@@ -14,10 +14,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative
+from crowdwise.core.em import Engine
 from crowdwise.core.limits import check_memory
 from crowdwise.core.model import Callback, EMFit, EMModel, Family, Outcome, Params, Part, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, softmax
 from crowdwise.core.priors import ClassAlpha, DirichletPrior, dirichlet_rows
+from crowdwise.core.vote_parts import VoteParts, start_statistics
 from crowdwise.errors import ParameterError
 from crowdwise.methods.bayes_ibcc import shared_prior
 
@@ -46,6 +48,7 @@ class MixtureModel(EMModel, ABC):
         Parameters of the Dirichlet of the classes: a number, or one for each class.
     """
 
+    in_parts = True
     group: ClassVar[str]
     """What a group is called in the table of annotators and in attributes."""
 
@@ -60,8 +63,8 @@ class MixtureModel(EMModel, ABC):
         """The numbers of groups to try with M annotators."""
 
     @abstractmethod
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None, J: int = 1) -> Family:
-        """The step of a fit with J groups."""
+    def _grouped(self, start: Stats, votes: Votes, J: int) -> Family:
+        """The step of a fit with J groups; of the votes the names alone are looked at."""
 
     @abstractmethod
     def _score(self, fit: EMFit, J: int, votes: Votes) -> float:
@@ -74,25 +77,40 @@ class MixtureModel(EMModel, ABC):
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)
         part = Part.of(votes, gold, item_prior)
-        start = self._start(part, votes, gold)
+        fit = self._search(part, self._start(part, votes, gold), votes, callback)
+        columns = self._keep(fit.params)
+        return self._outcome(part, fit, log_likelihood=None, annotator_columns=columns)
+
+    def _run_in_parts(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit]:
+        fit = self._search(parts, start_statistics(parts), parts.names, callback)
+        self._keep(fit.params)
+        return fit.params, fit
+
+    def _search(self, part: Engine, start: Stats, votes: Votes, callback: Callback | None) -> EMFit:
+        """The fit with the best number of groups."""
         best: tuple[float, EMFit] | None = None
         for place, J in enumerate(self._tried(votes.n_annotators)):
-            fit = self._run_em(part, self._family(part, start, votes, gold, J), start, callback, place)
+            fit = self._run_em(part, self._grouped(start, votes, J), start, callback, place)
             score = self._score(fit, J, votes)
             if best is None or score > best[0]:
                 best = score, fit
         assert best is not None
-        fit = best[1]
-        theta, matrices, shares, member = self._found(fit.params)
+        return best[1]
+
+    def _prior(self, params: Params) -> Floats:
+        return shared_prior(params.log_prior[0])
+
+    def _confusion(self, params: Params, K: int) -> Floats:
+        return self._found(params)[0]
+
+    def _keep(self, params: Params) -> dict[str, Any]:
+        """Keep what was found about the groups; the columns of annotators."""
+        _, matrices, shares, member = self._found(params)
         order = np.argsort(-np.einsum("jkk->j", matrices), kind="stable")  # the most accurate group first
         setattr(self, f"{self.group}_confusion_", matrices[order])
         setattr(self, f"{self.group}_share_", shares[order])
         member = member[:, order]
-        columns: dict[str, Any] = {
-            self.group: member.argmax(axis=1), f"{self.group}_probability": member.max(axis=1)
-        }  # fmt: skip
-        prior = shared_prior(fit.params.log_prior[0])
-        return self._outcome(part, fit, prior=prior, confusion=theta, log_likelihood=None, annotator_columns=columns)
+        return {self.group: member.argmax(axis=1), f"{self.group}_probability": member.max(axis=1)}
 
     def _common_prior(self, votes: Votes) -> Floats:
         """1 x K x K: the prior of every group."""

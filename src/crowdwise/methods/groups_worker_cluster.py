@@ -39,8 +39,8 @@ from typing import Literal
 import numpy as np
 
 from crowdwise.core.constraints import Count, Positive
-from crowdwise.core.model import EMFit, Family, Params, Part, Stats, Votes, declared
-from crowdwise.core.numerics import TINY, Floats, Ints, normalise, softmax
+from crowdwise.core.model import EMFit, Family, Params, Stats, Votes, declared
+from crowdwise.core.numerics import TINY, Floats, normalise, softmax
 from crowdwise.core.priors import class_dirichlet
 from crowdwise.core.shrinkage import own_accuracy
 from crowdwise.methods.bayes_ibcc import divergence, expected_log
@@ -180,7 +180,7 @@ class WorkerCluster(MixtureModel):
             return [int(self.n_clusters)]
         return [self.max_clusters] if self.mixing == "process" else range(1, min(self.max_clusters, M) + 1)
 
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None, J: int = 1) -> ClusterFamily:
+    def _grouped(self, start: Stats, votes: Votes, J: int) -> ClusterFamily:
         prior = self._common_prior(votes)
         member = by_accuracy(own_accuracy(start.table()), J)
         process = float(self.concentration) if self.mixing == "process" else None

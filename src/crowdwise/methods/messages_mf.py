@@ -21,8 +21,9 @@ from typing import Literal
 import numpy as np
 
 from crowdwise.core import priors, shrinkage
-from crowdwise.core.em import Params, Part, Stats, log_class_prior
-from crowdwise.core.model import EMModel, Family, Floats, Ints, Votes, declared
+from crowdwise.core.em import Params, Stats, log_class_prior
+from crowdwise.core.model import EMModel, Family, Floats, declared
+from crowdwise.core.vote_parts import Totals
 from crowdwise.methods.bayes_ibcc import divergence, expected_log
 from crowdwise.methods.messages_bp import one_coin_parameters
 
@@ -80,6 +81,7 @@ class MeanField(EMModel):
     """
 
     key = "mf"
+    in_parts = True
     single_annotator = True
 
     coins: Literal["full", "one"] = "full"
@@ -87,7 +89,8 @@ class MeanField(EMModel):
     history: priors.History = None
     class_prior: priors.ClassPrior = "uniform"
 
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> MeanFieldFamily:
+    def _family_of(self, totals: Totals) -> MeanFieldFamily:
+        votes = totals.names
         fixed = priors.class_prior_counts(self.class_prior, votes)
         if self.coins == "one":
             return MeanFieldFamily(one_coin_parameters(self.prior, self.history, votes), fixed)

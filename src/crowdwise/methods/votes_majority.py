@@ -23,7 +23,7 @@ from crowdwise.core.model import Callback, Model, Outcome, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, winners
 from crowdwise.core.starts import log_odds, shares, tested_and_right, weighted_posterior
 from crowdwise.core.unseen import with_unseen
-from crowdwise.core.vote_parts import VoteParts
+from crowdwise.core.vote_parts import VotePart, VoteParts
 
 
 @declared
@@ -89,6 +89,7 @@ class GoldWeighted(Model):
     """
 
     key = "gold-weighted"
+    in_parts = True
     single_annotator = True
     needs_gold = True
 
@@ -98,21 +99,41 @@ class GoldWeighted(Model):
     weight_: Floats = field(init=False)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        assert gold is not None
-        K = votes.n_classes
-        tested, right = tested_and_right(votes, gold)
-        crowd = (right.sum() + 1.0) / (tested.sum() + 2.0)
-        s = self.prior_strength
-        a, b = right + s * crowd, np.maximum(tested - right, 0.0) + s * (1.0 - crowd)
-        self.weight_, low, high = (log_odds(inside(p), K) for p in (a / (a + b), *beta_interval(a, b)))
-        self._unseen = float(log_odds(inside(np.array(crowd)), K))
+        tested, right, low, high = self._learn(VoteParts.of([VotePart(votes, gold)]))
         q = clamp(self._predict(votes), gold)
         columns: dict[str, Any] = with_interval("weight", self.weight_, low, high)
         columns |= {"gold_votes": tested, "gold_right": right}
         return Outcome(posterior=q, prior=normalise(shares(votes, gold).sum(axis=0), axis=0), annotator_columns=columns)
 
+    def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
+        self._learn(parts)
+        mass = parts.total(
+            lambda part: shares(part.votes, part.gold).sum(axis=0), np.zeros(parts.names.n_classes)
+        )  # fmt: skip
+        found: dict[str, Any] = {"independent": lambda part: clamp(self._predict(part.votes), part.gold)}
+        return found | {"prior": normalise(mass, axis=0), "confusion": None}
+
+    def _learn(self, parts: VoteParts) -> tuple[Floats, Floats, Floats, Floats]:
+        """The weights, which are kept, with the ends of their intervals; before these the votes on gold items, and the
+        right ones among them."""
+        K = parts.names.n_classes
+        tested, right = parts.total(_tested, np.zeros((2, parts.names.n_annotators)))
+        crowd = (right.sum() + 1.0) / (tested.sum() + 2.0)
+        s = self.prior_strength
+        a, b = right + s * crowd, np.maximum(tested - right, 0.0) + s * (1.0 - crowd)
+        self.weight_, low, high = (log_odds(inside(p), K) for p in (a / (a + b), *beta_interval(a, b)))
+        self._unseen = float(log_odds(inside(np.array(crowd)), K))
+        return tested, right, low, high
+
     def _predict(self, votes: Votes) -> Floats:
         return weighted_posterior(votes, with_unseen(self.weight_, votes.n_annotators, self._unseen))
+
+
+def _tested(part: VotePart) -> Floats:
+    """2 x M: the weight of each annotator's votes on gold items, and of the right ones."""
+    if part.gold is None:
+        return np.zeros((2, part.votes.n_annotators))
+    return np.stack(tested_and_right(part.votes, part.gold))
 
 
 def inside(p: Floats) -> Floats:

@@ -43,6 +43,7 @@ from crowdwise.core.intervals import rate_interval, with_interval
 from crowdwise.core.model import Callback, Model, Outcome, Rounds, SingleVotes, Votes, declared
 from crowdwise.core.numerics import TIE, Floats, Ints, clamp, normalise, softmax, winners
 from crowdwise.core.unseen import with_unseen
+from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.core.vote_sums import per_annotator, tally
 
 
@@ -57,25 +58,52 @@ def rate_of(right: Floats, total: Floats) -> Floats:
     return np.asarray(np.divide(right, total, out=np.full_like(total, pooled), where=total > 0))
 
 
+CountVotes = Callable[[Votes, Floats], Floats]
+"""The posterior of votes, each with the weight of its annotator."""
+
+
+def labelled(part: VotePart, count: CountVotes, weight: Floats | None) -> Floats:
+    """N x K: the labels of items by votes with some weights; by default those of the majority."""
+    q = part.votes.shares() if weight is None else count(part.votes, weight)
+    return clamp(winners(q), part.gold)
+
+
+def agreements(parts: VoteParts, count: CountVotes, weight: Floats | None = None) -> Floats:
+    """The same of all parts, with :func:`labelled`."""
+    return np.asarray(
+        parts.total(
+            lambda part: agreement(part.votes, labelled(part, count, weight)), np.zeros(parts.names.n_annotators)
+        )
+    )
+
+
+def votes_of(parts: VoteParts) -> Floats:
+    """n[m]: the weight of an annotator's votes."""
+    return np.asarray(parts.total(lambda part: per_annotator(part.votes), np.zeros(parts.names.n_annotators)))
+
+
 def alternate(
-    votes: Votes, gold: Ints | None, weigh: Callable[[Floats, Floats], Floats],
-    count: Callable[[Votes, Floats], Floats], max_iter: int, callback: Callback | None,
-    value: Callable[[Floats, Floats, Floats], float] | None = None,
+    parts: VoteParts, weigh: Callable[[Floats, Floats], Floats], count: CountVotes, max_iter: int,
+    callback: Callback | None, value: Callable[[Floats, Floats, Floats], float] | None = None,
 ) -> tuple[Floats, Rounds]:  # fmt: skip
     """Weights from labels, labels from weights, from the majority until the labels stay.
 
     ``weigh(right, total)`` makes the weights, ``count(votes, weight)`` the posterior; ``value(weight, right, total)``
-    is the objective after a round, where the method has one.
+    is the objective after a round, where the method has one. Labels are not kept between rounds, but made again.
     """
-    total = per_annotator(votes)
-    h = clamp(winners(votes.shares()), gold)
-    right = agreement(votes, h)
-    rounds = Rounds(max_iter, float(total.sum()), callback)
+    total, M = votes_of(parts), parts.names.n_annotators
+    right = agreements(parts, count)
+    rounds, before = Rounds(max_iter, float(total.sum()), callback), None
     for _ in rounds:
         weight = weigh(right, total)
-        new = clamp(winners(count(votes, weight)), gold)
-        moved = float((np.abs(new - h).max(axis=1, initial=0.0) > TIE).mean()) if len(h) else 0.0
-        h, right = new, agreement(votes, new)
+
+        def compared(part: VotePart, weight: Floats = weight, before: Floats | None = before) -> Floats:
+            new, old = labelled(part, count, weight), labelled(part, count, before)
+            moved = (np.abs(new - old).max(axis=1, initial=0.0) > TIE).sum()
+            return np.append(agreement(part.votes, new), moved)
+
+        sums = parts.total(compared, np.zeros(M + 1))
+        right, moved, before = sums[:M], float(sums[M] / max(parts.n_items, 1)), weight
         reached = None if value is None else value(weight, right, total)
         rounds.reached(reached, moved=moved, converged=moved == 0.0)
     return weight, rounds
@@ -88,13 +116,14 @@ class WeightedVote(Model, ABC):
     The vote of an unseen annotator weighs as much as the average vote of the fit.
     """
 
+    in_parts = True
     reads_backwards = False
     single_votes: ClassVar[SingleVotes] = "certain"
 
     weight_: Floats = field(init=False)
 
     @abstractmethod
-    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]: ...
+    def _weights(self, parts: VoteParts, callback: Callback | None) -> tuple[Floats, Rounds]: ...
 
     def _count(self, votes: Votes, weight: Floats) -> Floats:
         return normalise(tally(votes, weight), axis=1)
@@ -104,10 +133,7 @@ class WeightedVote(Model, ABC):
         return with_interval("skill", weight, *rate_interval(weight * total, total))
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        weight, rounds = self._weights(votes, gold, callback)
-        total = per_annotator(votes)
-        self.weight_ = weight
-        self._unseen = float(weight @ total / max(total.sum(), 1e-300))
+        weight, rounds, total = self._learn(VoteParts.of([VotePart(votes, gold)]), callback)
         q = clamp(self._count(votes, weight), gold)
         return Outcome(
             posterior=q,
@@ -115,6 +141,23 @@ class WeightedVote(Model, ABC):
             annotator_columns=self._columns(weight, agreement(votes, winners(q)), total),
             **rounds.outcome,
         )
+
+    def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
+        weight, rounds, _ = self._learn(parts, callback)
+
+        def posterior(part: VotePart) -> Floats:
+            return clamp(self._count(part.votes, weight), part.gold)
+
+        mass = parts.total(lambda part: posterior(part).sum(axis=0), np.zeros(parts.names.n_classes))
+        found = {"independent": posterior, "prior": normalise(mass, axis=0), "confusion": None}
+        return found | rounds.outcome
+
+    def _learn(self, parts: VoteParts, callback: Callback | None) -> tuple[Floats, Rounds, Floats]:
+        """The weights, which are kept, how they were found, and the weight of each annotator's votes."""
+        self.weight_, rounds = self._weights(parts, callback)
+        total = votes_of(parts)
+        self._unseen = float(self.weight_ @ total / max(total.sum(), 1e-300))
+        return self.weight_, rounds, total
 
     def _predict(self, votes: Votes) -> Floats:
         return self._count(votes, with_unseen(self.weight_, votes.n_annotators, self._unseen))
@@ -147,12 +190,12 @@ class Wawa(WeightedVote):
     key = "wawa"
     vote_shares = True
 
-    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]:
-        right = agreement(votes, clamp(winners(votes.shares()), gold))
-        rounds = Rounds(1, votes.n_votes)
+    def _weights(self, parts: VoteParts, callback: Callback | None) -> tuple[Floats, Rounds]:
+        right = agreements(parts, self._count)
+        rounds = Rounds(1, parts.n_votes)
         for _ in rounds:
             rounds.reached(converged=True)
-        return rate_of(right, per_annotator(votes)), rounds
+        return rate_of(right, votes_of(parts)), rounds
 
 
 @declared
@@ -187,14 +230,14 @@ class ZeroBasedSkill(WeightedVote):
     max_iter: Count = 100
     tol: NonNegative = 1e-5
 
-    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]:
-        total = per_annotator(votes)
-        skill = np.full(votes.n_annotators, 1.0 / votes.n_classes + 1e-5)
-        rate, rounds = self.rate, Rounds(self.max_iter, votes.n_votes, callback)
+    def _weights(self, parts: VoteParts, callback: Callback | None) -> tuple[Floats, Rounds]:
+        total = votes_of(parts)
+        skill = np.full(parts.names.n_annotators, 1.0 / parts.names.n_classes + 1e-5)
+        rate, rounds = self.rate, Rounds(self.max_iter, parts.n_votes, callback)
         for iteration in rounds:
             if iteration % self.rate_steps == 0:
                 rate *= self.rate_factor
-            aim = rate_of(agreement(votes, clamp(winners(self._count(votes, skill)), gold)), total)
+            aim = rate_of(agreements(parts, self._count, skill), total)
             gap = float(np.abs(aim - skill).max(initial=0.0))
             rounds.reached(moved=gap, converged=gap <= self.tol)
             if not rounds.converged:
@@ -220,12 +263,13 @@ class IWMV(Alternating):
         K = votes.n_classes
         return softmax(K / (K - 1.0) * tally(votes, weight))
 
-    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]:
-        def weigh(right: Floats, total: Floats) -> Floats:
-            return votes.n_classes * rate_of(right, total) - 1.0
+    def _weights(self, parts: VoteParts, callback: Callback | None) -> tuple[Floats, Rounds]:
+        self._classes = K = parts.names.n_classes
 
-        self._classes = votes.n_classes
-        return alternate(votes, gold, weigh, self._count, self.max_iter, callback)
+        def weigh(right: Floats, total: Floats) -> Floats:
+            return K * rate_of(right, total) - 1.0
+
+        return alternate(parts, weigh, self._count, self.max_iter, callback)
 
     def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
         low, high = rate_interval(right, total)

@@ -52,8 +52,9 @@ from crowdwise.core.intervals import chi_squared_interval, rate_interval, with_i
 from crowdwise.core.model import Callback, Model, Outcome, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.unseen import with_unseen
+from crowdwise.core.vote_parts import VoteParts
 from crowdwise.core.vote_sums import per_annotator
-from crowdwise.methods.weights_agreement import Alternating, alternate
+from crowdwise.methods.weights_agreement import Alternating, alternate, votes_of
 
 FLOOR = 1e-6
 """The least scale b / a of ``bwa``: where everybody agrees, votes would have infinite precision."""
@@ -133,7 +134,7 @@ class PM(Alternating):
     per_vote: bool = False
     smoothing: Positive = 0.5
 
-    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]:
+    def _weights(self, parts: VoteParts, callback: Callback | None) -> tuple[Floats, Rounds]:
         def weigh(right: Floats, total: Floats) -> Floats:
             return loss_weights(self._loss(right, total), self.norm)
 
@@ -141,7 +142,7 @@ class PM(Alternating):
             return -float(weight @ self._loss(right, total))
 
         has_objective = self.norm == "sum" and not self.per_vote
-        return alternate(votes, gold, weigh, self._count, self.max_iter, callback, value if has_objective else None)
+        return alternate(parts, weigh, self._count, self.max_iter, callback, value if has_objective else None)
 
     def _loss(self, right: Floats, total: Floats) -> Floats:
         d = np.maximum(total - right, 0.0) + self.smoothing
@@ -185,13 +186,13 @@ class CATD(Alternating):
     alpha: Annotated[float, Bounds(above=0, maximum=1)] = 0.05
     smoothing: Positive = 0.5
 
-    def _weights(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Floats, Rounds]:
-        quantile = chi_squared_quantile(self.alpha / 2.0, per_annotator(votes))
+    def _weights(self, parts: VoteParts, callback: Callback | None) -> tuple[Floats, Rounds]:
+        quantile = chi_squared_quantile(self.alpha / 2.0, votes_of(parts))
 
         def weigh(right: Floats, total: Floats) -> Floats:
             return np.asarray(quantile / (np.maximum(total - right, 0.0) + self.smoothing))
 
-        return alternate(votes, gold, weigh, self._count, self.max_iter, callback)
+        return alternate(parts, weigh, self._count, self.max_iter, callback)
 
     def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
         """Of n over the loss, one over the error that the weight is a cautious bound of."""

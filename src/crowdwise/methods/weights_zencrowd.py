@@ -27,10 +27,11 @@ import numpy as np
 
 from crowdwise.core import priors
 from crowdwise.core.constraints import NonNegative, Share
-from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.em import Params, Stats
 from crowdwise.core.intervals import accuracy_interval, with_interval
 from crowdwise.core.model import Callback, EMModel, Family, Outcome, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, safe_log
+from crowdwise.core.vote_parts import Totals
 
 
 def reliability(right: Floats, wrong: Floats, a: float, b: float, K: int) -> Floats:
@@ -101,15 +102,16 @@ class ZenCrowd(EMModel):
     """
 
     key = "zencrowd"
+    in_parts = True
     reads_backwards = False
 
     reliability: Share = 0.8
     prior_strength: NonNegative = 1.0
     class_prior: priors.ClassPrior = "uniform"
 
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> ReliableFamily:
+    def _family_of(self, totals: Totals) -> ReliableFamily:
         a, b = self.prior_strength * self.reliability, self.prior_strength * (1.0 - self.reliability)
-        return ReliableFamily(a, b, priors.class_prior_counts(self.class_prior, votes))
+        return ReliableFamily(a, b, priors.class_prior_counts(self.class_prior, totals.names))
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         outcome = super()._fit(votes, gold, item_prior, callback)
