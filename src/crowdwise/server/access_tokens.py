@@ -35,7 +35,6 @@ class Token:
     created: float
     expires: float | None
     revoked: float | None
-    used: float | None
 
     @property
     def valid(self) -> bool:
@@ -65,7 +64,7 @@ def make_token(
     now = time.time()
     made = Token(
         uuid.uuid4().hex[:16], kind, role, name, campaign, annotator, now, None if days is None else now + 86400 * days,
-        None, None,
+        None,
     )  # fmt: skip
     conn.execute(tokens.insert(), {**vars(made), "hash": digest(secret)})
     return secret, made

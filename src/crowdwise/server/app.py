@@ -15,12 +15,14 @@ from crowdwise import __version__
 from crowdwise.server import (
     routes_access,
     routes_campaigns,
+    routes_events,
     routes_health,
     routes_label_studio,
     routes_pages,
     routes_results,
     routes_uploads,
     routes_votes,
+    routes_watching,
 )  # fmt: skip
 from crowdwise.server.configuration import Configuration, load_configuration
 from crowdwise.server.http_problems import add_handlers
@@ -29,8 +31,8 @@ from crowdwise.server.service import Service
 from crowdwise.server.structured_logs import configure_logs
 
 ROUTERS = (
-    routes_campaigns, routes_uploads, routes_votes, routes_results, routes_access, routes_health, routes_pages,
-    routes_label_studio,
+    routes_campaigns, routes_uploads, routes_votes, routes_results, routes_watching, routes_events, routes_access,
+    routes_health, routes_label_studio, routes_pages,
 )  # fmt: skip
 
 __all__ = ["create_app", "create_from_environment"]

@@ -20,6 +20,8 @@ SHARE = 3.0
 """After work of t seconds a model rests this many times t, unless somebody waits for it."""
 UNUSED = 1800.0
 """Seconds after which a model that nobody asked for is dropped."""
+NOTED = 2.0
+"""The fewest seconds between points of the curve of a campaign."""
 PATIENCE = 20.0
 """The longest that a request waits for the newest model before it gets an older one."""
 
@@ -39,6 +41,8 @@ class LiveCampaign:
         self.used = time.monotonic()
         self.next_time = 0.0
         self.generation = 0
+        self.noted = (0, 0.0)
+        """The last vote of the latest point of its curve, and when the next may be noted."""
 
     def refresh(self) -> Any:
         """The view of now; one thread at a time makes it."""
@@ -82,8 +86,8 @@ class LiveCampaign:
 class Follower:
     """The models of a process."""
 
-    def __init__(self, database: Database, changed: Callable[[str], None]) -> None:
-        self.database, self.changed = database, changed
+    def __init__(self, database: Database, changed: Callable[[str], None], note: Callable[[Any], None]) -> None:
+        self.database, self.changed, self.note = database, changed, note
         self._live: dict[str, LiveCampaign] = {}
         self._lock = threading.Lock()
         self._written: dict[str, float] = {}
@@ -132,27 +136,43 @@ class Follower:
             self._wake.wait(PAUSE)
             self._wake.clear()
             with self._lock:
+                new = set(self._written) - set(self._live)
                 live = list(self._live.values())
+            live += [one for campaign in new if (one := self._start(campaign)) is not None]
             for one in live:
                 if self._stop.is_set():
                     return
                 self._look(one)
             self._stop.wait(0.02)
 
+    def _start(self, campaign: str) -> LiveCampaign | None:
+        """Follow a campaign that was written to."""
+        try:
+            with self.database.reading() as conn:
+                return self.get(find_campaign(conn, campaign))
+        except Exception:  # it was deleted, or is none, or the store is away
+            self._written.pop(campaign, None)
+            return None
+
     def _look(self, one: LiveCampaign) -> None:
         """Refresh a model where the store has more than it has seen."""
         if time.monotonic() - one.used > UNUSED:
             self.drop(one.id)
             return
-        if one.view is None or time.monotonic() < one.next_time:
+        if time.monotonic() < one.next_time:
             return
         try:
             with self.database.reading() as conn:
                 row = find_campaign(conn, one.id)
-            behind = one.view.seq < row.last_vote or one.view.row.version < row.version or one.model.stale
+            view = one.view
+            behind = view is None or view.seq < row.last_vote or view.row.version < row.version or one.model.stale
             if behind:
-                one.refresh()
+                view = one.refresh()
                 self.changed(one.id)
+            if view.seq > one.noted[0] and time.monotonic() > one.noted[1]:
+                began = time.monotonic()
+                self.note(view)
+                one.noted = (view.seq, time.monotonic() + max(NOTED, 20.0 * (time.monotonic() - began)))
         except CrowdwiseError:  # it was deleted
             self.drop(one.id)
         except Exception:

@@ -21,6 +21,7 @@ from crowdwise.server.configuration import Configuration
 from crowdwise.server.database import Database, load_fact
 from crowdwise.server.follower import Follower
 from crowdwise.server.group_commit import GroupCommit, Work
+from crowdwise.server.point_rows import add_point, point_of, skills_noted
 from crowdwise.server.question_queue import QuestionQueues
 from crowdwise.server.store_tables import audit, tokens
 from crowdwise.server.vote_rows import Ballot, add_together
@@ -39,16 +40,17 @@ class Service:
         self.database = Database(configuration.url)
         self.database.migrate()
         self.signer = Signer(load_fact(self.database, "key", lambda: secrets.token_urlsafe(48)))
-        self.follower = Follower(self.database, self._changed)
+        self.follower = Follower(self.database, self._changed, self._note)
         self.commit = GroupCommit(self.database, self.follower.poke)
         self.queues = QuestionQueues(self.view, self.follower.seen, self.write_now, self.signer.ticket)
-        self.started = time.time()
+        self.started, self.closing = time.time(), False
         self._listeners: set[Callable[[str], None]] = set()
         self._tokens: dict[tuple[str, str], tuple[float, Token | None]] = {}
         self._lock = threading.Lock()
 
     def close(self) -> None:
         """Write what waits, then close the store."""
+        self.closing = True
         self.commit.close()
         self.follower.close()
         self.database.close()
@@ -57,6 +59,12 @@ class Service:
         """Call a function with the id of a campaign whose model changed; gives what ends that."""
         self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
+
+    def _note(self, view: Any) -> None:
+        """Add a point to the curve of a campaign, and an event where it stands differently."""
+        made = point_of(view, self.read(lambda conn: skills_noted(conn, view.row.id)))
+        standing = {"state": view.standing.state, "stop": view.standing.why, "advice": view.standing.advice}
+        self.write(lambda conn: add_point(conn, made, standing), view.row.id)
 
     def _changed(self, campaign: str) -> None:
         for listener in list(self._listeners):

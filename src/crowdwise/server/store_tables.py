@@ -131,7 +131,19 @@ tokens = Table(
     Column("created", Float, nullable=False),
     Column("expires", Float),
     Column("revoked", Float),
-    Column("used", Float),
+)  # fmt: skip
+points = Table(
+    "points", metadata,
+    _campaign(),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("time", Float, nullable=False),
+    Column("votes", BigInteger, nullable=False),
+    Column("spent", Float, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("accuracy", Float),
+    Column("low", Float),
+    Column("high", Float),
+    Column("skills", Text),
 )  # fmt: skip
 audit = Table(
     "audit", metadata,

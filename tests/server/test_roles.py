@@ -1,0 +1,136 @@
+"""Who may do what, on every route: generated from the table of routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+
+from crowdwise.server.access_tokens import ROLES
+from crowdwise.server.app import ROUTERS
+from crowdwise.server.caller import Needs
+from server_site import Site
+
+OPEN = {"/healthz", "/readyz", "/metrics"}
+"""Routes that everybody may call."""
+PAGES = {"/", "/login", "/logout", "/join/{secret}", "/label/{campaign}", "/watch/{campaign}", "/sample"}
+"""Pages check sessions themselves: test_pages_need_a_session."""
+
+
+def roles_of(route: APIRoute) -> tuple[str, ...] | None:
+    """The roles that a route lets in; nothing where it does not look."""
+    found = [part.call.roles for part in route.dependant.dependencies if isinstance(part.call, Needs)]
+    return found[0] if found else None
+
+
+def routes() -> Iterator[tuple[str, APIRoute]]:
+    for module in ROUTERS:
+        for route in module.router.routes:
+            assert isinstance(route, APIRoute)
+            for method in sorted(route.methods):
+                yield method, route
+
+
+GUARDED = [(method, route) for method, route in routes() if route.path not in OPEN | PAGES]
+NAMES = [f"{method} {route.path}" for method, route in GUARDED]
+
+
+def test_every_route_is_guarded_or_meant_to_be_open() -> None:
+    assert [route.path for _, route in routes() if roles_of(route) is None and route.path not in OPEN | PAGES] == []
+    assert {route.path for _, route in routes()} >= OPEN | PAGES
+
+
+@pytest.fixture(scope="module")
+def tokens(site: Site) -> dict[str, Any]:
+    """A campaign, tokens of every role for it, and one of a lead of another campaign."""
+    campaign, other = site.campaign(), site.campaign()
+    made = {role: site.token(role, campaign) for role in ("lead", "reader")}
+    made["annotator"] = site.token("annotator", campaign, annotator="ann")
+    made["admin"] = site.admin
+    return {"campaign": campaign, "roles": made, "other": {r: site.token(r, other) for r in ("lead", "reader")}}
+
+
+@pytest.mark.parametrize(("method", "route"), GUARDED, ids=NAMES)
+def test_a_route_lets_in_its_roles_alone(site: Site, tokens: dict[str, Any], method: str, route: APIRoute) -> None:
+    path = route.path.replace("{campaign}", tokens["campaign"])
+    path = (
+        path.replace("{token}", "none").replace("{name}", "nobody").replace("{item}", "none").replace("{hook}", "none")
+    )
+    path = path.replace("{delivery}", "none") + "?confirm=wrong&seconds=0.01"
+
+    def status(headers: dict[str, str] | None) -> int:
+        return site.client.request(method, path, headers=headers, json={"nothing": 1}).status_code
+
+    assert status(None) == status({"Authorization": "Bearer cw_forged"}) == 401
+    assert status({"Authorization": tokens["roles"]["admin"]["Authorization"][:-1]}) == 401
+    allowed = roles_of(route) or ()
+    for role in ROLES:
+        found = status(tokens["roles"][role])
+        assert (found == 403) == (role not in allowed), (role, found)
+        assert found != 401 and found < 500, (role, found)
+    if "{campaign}" in route.path:
+        assert {status(headers) for headers in tokens["other"].values()} == {403}
+
+
+def test_pages_need_a_session(site: Site) -> None:
+    campaign = site.campaign()
+    site.client.cookies.clear()
+    for path in ("/", f"/label/{campaign}", f"/watch/{campaign}"):
+        answer = site.client.get(path, follow_redirects=False)
+        assert answer.status_code == 303 and answer.headers["location"].startswith("/login"), path
+    browser, csrf = site.browser(campaign)
+    assert browser.get(f"/watch/{campaign}").status_code == 403
+    assert browser.post("/sample", data={"csrf": csrf["x-csrf-token"]}).status_code == 403
+    assert browser.get(f"/label/{site.campaign()}").status_code == 403
+
+
+def test_a_token_can_be_revoked_and_ends_its_sessions(site: Site) -> None:
+    campaign = site.campaign()
+    browser, _ = site.browser(campaign)
+    assert browser.get(f"/api/v1/campaigns/{campaign}/next").status_code == 200
+    (token,) = site.call("GET", f"/campaigns/{campaign}/tokens")
+    site.call("DELETE", f"/campaigns/{campaign}/tokens/{token['id']}")
+    assert browser.get(f"/api/v1/campaigns/{campaign}/next").status_code == 401
+    assert site.call("GET", f"/campaigns/{campaign}/tokens")[0]["revoked"] is not None
+    actions = [row["action"] for row in site.call("GET", "/audit") if row["campaign"] == campaign]
+    assert actions[:2] == ["revoke token", "invite"]
+
+
+def test_a_token_expires(site: Site) -> None:
+    campaign = site.campaign()
+    reader = site.token("reader", campaign, days=1e-6)
+    import time
+
+    time.sleep(0.15)
+    site.call("GET", f"/campaigns/{campaign}/status", 401, headers=reader)
+
+
+def test_secrets_are_not_kept(site: Site) -> None:
+    shown = site.call("GET", "/tokens")
+    assert all(not {"hash", "secret"} & set(row) for row in shown)
+    from crowdwise.server.store_tables import tokens as table
+
+    rows = site.service.read(lambda conn: conn.execute(table.select()).all())
+    assert all(site.secret not in str(row) for row in rows)
+
+
+def test_a_changed_cookie_is_no_session(site: Site) -> None:
+    campaign = site.campaign()
+    browser, _ = site.browser(campaign)
+    cookie = browser.cookies["crowdwise_session"].strip('"')
+    for changed in (cookie[:-2], "x" + cookie, cookie.replace(".", ".A"), ".", "", "a.b"):
+        browser.cookies.clear()
+        answer = browser.get(f"/api/v1/campaigns/{campaign}/next", headers={"cookie": f"crowdwise_session={changed}"})
+        assert answer.status_code == 401, changed
+
+
+def test_an_annotator_sees_nothing_of_others(site: Site) -> None:
+    campaign = site.campaign(gold_rate=0.5)
+    site.call("PATCH", f"/campaigns/{campaign}/items", json={"items": ["p0"], "gold": "wren"})
+    site.votes(campaign, ("p1", "bob", "robin"))
+    browser, _ = site.browser(campaign)
+    text = browser.get(f"/label/{campaign}").text + browser.get(f"/api/v1/campaigns/{campaign}/next?n=50").text
+    for word in ("gold", "price", "budget", "bob", "probability"):
+        assert word not in text
