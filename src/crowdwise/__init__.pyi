@@ -45,6 +45,7 @@ from crowdwise.data.tags import read_tags as read_tags
 from crowdwise.data.votes import Votes as Votes
 from crowdwise.data.votes import read_truth as read_truth
 from crowdwise.data.votes import read_votes as read_votes
+from crowdwise.exporters.to_dataset import to_dataset as to_dataset
 from crowdwise.exporters.write_labels import write_labels as write_labels
 from crowdwise.importers.export import Export as Export
 from crowdwise.importers.read_export import read_export as read_export

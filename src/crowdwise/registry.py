@@ -136,6 +136,7 @@ _IMPORTERS = (
     Importer("vindr", "vindr", "VinDr"),
     Importer("coco", "coco", "COCO with annotators"),
     Importer("lidc", "lidc", "LIDC"),
+    Importer("huggingface", "list_columns", "Hugging Face datasets"),
 )
 IMPORTERS: dict[str, Importer] = {entry.key: entry for entry in _IMPORTERS}
 """Annotation tools whose exports are read, in the order in which they are tried."""

@@ -9,6 +9,7 @@ import pytest
 
 import crowdwise as cw
 from command_line import run
+from conftest import need_module
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.exporters.write_labels import ARRAYS, WRITERS
 
@@ -99,3 +100,36 @@ def test_there_and_back_on_the_command_line(tmp_path: Path) -> None:
     model = table.only(["model:crowdwise majority"])
     assert model.classes[model.label].tolist() == ["good", "bad"]
     assert run("export", tmp_path / "r", "--to", "prodigy", "--out", tmp_path / "x.csv").returncode == 2
+
+
+def test_a_dataset_with_soft_labels(consensus: cw.Consensus) -> None:
+    need_module("datasets")
+    found = cw.to_dataset(consensus, {"item": ["a", "b"], "text": ["A", "B"], "page": [3, None]}, question="animal")
+    assert found.column_names == ["item", "text", "page", "animal", "probability", "soft_labels"]
+    assert found.features["animal"].names == ["cat", "dog"]
+    assert found[0]["animal"] == 0 and found[0]["page"] == 3
+    assert found[0]["soft_labels"] == pytest.approx([2 / 3, 1 / 3], abs=1e-6)
+    with pytest.raises(InputError, match="Two columns would be called soft_labels"):
+        cw.to_dataset(consensus, {"a": {"soft_labels": 1}})
+
+
+def test_a_dataset_of_label_sets_and_back() -> None:
+    need_module("datasets")
+    sets = cw.LabelSets.from_records([(n, m, ["x", "y"] if n else ["x"]) for n in range(2) for m in "abc"])
+    found = cw.to_dataset(cw.aggregate(sets))
+    assert found.features["label"].feature.names == ["x", "y"] and found[1]["label"] == [0, 1]
+
+
+def test_coco(tmp_path: Path, consensus: cw.Consensus) -> None:
+    path = tmp_path / "coco.json"
+    assert cw.write_labels(consensus, path, "coco", items={"a": {"file": "a.jpg"}}, field="file") == 2
+    found = json.loads(path.read_text())
+    assert found["images"] == [
+        {"id": 1, "file_name": "a.jpg", "item": "a"}, {"id": 2, "file_name": "b", "item": "b"},
+    ]  # fmt: skip
+    assert found["categories"] == [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]
+    assert [(a["id"], a["image_id"], a["category_id"]) for a in found["annotations"]] == [(1, 1, 1), (2, 2, 2)]
+    assert found["annotations"][0]["score"] == pytest.approx(2 / 3, abs=1e-6)
+    numbered = cw.aggregate(cw.Votes.from_records([(7, "ann", "x"), (9, "bob", "y")]), "majority")
+    cw.write_labels(numbered, path, "coco")
+    assert [image["id"] for image in json.loads(path.read_text())["images"]] == [7, 9]

@@ -14,7 +14,7 @@ from crowdwise.errors import ReadError
 PathArgument = Annotated[
     Path, typer.Argument(help="A result that was saved: crowdwise aggregate ... --save FOLDER.", show_default=False)
 ]
-ToolOption = Annotated[str, typer.Option("--to", help="label-studio, argilla, prodigy, doccano or huggingface.")]
+ToolOption = Annotated[str, typer.Option("--to", help="label-studio, argilla, prodigy, doccano, coco or huggingface.")]
 OutOption = Annotated[Path, option("--out", "-o", help="The file to write: .json or .jsonl.")]
 ItemsOption = Annotated[
     Path | None,

@@ -5,6 +5,7 @@
 ``argilla``       JSON: records with ``suggestions`` (score, agent)
 ``prodigy``       JSONL: tasks of the ``choice`` interface, accepted
 ``doccano``       JSONL: texts with labels
+``coco``          JSON: images, categories, and an annotation with ``score`` for each label of an image (no boxes)
 ``huggingface``   JSONL for ``datasets.load_dataset("json", ...)``: label, its probability, and ``soft_labels``
 ================  ================================================================================================
 """
@@ -62,7 +63,7 @@ def write_labels(
     path
         The file to write.
     tool
-        ``"label-studio"``, ``"argilla"``, ``"prodigy"``, ``"doccano"`` or ``"huggingface"``.
+        ``"label-studio"``, ``"argilla"``, ``"prodigy"``, ``"doccano"``, ``"coco"`` or ``"huggingface"``.
     items
         A table with an item column and what belongs to items (texts, ``task_id``), such as ``items`` of an
         :class:`~crowdwise.Export`; or a mapping from item to such values.
@@ -79,11 +80,16 @@ def write_labels(
     2
     {"id": "a", "text": "a", "label": ["cat"], "score": 1.0}
     """
-    if tool not in WRITERS:
-        near = suggestion(str(tool), list(WRITERS))
-        raise ParameterError(f"Unknown tool {tool!r}: there are {', '.join(WRITERS)}.{near}")
+    if tool not in TOOLS:
+        near = suggestion(str(tool), list(TOOLS))
+        raise ParameterError(f"Unknown tool {tool!r}: there are {', '.join(TOOLS)}.{near}")
     target = Target(question, field, f"crowdwise {result.method}", hasattr(result, "sets"))
-    rows = [WRITERS[tool](row, target) for row in labelled(result, described(items))]
+    found = labelled(result, described(items))
+    if tool == "coco":
+        whole = _coco(list(found), target)
+        write_text(json.dumps(whole, ensure_ascii=False, indent=1) + "\n", path)
+        return len(whole["images"])
+    rows = [WRITERS[tool](row, target) for row in found]
     one_array = tool in ARRAYS
     text = json.dumps(rows, ensure_ascii=False, indent=1) if one_array else _lines(rows)
     write_text(text + "\n", path)
@@ -170,6 +176,27 @@ def _huggingface(row: Labelled, to: Target) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _coco(rows: list[Labelled], to: Target) -> dict[str, Any]:
+    """Labels of whole images: ids that are whole numbers stay, others are counted."""
+    names = list(rows[0].probabilities) if rows else []
+    own = all(isinstance(row.item, int) for row in rows)
+    numbers = [row.item if own else n for n, row in enumerate(rows, 1)]
+    images = [
+        {"id": number, "file_name": row.subject(to.field), "item": row.item}
+        for number, row in zip(numbers, rows, strict=True)
+    ]
+    made = [
+        {"image_id": number, "category_id": 1 + names.index(str(label)), "score": row.probabilities[str(label)]}
+        for number, row in zip(numbers, rows, strict=True)
+        for label in row.labels
+    ]
+    return {
+        "info": {"description": f"Consensus labels of whole images, by {to.model}"}, "images": images,
+        "categories": [{"id": n, "name": name} for n, name in enumerate(names, 1)],
+        "annotations": [{"id": n, **one} for n, one in enumerate(made, 1)],
+    }  # fmt: skip
+
+
 KINDS = ("votes", "ordinal", "graph", "label-sets")
 ARRAYS = ("label-studio", "argilla")
 WRITERS: dict[str, Callable[[Labelled, Target], dict[str, Any]]] = {
@@ -177,3 +204,4 @@ WRITERS: dict[str, Callable[[Labelled, Target], dict[str, Any]]] = {
     "huggingface": _huggingface,
 }  # fmt: skip
 """Tool -> what it takes for an item."""
+TOOLS = (*WRITERS, "coco")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from crowdwise import registry
 from crowdwise.data.boundary import guarded, reading
@@ -11,18 +12,17 @@ from crowdwise.errors import CrowdwiseError, ParameterError, ReadError, suggesti
 from crowdwise.importers.collect import Collector
 from crowdwise.importers.export import Export, build
 from crowdwise.importers.export_files import ExportFiles, Peek
+from crowdwise.importers.loaded_dataset import DatasetPeek, LoadedDataset, is_dataset
 
 
 @guarded
-def read_export(
-    path: str | os.PathLike[str], tool: str = "auto", *, predictions: bool = False, question: str | None = None
-) -> Export:
+def read_export(path: Any, tool: str = "auto", *, predictions: bool = False, question: str | None = None) -> Export:
     """The answers in an export of an annotation tool, question by question.
 
     Parameters
     ----------
     path
-        A file, a zip archive or a folder, as the tool writes it.
+        A file, a zip archive or a folder, as the tool writes it; or a loaded ``datasets.Dataset``.
     tool
         A key of ``crowdwise.registry.IMPORTERS``, such as ``"label-studio"``. By default it is recognised.
     predictions
@@ -30,10 +30,12 @@ def read_export(
     question
         Read this question alone.
     """
-    file = Path(path)
-    with ExportFiles(file) as files:
+    with LoadedDataset(path) if is_dataset(path) else ExportFiles(Path(path)) as files:
+        file = files.path
         if tool == "auto":
             found = _recognised(files)
+            if found is None and isinstance(files, LoadedDataset):
+                found = "huggingface"
             if found is None:
                 known = ", ".join(entry.title for entry in registry.IMPORTERS.values())
                 raise ReadError(f"{file} was not recognised as an export of an annotation tool ({known}).")
@@ -63,5 +65,5 @@ def recognise(path: str | os.PathLike[str]) -> str | None:
 
 
 def _recognised(files: ExportFiles) -> str | None:
-    peek = Peek(files)
+    peek = DatasetPeek(files) if isinstance(files, LoadedDataset) else Peek(files)
     return next((key for key, entry in registry.IMPORTERS.items() if entry.load("recognises")(peek)), None)
