@@ -23,6 +23,7 @@ from crowdwise.server import (
     routes_uploads,
     routes_votes,
     routes_watching,
+    routes_webhooks,
 )  # fmt: skip
 from crowdwise.server.configuration import Configuration, load_configuration
 from crowdwise.server.http_problems import add_handlers
@@ -32,7 +33,7 @@ from crowdwise.server.structured_logs import configure_logs
 
 ROUTERS = (
     routes_campaigns, routes_uploads, routes_votes, routes_results, routes_watching, routes_events, routes_access,
-    routes_health, routes_label_studio, routes_pages,
+    routes_webhooks, routes_health, routes_label_studio, routes_pages,
 )  # fmt: skip
 
 __all__ = ["create_app", "create_from_environment"]

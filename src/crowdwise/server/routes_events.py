@@ -23,12 +23,10 @@ PAUSE = 0.5
 """Seconds between looks."""
 BEAT = 15.0
 """Seconds after which a comment shows that the stream lives."""
-KEPT = 7 * 86400.0
-"""Seconds for which events are kept."""
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(), tags=["events"])
 
-__all__ = ["KEPT", "read_events", "router"]
+__all__ = ["read_events", "router"]
 
 
 def read_events(conn: sa.Connection, campaign: str, after: int, limit: int = 500) -> list[dict[str, Any]]:

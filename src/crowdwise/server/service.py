@@ -25,6 +25,7 @@ from crowdwise.server.point_rows import add_point, point_of, skills_noted
 from crowdwise.server.question_queue import QuestionQueues
 from crowdwise.server.store_tables import audit, tokens
 from crowdwise.server.vote_rows import Ballot, add_together
+from crowdwise.server.webhook_sender import WebhookSender
 
 TOKEN_SECONDS = 1.0
 """How long another worker may take a revoked token for valid."""
@@ -42,6 +43,7 @@ class Service:
         self.signer = Signer(load_fact(self.database, "key", lambda: secrets.token_urlsafe(48)))
         self.follower = Follower(self.database, self._changed, self._note)
         self.commit = GroupCommit(self.database, self.follower.poke)
+        self.webhooks = WebhookSender(self.read, self.write, configuration.private_webhooks)
         self.queues = QuestionQueues(self.view, self.follower.seen, self.write_now, self.signer.ticket)
         self.started, self.closing = time.time(), False
         self._listeners: set[Callable[[str], None]] = set()
@@ -51,6 +53,7 @@ class Service:
     def close(self) -> None:
         """Write what waits, then close the store."""
         self.closing = True
+        self.webhooks.close()
         self.commit.close()
         self.follower.close()
         self.database.close()

@@ -1,0 +1,170 @@
+"""Webhooks in the store: where events of a campaign are sent, and what became of each."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import sqlalchemy as sa
+
+from crowdwise.errors import InputError, ParameterError, suggestion
+from crowdwise.server.campaign_rows import NotThere
+from crowdwise.server.store_tables import deliveries, events, webhooks
+
+KINDS = ("votes", "undo", "settings", "items", "annotators", "state", "standing")
+"""Kinds of events."""
+TRIES = 8
+FIRST, LONGEST = 5.0, 3600.0
+"""Seconds before the second try, doubled for each further one, and the most."""
+CLAIMED = 60.0
+"""Seconds for which a delivery belongs to the process that sends it."""
+
+__all__ = [
+    "KINDS", "TRIES", "add_webhook", "claim_due", "drop_old", "hooks_behind", "list_deliveries", "list_webhooks",
+    "note_result", "remove_webhook", "retry_delivery", "take_events",
+]  # fmt: skip
+
+
+def add_webhook(conn: sa.Connection, campaign: str, url: str, kinds: Sequence[str]) -> dict[str, Any]:
+    """A new webhook; its secret, which signs what is sent, is shown once."""
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ParameterError(f"There is no event {kind!r}: there are {', '.join(KINDS)}.{suggestion(kind, KINDS)}")
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or "@" in url.partition("//")[2].partition("/")[0]:
+        raise InputError(f"{url!r} is no address for a webhook: expected https://host/path.")
+    last = conn.execute(sa.select(sa.func.max(events.c.id)).where(events.c.campaign == campaign)).scalar() or 0
+    row = {
+        "id": uuid.uuid4().hex[:16], "campaign": campaign, "url": url, "secret": secrets.token_urlsafe(32),
+        "kinds": json.dumps(list(kinds)), "active": True, "last_event": last, "created": time.time(),
+    }  # fmt: skip
+    conn.execute(webhooks.insert(), row)
+    return {"id": row["id"], "url": url, "kinds": list(kinds), "secret": row["secret"]}
+
+
+def list_webhooks(conn: sa.Connection, campaign: str) -> list[dict[str, Any]]:
+    """The webhooks of a campaign, with counts of their deliveries."""
+    query = sa.select(deliveries.c.webhook, deliveries.c.state, sa.func.count().label("n"))
+    counts: dict[str, dict[str, int]] = {}
+    for row in conn.execute(query.group_by(deliveries.c.webhook, deliveries.c.state)):
+        counts.setdefault(row.webhook, {})[row.state] = row.n
+    return [
+        {
+            "id": row.id, "url": row.url, "kinds": json.loads(row.kinds), "created": row.created,
+            "deliveries": {state: counts.get(row.id, {}).get(state, 0) for state in ("waiting", "delivered", "dead")},
+        }
+        for row in conn.execute(sa.select(webhooks).where(webhooks.c.campaign == campaign).order_by(webhooks.c.created))
+    ]  # fmt: skip
+
+
+def _find(conn: sa.Connection, campaign: str, hook: str) -> None:
+    query = sa.select(webhooks.c.id).where(webhooks.c.campaign == campaign, webhooks.c.id == hook)
+    if conn.execute(query).first() is None:
+        raise NotThere(f"There is no webhook {hook!r}.")
+
+
+def remove_webhook(conn: sa.Connection, campaign: str, hook: str) -> None:
+    _find(conn, campaign, hook)
+    conn.execute(webhooks.delete().where(webhooks.c.id == hook))
+
+
+def list_deliveries(
+    conn: sa.Connection, campaign: str, hook: str, state: str | None, limit: int
+) -> list[dict[str, Any]]:
+    """What was sent, or is to be, the latest first; ``dead`` ones were given up."""
+    _find(conn, campaign, hook)
+    query = sa.select(deliveries).where(deliveries.c.webhook == hook).order_by(deliveries.c.event.desc()).limit(limit)
+    found = conn.execute(query if state is None else query.where(deliveries.c.state == state))
+    return [
+        {
+            "id": row.id, "event": row.event, "state": row.state, "tries": row.tries, "due": row.due,
+            "error": row.error, "body": json.loads(row.body),
+        }
+        for row in found
+    ]  # fmt: skip
+
+
+def retry_delivery(conn: sa.Connection, campaign: str, hook: str, delivery: str) -> None:
+    """Send a delivery that was given up again."""
+    _find(conn, campaign, hook)
+    where = (deliveries.c.id == delivery, deliveries.c.webhook == hook, deliveries.c.state == "dead")
+    if not conn.execute(deliveries.update().where(*where).values(state="waiting", tries=0, due=time.time())).rowcount:
+        raise NotThere(f"There is no delivery {delivery!r} that was given up.")
+
+
+def hooks_behind(conn: sa.Connection) -> list[tuple[str, str]]:
+    """Ids of webhooks with new events, and of their campaigns."""
+    newest = sa.select(sa.func.max(events.c.id)).where(events.c.campaign == webhooks.c.campaign).scalar_subquery()
+    query = sa.select(webhooks.c.id, webhooks.c.campaign).where(webhooks.c.active, newest > webhooks.c.last_event)
+    return [(row.id, row.campaign) for row in conn.execute(query)]
+
+
+def take_events(conn: sa.Connection, hook: str) -> int:
+    """Make deliveries of the new events of a webhook; votes that came one after the other are one."""
+    row = conn.execute(sa.select(webhooks).where(webhooks.c.id == hook)).first()
+    if row is None:
+        return 0
+    query = sa.select(events).where(events.c.campaign == row.campaign, events.c.id > row.last_event)
+    found = conn.execute(query.order_by(events.c.id).limit(1000)).all()
+    kinds, made = json.loads(row.kinds), list[dict[str, Any]]()
+    for event in found:
+        if kinds and event.kind not in kinds:
+            continue
+        data = json.loads(event.data)
+        if made and event.kind == made[-1]["kind"] == "votes":
+            data["added"] += made.pop()["data"]["added"]
+        made.append({"event": event.id, "campaign": row.campaign, "kind": event.kind, "time": event.time, "data": data})
+    now = time.time()
+    if made:
+        rows = [
+            {
+                "id": uuid.uuid4().hex[:16], "webhook": hook, "event": one["event"], "body": json.dumps(one),
+                "state": "waiting", "tries": 0, "due": now, "error": None, "created": now,
+            }
+            for one in made
+        ]  # fmt: skip
+        conn.execute(deliveries.insert(), rows)
+    if found:
+        conn.execute(webhooks.update().where(webhooks.c.id == hook).values(last_event=found[-1].id))
+    return len(made)
+
+
+def claim_due(conn: sa.Connection, limit: int = 20) -> list[dict[str, Any]]:
+    """Deliveries whose time has come; no other process sends them for a while."""
+    now = time.time()
+    query = (
+        sa.select(deliveries, webhooks.c.url, webhooks.c.secret)
+        .join(webhooks, webhooks.c.id == deliveries.c.webhook)
+        .where(deliveries.c.state == "waiting", deliveries.c.due <= now)
+        .order_by(deliveries.c.due)
+        .limit(limit)
+    )
+    found = [dict(row._mapping) for row in conn.execute(query)]
+    if found:
+        some = deliveries.c.id.in_([row["id"] for row in found])
+        conn.execute(deliveries.update().where(some).values(due=now + CLAIMED))
+    return found
+
+
+def note_result(conn: sa.Connection, id_: str, tries: int, error: str | None) -> None:
+    """What became of a delivery: it arrived, is tried again later, or is given up."""
+    values: dict[str, Any] = {"tries": tries, "error": error, "state": "delivered"}
+    if error is not None:
+        values["state"] = "dead" if tries >= TRIES else "waiting"
+        values["due"] = time.time() + min(LONGEST, FIRST * 2.0 ** (tries - 1))
+    conn.execute(deliveries.update().where(deliveries.c.id == id_).values(**values))
+
+
+def drop_old(conn: sa.Connection, before: float) -> None:
+    """Forget events, and deliveries that arrived, before a time."""
+    conn.execute(events.delete().where(events.c.time < before))
+    conn.execute(deliveries.delete().where(deliveries.c.created < before, deliveries.c.state == "delivered"))

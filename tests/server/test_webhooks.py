@@ -1,0 +1,102 @@
+"""Webhooks: signed, tried again, given up and shown, never to addresses inside the network."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from crowdwise.server import webhook_rows
+from crowdwise.server.webhook_sender import WebhookSender, signature
+from server_site import Site
+
+
+@pytest.fixture
+def receiver() -> Iterator[tuple[str, list[dict[str, Any]], list[int]]]:
+    """The address of a receiver, what it got, and the status codes that it will answer (then 200)."""
+    got: list[dict[str, Any]] = []
+    codes: list[int] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            got.append({"headers": dict(self.headers), "body": body})
+            self.send_response(codes.pop(0) if codes else 200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """No line per request."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/hook", got, codes
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def sender(site: Site) -> Iterator[WebhookSender]:
+    """A sender that may reach this machine and sends when the test says so; the server's own rests."""
+    site.service.webhooks.close()
+    yield WebhookSender(site.service.read, site.service.write, private=True, start=False)
+    site.service.webhooks = WebhookSender(site.service.read, site.service.write, private=False)
+
+
+def test_events_arrive_signed_and_votes_together(site: Site, receiver: Any, sender: WebhookSender) -> None:
+    url, got, _ = receiver
+    campaign = site.campaign()
+    hook = site.call("POST", f"/campaigns/{campaign}/webhooks", 201, json={"url": url, "kinds": ["votes", "state"]})
+    site.votes(campaign, ("p0", "ann", "wren"))
+    site.votes(campaign, ("p1", "ann", "wren"), ("p1", "bob", "wren"))
+    site.call("PATCH", f"/campaigns/{campaign}", json={"budget": 9})
+    site.call("PUT", f"/campaigns/{campaign}/state", json={"state": "paused"})
+    sender.round()
+    bodies = [json.loads(one["body"]) for one in got]
+    assert [body["kind"] for body in bodies] == ["votes", "state"]
+    assert bodies[0]["data"]["added"] == 3 and bodies[1]["data"] == {"state": "paused"}
+    header = got[0]["headers"]["X-Crowdwise-Signature"]
+    when = int(header.partition(",")[0].removeprefix("t="))
+    assert header == signature(hook["secret"], when, got[0]["body"])
+    (shown,) = site.call("GET", f"/campaigns/{campaign}/webhooks")
+    assert shown["deliveries"] == {"waiting": 0, "delivered": 2, "dead": 0} and "secret" not in shown
+    site.call("DELETE", f"/campaigns/{campaign}/webhooks/{hook['id']}")
+    site.votes(campaign, ("p2", "ann", "wren"))
+    assert sender.round() == 0 and len(got) == 2
+
+
+def test_what_fails_is_tried_again_and_given_up(
+    site: Site, receiver: Any, sender: WebhookSender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, got, codes = receiver
+    monkeypatch.setattr(webhook_rows, "TRIES", 3)
+    monkeypatch.setattr(webhook_rows, "FIRST", 0.0)
+    campaign = site.campaign()
+    hook = site.call("POST", f"/campaigns/{campaign}/webhooks", 201, json={"url": url})["id"]
+    site.votes(campaign, ("p0", "ann", "wren"))
+    codes += [500, 302, 404]
+    for _ in range(3):
+        assert sender.round() == 1
+    (dead,) = site.call("GET", f"/campaigns/{campaign}/webhooks/{hook}/deliveries?state=dead")
+    assert (dead["tries"], dead["error"]) == (3, "It answered 404.")
+    assert sender.round() == 0
+    site.call("POST", f"/campaigns/{campaign}/webhooks/{hook}/deliveries/{dead['id']}/retry")
+    assert sender.round() == 1 and len(got) == 4 and len({one["body"] for one in got}) == 1
+    assert site.call("GET", f"/campaigns/{campaign}/webhooks/{hook}/deliveries?state=dead") == []
+
+
+@pytest.mark.parametrize("url", ["ftp://example.org/x", "https://", "https://u:p@example.org/", "nonsense"])
+def test_addresses_that_cannot_be_are_refused(site: Site, url: str) -> None:
+    campaign = site.campaign()
+    found = site.call("POST", f"/campaigns/{campaign}/webhooks", 422, json={"url": url})
+    assert "address for a webhook" in found["detail"] or "at least 8" in found["detail"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.0.0.1", "169.254.169.254", "[::1]"])
+def test_nothing_is_sent_inside_the_network(site: Site, host: str) -> None:
+    delivery = {"id": "x", "url": f"http://{host}:1/", "secret": "s", "body": "{}"}
+    assert "inside the network" in str(site.service.webhooks.send(delivery))
