@@ -65,7 +65,8 @@ def aggregate(
         Which items are linked, for methods that look at it (``graph-crowd``, by default): pairs of items, a sparse
         matrix, or a :class:`~crowdwise.Graph`.
     out
-        A file (.parquet, .csv, .jsonl), or a folder for one Parquet file per part. It is replaced when all is done.
+        A file (.parquet, .csv, .jsonl), or a folder for Parquet files of items and of annotators. It is replaced when
+        all is done.
     engine
         ``"memory"``: all votes at once. ``"stream"``: part by part, from files to files. ``"auto"`` is ``"stream"``
         where ``out`` is given.
@@ -81,7 +82,8 @@ def aggregate(
     **options
         Parameters of the method; and, of a dataframe or a file, how it is read: ``label="sentiment"``,
         ``on_missing="drop"`` and whatever else :meth:`~crowdwise.Votes.from_frame` and
-        :func:`~crowdwise.read_votes` (and their like of other answer types) take.
+        :func:`~crowdwise.read_votes` (and their like of other answer types) take. With ``out`` also those of
+        :func:`crowdwise.out_of_core.aggregate_files`.
 
     >>> import crowdwise as cw
     >>> votes = cw.Votes.from_dense([[0, 0, 1], [1, 1, 1], [0, 1, 1], [0, 0, 0]])

@@ -17,11 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise import registry
+from crowdwise.core.accuracy_parts import accuracies_in_parts
 from crowdwise.core.dependence import Dependence
 from crowdwise.core.progress_bar import shown_stages
 from crowdwise.core.timetable import Passes, Stage, Timetable
 from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.data.boundary import guarded
+from crowdwise.data.consensus_files import ITEMS, write_about
 from crowdwise.data.folders import check_target, replacing, write_whole
 from crowdwise.data.packing import ROWS, Packed, pack, scratch_folder
 from crowdwise.data.vote_files import bytes_in
@@ -81,6 +83,17 @@ class WrittenConsensus:
     iterations: int
     converged: bool
     notes: list[str] = field(default_factory=list)
+    accuracy: tuple[npt.NDArray[np.float64], ...] | None = None
+    """M each: the accuracy of annotators as in memory, and the ends of its interval, where it was asked for."""
+
+    def about(self) -> dict[str, Any]:
+        """What is not in the tables, as JSON."""
+        return {
+            "method": self.method, "classes": self.classes.tolist(), "prior": self.prior.tolist(),
+            "n_items": self.n_items, "n_votes": self.n_votes, "dependence": self.dependence.plain(),
+            "trace": self.trace.tolist(), "iterations": self.iterations, "converged": self.converged,
+            "notes": self.notes,
+        }  # fmt: skip
 
     @property
     def items(self) -> pl.LazyFrame:
@@ -88,17 +101,19 @@ class WrittenConsensus:
         import polars as pl
 
         if self.out.is_dir():
-            return pl.scan_parquet(self.out / "part-*.parquet")
+            return pl.scan_parquet(self.out / ITEMS / "*.parquet")
         if self.out.suffix.lower() == ".csv":
             return pl.scan_csv(self.out)
         return (pl.scan_ndjson if self.out.suffix.lower() == ".jsonl" else pl.scan_parquet)(self.out)
 
     @property
     def annotators(self) -> pl.DataFrame:
-        """One row per annotator: annotator, votes, agreement."""
+        """One row per annotator: annotator, votes, agreement, and accuracy with its interval where it was asked for."""
         from crowdwise.data.frames import make_frame
 
         columns = {"annotator": self.annotator_names, "votes": self.votes_per_annotator, "agreement": self.agreement}
+        if self.accuracy is not None:
+            columns |= dict(zip(("accuracy", "accuracy_low", "accuracy_high"), self.accuracy, strict=True))
         frame: pl.DataFrame = make_frame(columns, "polars")
         return frame
 
@@ -107,8 +122,8 @@ class WrittenConsensus:
 def aggregate_files(
     source: Any, out: str | os.PathLike[str], method: str | None = None, *, gold: Any = None,
     memory: str | float | None = None, scratch: str | os.PathLike[str] | None = None, rows_per_part: int | None = None,
-    probabilities: bool = False, callback: Callback | None = None, progress: Callable[[Stage], None] | None = None,
-    verbose: bool = False, **options: Any,
+    probabilities: bool = False, annotator_accuracy: bool = False, callback: Callback | None = None,
+    progress: Callable[[Stage], None] | None = None, verbose: bool = False, **options: Any,
 ) -> WrittenConsensus:  # fmt: skip
     """What :func:`crowdwise.aggregate` does with ``out``: from files of votes to files of labels.
 
@@ -120,6 +135,8 @@ def aggregate_files(
         How many votes are in memory at once, on average; by default by ``memory``, or 4 million.
     probabilities
         Write a column with the probability of every class, too.
+    annotator_accuracy
+        Estimate the accuracy of annotators as in memory. It takes about as long as a fit.
     progress
         Called with a :class:`crowdwise.core.timetable.Stage`, many times.
     **options
@@ -160,15 +177,17 @@ def aggregate_files(
             agrees += np.bincount(votes.annotator[same], minlength=M)
             table = found.table(packed.load(i, names=True)[0], codes, q, probabilities)
             _write(table, made / f"part-{i:05d}.parquet")
-        _publish(made, target)
-        stages.at("writing", 1.0)
-    return WrittenConsensus(
+        accuracy = accuracies_in_parts(found) if annotator_accuracy else None
+        written = WrittenConsensus(
         out=target, method=entry.key, n_items=sum(packed.sizes), n_votes=int(counted.sum()),
         annotator_names=packed.annotators, votes_per_annotator=counted, classes=packed.classes, prior=found.prior,
         agreement=np.divide(agrees, counted, out=np.full(M, np.nan), where=counted > 0), confusion=found.confusion,
         dependence=found.dependence, trace=found.trace, iterations=found.iterations, converged=found.converged,
-        notes=found.notes,
-    )  # fmt: skip
+        notes=found.notes, accuracy=accuracy,
+        )  # fmt: skip
+        _publish(made, written)
+        stages.at("writing", 1.0)
+    return written
 
 
 def check_out(out: Path) -> None:
@@ -212,15 +231,18 @@ def _write(columns: dict[str, Any], path: Path) -> None:
     make_frame(columns, "polars").write_parquet(path)
 
 
-def _publish(made: Path, target: Path) -> None:
-    """The parts as one file, or as a folder of files."""
+def _publish(made: Path, written: WrittenConsensus) -> None:
+    """The parts as one file, or as a folder with annotators and the rest beside them."""
     import polars as pl
 
+    target = written.out
     files = sorted(made.glob("*.parquet"))
     sink = ENDINGS.get(target.suffix.lower())
     if sink is not None:
         write_whole(getattr(pl.scan_parquet(files), sink), target)
         return
     with replacing(target, KIND) as temporary:
+        (temporary / ITEMS).mkdir()
         for file in files:
-            shutil.move(file, temporary / file.name)
+            shutil.move(file, temporary / ITEMS / file.name)
+        write_about(temporary, written.annotators, written.about())

@@ -108,10 +108,10 @@ def test_columns_classes_folders_and_one_part(tmp_path):
     names = {"item": "photo", "label": "seen", "classes": ["owl", "dog", "cat", "eel"]}
     compare(tmp_path / "votes", frame, tmp_path / "c.parquet", "majority", **names)
     found = cw.aggregate([tmp_path / "votes"], "majority", out=tmp_path / "parts", rows_per_part=600, **names)
-    rows = [pl.read_parquet(file) for file in sorted((tmp_path / "parts").glob("part-*.parquet"))]
+    rows = [pl.read_parquet(file) for file in sorted((tmp_path / "parts" / "items").glob("part-*.parquet"))]
     assert len(rows) == 3 and sum(len(r) for r in rows) == found.n_items == 400
     cw.aggregate([tmp_path / "votes"], "majority", out=tmp_path / "parts", rows_per_part=10**6, **names)
-    assert len(list((tmp_path / "parts").glob("part-*.parquet"))) == 1
+    assert len(list((tmp_path / "parts" / "items").glob("part-*.parquet"))) == 1
 
 
 def test_what_cannot_be_done_is_said_before_the_work(tmp_path):

@@ -49,21 +49,39 @@ def report(
     `crowdwise report labels.csv --out report.html`
 
     `crowdwise report folder --method dawid-skene --truth truth.csv --json > report.json`
+
+    `crowdwise report consensus --out report.html` (what `aggregate --out consensus` wrote, without its votes)
     """
+    from crowdwise.data.consensus_files import find_consensus
     from crowdwise.report.build import choose_attributes
-    from crowdwise.report.page import check_extra, page
+    from crowdwise.report.page import check_extra
+    from crowdwise.report.written_consensus import written_report
 
     target = out if out is not None or as_json else Path("report.html")
     check_outputs(target, endings=(".html", ".json"))
     check_apart([path, truth, gold], [target])
     if target is not None and target.suffix.lower() == ".html":
         check_extra()
+    files = find_consensus(path) if reading == opt.AS_USUAL else None
+    if files is not None:
+        given = {"--method": method, "--truth": truth, "--gold": gold, "--attribute": attribute, "--set": set_}
+        useless = [name for name, value in given.items() if value]
+        if useless:
+            raise ParameterError(f"{', '.join(useless)}: {path} is a consensus without its votes. Leave it out.")
+        _write(written_report(files, title), target, as_json)
+        return
     found = opt.fitted(path, method, opt.assignments(set_, seed), reading, gold=gold, truth=truth)
     data = found.answers.dataset
     if attribute and data is None:
         raise ParameterError(f"--attribute does not apply to {found.answer_type}: leave it out.")
     attributes = None if data is None else choose_attributes(data.attributes, attribute)
-    facts = reported(found, path, title=title, level=level, attributes=attributes)
+    _write(reported(found, path, title=title, level=level, attributes=attributes), target, as_json)
+
+
+def _write(facts: dict[str, Any], target: Path | None, as_json: bool) -> None:
+    """The page of a report, and its JSON."""
+    from crowdwise.report.page import page
+
     plain = {name: value for name, value in facts.items() if name not in ("item_table", "annotator_table")}
     if target is not None:
         html = target.suffix.lower() == ".html"

@@ -49,7 +49,7 @@ import numpy as np
 from crowdwise import kernels
 from crowdwise.core import em
 from crowdwise.core.dependence import Dependence, correct, estimate, votes_per_item
-from crowdwise.core.em import Params, Part
+from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.loop import Rounds
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, softmax
 from crowdwise.core.shrinkage import learned_prior
@@ -158,11 +158,9 @@ def _refined(part: Part, first: Floats) -> tuple[Floats, Floats, Floats]:
     for i in range(PASSES):
         if i % 5 == 0:
             pseudo = np.asarray(learned_prior(stats.table()))
-        log_score = safe_log(normalise(stats.table() + pseudo, axis=1)).reshape(stats.counts.shape)
-        pi = normalise(stats.mass + 1e-9, axis=0)
-        before = np.log(pi) if part.item_prior is None else np.zeros_like(pi)  # what is known of items has it already
-        stats, q = em.expect(part, Params(log_score, before[None]), posterior=i == PASSES - 1)
-    if _renamed(first, q) > OVERTURNED:
+        params = scored(stats, pseudo, has_item_prior=part.item_prior is not None)
+        stats, q = em.expect(part, params, posterior=i == PASSES - 1)
+    if renamed_share(moved_classes(first, q)) > OVERTURNED:
         stats = start
     return (
         stats.table(),
@@ -171,12 +169,24 @@ def _refined(part: Part, first: Floats) -> tuple[Floats, Floats, Floats]:
     )
 
 
-def _renamed(first: Floats, q: Floats) -> float:
-    """Of the items that a posterior is sure of, the share in classes of which most went to one and the same other."""
+def scored(stats: Stats, pseudo: Floats, has_item_prior: bool = False) -> Params:
+    """The parameters from counts and pseudo-counts; what is known of items before any vote has the class prior."""
+    log_score = safe_log(normalise(stats.table() + pseudo, axis=1)).reshape(stats.counts.shape)
+    pi = normalise(stats.mass + 1e-9, axis=0)
+    return Params(log_score, (np.zeros_like(pi) if has_item_prior else np.log(pi))[None])
+
+
+def moved_classes(first: Floats, q: Floats) -> Floats:
+    """K x K: of the items that a posterior is sure of, how many went from a class to which by another posterior."""
     K = first.shape[1]
     sure = first.max(axis=1) >= SURE
-    moved = np.bincount(first[sure].argmax(axis=1) * K + q[sure].argmax(axis=1), minlength=K * K).reshape(K, K)
-    return float(moved[moved.argmax(axis=1) != np.arange(K)].sum() / max(int(sure.sum()), 1))
+    moved = np.bincount(first[sure].argmax(axis=1) * K + q[sure].argmax(axis=1), minlength=K * K)
+    return moved.reshape(K, K).astype(np.float64)
+
+
+def renamed_share(moved: Floats) -> float:
+    """The share of them in classes of which most went to one and the same other."""
+    return float(moved[moved.argmax(axis=1) != np.arange(len(moved))].sum() / max(moved.sum(), 1.0))
 
 
 def _leave_out(votes: Votes, logit: Floats, gold: Ints, log_theta: Floats, cell: Ints, item: Ints, k: int) -> Floats:

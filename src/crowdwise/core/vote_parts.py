@@ -241,13 +241,17 @@ def shown_dependence(parts: VoteParts, posterior: Posterior, gold_by_votes: Post
     every = max(1, -(-sum(votes for _, votes in counted) // dependence.MAX_VOTES))
     before = np.cumsum([0, *(items for items, _ in counted)])
 
-    def sampled(part: VotePart, seen: int) -> tuple[VotePart, Floats] | None:
-        at = np.flatnonzero(Answers.of(part.votes).per_item > 1)[-seen % every :: every]
-        some = part.select(at)
-        return (some, posterior(some)) if len(at) else None
+    has_gold = gold_by_votes is None and bool(parts.sizes[2])
+
+    def sampled(part: VotePart, seen: int) -> tuple[VotePart, Floats, Ints] | None:
+        at = every_at = np.flatnonzero(Answers.of(part.votes).per_item > 1)[-seen % every :: every]
+        if has_gold and part.gold is not None:  # gold items outside the sample calibrate, too
+            every_at = np.union1d(at, np.flatnonzero(part.gold >= 0))
+        some = part.select(every_at)
+        return (some, posterior(some), np.isin(every_at, at)) if len(every_at) else None
 
     sample = [found for found in parts.map(sampled, before[:-1].tolist()) if found is not None]
-    found = _of_sample([part for part, _ in sample], [q for _, q in sample])
+    found = _of_sample(sample)
     if gold_by_votes is None:
         return found
     known = parts.gold_items()
@@ -263,16 +267,18 @@ def _several_answers(part: VotePart) -> tuple[int, int]:
     return len(at), int(np.diff(part.votes.indptr)[at].sum())
 
 
-def _of_sample(chosen: list[VotePart], q: list[Floats]) -> Dependence:
-    """The dependence that some items show."""
-    if not chosen:
+def _of_sample(sample: list[tuple[VotePart, Floats, Ints]]) -> Dependence:
+    """The dependence that some items (a mask) of some parts with their posterior show."""
+    if not sample:
         return dependence.UNSEEN
+    chosen = [part for part, _, _ in sample]
+    q, rows = (np.concatenate([found[i] for found in sample]) for i in (1, 2))
     votes = joined([part.votes for part in chosen])
     gold = None
     if any(part.gold is not None for part in chosen):
         unknown = [np.full(len(p.votes), -1, dtype=np.int32) if p.gold is None else p.gold for p in chosen]
         gold = np.concatenate(unknown)
-    return dependence.estimate_all(votes, np.concatenate(q), gold)
+    return dependence.estimate_all(votes, q, gold, rows=np.flatnonzero(rows))
 
 
 def joined(parts: Sequence[Votes]) -> Votes:

@@ -118,7 +118,7 @@ def build_report(
     return {
         "format": FORMAT, "answer_type": kind, "says": registry.ANSWER_TYPES[kind].says,
         "title": title or kind.capitalize(), "date": date.today().isoformat(), "version": __version__, **sections,
-        "agreement": _agreement(answers, notes), "method": _method(result), "notes": notes,
+        "agreement": _agreement(answers, notes), "method": method_facts(result), "notes": notes,
     }  # fmt: skip
 
 
@@ -145,7 +145,7 @@ def _agreement(answers: Any, notes: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _method(result: Any) -> dict[str, Any]:
+def method_facts(result: Any) -> dict[str, Any]:
     """What was fitted, with which parameters, and how the fit went."""
     entries = (registry.METHODS, registry.LEARNERS, registry.ANSWER_METHODS)
     entry = next((found[result.method] for found in entries if result.method in found), None)

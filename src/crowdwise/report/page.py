@@ -92,7 +92,7 @@ def page(report: dict[str, Any]) -> str:
     parts = engine.get_template("parts.html").module
     engine.globals |= {name: macro for name, macro in vars(parts).items() if not name.startswith("_")}
     script = (TEMPLATES / "script.js").read_text(encoding="utf-8")
-    return engine.get_template("votes.html" if report["answer_type"] == "votes" else "answers.html").render(
+    return engine.get_template("answers.html" if "tables" in report else "votes.html").render(
         r=report, rows=report.get("annotators", [])[:MOST_ROWS], files=_files(report), labels=_labels(report),
         trace=objective_line(report["method"]["trace"]), diagram=reliability_diagram(report.get("truth")),
         style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
@@ -176,7 +176,10 @@ def _files(report: dict[str, Any]) -> list[dict[str, Any]]:
         for g, group in enumerate(report.get("groups", {}).get("groups", []))
         for link in group["links"]
     ]
-    tables = (("groups.csv", "Pairs that go together", pairs), ("agreement.csv", "Agreement", report["agreement"]))
+    tables = (
+        ("groups.csv", "Pairs that go together", pairs),
+        ("agreement.csv", "Agreement", report["agreement"] or []),
+    )
     out += [_file(name, words, _csv_of_rows(table)) for name, words, table in tables if table]
     whole = {key: value for key, value in report.items() if not key.endswith("_table")}
     return [*out, _file("report.json", "Everything, as JSON", json.dumps(whole, ensure_ascii=False, allow_nan=False))]

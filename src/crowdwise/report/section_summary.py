@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.intervals import interval_text
-from crowdwise.core.numerics import Floats
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.vote_sums import outvoted
 from crowdwise.report.findings import Diagnosis, Finding, FindingKind, Verdict
 from crowdwise.report.json_values import number
@@ -48,18 +48,21 @@ def summary(found: Diagnosis, truth: dict[str, Any] | None) -> dict[str, Any]:
 
 def sureness(probability: Floats, what: str, of: str = "") -> dict[str, Any]:
     """The first picture: how many labels have which probability, the surest first. ``of``: what is counted."""
+    height, _ = np.histogram(probability, bins=np.array([-np.inf, *STEPS, np.inf]))
+    return sureness_bars(height, int((probability >= SURE).sum()), len(probability), what, of)
+
+
+def sureness_bars(height: Ints, sure: int, total: int, what: str, of: str = "") -> dict[str, Any]:
+    """The same from the number of labels between the steps, of those that are sure, and of all."""
     edges = np.array([-np.inf, *STEPS, np.inf])
-    height, _ = np.histogram(probability, bins=edges)
     words = [f"under {percent(STEPS[0])}"]
     words += [f"{percent(a).rstrip('%')}-{percent(b)}" for a, b in itertools.pairwise(STEPS)]
     words.append(f"{percent(STEPS[-1])} +")
-    sure = int((probability >= SURE).sum())
     bars = [
         {"range": word, "count": int(n), "tone": "sure" if low >= SURE else "fair" if low >= FAIR else "open"}
         for word, n, low in zip(words, height.tolist(), edges, strict=False)
     ][::-1]
     last = max((place for place, bar in enumerate(bars) if bar["count"]), default=0)
-    total = len(probability)
     return {
         "kind": "bars", "title": f"How sure the {what}s are", "unit": f"probability of a {what}",
         "words": f"{sure:,} of {counted(total, of or what)} have a probability of {percent(SURE)} or more",

@@ -1,0 +1,165 @@
+"""The report on a consensus that was computed elsewhere: from its files, without the votes.
+
+Counts, shares and the least sure items come from streams over the items, whose number does not matter. What needs the
+votes (agreement, copiers, drift) is not there; the notes say so.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdwise import __version__, registry
+from crowdwise.data.consensus_files import ConsensusFiles
+from crowdwise.report.answer_findings import WORDS
+from crowdwise.report.build import FORMAT, method_facts
+from crowdwise.report.json_values import plain_list
+from crowdwise.report.other_answers import DOUBT, SHOWN, shown_table
+from crowdwise.report.section_summary import STEPS, SURE, sureness_bars
+from crowdwise.trust.wording import counted, joined, named, percent
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MOST_ITEMS, MOST_PEOPLE, NAMED = 20_000, 100_000, 10
+"""Items and annotators up to which the page holds the whole table; names in one line."""
+WITHOUT = (
+    "This report was made from the consensus alone. Agreement, copiers, drift and verdicts need the votes: crowdwise "
+    "report on (a sample of) these."
+)
+
+
+class Tables:
+    """The tables of a result, as :func:`shown_table` takes them."""
+
+    def __init__(self, **tables: dict[str, Any]) -> None:
+        self.tables = tables
+
+    def to_frame(self, name: str, kind: str = "dict") -> dict[str, Any]:
+        return self.tables[name]
+
+
+def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str, Any]:
+    """Everything that the page of a written consensus shows, in the form of :func:`crowdwise.build_report`.
+
+    >>> import crowdwise as cw, tempfile
+    >>> from crowdwise.data.consensus_files import find_consensus
+    >>> folder = tempfile.mkdtemp()
+    >>> crowd = cw.simulate.one_coin(200, n_annotators=10, votes_per_item=4, random_state=0)
+    >>> crowd.votes.with_truth(None).to_frame("polars").write_parquet(f"{folder}/votes.parquet")
+    >>> written = cw.aggregate(f"{folder}/votes.parquet", out=f"{folder}/consensus")
+    >>> written_report(find_consensus(written.out))["summary"]["figures"][0]["value"]
+    '200'
+    """
+    counts = _counts(files.items)
+    total, doubt = counts["total"], counts["doubt"]
+    people = files.annotators
+    first, classes = _least_sure(files.items), _classes(files.items)
+    tables = [
+        shown_table(Tables(items=first), "items")
+        | {"key": "review", "title": "Items to review", "total": total},
+        shown_table(Tables(labels=classes), "labels")
+        | {"words": "How many items have each label, and how sure these labels are on average."},
+    ]  # fmt: skip
+    columns = (
+        {} if people is None else {n: people[n].to_numpy() for n in people.columns if not people[n].dtype.is_nested()}
+    )
+    if columns:
+        tables.append(shown_table(Tables(annotators=columns), "annotators"))
+    inexact = _inexact(columns)
+    figures = [("Items", f"{total:,}", ""), ("Expected to be right", percent(counts["mean"], 1), "of the labels")]
+    if columns:
+        figures.append(("Annotators", f"{len(columns['annotator']):,}", ""))
+    if counts["votes"] is not None:
+        figures.append(("Votes", f"{counts['votes']:,}", f"{counts['votes'] / max(total, 1):.3g} of each item"))
+    method = method_facts(_Fit(files.about))
+    report: dict[str, Any] = {
+        "format": FORMAT, "answer_type": registry.VOTES, "says": registry.ANSWER_TYPES[registry.VOTES].says,
+        "title": title or files.path.stem, "date": date.today().isoformat(), "version": __version__,
+        "summary": {
+            "headline": f"{counted(total, 'label')}, {percent(counts['mean'])} of them expected to be right, "
+            f"{doubt:,} in doubt.",
+            "picture": sureness_bars(counts["height"], counts["sure"], total, "label"),
+            "figures": [dict(zip(("name", "value", "note"), figure, strict=True)) for figure in figures],
+            "actions": _actions(doubt, inexact), "whom": [{"annotator": name, "verdict": "look"} for name in inexact],
+        },
+        "data": [{"name": name, "value": value} for name, value, _ in figures],
+        "measured": {}, "tables": tables, "agreement": None, "method": method | {"notes": [*method["notes"], WITHOUT]},
+        "notes": [WITHOUT],
+    }  # fmt: skip
+    if total <= MOST_ITEMS:
+        every = files.items.collect()
+        report["item_table"] = {name: _plain(every[name]) for name in every.columns}
+    if columns and len(columns["annotator"]) <= MOST_PEOPLE and people is not None:
+        report["annotator_table"] = {name: _plain(people[name]) for name in columns}
+    return report
+
+
+class _Fit:
+    """How a fit went, by what lies beside the items."""
+
+    def __init__(self, about: dict[str, Any]) -> None:
+        self.method = about.get("method", "unknown")
+        self.notes, self.params, self.seed = about.get("notes", []), about.get("params", {}), None
+        self.trace = np.asarray(about.get("trace", []), dtype=np.float64)
+        self.iterations, self.converged = about.get("iterations", 0), about.get("converged", True)
+        self.seconds = about.get("seconds", 0.0)
+
+
+def _counts(items: pl.LazyFrame) -> dict[str, Any]:
+    """The number of items, of those in doubt, and how sure they are."""
+    import polars as pl
+
+    p, edges = pl.col("probability"), [-np.inf, *STEPS, np.inf]
+    bins = [((p >= a) & (p < b)).sum().alias(f"bin {i}") for i, (a, b) in enumerate(pairwise(edges))]
+    asked = [pl.len().alias("total"), p.mean().alias("mean"), (p < DOUBT).sum().alias("doubt")]
+    asked.append((p >= SURE).sum().alias("sure"))
+    votes = "votes" in items.collect_schema().names()
+    asked += [pl.col("votes").sum().cast(pl.Int64).alias("votes")] if votes else []
+    found = items.select(*asked, *bins).collect(engine="streaming").to_dicts()[0]
+    found["height"] = np.array([found.pop(f"bin {i}") for i in range(len(bins))])
+    return {"votes": None, **found}
+
+
+def _least_sure(items: pl.LazyFrame) -> dict[str, Any]:
+    """The items with the lowest probabilities."""
+    columns = [n for n in ("item", "label", "probability", "entropy", "votes") if n in items.collect_schema().names()]
+    found = items.select(columns).bottom_k(SHOWN["items"], by="probability").sort("probability").collect()
+    return {name: found[name].to_numpy() for name in columns}
+
+
+def _classes(items: pl.LazyFrame) -> dict[str, Any]:
+    import polars as pl
+
+    found = items.group_by("label").agg(pl.len().alias("items"), pl.col("probability").mean())
+    table = found.sort("items", "label", descending=[True, False]).collect(engine="streaming")
+    share = (table["items"] / table["items"].sum()).to_numpy()
+    return {"label": table["label"].to_numpy(), "items": table["items"].to_numpy(), "share": share,
+            "probability": table["probability"].to_numpy()}  # fmt: skip
+
+
+def _inexact(columns: dict[str, Any]) -> list[str]:
+    """Annotators whose accuracy is, with its interval, under the median: the least accurate first."""
+    if "accuracy_high" not in columns:
+        return []
+    accuracy, high = columns["accuracy"], columns["accuracy_high"]
+    under = np.flatnonzero(high < np.nanmedian(accuracy) - 0.1)
+    return [str(columns["annotator"][m]) for m in under[np.argsort(accuracy[under], kind="stable")]]
+
+
+def _actions(doubt: int, inexact: list[str]) -> list[dict[str, Any]]:
+    """What to do first, in the form of other reports."""
+    found = []
+    if inexact:
+        names = joined([named("annotator", name) for name in inexact], NAMED)
+        found.append(("inexact", f"{names}: more than ten points under the median accuracy."))
+    if doubt:
+        found.append(("items", f"{counted(doubt, 'label')} with a probability under {percent(DOUBT)}."))
+    return [{"kind": kind, "title": WORDS[kind][0], "lines": [line], "advice": WORDS[kind][1]} for kind, line in found]
+
+
+def _plain(column: Any) -> list[Any]:
+    return [v if isinstance(v, (int, float, bool, type(None))) else str(v) for v in plain_list(column.to_numpy())]

@@ -1,0 +1,85 @@
+"""Reports on a consensus in files, without its votes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+import crowdwise as cw
+from command_line import run
+from crowdwise.data.consensus_files import find_consensus
+from crowdwise.errors import ReadError
+from crowdwise.report.written_consensus import written_report
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A crowd in a folder of consensus, and the same in memory."""
+    folder = tmp_path_factory.mktemp("written")
+    crowd = cw.simulate.hammer_spammer(
+        400, n_annotators=20, n_classes=3, accuracy=0.9, votes_per_item=5, random_state=0
+    )
+    votes = crowd.votes.with_truth(None)
+    votes.to_frame("polars").write_parquet(folder / "votes.parquet")
+    out, whole = folder / "consensus", cw.aggregate(votes, "auto")
+    found = cw.aggregate(folder / "votes.parquet", "auto", out=out, rows_per_part=600, annotator_accuracy=True)
+    return folder, out, found, whole
+
+
+def test_the_folder_holds_items_annotators_and_the_fit(written):
+    _, out, found, whole = written
+    files = find_consensus(out)
+    assert files is not None and files.annotators is not None
+    assert files.items.collect().height == 400 and found.items.collect().height == 400
+    people = whole.to_frame("annotators", kind="polars").select(files.annotators.columns).sort("annotator")
+    mine = files.annotators.sort("annotator")
+    assert mine.select("annotator", "votes").equals(people.select("annotator", "votes"))
+    for name in ("accuracy", "accuracy_low", "accuracy_high", "agreement"):
+        assert np.allclose(mine[name], people[name], atol=1e-8)
+    assert files.about["method"] == "auto" and files.about["n_votes"] == 2000
+    assert np.allclose(files.about["prior"], whole.prior)
+
+
+def test_the_report_says_what_the_files_say(written):
+    folder, out, _, whole = written
+    done = run("report", out, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    p = whole.items["probability"].to_numpy()
+    assert sum(bar["count"] for bar in facts["summary"]["picture"]["bars"]) == 400
+    assert facts["summary"]["headline"].endswith(f"{int((p < 0.95).sum())} in doubt.")
+    review, labels, people = facts["tables"]
+    assert review["total"] == 400 and review["rows"][0][0]["v"] == str(whole.item_names[p.argmin()])
+    counts = {row[0]["v"]: row[1]["v"] for row in labels["rows"]}
+    assert counts == {str(k): int(n) for k, n in enumerate(np.bincount(whole.label_codes))}
+    assert len(people["rows"]) == 20 and facts["method"]["iterations"] == whole.iterations
+    accuracy, _, high = whole.accuracy()
+    low = whole.annotator_names[high < np.median(accuracy) - 0.1]
+    assert len(low) > 3 and {w["annotator"] for w in facts["summary"]["whom"]} == set(low)
+
+
+def test_a_page_from_a_folder_or_a_file_of_items(written):
+    folder, out, found, _ = written
+    done = run("report", out, "--out", folder / "a.html")
+    assert done.returncode == 0 and "expected to be right" in done.stderr
+    page = (folder / "a.html").read_text(encoding="utf-8")
+    assert "Items to review" in page and "without the votes" not in page and "annotators.csv" in page
+    found.items.collect().write_parquet(folder / "items.parquet")
+    assert run("report", folder / "items.parquet", "--out", folder / "b.html").returncode == 0
+    alone = written_report(find_consensus(folder / "items.parquet"))
+    assert [t["key"] for t in alone["tables"]] == ["review", "labels"] and alone["method"]["key"] == "unknown"
+    assert find_consensus(folder / "votes.parquet") is None and find_consensus(folder / "nothing") is None
+    refused = run("report", out, "--method", "majority")
+    assert refused.returncode != 0 and "--method" in refused.stderr
+
+
+def test_items_without_a_probability_are_refused(tmp_path):
+    for name in ("items", "about"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "about" / "about.json").write_text("{}", encoding="utf-8")
+    pl.DataFrame({"item": [1], "label": [2]}).write_parquet(tmp_path / "items" / "0.parquet")
+    with pytest.raises(ReadError, match="no column probability"):
+        find_consensus(tmp_path)
