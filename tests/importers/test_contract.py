@@ -17,6 +17,7 @@ import conftest
 import crowdwise as cw
 from crowdwise import registry
 from crowdwise.errors import CrowdwiseError, InputError, InternalError, ParameterError, ReadError
+from crowdwise.importers import export_files
 from crowdwise.importers.export import Export
 from crowdwise.importers.read_export import recognise
 
@@ -62,6 +63,7 @@ CROWD = [
     "toloka_assignments.tsv", "appen_full.csv", "superannotate", "sagemaker", "qualtrics.csv",
 ]  # fmt: skip
 """Samples of the crowd of expected.csv."""
+TABLES = ("mturk_batch_results.csv", "toloka_assignments.tsv", "appen_full.csv", "vindr_boxes.csv")
 NO_TIMES = {"doccano_individual.zip", "argilla_flat.json", "qualtrics.csv"}
 NO_DURATIONS = {*NO_TIMES, "prodigy_choice.jsonl", "superannotate"}
 
@@ -377,3 +379,16 @@ def test_questions_with_like_names_do_not_overwrite_each_other(tmp_path: Path) -
     assert len(set(map(str, folders))) == len({str(f).casefold() for f in folders}) == 4
     for folder, table in zip(folders, tables.values(), strict=True):
         assert cw.read_votes(folder / "labels.csv").to_frame("polars").equals(table.to_frame("polars"))
+
+
+@pytest.mark.parametrize("sample", [*TABLES])
+def test_a_large_table_is_read_row_by_row_to_the_same_answers(
+    exports: Path, sample: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = cw.read_export(exports / sample)
+    monkeypatch.setattr(export_files, "LARGE", 1)
+    streamed = cw.read_export(exports / sample)
+    assert whole.answers.keys() == streamed.answers.keys()
+    for question, answers in whole.answers.items():
+        assert answers.equals(streamed.answers[question])
+    assert whole.left_out == streamed.left_out and str(whole.items) == str(streamed.items)

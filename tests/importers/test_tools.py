@@ -13,6 +13,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.errors import InternalError, ReadError
+from crowdwise.importers import export_files
 from crowdwise.importers.span_tokens import bio, tokens_of, without_overlaps
 from crowdwise.importers.times import seconds
 
@@ -233,3 +234,15 @@ def test_an_unreadable_archive_is_an_error_of_ours(tmp_path: Path) -> None:
     shutil.make_archive(str(tmp_path / "b"), "zip", tmp_path, "a.zip")
     with pytest.raises(ReadError, match="was not recognised"):
         cw.read_export(tmp_path / "b.zip")
+
+
+def test_a_row_with_too_many_cells_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_files, "LARGE", 1)
+    file = tmp_path / "batch.csv"
+    file.write_text(
+        "HITId,AssignmentId,WorkerId,AssignmentStatus,Answer.x\nh,a,w,Approved,yes\n\nh,a,w,Approved,yes,no\n"
+    )
+    with pytest.raises(ReadError, match="row 4 has 6 cells, and there are 5 columns"):
+        cw.read_export(file)
+    file.write_text("HITId,AssignmentId,WorkerId,AssignmentStatus,Answer.x\nh,a,w,Approved,yes\nh,b,v,Approved\n")
+    assert cw.read_export(file).left_out == {"without an answer": 1}

@@ -28,11 +28,11 @@ def recognises(peek: Peek) -> bool:
 
 def read(files: ExportFiles, into: Collector) -> None:
     """Read one judgement per row."""
-    table = files.table(files.names[0])
+    table = files.rows(files.names[0])
     names = [c for c in table.columns if not c.startswith("_")]
     questions = [c for c in names if f"{c}{GOLD}" in table.columns]
     others = [c for c in names if c not in questions and not c.endswith((GOLD, "_gold_reason", "orig__golden"))]
-    for row in table.iter_rows(named=True):
+    for row in table:
         item = row["_unit_id"]
         into.about_item(item, **{name: row[name] for name in others})
         for question in questions:

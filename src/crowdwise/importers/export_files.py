@@ -1,7 +1,7 @@
 """The files of an export: a file, those in a zip archive, or those below a folder; and what can be seen at a glance.
 
-JSON arrays and JSON lines are read object by object: an export of any size takes the memory of its answers, not of its
-text.
+JSON arrays and JSON lines are read object by object, large text tables row by row: an export of any
+size takes the memory of its answers, not of its text.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from crowdwise.data.boundary import reading, reason
-from crowdwise.data.files import read_table
+from crowdwise.data.files import first_line, read_table, separator_in
 from crowdwise.data.plain_files import LATIN, in_utf8, looks_latin, opened, say_encoding, unpacked, wide_encoding
+from crowdwise.data.schema import NULLS
 from crowdwise.data.unpacking import limit
 from crowdwise.errors import ReadError, SizeError
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 CHUNK = 2**20
 HEAD, LARGE_HEAD, MOST_WHOLE = 2**16, 2**21, 2**28
 MOST_FILES = 200_000
+LARGE = 2**25
 TEXT = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xml", ".manifest", ".gz")
 
 
@@ -120,6 +122,13 @@ class ExportFiles(contextlib.ExitStack):
         with reading(f"{self.path}/{name}", "JSON"):
             return json.loads(self.text(name))
 
+    def rows(self, name: str) -> Rows:
+        """The rows of a text table, which may be gone over more than once; a large one is not held whole."""
+        packed = self.path.suffix.lower() in (".gz", ".zst")
+        if self.single and self.path.suffix.lower() in TEXT and (packed or self.path.stat().st_size > LARGE):
+            return Rows(self.in_text)
+        return Rows(self.table(name))
+
     def table(self, name: str) -> pl.DataFrame:
         """A text table, every cell as text."""
         if self.single:
@@ -128,6 +137,44 @@ class ExportFiles(contextlib.ExitStack):
 
         with reading(f"{self.path}/{name}"):
             return pl.read_csv(self.text(name).encode(), infer_schema=False, null_values=[""])
+
+
+class Rows:
+    """The rows of a table, every cell as text, with empty ones as ``None``; blank rows are left out."""
+
+    def __init__(self, source: Path | pl.DataFrame) -> None:
+        self._source = source
+        if isinstance(source, Path):
+            with reading(source):
+                self._separator = separator_in(source, first_line(source))
+            self.columns = next(self._lines(source), [])
+        else:
+            self.columns = source.columns
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        if not isinstance(self._source, Path):
+            yield from (row for row in self._source.iter_rows(named=True) if any(v is not None for v in row.values()))
+            return
+        names, width = self.columns, len(self.columns)
+        for number, cells in enumerate(islice(self._lines(self._source), 1, None), 2):
+            if len(cells) > width:
+                raise ReadError(
+                    f"{self._source}: row {number:,} has {len(cells)} cells, and there are {width} columns."
+                )
+            values = [None if cell in NULLS else cell for cell in cells]
+            if any(value is not None for value in values):
+                yield dict(zip(names, values + [None] * (width - len(values)), strict=True))
+
+    def _lines(self, path: Path) -> Iterator[list[str]]:
+        """Rows as lists of cells, one by one."""
+        before = csv.field_size_limit(MOST_WHOLE)
+        try:
+            with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+                yield from csv.reader((line.replace("\0", "") for line in file), delimiter=self._separator)
+        except csv.Error as error:
+            raise ReadError(f"{path} is no whole table: {error}.") from error
+        finally:
+            csv.field_size_limit(before)
 
 
 def _decoded(content: bytes) -> str:

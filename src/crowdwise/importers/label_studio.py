@@ -78,8 +78,9 @@ def read(files: ExportFiles, into: Collector) -> None:
             "that were imported): what is true of them is not known."
         )
     submitted: list[Submitted] = []
+    alike: dict[frozenset[str], frozenset[str]] = {}
     for task in _named(files):
-        _read_task(task, task["data"]["id"] if len(own) == count else task.get("id"), into, submitted)
+        _read_task(task, task["data"]["id"] if len(own) == count else task.get("id"), into, submitted, alike)
     _add_empty(submitted, into)
 
 
@@ -88,9 +89,10 @@ class Submitted(NamedTuple):
 
     item: Any
     who: Any
-    when: Mapping[str, Any]
-    data: Mapping[str, Any]
-    questions: set[str]
+    time: Any
+    duration: Any
+    text: str | None
+    questions: frozenset[str]
 
 
 def _add_empty(submitted: list[Submitted], into: Collector) -> None:
@@ -98,9 +100,9 @@ def _add_empty(submitted: list[Submitted], into: Collector) -> None:
     tagged = [name for name, question in into.questions.items() if question.kind == collect.SPANS]
     for made in submitted:
         for name in tagged:
-            text = into.texts.get(made.item, made.data.get("text"))
+            text = into.texts.get(made.item, made.text)
             if name not in made.questions and isinstance(text, str):
-                into.spans(name, made.item, made.who, text, [], **made.when)
+                into.spans(name, made.item, made.who, text, [], time=made.time, duration=made.duration)
         if not tagged and not made.questions:
             into.leave_out(collect.EMPTY)
 
@@ -125,13 +127,17 @@ def _n_true(task: Mapping[str, Any]) -> int:
     return sum(map(_is_true, _annotations(task)))
 
 
-def _read_task(task: Mapping[str, Any], item: Any, into: Collector, submitted: list[Submitted]) -> None:
+def _read_task(
+    task: Mapping[str, Any], item: Any, into: Collector, submitted: list[Submitted],
+    alike: dict[frozenset[str], frozenset[str]],
+) -> None:  # fmt: skip
     data = task["data"] if isinstance(task["data"], dict) else {}
     about = {name: value for name, value in data.items() if name != "id"}
     into.about_item(item, **{**about, "task_id": task.get("id")})
     drafts = task.get("drafts")
     into.leave_out("drafts", len(drafts) if isinstance(drafts, list) else 0)
     single = _n_true(task) == 1
+    text = data["text"] if isinstance(data.get("text"), str) else None
     for made in _annotations(task):
         results = made.get("result")
         if made.get("was_cancelled") or made.get("skipped"):
@@ -141,8 +147,9 @@ def _read_task(task: Mapping[str, Any], item: Any, into: Collector, submitted: l
             who = _person(made.get("completed_by"), into)
             when = {"time": made.get("created_at"), "duration": made.get("lead_time")}
             _read_results(results, data, item, who, when, single and _is_true(made), into)
-            questions = {str(result.get("from_name")) for result in results if isinstance(result, dict)}
-            submitted.append(Submitted(item, who, when, data, questions))
+            questions = frozenset(str(result.get("from_name")) for result in results if isinstance(result, dict))
+            questions = alike.setdefault(questions, questions)
+            submitted.append(Submitted(item, who, when["time"], when["duration"], text, questions))
     for guess in task.get("predictions") or []:
         if not into.predictions or not isinstance(guess, dict) or not isinstance(guess.get("result"), list):
             into.leave_out("predictions of models")

@@ -30,11 +30,11 @@ def recognises(peek: Peek) -> bool:
 
 def read(files: ExportFiles, into: Collector) -> None:
     """Read one assignment per row."""
-    table = files.table(files.names[0])
+    table = files.rows(files.names[0])
     inputs = [name for name in table.columns if name.startswith("Input.")]
     ids = [name for name in inputs if name.lower() in ("input.id", "input.item", "input.item_id", "input.task_id")]
     keys = ids[:1] or inputs
-    for row in table.iter_rows(named=True):
+    for row in table:
         item = " | ".join(str(row[name]) for name in keys) if keys else row["HITId"]
         into.about_item(item, **{name.removeprefix("Input."): row[name] for name in inputs if name not in ids})
         if str(row["AssignmentStatus"]).lower() == "rejected":

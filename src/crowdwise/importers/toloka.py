@@ -30,10 +30,10 @@ def recognises(peek: Peek) -> bool:
 
 def read(files: ExportFiles, into: Collector) -> None:
     """Read one task per row."""
-    table = files.table(files.names[0])
+    table = files.rows(files.names[0])
     questions = [name.partition(":")[2] for name in table.columns if name.startswith("OUTPUT:")]
     inputs = [name for name in table.columns if name.startswith("INPUT:")]
-    for row in table.iter_rows(named=True):
+    for row in table:
         item = row.get("INPUT:id") or row.get("ASSIGNMENT:task_id") or " | ".join(str(row[n]) for n in inputs)
         who = row.get("ASSIGNMENT:worker_id")
         if who is None and not any(row.values()):

@@ -25,7 +25,7 @@ def recognises(peek: Peek) -> bool:
 def read(files: ExportFiles, into: Collector) -> None:
     """Read one box, or the word that there is none, per row."""
     found: dict[tuple[str, str], list[str]] = {}
-    for row in files.table(files.names[0]).iter_rows(named=True):
+    for row in files.rows(files.names[0]):
         item, who, name = row["image_id"], row["rad_id"], row["class_name"]
         if item is None or who is None or name is None:
             into.leave_out("without an item or an annotator")

@@ -29,9 +29,9 @@ def recognises(peek: Peek) -> bool:
 
 def read(files: ExportFiles, into: Collector) -> None:
     """Read one classification per row."""
-    table = files.table(files.names[0])
-    several = table["workflow_id"].n_unique() > 1
-    for row in table.iter_rows(named=True):
+    table = files.rows(files.names[0])
+    several = len({row["workflow_id"] for row in table}) > 1
+    for row in table:
         meta, item = _parsed(row.get("metadata"), {}), row["subject_ids"]
         state = meta.get("subject_selection_state")
         if isinstance(state, dict) and state.get("already_seen"):
