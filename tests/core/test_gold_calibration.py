@@ -66,6 +66,19 @@ def test_a_gold_item_does_not_vouch_for_itself() -> None:
         assert np.allclose(row, em.expect(Part.of(sim.votes[[n]]), params, posterior=True)[1][0])
 
 
+def test_nor_does_it_through_the_prior() -> None:
+    """One vote an item: only gold items teach, so that the prior is made of them. The crowd is as sure as it should be."""
+    for seed in (0, 2, 3):
+        sim = cw.simulate.dirichlet(
+            1200, n_annotators=60, n_classes=8, diagonal=4.0, rest=0.3, votes_per_item=1, random_state=seed
+        )
+        gold = np.where(np.arange(1200) < 60, sim.truth, -1).astype(np.int32)
+        found, rest = cw.aggregate(sim.votes, gold=gold), slice(60, None)
+        assert found.dependence.power < 1.15  # 1.35 with the prior of all labels
+        real = (found.label_codes[rest] == sim.truth[rest]).mean()
+        assert abs(found.posterior[rest].max(axis=1).mean() - real) < 0.03
+
+
 def biased(seed: int, share: float) -> tuple[cw.Votes, np.ndarray]:
     """Independent votes, and a share of the items of class 0 that everybody takes for class 1."""
     sim = cw.simulate.one_coin(600, n_annotators=25, n_classes=2, votes_per_item=5, random_state=seed)

@@ -21,6 +21,11 @@ annotator m on class k, and w the weight of the vote in them,
 
     theta'[m, l, y] = ( theta[m, l, y] T[m, y] - w ) / ( T[m, y] - w )
 
+Nor must the prior that annotators are shrunk towards: where single votes teach only on gold items, it is made of these.
+``auto`` therefore judges gold items under the prior that the labels of the other items give. (With the prior of all
+labels, fifty gold labels brought 6.4 % of log loss on the public sets, without it 7.7 %, as much as refits without a
+fifth of the gold labels at a time.)
+
 The numbers were chosen on the 15 public sets with truth, each set measured with the numbers that are best for the other
 fourteen (docs/benchmarks/gold.md).
 

@@ -93,7 +93,7 @@ class Auto(Anchored):
     max_iter: Count = 200
     tol: NonNegative = 1e-6
     _sparse: SparseCoin | None = field(init=False)
-    _taught: tuple[Stats, Floats] = field(init=False)
+    _taught: tuple[Stats, ConfusionFamily] = field(init=False)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         if self._too_many_classes(votes, item_prior):
@@ -112,14 +112,16 @@ class Auto(Anchored):
         self.anchored_params_ = fit.params
         stats, q = em.expect(part, fit.params, posterior=True)
         params = family.free.maximise(stats)
+        labels = em.statistics(part, winners(q))
         if isinstance(self.prior, str):
-            again = self._relearned(em.statistics(part, winners(q)), votes, family)
+            again = self._relearned(labels, votes, family)
             params, fit = self._second(part, again, stats, params, fit, callback)
         by_votes = None
         if known is not None and (known >= 0).any():
             at, before = np.flatnonzero(known >= 0), everything.item_prior
             prior = None if before is None else before[at]
-            by_votes = _by_votes(all_votes[at], known[at], params, stats, family.free.pseudo, prior)
+            others = self._without(_gold_counts(all_votes[at], known[at]), labels, votes, family)
+            by_votes = _by_votes(all_votes[at], known[at], stats, others, prior)
             if item_prior is None and contradicted(by_votes, known[at]):
                 return self._fit_free(everything, all_votes, known, callback)
         return self._outcome(everything, fit, params, gold_by_votes=by_votes)
@@ -144,11 +146,11 @@ class Auto(Anchored):
 
     def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
         found = super()._fit_in_parts(parts, callback)
-        stats, pseudo = self._taught
+        stats, others = self._taught
 
         def by_votes(part: VotePart) -> Floats:
             assert part.gold is not None
-            return _by_votes(part.votes, part.gold, self.params_, stats, pseudo)
+            return _by_votes(part.votes, part.gold, stats, others)
 
         known = parts.gold_items()
         if known:
@@ -175,11 +177,14 @@ class Auto(Anchored):
         self.anchored_params_ = fit.params
         stats = several.expect(fit.params)
         params = family.free.maximise(stats)
+        first, others = fit.params, family.free
         if isinstance(self.prior, str):
-            labels = several.statistics(lambda part: winners(part.posterior(fit.params)))
+            labels = several.statistics(lambda part: winners(part.posterior(first)))
             again = self._relearned(labels, parts.names, family)
             params, fit = self._second(several, again, stats, params, fit, callback)
-        self._taught = stats, family.free.pseudo
+            gold = [_gold_counts(part.votes, part.gold) for part in parts.gold_items() if part.gold is not None]
+            others = self._without(np.sum(gold, axis=0), labels, parts.names, family) if gold else others
+        self._taught = stats, others
         return params, fit
 
     def _too_many_classes(self, votes: Votes, item_prior: Floats | None) -> bool:
@@ -214,6 +219,15 @@ class Auto(Anchored):
         pseudo = learned_prior(counts + past, self.prior, quick=True) + past
         return AnchoredFamily(ConfusionFamily(self._tie, pseudo, family.free.class_prior), family.anchor)
 
+    def _without(self, gold: Floats, labels: Stats, votes: Votes, family: AnchoredFamily) -> ConfusionFamily:
+        """The family with the prior that items without gold labels teach; ``gold``: the counts of the others."""
+        assert isinstance(family.free, ConfusionFamily)
+        if not isinstance(self.prior, str):
+            return family.free
+        rest = self._relearned(Stats(np.maximum(labels.counts - gold, 0.0), labels.mass), votes, family).free
+        assert isinstance(rest, ConfusionFamily)
+        return rest
+
     def _remarks(self, votes: Votes, posterior: Floats, labels: npt.NDArray[np.int32], gold: Ints | None) -> list[str]:
         differs, favourite = outvoted(votes, labels)
         if not len(differs):
@@ -243,12 +257,17 @@ def contradicted(q: Floats, gold: Ints) -> bool:
     return bool(binomial_tail(wrong, len(gold), chance) < WRONG_CROWD)
 
 
+def _gold_counts(votes: Votes, gold: Ints) -> Floats:
+    """Counts of the votes on gold items against their gold labels, as in :class:`crowdwise.core.em.Stats`."""
+    return em.statistics(Part.of(votes), np.eye(votes.n_classes)[gold]).counts
+
+
 def _by_votes(
-    votes: Votes, gold: Ints, params: Params, stats: Stats, pseudo: Floats, log_prior: Floats | None = None
+    votes: Votes, gold: Ints, stats: Stats, family: ConfusionFamily, log_prior: Floats | None = None
 ) -> Floats:
     """The posterior of gold items by their votes and what the other items teach."""
-    table = stats.table() + pseudo
-    return without_own(votes, gold, params, table.sum(axis=1), pseudo, log_prior=log_prior)
+    table = stats.table() + family.pseudo
+    return without_own(votes, gold, family.maximise(stats), table.sum(axis=1), family.pseudo, log_prior=log_prior)
 
 
 def average(a: Params, b: Params) -> Params:
