@@ -67,7 +67,7 @@ def test_a_gold_item_does_not_vouch_for_itself() -> None:
 
 
 def test_nor_does_it_through_the_prior() -> None:
-    """One vote an item: only gold items teach, so that the prior is made of them. The crowd is as sure as it should be."""
+    """One vote an item: only gold items teach, so that the prior is made of them. Expected accuracy is still right."""
     for seed in (0, 2, 3):
         sim = cw.simulate.dirichlet(
             1200, n_annotators=60, n_classes=8, diagonal=4.0, rest=0.3, votes_per_item=1, random_state=seed
