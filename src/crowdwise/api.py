@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crowdwise import registry
+from crowdwise import kernels, registry
+from crowdwise.core.em import check_engine
 from crowdwise.core.limits import free_memory
 from crowdwise.core.progress_bar import shown
 from crowdwise.data.vote_files import PARQUET, TEXT, bytes_in, memory_needed, several
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from crowdwise.out_of_core import WrittenConsensus
     from crowdwise.trust.method_comparison import Comparison
 
-ENGINES = ("auto", "memory", "stream")
+ENGINES = ("auto", "memory", "stream", "cuda")
 SMALL_FILE = 2_000_000
 """Files of up to so many bytes fit into any memory: their rows are not counted."""
 
@@ -68,8 +70,9 @@ def aggregate(
         A file (.parquet, .csv, .jsonl), or a folder for Parquet files of items and of annotators. It is replaced when
         all is done.
     engine
-        ``"memory"``: all votes at once. ``"stream"``: part by part, from files to files. ``"auto"`` is ``"stream"``
-        where ``out`` is given.
+        ``"memory"``: all votes at once. ``"stream"``: part by part, from files to files. ``"cuda"``: as ``"memory"``,
+        with the passes over the votes on an NVIDIA GPU (torch finds it). ``"auto"`` is ``"stream"`` where ``out`` is
+        given, else ``"memory"``.
     memory
         Of the stream: how much memory to use, such as ``"4GB"``; by default about 1 GB.
     scratch
@@ -105,10 +108,30 @@ def aggregate(
     _check_fits(answers)
     kind = answer_type_of(answers, answer_type, method)[0]
     reading, params = reading_options(answers, kind, options)
-    return fit(
-        answers, method, params, answers=answer_type, gold=gold, graph=graph, reading=reading, callback=callback,
-        verbose=verbose,
-    ).result  # fmt: skip
+    with on_gpu(engine == "cuda"):
+        return fit(
+            answers, method, params, answers=answer_type, gold=gold, graph=graph, reading=reading, callback=callback,
+            verbose=verbose,
+        ).result  # fmt: skip
+
+
+@contextmanager
+def on_gpu(asked: bool = True) -> Iterator[None]:
+    """Fits inside of the block make their passes over votes on a GPU; the votes leave it with the block.
+
+    Not asked for, nothing changes.
+    """
+    if not asked:
+        yield
+        return
+    with kernels.using("cuda"):
+        check_engine()
+        from crowdwise.kernels import cuda
+
+        try:
+            yield
+        finally:
+            cuda.release()
 
 
 def _to_files(

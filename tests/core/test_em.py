@@ -10,7 +10,7 @@ import pytest
 
 import crowdwise as cw
 from brute import objective
-from crowdwise import registry
+from crowdwise import kernels, registry
 from crowdwise.core import em
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.priors import pseudo_counts
@@ -270,3 +270,21 @@ def test_an_engine_that_is_not_there_is_an_error(monkeypatch):
         monkeypatch.setenv("CROWDWISE_ENGINE", name)
         with pytest.raises(ParameterError, match=words):
             cw.DawidSkene().fit(crowd().votes)
+
+
+def test_engine_cuda_is_an_argument_of_aggregate(monkeypatch):
+    votes = crowd(3, n=200).votes
+    plain = cw.aggregate(votes, "dawid-skene")
+    monkeypatch.setattr(cuda, "DEVICE", "cpu")
+    monkeypatch.setattr(cuda, "available", lambda: True)
+    moved = []
+    put = cuda.Resident.put
+    monkeypatch.setattr(cuda.Resident, "put", lambda self, *given: moved.append(1) or put(self, *given))
+    other = cw.aggregate(votes, "dawid-skene", engine="cuda")
+    assert moved
+    assert not cuda._resident  # the votes left the device
+    assert np.abs(other.posterior - plain.posterior).max() < 1e-8
+    assert kernels.asked_for("auto") != "cuda"
+    monkeypatch.setattr(cuda, "available", lambda: False)
+    with pytest.raises(ParameterError, match="no torch that finds a CUDA device"):
+        cw.aggregate(votes, "dawid-skene", engine="cuda")

@@ -26,12 +26,12 @@ ReportOption = Annotated[
     option("--report", help="Write a page about answers, annotators and results here: .html; see `crowdwise report`."),
 ]
 EngineOption = Annotated[
-    Literal["auto", "memory", "stream"],
+    Literal["auto", "memory", "stream", "cuda"],
     typer.Option(
         "--engine",
         help="memory: all answers at once. stream: votes in Parquet or CSV files part by part, to --out (.parquet, "
-        ".csv, .jsonl, or a folder). auto: stream for a pattern or a folder of such files, and for a file that would "
-        "not fit into memory.",
+        ".csv, .jsonl, or a folder). cuda: as memory, on an NVIDIA GPU. auto: stream for a pattern or a folder of such "
+        "files, and for a file that would not fit into memory.",
     ),
 ]
 MemoryOption = Annotated[
@@ -69,9 +69,10 @@ def aggregate(
 
     `crowdwise aggregate 'votes/*.parquet' --out consensus.parquet`
     """
+    from crowdwise import api
     from crowdwise.cli import show_aggregate
 
-    if engine == "memory" and (scratch is not None or memory is not None):
+    if engine in ("memory", "cuda") and (scratch is not None or memory is not None):
         raise ParameterError("--memory and --scratch are for --engine stream or auto: leave them out.")
     if engine == "stream" or (engine == "auto" and _streams(path, memory)):
         others: dict[str, Any] = {"--truth": truth, "--graph": graph, "--save": save, "--report": report}
@@ -88,7 +89,8 @@ def aggregate(
         from crowdwise.report.page import check_extra
 
         check_extra()
-    found = opt.fitted(path, method, opt.assignments(set_, seed), reading, gold=gold, truth=truth, graph=graph)
+    with api.on_gpu(engine == "cuda"):
+        found = opt.fitted(path, method, opt.assignments(set_, seed), reading, gold=gold, truth=truth, graph=graph)
     paths = write_results(items_of(found.result, probabilities), found.result, out, annotators, save, as_json)
     if report is not None:
         write_page(found, path, report)

@@ -219,7 +219,7 @@ def check_engine(engine: str = "auto") -> None:
     if not kernels.available(engine):
         raise ParameterError(
             "engine 'cuda' cannot be used here: there is no torch that finds a CUDA device. "
-            "Set CROWDWISE_ENGINE to auto, native or reference, or unset it."
+            "Leave the engine (and the variable CROWDWISE_ENGINE) out to compute on the processor."
         )
 
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from crowdwise.kernels import reference
@@ -22,9 +25,24 @@ NATIVE_WORK = 600_000
 ENGINES = ("auto", "reference", "native", "cuda")
 
 
+_chosen: ContextVar[str | None] = ContextVar("engine", default=None)
+
+
+@contextmanager
+def using(engine: str | None) -> Iterator[None]:
+    """Compute with an engine inside of the block, wherever none is named; ``None`` changes nothing."""
+    before = _chosen.set(_chosen.get() if engine is None else engine)
+    try:
+        yield
+    finally:
+        _chosen.reset(before)
+
+
 def asked_for(engine: str) -> str:
-    """The engine by name: the one given, or that of the environment."""
-    return os.environ.get("CROWDWISE_ENGINE", engine) if engine == "auto" else engine
+    """The engine by name: the one given, that of the block (:func:`using`), or that of the environment."""
+    if engine != "auto":
+        return engine
+    return _chosen.get() or os.environ.get("CROWDWISE_ENGINE", engine)
 
 
 def available(engine: str = "auto") -> bool:

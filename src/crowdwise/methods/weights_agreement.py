@@ -69,7 +69,7 @@ def labelled(part: VotePart, count: CountVotes, weight: Floats | None) -> Floats
 
 
 def agreements(parts: VoteParts, count: CountVotes, weight: Floats | None = None) -> Floats:
-    """The same of all parts, with :func:`labelled`."""
+    """These sums of all parts, with :func:`labelled`."""
     return np.asarray(
         parts.total(
             lambda part: agreement(part.votes, labelled(part, count, weight)), np.zeros(parts.names.n_annotators)
