@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import uvicorn
 from fastapi.testclient import TestClient
 
 from crowdwise.server.access_tokens import make_token
@@ -79,3 +83,22 @@ def running(configuration: Configuration) -> Iterator[Site]:
         if secret is None:  # a store that was there
             secret = app.state.service.write(lambda conn: make_token(conn, "admin", "test")[0])
         yield Site(client, app.state.service, secret)
+
+
+@contextmanager
+def listening(configuration: Configuration) -> Iterator[tuple[str, str]]:
+    """A server in a thread on a port of its own: its address and the secret of an admin."""
+    app = create_app(configuration)
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    until = time.monotonic() + 20
+    while not server.started and time.monotonic() < until:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{port}", app.state.service.first_token()
+    finally:
+        server.should_exit = True
+        thread.join(20)

@@ -51,11 +51,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spark": FITS,
     "saved": FITS | {"active"},
     "bench": BELOW,
+    "client": {"errors", "active"},  # it reads votes as a campaign does
     "migrations": {"server"},  # the tables
     "server": BELOW | {"migrations", "label_studio"},
-    "cli": BELOW | {"bench", "__init__", "server", "label_studio"},
+    "cli": BELOW | {"bench", "__init__", "server", "label_studio", "client"},
     "__main__": {"cli"},
-    "__init__": BELOW | {"bench", "cli", "spark"},
+    "__init__": BELOW | {"bench", "cli", "spark", "client"},
 }
 KINDS = {"votes", "ratings", "comparisons", "rankings", "similarities", "label_sets", "tags", "graph"}
 """Answer types: the only file names that several folders may share."""

@@ -24,6 +24,7 @@ from crowdwise.answers.tags_result import TagConsensus as TagConsensus
 from crowdwise.api import aggregate as aggregate
 from crowdwise.api import compare as compare
 from crowdwise.api import fit as fit
+from crowdwise.client import Client as Client
 from crowdwise.core.consensus import Consensus as Consensus
 from crowdwise.core.estimates import Estimates as Estimates
 from crowdwise.data.comparisons import Comparisons as Comparisons

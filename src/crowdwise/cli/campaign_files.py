@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from crowdwise.cli.outputs import emit, say
 from crowdwise.errors import ColumnError, InputError
 
-if TYPE_CHECKING:
-    from crowdwise.active.campaign import Campaign
+server: ContextVar[str | None] = ContextVar("server", default=None)
+"""The address of the server whose campaigns are meant (``campaign --server``), or nothing for folders."""
+FolderArgument = Annotated[
+    Path, typer.Argument(help="The folder of the campaign; with --server its name or id.", show_default=False)
+]
 
 
-FolderArgument = Annotated[Path, typer.Argument(help="The folder of the campaign.", show_default=False)]
+def opened(folder: Path) -> Any:
+    """The campaign in a folder, or of that name on a server."""
+    address = server.get()
+    if address is not None:
+        from crowdwise.cli.remote_campaign import open_remote
 
-
-def opened(folder: Path) -> Campaign:
-    """The campaign in a folder."""
+        return open_remote(address, str(folder))
     from crowdwise.active.campaign import Campaign
 
     return Campaign.open(folder)

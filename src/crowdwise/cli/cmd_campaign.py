@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from crowdwise import registry
-from crowdwise.cli.campaign_files import FolderArgument, counted, opened, read_annotators, read_items, report
+from crowdwise.cli.campaign_files import FolderArgument, counted, opened, read_annotators, read_items, report, server
 from crowdwise.cli.cmd_campaign_changes import CHANGES
 from crowdwise.cli.options import FixedSeedOption, JsonOption, SetOption, StreamMethodOption, assignments, option
 from crowdwise.cli.outputs import check_outputs, emit, emit_table, say, write_table
-from crowdwise.errors import LabelError, ReadError, listing
+from crowdwise.errors import LabelError, ParameterError, ReadError, listing
 
 DEFAULT = "one-coin"
 STANDING = ("state", "stop", "advice")
@@ -23,6 +23,21 @@ STANDING = ("state", "stop", "advice")
 campaign = typer.Typer(
     help="Ask the right annotator about the right item, until labels are good enough.", no_args_is_help=True
 )
+
+ServerOption = Annotated[
+    str | None,
+    option(
+        "--server", envvar="CROWDWISE_SERVER",
+        help="The address of a crowdwise server: campaigns there, not in folders. The token: CROWDWISE_TOKEN.",
+    ),
+]  # fmt: skip
+
+
+@campaign.callback()
+def group(address: ServerOption = None) -> None:
+    """Ask the right annotator about the right item, until labels are good enough."""
+    server.set(address)
+
 
 ClassesOption = Annotated[str, option("--classes", help="All classes, comma-separated.")]
 ItemsOption = Annotated[
@@ -76,6 +91,19 @@ def init(
         )
     chosen = replace(find_strategy(strategy), gold_rate=gold_rate)
     rule = StopRule(budget=budget, target=target, probability=probability, max_votes=max_votes)
+    if server.get() is not None:
+        from crowdwise.cli.remote_campaign import create_remote
+
+        if gap is not None:
+            raise ParameterError("gap: groups of items are not balanced by the server; use a campaign folder for that.")
+        facts = create_remote(
+            str(server.get()), str(folder), kinds, names, gold, groups, people, method=method, params=assignments(set_),
+            strategy=strategy, gold_rate=gold_rate, price=price, unknown=unknown, patience=patience, seed=seed,
+            **rule.get_params(),
+        )  # fmt: skip
+        line = f"a campaign with {facts['items']:,} items and {facts['annotators']:,} annotators, {facts['campaign']}"
+        report(facts, as_json, f"{folder}: {line}")
+        return
     with Campaign.create(
         folder, registry.create(method, **assignments(set_)), classes=kinds, items=names, annotators=people,
         price=price, rule=rule, gold=gold, groups=groups, gap=gap, strategy=chosen, unknown=unknown, patience=patience,

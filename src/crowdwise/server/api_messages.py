@@ -176,6 +176,7 @@ class Asked(Message):
     model_config = example(item="photo1", reason="blurred")
     item: Name
     reason: Annotated[str, Field(max_length=500)] = ""
+    skipped: Annotated[bool, Field(description="False: ask again; for leads.")] = True
     annotator: Name | None = None
 
 

@@ -14,7 +14,7 @@ from crowdwise.server.answer_codes import SIDES
 from crowdwise.server.campaign_rows import CampaignRow
 from crowdwise.server.store_tables import annotators, answers, items, leases, skips
 
-__all__ = ["Lease", "awaited", "drop_expired", "lease_items", "open_leases", "release", "skip"]
+__all__ = ["Lease", "ask_again", "awaited", "drop_expired", "lease_items", "open_leases", "release", "skip"]
 
 
 @dataclass(frozen=True)
@@ -143,3 +143,9 @@ def skip(conn: sa.Connection, campaign: str, annotator: int, item: int, reason: 
         row = {"campaign": campaign, "item": item, "annotator": annotator, "reason": reason, "time": time.time()}
         conn.execute(skips.insert(), row)
     release(conn, campaign, annotator, [item])
+
+
+def ask_again(conn: sa.Connection, campaign: str, annotator: int, item: int) -> None:
+    """An annotator may be asked about an item that was skipped."""
+    where = (skips.c.campaign == campaign, skips.c.item == item, skips.c.annotator == annotator)
+    conn.execute(skips.delete().where(*where))

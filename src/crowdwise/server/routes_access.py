@@ -84,10 +84,22 @@ async def audit_list(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Who did what, the latest first."""
-
-    def read(conn: sa.Connection) -> Any:
-        query = sa.select(audit).where(audit.c.id < before).order_by(audit.c.id.desc()).limit(limit)
-        return [dict(row._mapping) | {"detail": json.loads(row.detail)} for row in conn.execute(query)]
-
-    found: list[dict[str, Any]] = await service.read_now(read)
+    found: list[dict[str, Any]] = await service.read_now(lambda conn: read_audit(conn, before, limit))
     return found
+
+
+@router.get("/campaigns/{campaign}/audit")
+async def campaign_audit(
+    service: ServiceOf, caller: Lead, campaign: str, before: Annotated[int, Query(ge=1, lt=2**31)] = 2**31 - 1,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Who changed what of a campaign, the latest first."""
+    found: list[dict[str, Any]] = await service.read_now(
+        lambda conn: read_audit(conn, before, limit, audit.c.campaign == campaign)
+    )
+    return found
+
+
+def read_audit(conn: sa.Connection, before: int, limit: int, *where: Any) -> list[dict[str, Any]]:
+    query = sa.select(audit).where(audit.c.id < before, *where).order_by(audit.c.id.desc()).limit(limit)
+    return [dict(row._mapping) | {"detail": json.loads(row.detail)} for row in conn.execute(query)]

@@ -149,14 +149,16 @@ async def annotators_list(service: ServiceOf, caller: Lead, campaign: str) -> li
 
 @router.post("/campaigns/{campaign}/annotators", status_code=201, tags=["annotators"])
 async def annotators_add(service: ServiceOf, caller: Lead, campaign: str, given: list[Annotator]) -> dict[str, int]:
-    """Declare annotators, or change prices."""
+    """Declare annotators, or change prices; how many are new."""
 
     def add(conn: Any) -> Any:
-        found = add_annotators(conn, find_campaign(conn, campaign), {one.annotator: one.price for one in given})
+        before = len(list_annotators(conn, campaign))
+        add_annotators(conn, find_campaign(conn, campaign), {one.annotator: one.price for one in given})
+        found = len(list_annotators(conn, campaign)) - before
         caller.audit(conn, "add annotators", campaign, annotators=[one.annotator for one in given[:20]], n=len(given))
         return found
 
-    return {"annotators": len(await service.write_now(add, campaign))}
+    return {"new": await service.write_now(add, campaign)}
 
 
 @router.patch("/campaigns/{campaign}/annotators/{name}", tags=["annotators"])

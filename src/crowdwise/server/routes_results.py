@@ -29,9 +29,14 @@ def plain_rows(frame: Any) -> list[dict[str, Any]]:
     ]
 
 
-def consensus_rows(view: Any) -> Any:
-    """The consensus of a view as a table, one row for each item that was voted on."""
-    return view.consensus.to_frame("items", kind="polars")
+def consensus_rows(view: Any, probabilities: bool = False) -> Any:
+    """The consensus of a view as a table, one row for each item that was voted on; of classes with the probability of
+    each, where that is asked for."""
+    if not probabilities:
+        return view.consensus.to_frame("items", kind="polars")
+    if view.row.answer_type not in ("votes", "ordinal"):
+        raise ParameterError(f"probabilities: of classes only; this campaign is of {view.row.answer_type}.")
+    return view.consensus.to_frame("items", kind="polars", probabilities=True)
 
 
 def reliability_rows(view: Any) -> list[dict[str, Any]]:
@@ -57,13 +62,14 @@ async def consensus(
     label: Annotated[str | None, Query(max_length=500, description="Only items with this label.")] = None,
     min_probability: Annotated[float, Query(ge=0, le=1)] = 0.0,
     max_probability: Annotated[float, Query(ge=0, le=1)] = 1.0,
+    probabilities: Annotated[bool, Query(description="Of every class.")] = False,
     since: Annotated[int | None, Query(ge=0, lt=2**62, description="Only items with votes after this cursor.")] = None,
 ) -> Any:  # fmt: skip
     """The consensus label of each item: pages as JSON (``seq`` is the cursor for ``since``), or all as a download."""
     view = await service.view_now(campaign)
 
     def make() -> Any:
-        frame = consensus_rows(view)
+        frame = consensus_rows(view, probabilities)
         if since is not None:
             names = service.read(lambda conn: items_since(conn, campaign, since))
             frame = frame.filter(frame["item"].is_in(names))

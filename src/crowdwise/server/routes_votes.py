@@ -13,12 +13,12 @@ from crowdwise.server.api_messages import Asked, Ballot, Name, Questions, Receip
 from crowdwise.server.caller import Caller, Needs, ServiceOf
 from crowdwise.server.campaign_rows import find_campaign
 from crowdwise.server.http_problems import responses
-from crowdwise.server.lease_rows import release, skip
+from crowdwise.server.lease_rows import ask_again, release, skip
 from crowdwise.server.name_rows import find_numbers, known_numbers, written_texts
 from crowdwise.server.routes_campaigns import Lead
 from crowdwise.server.service import Service
 from crowdwise.server.store_tables import annotators, answers, items
-from crowdwise.server.vote_rows import VoteGiven, undo, votes_of_item
+from crowdwise.server.vote_rows import VoteGiven, list_votes, undo, votes_of_item
 
 Voter = Annotated[Caller, Depends(Needs("admin", "lead", "annotator"))]
 For = Annotated[str | None, Query(description="For leads: which annotator.", max_length=500)]
@@ -116,7 +116,11 @@ async def votes_undo(service: ServiceOf, caller: Voter, campaign: str, given: Un
 @router.post("/release", tags=["questions"])
 async def questions_release(service: ServiceOf, caller: Voter, campaign: str, given: Released) -> dict[str, int]:
     """Give questions back, so that others can be asked."""
-    who = await who_asks(service, caller, campaign, given.annotator)
+    who: int | None = None
+    if caller.role == "annotator" or given.annotator is not None:
+        who = await who_asks(service, caller, campaign, given.annotator)
+    elif given.items is None:
+        raise HTTPException(422, "Say what is released: the questions of an annotator, or about items.")
 
     def run(conn: Any) -> Any:
         numbers = None if given.items is None else find_numbers(conn, items, campaign, given.items)
@@ -128,12 +132,17 @@ async def questions_release(service: ServiceOf, caller: Voter, campaign: str, gi
 @router.post("/skip", tags=["questions"])
 async def questions_skip(service: ServiceOf, caller: Voter, campaign: str, given: Asked) -> dict[str, Name]:
     """Never ask the annotator about an item again, and say why."""
+    if caller.role == "annotator" and not given.skipped:
+        raise HTTPException(403, "Only a lead can have a skipped item asked again.")
     who = await who_asks(service, caller, campaign, given.annotator)
 
     def run(conn: Any) -> Any:
         find_campaign(conn, campaign)
         (number,) = find_numbers(conn, items, campaign, [given.item])
-        skip(conn, campaign, who, number, given.reason)
+        if given.skipped:
+            skip(conn, campaign, who, number, given.reason)
+        else:
+            ask_again(conn, campaign, who, number)
 
     await service.write_now(run, campaign)
     return {"skipped": given.item}
@@ -152,6 +161,21 @@ def progress(conn: sa.Connection, campaign: str, annotator: int) -> dict[str, An
     done = sa.select(sa.func.count()).where(answers.c.campaign == campaign, answers.c.annotator == annotator)
     there = sa.select(sa.func.count()).where(items.c.campaign == campaign, items.c.closed.is_(False))
     return {"done": conn.execute(done).scalar_one(), "items": conn.execute(there).scalar_one()}
+
+
+@router.get("/votes", tags=["votes"])
+async def votes_list(
+    service: ServiceOf, caller: Lead, campaign: str, after: Annotated[int, Query(ge=0, lt=2**62)] = 0,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 5_000,
+) -> dict[str, Any]:  # fmt: skip
+    """The votes that count, in the order in which they came; the next page begins after ``next``."""
+
+    def read(conn: Any) -> Any:
+        find_campaign(conn, campaign)
+        return list_votes(conn, campaign, after, limit)
+
+    found = await service.read_now(read)
+    return {"votes": found, "next": found[-1]["seq"] if len(found) == limit else None}
 
 
 @router.get("/items/{item}/votes", tags=["votes"])

@@ -30,7 +30,7 @@ from crowdwise.server.store_tables import annotators, answers, campaigns, items,
 UNDO_SECONDS = 3600.0
 """How long an annotator may take a vote back."""
 
-__all__ = ["UNDO_SECONDS", "Ballot", "VoteGiven", "add_together", "undo", "votes_of_item"]
+__all__ = ["UNDO_SECONDS", "Ballot", "VoteGiven", "add_together", "list_votes", "undo", "votes_of_item"]
 
 
 @dataclass(frozen=True)
@@ -284,6 +284,33 @@ def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = 
     ).scalar_one()
     add_event(conn, campaign, "undo", {"votes": row.n_answers - 1, "seq": seq})
     return {"item": json.loads(name), "label": json.loads(vote.answer)}
+
+
+def list_votes(conn: sa.Connection, campaign: str, after: int, limit: int) -> list[dict[str, Any]]:
+    """The next votes that count, with the names of their items and annotators."""
+    query = (
+        sa.select(votes, items.c.name.label("item_name"), annotators.c.name.label("person"))
+        .join(items, (items.c.campaign == votes.c.campaign) & (items.c.number == votes.c.item))
+        .join(annotators, (annotators.c.campaign == votes.c.campaign) & (annotators.c.number == votes.c.annotator))
+        .join(
+            answers,
+            (answers.c.campaign == votes.c.campaign)
+            & (answers.c.item == votes.c.item)
+            & (answers.c.annotator == votes.c.annotator)
+            & (answers.c.seq == votes.c.seq),
+        )
+        .where(votes.c.campaign == campaign, votes.c.seq > after)
+        .order_by(votes.c.seq)
+        .limit(limit)
+    )
+    return [
+        {
+            "seq": row.seq, "id": row.vote_id, "item": json.loads(row.item_name), "annotator": json.loads(row.person),
+            "label": json.loads(row.answer), "price": row.price, "time": row.time, "seconds": row.seconds,
+            "first": row.shown,
+        }
+        for row in conn.execute(query)
+    ]  # fmt: skip
 
 
 def votes_of_item(conn: sa.Connection, campaign: str, item: int) -> list[dict[str, Any]]:

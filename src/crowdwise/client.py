@@ -1,0 +1,368 @@
+"""A client of ``crowdwise serve``: campaigns on a server, used like those in a folder.
+
+Calls are repeated where the connection fails or the server is busy, with growing pauses; a vote carries an id from its
+first try on, so that it counts once however often it is sent. Only the standard library is needed.
+
+    with cw.Client("https://labels.example.org", token="cw_...") as client:
+        birds = client.create_campaign("birds", classes=["wren", "robin"], budget=500)
+        birds.add_items(["photo1", "photo2"], payloads={"photo1": {"image": "https://example.org/1.jpg"}})
+        print(birds.invite("ann"))
+        print(birds.status()["state"])
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import ssl
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import quote, urlencode, urlsplit
+
+from crowdwise import errors
+from crowdwise.errors import CrowdwiseError, InputError, OutputError, ParameterError
+
+BUSY = (429, 502, 503, 504)
+"""Answers after which a call is repeated: nothing was done."""
+BULK = 5_000
+"""Votes that are sent at once."""
+TOKEN = "CROWDWISE_TOKEN"
+"""The variable of the token, where none is given."""
+
+__all__ = ["AccessError", "Client", "RemoteCampaign", "RemoteQuestion", "RemoteReceipt"]
+
+
+class AccessError(CrowdwiseError):
+    """The server does not let the token do this."""
+
+
+@dataclass(frozen=True)
+class RemoteReceipt:
+    """What became of votes that were added. All of it is on the server's disk."""
+
+    added: int
+    repeated: int
+
+
+@dataclass(frozen=True)
+class RemoteQuestion:
+    """A question for an annotator: what is shown of the item, until when it is leased, and the ticket of an answer."""
+
+    item: Any
+    annotator: Any
+    payload: dict[str, Any]
+    expires: float
+    ticket: str
+    first: str | None = None
+
+
+class Client:
+    """A connection to a server.
+
+    Parameters
+    ----------
+    url
+        The address of the server.
+    token
+        A token of it; by default that in the variable ``CROWDWISE_TOKEN``.
+    retries
+        How often a call is repeated where the connection fails or the server is busy.
+    timeout
+        Seconds to wait for an answer.
+    """
+
+    def __init__(self, url: str, token: str | None = None, *, retries: int = 5, timeout: float = 60.0) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ParameterError(f"{url!r} is no address of a server: expected http://host:port or https://host.")
+        self.url, self._parts, self.retries, self.timeout = url.rstrip("/"), parts, retries, timeout
+        self._token = token or os.environ.get(TOKEN, "")
+        if not self._token:
+            raise ParameterError(f"A token is needed: token='cw_...', or the variable {TOKEN}.")
+        self._local = threading.local()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection of this thread."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None
+
+    def call(
+        self, method: str, path: str, body: Any = None, *, query: Mapping[str, Any] | None = None,
+        repeatable: bool | None = None, media: str = "application/json",
+    ) -> Any:  # fmt: skip
+        """A call of the API: the JSON of its answer (or bytes, where it is none). A call that must not be made twice is
+        repeated only where the server said that nothing was done."""
+        repeatable = method != "POST" if repeatable is None else repeatable
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        path = f"{self._parts.path.rstrip('/')}/api/v1{path}" + (f"?{urlencode(given)}" if given else "")
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        headers |= {} if data is None else {"Content-Type": media}
+        for attempt in range(self.retries + 1):
+            last = attempt == self.retries
+            try:
+                status, answer, kind, wait = self._once(method, path, data, headers)
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                sent = not isinstance(error, ConnectionRefusedError)
+                if last or (sent and not repeatable):
+                    raise OutputError(f"{self.url} could not be reached: {str(error) or type(error).__name__}.") from error
+                wait = None
+            else:
+                if status not in BUSY or last:
+                    return _answer(status, answer, kind)
+            time.sleep(_pause(attempt, wait))
+        raise AssertionError("unreachable")
+
+    def _once(
+        self, method: str, path: str, data: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, bytes, str, float | None]:
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            host, port = str(self._parts.hostname), self._parts.port
+            if self._parts.scheme == "https":
+                context = ssl.create_default_context()
+                connection = http.client.HTTPSConnection(host, port, timeout=self.timeout, context=context)
+            else:
+                connection = http.client.HTTPConnection(host, port, timeout=self.timeout)
+            self._local.connection = connection
+        connection.request(method, path, data, headers)
+        found = connection.getresponse()
+        answer = found.read()
+        wait = found.getheader("Retry-After")
+        seconds = float(wait) if wait is not None and wait.isdecimal() else None
+        return found.status, answer, found.getheader("Content-Type") or "", seconds
+
+    def campaigns(self) -> list[dict[str, Any]]:
+        """All campaigns that the token may see."""
+        found: list[dict[str, Any]] = self.call("GET", "/campaigns")
+        return found
+
+    def campaign(self, name: str) -> RemoteCampaign:
+        """A campaign by its id or its name."""
+        found = self.campaigns()
+        same = [row for row in found if row["id"] == name] or [row for row in found if row["name"] == name]
+        if len(same) != 1:
+            why = "There is no campaign" if not same else f"{len(same)} campaigns are called"
+            raise InputError(f"{why} {name!r} on {self.url}." + (" Name it by its id." if same else ""))
+        return RemoteCampaign(self, same[0]["id"], same[0]["name"])
+
+    def create_campaign(self, name: str, *, classes: Sequence[Any] | None = None, **settings: Any) -> RemoteCampaign:
+        """Make a campaign; settings as in the API: ``budget``, ``target``, ``answer_type``, ``instructions``, ..."""
+        given = {"name": name, "classes": None if classes is None else list(classes), **settings}
+        made = self.call("POST", "/campaigns", given)
+        return RemoteCampaign(self, made["id"], name)
+
+    def create_token(self, role: str, name: str, campaign: str | None = None, **more: Any) -> str:
+        """A new token: its secret, which is shown once."""
+        given = {"role": role, "name": name, "campaign": campaign, **more}
+        return str(self.call("POST", "/tokens", given)["secret"])
+
+
+class RemoteCampaign:
+    """A campaign on a server; the methods are those of :class:`crowdwise.Campaign`, as far as a server has them."""
+
+    def __init__(self, client: Client, id_: str, name: str) -> None:
+        self.client, self.id, self.name = client, id_, name
+        self._why: dict[Any, str | None] = {}
+
+    def __repr__(self) -> str:
+        return f"RemoteCampaign({self.name!r}, {self.client.url}, id={self.id!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+
+    def _call(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
+        return self.client.call(method, f"/campaigns/{self.id}{path}", body, **more)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings as the server has them now."""
+        found: dict[str, Any] = self._call("GET", "")["settings"]
+        return found
+
+    def add_items(
+        self, items: Iterable[Any], gold: Mapping[Any, Any] | None = None, groups: Mapping[Any, Any] | None = None,
+        payloads: Mapping[Any, Mapping[str, Any]] | None = None,
+    ) -> int:  # fmt: skip
+        """Declare items, with known answers, groups and what is shown of them (name -> payload); how many are new."""
+        gold, groups, payloads = gold or {}, groups or {}, payloads or {}
+        rows = [
+            {"item": one, "gold": gold.get(one), "group": groups.get(one), "payload": dict(payloads.get(one, {}))}
+            for one in dict.fromkeys([*items, *gold, *groups, *payloads])
+        ]
+        return int(self._call("POST", "/items", rows, repeatable=True)["new"]) if rows else 0
+
+    def close_items(self, items: Iterable[Any], closed: bool = True) -> None:
+        """Ask nothing more about some items, and refuse votes on them (or open them again)."""
+        self._call("PATCH", "/items", {"items": list(items), "closed": closed})
+
+    def set_gold(self, item: Any, answer: Any) -> None:
+        """Say what the answer on an item is."""
+        self._call("PATCH", "/items", {"items": [item], "gold": answer})
+
+    def add_annotators(self, annotators: Mapping[Any, float] | Iterable[Any]) -> int:
+        """Declare annotators (names, or names with the price of a vote), or change prices; how many are new."""
+        prices = annotators if isinstance(annotators, Mapping) else dict.fromkeys(annotators)
+        rows = [{"annotator": name, "price": price} for name, price in prices.items()]
+        return int(self._call("POST", "/annotators", rows, repeatable=True)["new"]) if rows else 0
+
+    def set_annotator(
+        self, name: Any, *, available: bool | None = None, max_votes: int | None = None, price: float | None = None
+    ) -> None:
+        """Say whether an annotator is asked, the most votes, and what a vote costs from now on."""
+        given = {"available": available, "max_votes": max_votes, "price": price}
+        self._call("PATCH", f"/annotators/{quote(str(name), safe='')}", given)
+
+    def invite(self, annotator: Any, *, days: float = 30.0, price: float | None = None) -> str:
+        """A link that lets an annotator label in a browser."""
+        return str(self._call("POST", "/invitations", {"annotator": annotator, "days": days, "price": price})["link"])
+
+    def change(self, **settings: Any) -> dict[str, tuple[Any, Any]]:
+        """Change settings: name -> (before, now) of what is different. ``None`` takes a limit away."""
+        found = self._call("PATCH", "", settings)
+        return {name: (before, now) for name, (before, now) in found.items()}
+
+    def set_state(self, state: str) -> None:
+        """``open``, ``paused`` (nothing is handed out) or ``closed`` (votes are not taken either)."""
+        self._call("PUT", "/state", {"state": state})
+
+    def delete(self) -> None:
+        """Delete the campaign with all its votes."""
+        self._call("DELETE", "", query={"confirm": self.name})
+
+    def add(self, votes: Any, ids: Sequence[Any] | None = None) -> RemoteReceipt:
+        """Add votes, as :meth:`crowdwise.Campaign.add` takes them; up to 5,000 are added all or none. Without ids they
+        are identified by item and annotator."""
+        from crowdwise.active.intake import read_rows
+
+        rows, found = read_rows(votes)
+        ids = found if ids is None else list(ids)
+        if ids is not None and len(ids) != len(rows):
+            raise InputError(f"There are {len(rows)} votes and {len(ids)} ids: give one for each. Nothing was added.")
+        added = repeated = 0
+        for lo in range(0, len(rows), BULK):
+            some = [
+                {"item": n, "annotator": m, "label": k, "id": None if ids is None else str(ids[lo + i])}
+                for i, (n, m, k) in enumerate(rows[lo : lo + BULK])
+            ]
+            receipt = self._call("POST", "/votes", {"votes": some}, repeatable=True)
+            added, repeated = added + receipt["added"], repeated + receipt["repeated"]
+        return RemoteReceipt(added, repeated)
+
+    def vote(self, question: RemoteQuestion, answer: Any, *, seconds: float | None = None) -> dict[str, Any]:
+        """Answer a question; with ``feedback`` where the campaign gives it."""
+        vote = {"item": question.item, "label": answer, "id": uuid.uuid4().hex, "ticket": question.ticket}
+        vote |= {"annotator": question.annotator, "seconds": seconds}
+        found: dict[str, Any] = self._call("POST", "/votes", vote, repeatable=True)
+        return found
+
+    def next_for(self, annotator: Any = None, n: int = 1) -> list[RemoteQuestion]:
+        """What an annotator should do now; with the token of an annotator, what its owner should."""
+        found = self._call("GET", "/next", query={"annotator": annotator, "n": n})
+        self._why[annotator] = found["why_none"] or found["state"]
+        return [RemoteQuestion(annotator=annotator, **one) for one in found["questions"]]
+
+    def why_none(self, annotator: Any = None) -> str | None:
+        """Why the last :meth:`next_for` gave no question."""
+        return self._why.get(annotator)
+
+    def release(self, annotator: Any = None, items: Iterable[Any] | None = None) -> int:
+        """Take back open questions of an annotator, about some items, or both; how many there were."""
+        given = {"annotator": annotator, "items": None if items is None else list(items)}
+        return int(self._call("POST", "/release", given, repeatable=True)["released"])
+
+    def skip(self, annotator: Any, items: Iterable[Any], skipped: bool = True, reason: str = "") -> None:
+        """Never ask an annotator about some items again (or ask again)."""
+        for item in items:
+            given = {"annotator": annotator, "item": item, "reason": reason, "skipped": skipped}
+            self._call("POST", "/skip", given, repeatable=True)
+
+    def undo(self, annotator: Any = None, item: Any = None) -> dict[str, Any]:
+        """Take back a vote: that on an item, or the last of the annotator."""
+        found: dict[str, Any] = self._call("POST", "/undo", {"annotator": annotator, "item": item})
+        return found
+
+    def status(self) -> dict[str, Any]:
+        """Counts, money, the estimated accuracy, and how the campaign stands."""
+        found: dict[str, Any] = self._call("GET", "/status")
+        return found
+
+    def labels(self, since: int | None = None, **filters: Any) -> Iterator[dict[str, Any]]:
+        """The consensus of each item, page after page; filters as in the API."""
+        offset: int | None = 0
+        while offset is not None:
+            found = self._call("GET", "/consensus", query={"since": since, "offset": offset, **filters})
+            yield from found["items"]
+            offset = found["next"]
+
+    def consensus_frame(self, table: str = "items", *, probabilities: bool = False) -> Any:
+        """The consensus (``items``) or the reliability of ``annotators`` as a polars table."""
+        import io
+
+        import polars as pl
+
+        if table == "annotators":
+            return pl.DataFrame(self.reliability(), infer_schema_length=None)
+        query = {"format": "parquet", "probabilities": str(probabilities).lower()}
+        return pl.read_parquet(io.BytesIO(self._call("GET", "/consensus", query=query)))
+
+    def reliability(self) -> list[dict[str, Any]]:
+        """The reliability of each annotator, with intervals."""
+        found: list[dict[str, Any]] = self._call("GET", "/reliability")
+        return found
+
+    def votes(self) -> Iterator[dict[str, Any]]:
+        """The votes that count, in their order."""
+        after: int | None = 0
+        while after is not None:
+            found = self._call("GET", "/votes", query={"after": after})
+            yield from found["votes"]
+            after = found["next"]
+
+    def history(self) -> list[dict[str, Any]]:
+        """What was changed since the campaign was made: ``time``, ``what``, ``detail`` and who did it (``actor``)."""
+        rows = self._call("GET", "/audit", query={"limit": 1000})
+        return [
+            {"time": row["time"], "what": row["action"], "detail": row["detail"], "actor": row["actor"]}
+            for row in reversed(rows)
+        ]
+
+
+def _pause(attempt: int, wait: float | None) -> float:
+    """Seconds before the next try: what the server asks for, else doubled each time, and not the same for all."""
+    return wait if wait is not None else min(10.0, 0.1 * 2.0**attempt) * (0.5 + random.random())
+
+
+def _answer(status: int, answer: bytes, kind: str) -> Any:
+    """What a call gave; an error in the words of the server."""
+    is_json = kind.partition(";")[0] in ("application/json", "application/problem+json")
+    found = json.loads(answer) if is_json and answer else answer
+    if status < 400:
+        return found
+    if not isinstance(found, dict):
+        raise OutputError(f"The server answered {status}.")
+    detail = str(found.get("detail", status))
+    if status in (401, 403):
+        raise AccessError(detail)
+    known = getattr(errors, str(found.get("title")), None)
+    if isinstance(known, type) and issubclass(known, CrowdwiseError):
+        raise known(detail)
+    raise (OutputError if status >= 500 or status in BUSY else InputError)(detail)
