@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, Stri
 
 Name = Annotated[StrictStr, Field(min_length=1, max_length=500)] | StrictInt
 Text = Annotated[str, Field(max_length=20_000)]
-Positive = Annotated[float, Field(gt=0, lt=1e12, allow_inf_nan=False)]
+Positive = Annotated[float, Field(ge=1e-9, lt=1e12, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Answer = StrictStr | StrictInt | StrictFloat | StrictBool | list[StrictStr | StrictInt | StrictBool]
 """A class, a number, left or right, or a list of classes."""

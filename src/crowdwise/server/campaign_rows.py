@@ -159,6 +159,9 @@ def _settings(kind: str, classes: list[Any], given: dict[str, Any]) -> dict[str,
 
 def _check(kind: str, out: dict[str, Any]) -> None:
     """Raise an error about settings that are out of range."""
+    for name, default in {**StopRule().get_params(), **OWN}.items():
+        if default is not None and out[name] is None:
+            raise ParameterError(f"{name}: expected a value such as {default!r}, and found none.")
     StopRule(**{name: out[name] for name in RULE})
     for name, least in (("price", 0.0), ("patience", 0.0)):
         if not out[name] > least:
@@ -189,6 +192,8 @@ def change_campaign(conn: sa.Connection, row: CampaignRow, given: Mapping[str, A
     for name in given:
         if name not in LATER:
             raise ParameterError(f"{name} cannot be changed. What can be: {', '.join(LATER)}.{suggestion(name, LATER)}")
+    if "name" in given and given["name"] is None:
+        raise ParameterError("name: a campaign has one. Leave it out to keep it.")
     before = {**row.settings, "name": row.name}
     changed = {name: (before[name], value) for name, value in given.items() if value != before[name]}
     if changed:

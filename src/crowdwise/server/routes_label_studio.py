@@ -18,13 +18,14 @@ from fastapi import APIRouter, Body, Depends, HTTPException, Request
 from crowdwise.label_studio.ls_backend import Backend
 from crowdwise.server.access_tokens import Token
 from crowdwise.server.caller import ServiceOf
+from crowdwise.server.http_problems import responses
 
 CHALLENGE = {"WWW-Authenticate": 'Basic realm="crowdwise"'}
 ROLES = ("admin", "lead")
 MOST = 32
 """Projects whose tasks are kept in a process."""
 
-router = APIRouter(prefix="/label-studio", tags=["label studio"])
+router = APIRouter(prefix="/label-studio", tags=["label studio"], responses=responses())
 
 __all__ = ["router"]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
+from crowdwise.server.api_messages import Item
 from crowdwise.server.caller import ServiceOf
 from crowdwise.server.campaign_rows import find_campaign
 from crowdwise.server.http_problems import responses
@@ -18,7 +19,7 @@ from crowdwise.server.routes_campaigns import Lead
 
 _EXAMPLE = [{"item": "photo1", "payload": {"image": "https://example.org/1.jpg"}}, {"item": "photo2", "gold": "wren"}]
 _FILE = {"type": "string", "format": "binary"}
-_LIST = {"type": "array", "items": {"$ref": "#/components/schemas/Item"}}
+_LIST = {"type": "array", "items": Item.model_json_schema()}
 _BODY: dict[str, Any] = {media: {"schema": _FILE} for media in ENDINGS if media != "application/json"} | {
     "application/json": {"schema": _LIST, "example": _EXAMPLE},
     "multipart/form-data": {"schema": {"type": "object", "required": ["file"], "properties": {"file": _FILE}}},
