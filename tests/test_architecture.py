@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "saved": FITS | {"active"},
     "bench": BELOW,
     "client": {"errors", "active"},  # it reads votes as a campaign does
-    "migrations": {"server"},  # the tables
+    "migrations": set(),
     "server": BELOW | {"migrations", "label_studio"},
     "cli": BELOW | {"bench", "__init__", "server", "label_studio", "client"},
     "__main__": {"cli"},

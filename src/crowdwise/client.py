@@ -120,7 +120,9 @@ class Client:
                 self.close()
                 sent = not isinstance(error, ConnectionRefusedError)
                 if last or (sent and not repeatable):
-                    raise OutputError(f"{self.url} could not be reached: {str(error) or type(error).__name__}.") from error
+                    raise OutputError(
+                        f"{self.url} could not be reached: {str(error) or type(error).__name__}."
+                    ) from error
                 wait = None
             else:
                 if status not in BUSY or last:

@@ -1,15 +1,21 @@
-"""``crowdwise serve``: campaigns behind HTTP."""
+"""``crowdwise serve``: campaigns behind HTTP; and what goes with running a server."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+
+import typer
 
 from crowdwise.cli.options import option
-from crowdwise.cli.outputs import say
+from crowdwise.cli.outputs import emit, say
 from crowdwise.errors import ExtraError
 
 __all__ = ["serve"]
+
+serve = typer.Typer(
+    help="Serve campaigns: an API, a page to label on and a page to watch.", invoke_without_command=True
+)
 
 ConfigOption = Annotated[Path | None, option("--config", help="A TOML file of settings.")]
 DataOption = Annotated[str | None, option("--data", help="Folder for the database (SQLite).")]
@@ -23,10 +29,12 @@ BaseOption = Annotated[str | None, option("--base-url", help="Address that peopl
 LogOption = Annotated[str | None, option("--log-format", help="json or text.")]
 
 
-def serve(
-    config: ConfigOption = None, data: DataOption = None, database: DatabaseOption = None, host: HostOption = None,
-    port: PortOption = None, workers: WorkersOption = None, tls_certificate: CertificateOption = None,
-    tls_key: KeyOption = None, base_url: BaseOption = None, log_format: LogOption = None,
+@serve.callback(invoke_without_command=True)
+def start(
+    context: typer.Context, config: ConfigOption = None, data: DataOption = None, database: DatabaseOption = None,
+    host: HostOption = None, port: PortOption = None, workers: WorkersOption = None,
+    tls_certificate: CertificateOption = None, tls_key: KeyOption = None, base_url: BaseOption = None,
+    log_format: LogOption = None,
 ) -> None:  # fmt: skip
     """Serve campaigns: an API, a page to label on and a page to watch.
 
@@ -35,13 +43,96 @@ def serve(
     Example: `crowdwise serve --port 8321`
     """
     try:
+        from crowdwise.server.configuration import load_configuration
         from crowdwise.server.running import serve as run
     except ImportError as error:
         raise ExtraError("The server needs more packages: pip install 'crowdwise[serve]'.") from error
-    from crowdwise.server.configuration import load_configuration
-
     given = {
         "data": data, "database": database, "host": host, "port": port, "workers": workers,
         "tls_certificate": tls_certificate, "tls_key": tls_key, "base_url": base_url, "log_format": log_format,
     }  # fmt: skip
-    run(load_configuration(given, config), say)
+    context.obj = load_configuration(given, config)
+    if context.invoked_subcommand is None:
+        run(context.obj, say)
+
+
+def store_of(context: typer.Context) -> Any:
+    """The store that the settings name, brought up to date."""
+    from crowdwise.server.database import Database
+
+    found = Database(context.obj.url)
+    found.migrate()
+    return found
+
+
+FileArgument = Annotated[Path, typer.Argument(help="The file of the backup, .zip.", show_default=False)]
+FolderArgument = Annotated[Path, typer.Argument(help="The folder of a campaign.", show_default=False)]
+IdArgument = Annotated[str, typer.Argument(help="The id of the campaign.", show_default=False)]
+NameOption = Annotated[str | None, option("--name", help="Its name on the server; by default that of the folder.")]
+
+
+@serve.command("backup")
+def backup(context: typer.Context, file: FileArgument) -> None:
+    """Write everything in the store to a file, while the server runs or not.
+
+    Example: `crowdwise serve backup monday.zip`
+    """
+    from crowdwise.server.backups import back_up
+
+    counts = back_up(store_of(context), file)
+    say(f"{file}: {counts['campaigns']:,} campaigns, {counts['votes']:,} votes.")
+
+
+@serve.command("restore")
+def restore(context: typer.Context, file: FileArgument) -> None:
+    """Fill an empty store from a backup, of SQLite or PostgreSQL alike.
+
+    Example: `crowdwise serve --database postgresql://... restore monday.zip`
+    """
+    from crowdwise.server.backups import restore as fill
+
+    counts = fill(store_of(context), file)
+    say(f"Restored {counts['campaigns']:,} campaigns, {counts['votes']:,} votes.")
+
+
+@serve.command("import")
+def import_folder(context: typer.Context, folder: FolderArgument, name: NameOption = None) -> None:
+    """Make a campaign of the server from a campaign folder, which stays as it is. Prints its id.
+
+    Example: `crowdwise serve import birds`
+    """
+    from crowdwise.server.campaign_folders import import_folder as make
+
+    with store_of(context).writing("import") as conn:
+        row = make(conn, folder, name)
+    emit(row.id)
+    say(f"{row.name}: {row.n_answers:,} votes.")
+
+
+@serve.command("export")
+def export_folder(context: typer.Context, campaign: IdArgument, folder: FolderArgument) -> None:
+    """Make a campaign folder from a campaign of the server.
+
+    Example: `crowdwise serve export 4be0643f1d98 birds`
+    """
+    from crowdwise.server.campaign_folders import export_folder as make
+
+    with store_of(context).reading() as conn:
+        n = make(conn, campaign, folder)
+    say(f"{folder}: {n:,} votes.")
+
+
+TokenNameOption = Annotated[str, typer.Option("--name", help="What the token is for.")]
+
+
+@serve.command("token")
+def token(context: typer.Context, name: TokenNameOption = "command line") -> None:
+    """Make another admin token, where the first was lost. Prints it once.
+
+    Example: `crowdwise serve token`
+    """
+    from crowdwise.server.access_tokens import make_token
+
+    with store_of(context).writing("tokens") as conn:
+        secret, _ = make_token(conn, "admin", name)
+    emit(secret)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import signal
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
@@ -44,11 +47,12 @@ def create_app(configuration: Configuration, service: Service | None = None) -> 
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.service = service or Service(configuration)
-        try:
-            yield
-        finally:
-            app.state.service.close()
+        app.state.service = found = service or Service(configuration)
+        with _ending(found):
+            try:
+                yield
+            finally:
+                found.close()
 
     app = FastAPI(
         title="crowdwise", version=__version__, lifespan=lifespan, openapi_url="/api/v1/openapi.json", docs_url=None,
@@ -63,6 +67,29 @@ def create_app(configuration: Configuration, service: Service | None = None) -> 
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["authorization"])
     app.add_middleware(RequestLimits, configuration=configuration)
     return app
+
+
+@contextmanager
+def _ending(service: Service) -> Iterator[None]:
+    """A signal that ends the server also ends event streams, which would hold it up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def end(number: int, frame: Any) -> None:
+        service.closing = True
+        then = before[signal.Signals(number)]
+        if callable(then):
+            then(number, frame)
+
+    for number in before:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, then in before.items():
+            signal.signal(number, then)
 
 
 def create_from_environment() -> FastAPI:

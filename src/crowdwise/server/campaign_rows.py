@@ -40,7 +40,7 @@ LATER = (*(name for name in CHANGEABLE if name != "gap"), "gold_rate", "feedback
 
 __all__ = [
     "CLASS_TYPES", "LATER", "RULE", "STATES", "TYPES", "CampaignClosed", "CampaignRow", "NotThere", "add_event", "bump",
-    "change_campaign", "check_open", "create_campaign", "delete_campaign",
+    "campaigns_update",    "change_campaign", "check_open", "create_campaign", "delete_campaign",
     "find_campaign", "list_campaigns", "set_state", "unknown_names",
 ]  # fmt: skip
 
@@ -226,6 +226,11 @@ def delete_campaign(conn: sa.Connection, row: CampaignRow, confirmation: str) ->
             "Nothing was deleted."
         )
     conn.execute(campaigns.delete().where(campaigns.c.id == row.id))
+
+
+def campaigns_update(conn: sa.Connection, id_: str, **values: Any) -> None:
+    """Set counts of a campaign."""
+    conn.execute(campaigns.update().where(campaigns.c.id == id_).values(**values))
 
 
 def bump(conn: sa.Connection, id_: str) -> int:

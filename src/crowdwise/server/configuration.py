@@ -33,6 +33,7 @@ class Configuration:
     tls_certificate: str = setting("", "PEM file of the certificate, for HTTPS without a proxy.")
     tls_key: str = setting("", "PEM file of its key.")
     base_url: str = setting("", "Address that people see, where a proxy is in front: https://labels.example.org.")
+    trusted_proxies: str = setting("127.0.0.1", "Addresses whose X-Forwarded-For and -Proto are believed; * for all.")
     session_hours: float = setting(24.0 * 14, "Hours until a browser has to follow the link again.", minimum=0.01)
     rate_limit: float = setting(300.0, "Requests per second of one token or session; 0: no limit.", minimum=0)
     login_limit: float = setting(5.0, "Failed logins per minute from one address; 0: no limit.", minimum=0)

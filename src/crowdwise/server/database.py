@@ -81,6 +81,10 @@ class Database:
                     conn.execute(_LOCK, {"number": number})
                 yield conn
 
+    def revision(self, conn: sa.Connection) -> str:
+        """The version of the tables."""
+        return str(conn.execute(sa.text("SELECT version_num FROM alembic_version")).scalar())
+
     def migrate(self) -> None:
         """Bring the tables up to date; several processes may start at once."""
         folder = str(Path(crowdwise.migrations.__file__).parent)

@@ -131,7 +131,7 @@ def _groups(works: list[Work]) -> list[list[Work]]:
 def _failed(error: Exception) -> Exception:
     """An error of the store in words; a mistake of ours as it is."""
     if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError):
-        out = OutputError("The store could not be written: nothing of this request was kept. Try again.")
+        out = OutputError("The store could not be written just now. Send it again: a vote with an id counts once.")
         out.__cause__ = error
         return out
     return error

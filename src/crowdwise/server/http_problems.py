@@ -6,6 +6,7 @@ import logging
 from http import HTTPStatus
 from typing import Any
 
+import sqlalchemy as sa
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -81,6 +82,15 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
     return problem(422, "Not as the interface says", detail, errors=found)
 
 
+async def _store(request: Request, error: Exception) -> JSONResponse:
+    """The store is away, or too busy: an error of the moment, unless it is a mistake of ours."""
+    lost = isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated
+    if not lost and not isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError):
+        return await _unexpected(request, error)
+    log.warning("The store could not be reached.", extra={"path": request.url.path, "why": str(error)[:300]})
+    return problem(503, "OutputError", "The store could not be reached just now: try again.", {"Retry-After": "1"})
+
+
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     log.error("A mistake in crowdwise.", exc_info=error, extra={"path": request.url.path})
     return problem(500, "InternalError", "A mistake in crowdwise, not in your request: it is in the log of the server.")
@@ -90,4 +100,5 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(CrowdwiseError, _ours)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(sa.exc.SQLAlchemyError, _store)
     app.add_exception_handler(Exception, _unexpected)

@@ -33,6 +33,6 @@ def serve(configuration: Configuration, say: Callable[[str], None]) -> None:
         f"{__package__}.app:{APPLICATION}", factory=True, host=configuration.host, port=configuration.port,
         workers=configuration.workers, ssl_certfile=configuration.tls_certificate or None,
         ssl_keyfile=configuration.tls_key or None, log_config=None, access_log=False, proxy_headers=True,
-        forwarded_allow_ips="127.0.0.1" if not configuration.base_url else "*", timeout_graceful_shutdown=20,
+        forwarded_allow_ips=configuration.trusted_proxies, timeout_graceful_shutdown=20,
         timeout_keep_alive=15, h11_max_incomplete_event_size=65536, server_header=False,
     )  # fmt: skip

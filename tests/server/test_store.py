@@ -1,0 +1,251 @@
+"""The store: migrations, several workers on one store, backup and restore, campaign folders, other answer types."""
+
+from __future__ import annotations
+
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+import crowdwise as cw
+from command_line import run
+from crowdwise.errors import OutputError, ReadError
+from crowdwise.server.backups import back_up, restore
+from crowdwise.server.campaign_folders import export_folder, import_folder
+from crowdwise.server.configuration import load_configuration
+from crowdwise.server.database import Database
+from crowdwise.server.live_votes import LiveVotes
+from crowdwise.server.store_tables import metadata, votes
+from server_site import Site, running
+
+
+def test_migrations_lead_to_the_tables(site: Site) -> None:
+    site.service.database.migrate()  # again: nothing to do
+    with site.service.database.reading() as conn:
+        differ = compare_metadata(MigrationContext.configure(conn, opts={"compare_type": True}), metadata)
+    assert differ == []
+
+
+@pytest.fixture
+def second(site: Site) -> Iterator[Site]:
+    """Another worker on the same store."""
+    with running(site.service.configuration) as other:
+        yield other
+
+
+def test_workers_on_one_store_see_one_campaign(site: Site, second: Site) -> None:
+    campaign = site.campaign(n_items=40, annotators=[f"w{m}" for m in range(8)])
+    leased: list[str] = []
+    failed: list[Any] = []
+
+    def work(where: Site, who: str) -> None:
+        try:
+            for _ in range(10):
+                found = where.call("GET", f"/campaigns/{campaign}/next?annotator={who}&n=2")["questions"]
+                leased.extend(one["item"] for one in found)
+                if found:
+                    where.votes(campaign, *((one["item"], who, "wren") for one in found))
+        except BaseException as error:
+            failed.append(error)
+
+    crowd = [threading.Thread(target=work, args=((site, second)[m % 2], f"w{m}")) for m in range(8)]
+    for thread in crowd:
+        thread.start()
+    for thread in crowd:
+        thread.join()
+    assert not failed
+    states = [one.call("GET", f"/campaigns/{campaign}/status") for one in (site, second)]
+    assert states[0] == states[1] and states[0]["votes"] == len(leased)
+    rows = site.service.read(
+        lambda conn: conn.execute(sa.select(votes.c.seq).where(votes.c.campaign == campaign)).all()
+    )
+    assert sorted(row.seq for row in rows) == list(range(1, len(leased) + 1))
+    assert second.call("GET", f"/campaigns/{campaign}/consensus") == site.call(
+        "GET", f"/campaigns/{campaign}/consensus"
+    )
+
+
+def test_no_question_is_out_twice_at_a_time(site: Site, second: Site) -> None:
+    campaign = site.campaign(n_items=12, annotators=[f"w{m}" for m in range(6)])
+    found: dict[str, list[str]] = {}
+
+    def ask(where: Site, who: str) -> None:
+        some = where.call("GET", f"/campaigns/{campaign}/next?annotator={who}&n=3")["questions"]
+        found[who] = [one["item"] for one in some]
+
+    crowd = [threading.Thread(target=ask, args=((site, second)[m % 2], f"w{m}")) for m in range(6)]
+    for thread in crowd:
+        thread.start()
+    for thread in crowd:
+        thread.join()
+    every = [item for some in found.values() for item in some]
+    assert len(every) == len(set(every)) == 12
+
+
+def test_a_follower_that_finds_a_hole_stops(site: Site) -> None:
+    campaign = site.campaign()
+    site.votes(campaign, ("p0", "ann", "wren"), ("p1", "ann", "wren"))
+    site.service.write(
+        lambda conn: conn.execute(votes.delete().where(votes.c.campaign == campaign, votes.c.seq == 1)), campaign
+    )
+    row = site.service.campaign(campaign)
+    with site.service.database.reading() as conn, pytest.raises(ReadError, match="after number 0 are missing"):
+        LiveVotes().follow(conn, row)
+
+
+def test_a_vote_is_taken_back_after_its_block_was_learned(site: Site) -> None:
+    campaign = site.campaign(n_items=60, annotators=[f"w{m}" for m in range(20)])
+    rows = [(f"p{i % 60}", f"w{i // 60}", ["wren", "robin"][i % 2]) for i in range(1100)]
+    site.votes(campaign, *rows)
+    site.call("GET", f"/campaigns/{campaign}/status")
+    site.call("POST", f"/campaigns/{campaign}/undo", json={"annotator": "w0", "item": "p0"})
+    until, found = time.monotonic() + 20, 19
+    while found == 19 and time.monotonic() < until:
+        time.sleep(0.1)
+        labels = site.call("GET", f"/campaigns/{campaign}/consensus")["items"]
+        found = next(row["votes"] for row in labels if row["item"] == "p0")
+    assert found == 18
+
+
+def test_backup_and_restore_between_stores(site: Site, tmp_path: Path) -> None:
+    campaign = site.campaign()
+    site.votes(campaign, ("p0", "ann", "wren"), ("p0", "bob", "wren"), ("p1", "ann", "robin"))
+    wanted = site.call("GET", f"/campaigns/{campaign}/consensus")
+    file = tmp_path / "backup.zip"
+    counts = back_up(site.service.database, file)
+    configuration = load_configuration({"data": str(tmp_path / "other")}, environment={})
+    store = Database(configuration.url)
+    store.migrate()
+    assert restore(store, file) == counts and counts["votes"] >= 3
+    with pytest.raises(OutputError, match="already: restore into an empty one"):
+        restore(store, file)
+    store.close()
+    with running(configuration) as other:
+        assert other.call("GET", f"/campaigns/{campaign}/consensus", headers=site.admin) == wanted
+        other.votes(campaign, ("p2", "ann", "wren"))
+
+
+def test_a_backup_from_sqlite_goes_to_postgresql(tmp_path: Path, postgres: str) -> None:
+    with running(load_configuration({"data": str(tmp_path)}, environment={})) as one:
+        campaign = one.campaign()
+        one.votes(campaign, ("p0", "ann", "wren"))
+        back_up(one.service.database, tmp_path / "b.zip")
+    with sa.create_engine(
+        postgres.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
+    ).connect() as conn:
+        conn.execute(sa.text("CREATE DATABASE moved"))
+    head, _, rest = postgres.rpartition("/postgres")
+    configuration = load_configuration({"database": f"{head}/moved{rest}"}, environment={})
+    store = Database(configuration.url)
+    store.migrate()
+    restore(store, tmp_path / "b.zip")
+    store.close()
+    with running(configuration) as other:
+        other.votes(campaign, ("p1", "ann", "wren"))  # events go on counting
+        assert other.call("GET", f"/campaigns/{campaign}/status")["votes"] == 2
+
+
+def test_a_damaged_backup_is_refused_and_leaves_nothing(site: Site, tmp_path: Path) -> None:
+    site.votes(site.campaign(), ("p0", "ann", "wren"))
+    back_up(site.service.database, tmp_path / "b.zip")
+    with zipfile.ZipFile(tmp_path / "b.zip") as old, zipfile.ZipFile(tmp_path / "cut.zip", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name)[: -9 if name == "votes.jsonl" else None])
+    store = Database(load_configuration({"data": str(tmp_path / "d")}, environment={}).url)
+    store.migrate()
+    for name, why in (("cut.zip", "is damaged"), ("none.zip", "could not be read")):
+        with pytest.raises(ReadError, match=why):
+            restore(store, tmp_path / name)
+    with store.reading() as conn:
+        assert conn.execute(sa.text("SELECT count(*) FROM campaigns")).scalar_one() == 0
+    store.close()
+
+
+def test_a_folder_opens_in_the_server_and_comes_back(site: Site, tmp_path: Path) -> None:
+    crowd = cw.simulate.one_coin(30, n_annotators=6, votes_per_item=4, random_state=0).votes
+    rows = zip(crowd.item.tolist(), crowd.annotator.tolist(), crowd.label.tolist(), strict=True)
+    with cw.Campaign.create(
+        tmp_path / "one", cw.DawidSkene(), classes=["a", "b"], items=range(30), budget=200, gold={3: "a"},
+        annotators={m: 1.0 + m for m in range(6)}, target=0.9,
+    ) as folder:  # fmt: skip
+        folder.add([(n, m, "ab"[k]) for n, m, k in rows])
+        folder.close_items([7])
+        folder.set_annotator(2, available=False, max_votes=50)
+        wanted, status = folder.consensus().to_frame("items").to_dicts(), folder.status()
+    row = site.service.write(lambda conn: import_folder(conn, tmp_path / "one"))
+    found = site.call("GET", f"/campaigns/{row.id}/consensus")["items"]
+    assert found == wanted
+    here = site.call("GET", f"/campaigns/{row.id}/status")
+    assert {name: here[name] for name in status} == status
+    n = site.service.read(lambda conn: export_folder(conn, row.id, tmp_path / "two"))
+    with cw.Campaign.open(tmp_path / "two") as again:
+        assert n == len(crowd.label) and again.consensus().to_frame("items").to_dicts() == wanted
+        assert again.status() == status
+
+
+def test_the_commands_that_go_with_a_server(tmp_path: Path) -> None:
+    cw.Campaign.create(
+        tmp_path / "birds", cw.OneCoin(), classes=["wren", "robin"], items=["a"], annotators=["x"]
+    ).close()
+    data = ("serve", "--data", tmp_path / "data")
+    made = run(*data, "import", tmp_path / "birds")
+    assert made.returncode == 0, made.stderr
+    assert run(*data, "export", made.stdout.strip(), tmp_path / "again").returncode == 0
+    assert run(*data, "token").stdout.startswith("cw_")
+    assert run(*data, "backup", tmp_path / "b.zip").returncode == 0
+    moved = run("serve", "--data", tmp_path / "moved", "restore", tmp_path / "b.zip")
+    assert "Restored 1 campaigns" in moved.stderr, moved.stderr
+    wrong = run("serve", "--port", "70000", "--data", tmp_path / "data", "--log-format", "xml")
+    assert wrong.returncode == 2 and "expected json or text" in wrong.stderr
+
+
+KINDS = {
+    "ordinal": ({"classes": ["low", "mid", "high"]}, "mid", "best"),
+    "ratings": ({"scale": {"min": 0, "max": 10}}, 7.5, 11),
+    "comparisons": ({}, "left", "tie"),
+    "label-sets": ({"classes": ["red", "blue"]}, ["red"], "red"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_answers_are_taken_and_refitted(site: Site, kind: str) -> None:
+    settings, answer, wrong = KINDS[kind]
+    given = {"name": kind, "answer_type": kind, "max_votes": 2, "unknown": "add", **settings}
+    campaign = site.call("POST", "/campaigns", 201, json=given)["id"]
+    items = [{"item": f"q{i}", "payload": {"left": f"a{i}", "right": {"item": f"a{i + 1}"}}} for i in range(3)]
+    site.call("POST", f"/campaigns/{campaign}/items", 201, json=items)
+    site.call("GET", f"/campaigns/{campaign}/consensus", 409)
+    for who in ("ann", "bob"):
+        for _ in range(3):
+            (question,) = site.call("GET", f"/campaigns/{campaign}/next?annotator={who}")["questions"]
+            assert (question["first"] in ("left", "right")) == (kind == "comparisons")
+            site.votes(campaign, (question["item"], who, wrong), code=422)
+            site.votes(campaign, (question["item"], who, answer))
+    status = site.call("GET", f"/campaigns/{campaign}/status")
+    assert (status["state"], status["votes"], status["finished"]) == ("exhausted", 6, 3)
+    found = site.call("GET", f"/campaigns/{campaign}/consensus")["items"]
+    assert len(found) == (4 if kind == "comparisons" else 3)
+    assert {row["annotator"] for row in site.call("GET", f"/campaigns/{campaign}/reliability")} == {"ann", "bob"}
+    assert site.call("GET", f"/campaigns/{campaign}/next?annotator=cem")["questions"] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"answer_type": "tags"}, "Campaigns of tags cannot be served yet"),
+        ({"answer_type": "ratings", "target": 0.9}, "not estimated without truth"),
+        ({"classes": ["a"]}, "two or more different classes"),
+        ({"classes": ["a", "b"], "method": "glad"}, "stream"),
+        ({"classes": ["a", "b"], "strategy": "best"}, "Unknown strategy 'best'"),
+        ({"classes": ["a", "b"], "params": {"nothing": 1}}, "nothing"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(site: Site, given: dict[str, Any], why: str) -> None:
+    assert why in site.call("POST", "/campaigns", 422, json={"name": "x", **given})["detail"]
