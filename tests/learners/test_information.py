@@ -128,6 +128,17 @@ class TestStart:
         W = head_of(weighted()).W.detach().numpy()
         assert (W[3] == W[3, 0, 0]).all()
 
+    def test_the_rare_start_leaves_out_who_always_says_the_same(self):
+        rng = np.random.default_rng(0)
+        truth = rng.integers(3, size=300)
+        labels = np.column_stack([truth, truth, *[np.zeros(300, dtype=int)] * 4])
+        votes = Votes.from_dense(labels)
+        plain, rare = vote_confusions(votes, 0.01), vote_confusions(votes, 0.01, rare=True)
+        assert plain[0, 0].max() < 0.45  # the first class looks like all of them
+        np.testing.assert_allclose(rare[0], np.eye(3) + 0.01, atol=0.03)
+        learner = MaxMIG(start="rare", epochs=1, random_state=0).fit(np.eye(3)[truth], votes)
+        assert learner.start_ == "rare"
+
     def test_the_even_start(self):
         votes = weighted()
         per_item = votes.weights.sum() / (len(votes) - 1)

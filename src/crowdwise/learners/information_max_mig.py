@@ -47,7 +47,7 @@ from torch import Tensor, nn
 from crowdwise.core import em
 from crowdwise.core.constraints import Check, Positive, is_number
 from crowdwise.core.em import Part
-from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
@@ -104,9 +104,26 @@ def gain_gradients(log_h: Tensor, log_g: Tensor, log_p: Tensor, kind: str) -> tu
     return value, at_h, at_g, -at_h.sum(dim=0)
 
 
-def vote_confusions(votes: Votes, smoothing: float) -> Floats:
+def rare_shares(votes: Votes) -> Floats:
+    """N x K: shares of the votes, each weighted by - log of how often its annotator gives that label.
+
+    Who always says the same has no influence. The frequencies of an annotator include K votes of the crowd's.
+    """
+    K = votes.n_classes
+    count = np.zeros((votes.n_annotators, K))
+    np.add.at(count, (votes.annotator, votes.label), votes.weights)
+    crowd = count.sum(axis=0) / max(float(count.sum()), FLOOR)
+    often = (count + K * crowd) / (count.sum(axis=1, keepdims=True) + K)
+    weight = -votes.weights * safe_log(often)[votes.annotator, votes.label]
+    shares = np.full((len(votes), K), FLOOR)
+    np.add.at(shares, (votes.item, votes.label), weight)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+def vote_confusions(votes: Votes, smoothing: float, rare: bool = False) -> Floats:
     """M x K x K: the shares of each annotator's labels, given the vote shares of their items, plus ``smoothing``."""
-    table = em.statistics(Part.of(votes), votes.shares()).table().transpose(0, 2, 1)
+    shares = rare_shares(votes) if rare else votes.shares()
+    table = em.statistics(Part.of(votes), shares).table().transpose(0, 2, 1)
     total = table.sum(axis=2, keepdims=True)
     return np.asarray(np.divide(table, total, out=np.zeros_like(table), where=total > 0.0) + smoothing)
 
@@ -135,8 +152,8 @@ class Aggregator(Head):
         self.p = nn.Parameter(prior.log(), requires_grad=tuned)
 
     def start(self, votes: Votes) -> None:
-        if self.begin_at == "votes":
-            W = np.log(vote_confusions(votes, self.smoothing))
+        if self.begin_at in ("votes", "rare"):
+            W = np.log(vote_confusions(votes, self.smoothing, self.begin_at == "rare"))
         else:
             per_item = votes.weights.sum() / max(int((np.diff(votes.indptr) > 0).sum()), 1)
             W = np.broadcast_to(EVEN / max(per_item, 1.0) * np.eye(votes.n_classes), self.W.shape)
@@ -232,7 +249,9 @@ class MaxMIG(Learner):
     smoothing
         Added to the confusions against the vote shares; W starts at the logarithm of the sum.
     start
-        Where W starts: at the ``"votes"`` (the paper's start, right for most crowds); ``"even"``, the same small weight
+        Where W starts: at the ``"votes"`` (the paper's start, right for most crowds); ``"rare"``, at the votes, where
+        labels count more the more rarely an annotator gives them, for crowds in which many say the same of all items;
+        ``"even"``, the same small weight
         of every label for its own class; or ``"both"``, which trains from each (from the even one up to four times,
         until it has a gain), prefers the even start only where it gains over twice as much on items that were held out
         with all their votes, and trains the better one again on all items. The votes are the wrong start where most of
@@ -254,7 +273,7 @@ class MaxMIG(Learner):
         "uniform"
     )
     smoothing: Positive = 0.01
-    start: Literal["votes", "even", "both"] = "votes"
+    start: Literal["votes", "rare", "even", "both"] = "votes"
 
     @property
     def aggregator_(self) -> Floats:
