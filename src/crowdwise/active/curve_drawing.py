@@ -19,7 +19,7 @@ from crowdwise.errors import ParameterError
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#A6761D")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "5 2 1 2 1 2", "3 5", "1 3")
 WIDTH, HEIGHT = 760, 430
-LEFT, RIGHT, TOP, BOTTOM = 66, 190, 44, 54
+LEFT, RIGHT, TOP, BOTTOM = 76, 190, 44, 54
 
 __all__ = ["Line", "draw", "page"]
 

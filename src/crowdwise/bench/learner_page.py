@@ -20,8 +20,9 @@ column is bold; a gap: the learner refused the data, was not measured on it, or 
 {note}
 {shapes}
 
-`labelme`: 512 averaged VGG-16 features. `music_genre`: 124 audio features. `sentiment_polarity`: TF-IDF of words in two
-training texts or more. `digits`: pixels, a crowd of twelve trained classifiers, two spammers and three copiers.
+`labelme`: 512 averaged VGG-16 features. `music_genre`: 124 audio features. `sentiment_polarity`: words, pairs
+of words and groups of letters on 1,500 principal axes. `digits`: pixels, a crowd of twelve trained classifiers, two
+spammers and three copiers.
 `two-stage:KEY` aggregates with that method first, `two-stage` by majority.
 
 ## Test accuracy, last epoch

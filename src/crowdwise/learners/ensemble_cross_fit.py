@@ -108,7 +108,7 @@ class Ensemble(Learner):
         How many networks are trained on all items in the end.
     fold_epochs
         How many epochs the networks of the folds are trained for; by default as many as the others. For large networks
-        a few suffice to choose a candidate and to make labels.
+        a few suffice to choose a candidate; where votes are few or poor, the labels are then worse.
 
     Attributes
     ----------

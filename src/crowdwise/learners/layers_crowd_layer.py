@@ -161,8 +161,8 @@ class SpeeLFC(Learner):
     Parameters
     ----------
     diagonal
-        Where the free numbers of the diagonal start; those off it start at 1. At 1 all labels start equally probable, 2
-        is where ``ccem`` starts, and the larger it is the more accurate the annotators are at first.
+        Where the free numbers of the diagonal start; those off it start at 1. At 1 all labels start equally probable;
+        the larger it is the more accurate the annotators are at first.
     """
 
     key: ClassVar[str] = "speelfc"
