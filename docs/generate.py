@@ -20,6 +20,8 @@ block               where                                   from
 ``aliases``         docs/votes.md                           ``crowdwise.data.columns.ALIASES``
 ``help``            docs/cli.md                             ``--help`` of every command
 ``scenarios``       docs/cli.md                             ``crowdwise.simulate.SCENARIOS``
+``tools``           docs/exports.md                         docs/tool_pages.toml
+``tool KEY``        docs/tools/*.md, one for each tool      the same, and the docstring of the importer
 ==================  ======================================  ====================================
 
 ``docs/assets/demo.svg`` shows how long each method took, which is different every time, so pictures are drawn on
@@ -59,6 +61,7 @@ for _name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"):
     os.environ.pop(_name, None)
 
 from docstrings import parse  # noqa: E402
+from tool_pages import tool_page, tool_table  # noqa: E402
 
 import crowdwise  # noqa: E402
 from crowdwise import registry  # noqa: E402
@@ -88,6 +91,8 @@ def blocks() -> dict[str, dict[str, Callable[[], str]]]:
         **pages,
         "docs/votes.md": {"aliases": alias_table},
         "docs/cli.md": {"help": help_texts, "scenarios": scenario_table},
+        "docs/exports.md": {"tools": tool_table},
+        **{f"docs/tools/{key}.md": {f"tool {key}": lambda key=key: tool_page(key)} for key in registry.IMPORTERS},
     }
 
 
