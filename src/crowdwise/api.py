@@ -10,21 +10,33 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdwise import kernels, registry
+from crowdwise.core.constraints import fixed_seed, is_number
 from crowdwise.core.em import check_engine
 from crowdwise.core.limits import free_memory
 from crowdwise.core.progress_bar import shown
 from crowdwise.data.vote_files import PARQUET, TEXT, bytes_in, memory_needed, several
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, Option, ParameterError, ReadError, Remedy, SizeError, either, suggestion
-from crowdwise.reading import Answers, answer_type_of, checked, read, reading_options
+from crowdwise.errors import (
+    ExtraError,
+    InputError,
+    Option,
+    ParameterError,
+    ReadError,
+    Remedy,
+    SizeError,
+    either,
+    suggestion,
+)  # fmt: skip
+from crowdwise.reading import AUTO, Answers, answer_type_of, checked, read, reading_options
 
 if TYPE_CHECKING:
     from crowdwise.core.loop import Callback
@@ -40,9 +52,9 @@ SMALL_FILE = 2_000_000
 
 def aggregate(
     answers: Any, method: str | None = None, *, answer_type: str | None = None, gold: Any = None, graph: Any = None,
-    out: str | os.PathLike[str] | None = None, engine: str = "auto", memory: str | float | None = None,
-    scratch: str | os.PathLike[str] | None = None, callback: Callback | None = None, verbose: bool = False,
-    **options: Any,
+    inputs: Any = AUTO, max_seconds: float = registry.MAX_SECONDS, out: str | os.PathLike[str] | None = None,
+    engine: str = "auto", memory: str | float | None = None, scratch: str | os.PathLike[str] | None = None,
+    callback: Callback | None = None, verbose: bool = False, **options: Any,
 ) -> Any:  # fmt: skip
     """The consensus of some answers: a :class:`~crowdwise.Consensus` of votes, and its like for other answer types.
 
@@ -66,6 +78,15 @@ def aggregate(
     graph
         Which items are linked, for methods that look at it (``graph-crowd``, by default): pairs of items, a sparse
         matrix, or a :class:`~crowdwise.Graph`.
+    inputs
+        Of votes: what the items look like (an array, a data frame, a sparse matrix, texts, images, a file of features),
+        put beside the items by name as :meth:`learners <crowdwise.CrowdClassifier.fit>` do. A learner predicts classes
+        from them, which count where held-out votes show that they help; ``consensus.notes`` says so, or why not.
+        ``"auto"``: those of a dataset folder, where it has any, for the default method. ``None``: votes alone. With
+        the key of a learner as ``method``, its own consensus.
+    max_seconds
+        How long learning from inputs may take. Where two epochs show that it would take longer, or it does, the votes
+        alone count.
     out
         A file (.parquet, .csv, .jsonl), or a folder for Parquet files of items and of annotators. It is replaced when
         all is done.
@@ -79,7 +100,8 @@ def aggregate(
         Of the stream: the folder for its parts, about 40 bytes per vote; by default the system's for temporary files.
         What a killed process left there is removed.
     callback
-        Called after every pass over the answers with a :class:`crowdwise.core.loop.Progress`.
+        Called after every pass over the answers with a :class:`crowdwise.core.loop.Progress`; while inputs are learned
+        from, after every epoch.
     verbose
         Show the progress: a bar in a terminal or a notebook, lines elsewhere.
     **options
@@ -96,8 +118,9 @@ def aggregate(
     if engine not in ENGINES:
         raise ParameterError(f"engine={engine!r}: expected {either(ENGINES)}.{suggestion(engine, ENGINES)}")
     if engine == "stream" or (engine == "auto" and (out is not None or several(answers))):
-        if graph is not None:
-            raise ParameterError("graph: not with out, which takes votes alone. Leave one of them out.")
+        for name, value in (("graph", graph), ("inputs", None if is_auto(inputs) else inputs)):
+            if value is not None:
+                raise ParameterError(f"{name}: not with out, which takes votes alone. Leave one of them out.")
         return _to_files(
             answers, out, method, answer_type, gold=gold, memory=memory, scratch=scratch, callback=callback,
             verbose=verbose, **options,
@@ -110,8 +133,8 @@ def aggregate(
     reading, params = reading_options(answers, kind, options)
     with on_gpu(engine == "cuda"):
         return fit(
-            answers, method, params, answers=answer_type, gold=gold, graph=graph, reading=reading, callback=callback,
-            verbose=verbose,
+            answers, method, params, answers=answer_type, gold=gold, graph=graph, inputs=inputs,
+            max_seconds=max_seconds, reading=reading, callback=callback, verbose=verbose,
         ).result  # fmt: skip
 
 
@@ -190,7 +213,8 @@ def too_large(source: Any, memory: str | float | None = None) -> float | None:
 def fit(
     source: Any, method: str | None = None, params: Mapping[str, Any] | None = None, *, answers: str | None = None,
     gold: Any = None, truth: Any = None, graph: Any = None, inputs: Any = None,
-    reading: Mapping[str, Any] | None = None, callback: Any = None, verbose: bool = False,
+    max_seconds: float = registry.MAX_SECONDS, reading: Mapping[str, Any] | None = None, callback: Any = None,
+    verbose: bool = False,
 ) -> Fitted:  # fmt: skip
     """Read answers, fit a method to them, and measure it where the truth is known.
 
@@ -205,8 +229,10 @@ def fit(
     truth
         Truth that only measures; by default what lies with the answers.
     inputs
-        For learners: an input for each item, a file of features, texts (see :func:`texts_of`), or ``True`` for those of
-        the dataset folder.
+        An input for each item, a file of features, texts (see :func:`texts_of`), ``True`` for those of the dataset
+        folder, or ``"auto"`` for these where there are any. What a method for votes does with them: :func:`aggregate`.
+    max_seconds
+        As in :func:`aggregate`.
     reading
         Options of the table's reader, such as ``{"item": "photo", "on_duplicate": "last"}``.
     callback
@@ -215,7 +241,7 @@ def fit(
         Show the progress.
     """
     task = prepare(source, method, params, answers=answers, graph=graph, inputs=inputs, reading=reading)
-    return task.fit(gold=gold, truth=truth, callback=callback, verbose=verbose)
+    return task.fit(gold=gold, truth=truth, max_seconds=max_seconds, callback=callback, verbose=verbose)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,9 +260,15 @@ class Task(_Work):
 
     graph: Any = None
     inputs: Any = None
+    notes: tuple[str, ...] = ()
+    """What to say of inputs that are not used."""
 
-    def fit(self, *, gold: Any = None, truth: Any = None, callback: Any = None, verbose: bool = False) -> Fitted:
-        """Fit the model. ``gold`` may be used by it; ``truth`` measures, later."""
+    def fit(
+        self, *, gold: Any = None, truth: Any = None, max_seconds: float = registry.MAX_SECONDS, callback: Any = None,
+        progress: Callable[[str], None] | None = None, verbose: bool = False,
+    ) -> Fitted:  # fmt: skip
+        """Fit the model. ``gold`` may be used by it; ``truth`` measures, later. ``progress`` is called with a sentence
+        on how long learning from inputs will take."""
         table = self.answers.table
         gold, truth = (table.read_truth(t) if isinstance(t, (str, os.PathLike)) else t for t in (gold, truth))
         if truth is None and self.answers.truth is not None:
@@ -253,10 +285,34 @@ class Task(_Work):
             data = None if answers.dataset is None else replace(answers.dataset, votes=table)
             answers, truth = replace(answers, table=table, dataset=data), table.truth
         known = {name: value for name, value in (("gold", gold), ("graph", self.graph)) if value is not None}
-        given = (table,) if self.inputs is None else (self.inputs, table)
+        if verbose and progress is None:
+            progress = partial(print, file=sys.stderr)
         with shown(self.method, verbose, callback) as report:
-            self.model.fit(*given, callback=report, **known)
+            if self.inputs is None:
+                self.model.fit(table, callback=report, **known)
+            elif self.method in registry.METHODS:
+                self._fit_with_inputs(table, gold, max_seconds, report, progress)
+            else:
+                self.model.fit(self.inputs, table, callback=report, **known)
+        if self.notes:
+            self.model.consensus_.notes[:0] = self.notes
         return Fitted(answers, self.method, self.model, self.test, gold, truth)
+
+    def _fit_with_inputs(
+        self, votes: Votes, gold: Any, max_seconds: float, callback: Any, progress: Callable[[str], None] | None
+    ) -> None:
+        """Fit a method for votes, with what a learner says of the inputs where held-out votes show that it helps."""
+        from crowdwise.learners.inputs_forecast import forecast
+
+        if not (is_number(max_seconds) and max_seconds > 0):
+            raise ParameterError("expected a number of seconds above 0.", about=Option("max_seconds", max_seconds))
+        seed = fixed_seed(self.model.random_state)
+        found = forecast(
+            self.model, self.inputs, votes, gold, max_seconds=max_seconds, seed=seed, callback=callback,
+            progress=progress,
+        )  # fmt: skip
+        self.model.fit(votes, gold, item_prior=found.p, shared_prior=found.p is not None, callback=callback)
+        self.model.consensus_.notes[:0] = found.notes
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,9 +368,11 @@ def prepare(
     answer_type, _ = answer_type_of(source, answers, method)
     if graph is not None and method is None and answer_type == registry.VOTES:
         answer_type = "graph"
-    learner = inputs is not None
-    key = registry.DEFAULT_LEARNER if learner and method is None else method
-    entry = None if key is None else registry.find(key, answer_type, inputs=learner)
+    auto = is_auto(inputs)
+    if auto and (method is not None or graph is not None or answer_type != registry.VOTES):
+        inputs = None
+    learner = inputs is not None and method is not None and method not in registry.METHODS
+    entry = None if method is None else registry.find(method, answer_type, inputs=learner)
     model = None if entry is None else entry.create(**(params or {}))
     asked = answers if answer_type in (registry.VOTES, "graph") else answer_type
     found = checked(source, asked, method, dict(reading or {}))
@@ -330,8 +388,42 @@ def prepare(
         from crowdwise.data.graph import read_graph
 
         graph = read_graph(graph)
-    X, test = inputs_of(found, inputs) if learner else (None, None)
-    return Task(found, entry.key, model, test, graph, X)
+    notes: list[str] = []
+    if auto and inputs is not None:
+        inputs, notes = own_inputs(found)
+    elif inputs is not None and not learner:
+        _check_inputs(entry, model)
+    X, test = (None, None) if inputs is None else inputs_of(found, inputs)
+    return Task(found, entry.key, model, test if learner else None, graph, X, tuple(notes))
+
+
+def _check_inputs(entry: registry.Entry, model: Any) -> None:
+    """Whether a method without a network can use inputs that were given."""
+    if entry.key not in registry.METHODS or not model.takes_item_prior:
+        raise ParameterError(
+            f"{entry.key} looks at {entry.answer_type} alone, and has no use for inputs: leave them out, or take "
+            f"{registry.DEFAULT} or a learner."
+        )
+    import crowdwise.learners  # noqa: F401  (which says what is missing)
+
+
+def own_inputs(answers: Answers) -> tuple[Any, list[str]]:
+    """What a dataset folder has for a learner, ``None`` without it; and why it is not used, where that is so."""
+    data = answers.dataset
+    if data is None or answers.answer_type != registry.VOTES:
+        return None, []
+    try:
+        inputs = data.own_inputs()
+        if inputs is not None:
+            import crowdwise.learners  # noqa: F401  (which says what is missing)
+    except (ExtraError, InputError) as error:
+        return None, [f"Inputs were not used: {error}"]
+    return inputs, []
+
+
+def is_auto(inputs: Any) -> bool:
+    """Whether the inputs are those that a dataset folder may have."""
+    return isinstance(inputs, str) and inputs == AUTO
 
 
 def texts_of(path: Any, column: str, features: Any = None, item: str | None = None) -> Features:

@@ -14,6 +14,8 @@ from crowdwise.errors import ParameterError, Remedy, suggestion
 
 DEFAULT = "auto"
 DEFAULT_LEARNER = "ensemble"
+MAX_SECONDS = 300.0
+"""How long a method for votes may learn from inputs, by default."""
 COMPARED = ("auto", "anchored", "majority", "wawa", "one-coin", "dawid-skene", "ibcc", "mace", "glad")
 """The methods that are compared by default: the default method, and a quick one of each family."""
 VOTES = "votes"

@@ -288,7 +288,10 @@ def test_without_torch_commands_say_so_and_the_rest_works(folder, model):
                   ("bench", "learners", "--sets", "digits")):  # fmt: skip
         done = process(cli, *words)
         assert done.returncode == 1 and done.stderr.startswith("Error: Learning a classifier needs torch"), done.stderr
-    assert process(cli, "aggregate", folder, "--json").returncode == 0
+    done = process(cli, "aggregate", folder, "--json")
+    assert json.loads(done.stdout)["notes"][0].startswith("Inputs were not used: Learning a classifier needs torch")
+    done = process(cli, "aggregate", folder, "--features", folder / "features.npz")
+    assert done.returncode == 1 and done.stderr.startswith("Error: Learning a classifier needs torch")
     done = process(cli, "methods", "--json")
     assert json.loads(done.stdout)["learners"][0]["parameters"] is None and "crowdwise[deep]" in done.stderr
     assert "max-mig" in process(cli, "methods").stdout

@@ -136,6 +136,21 @@ def test_predictions_have_not_seen_the_votes_on_an_item(crowd):
     assert np.array_equal(p[own], other[own]) and not np.array_equal(p[~own], other[~own])
 
 
+def test_a_cross_fit_gives_predictions_alone(crowd):
+    X, votes, truth = crowd
+    some = votes.select(votes.item >= 10)
+    given = QUICK | {"rounds": 0}
+    learner, seen = Ensemble(**given), []
+    p, fold, notes = learner.cross_fit(X, some, callback=lambda epoch: seen.append(epoch.epochs))
+    assert seen == [8] * 8 and notes == [] and not hasattr(learner, "consensus_")
+    assert (fold[:10] == -1).all() and set(fold[10:]) == {0, 1}
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    assert (p.argmax(axis=1) == truth)[:10].mean() > 0.7  # items without votes: the mean of both networks
+    found = Ensemble(**given).fit(X, some).consensus_
+    np.testing.assert_allclose(np.exp(found.item_prior), p)
+    assert found.dependence.source == "votes" and found.dependence.reason in found.notes
+
+
 def test_gold_is_certain(crowd):
     X, votes, truth = crowd
     gold = np.full(150, -1)

@@ -127,14 +127,14 @@ class GraphCrowd(Model):
 
     @guarded
     def fit(
-        self, votes: Votes, gold: Any = None, *, graph: Any = None, item_prior: Any = None,
+        self, votes: Votes, gold: Any = None, *, graph: Any = None, item_prior: Any = None, shared_prior: bool = False,
         callback: Callback | None = None, verbose: bool = False,
     ) -> Self:  # fmt: skip
         """Learn from votes and a graph.
 
         Parameters
         ----------
-        votes, gold, item_prior, callback, verbose
+        votes, gold, item_prior, shared_prior, callback, verbose
             As in :meth:`crowdwise.DawidSkene.fit`.
         graph
             The edges: pairs of item names (with a weight, or without), a sparse N x N matrix in the order of
@@ -145,7 +145,9 @@ class GraphCrowd(Model):
                 raise InputError("graph-crowd needs to know which items are linked: fit(votes, graph=...).")
             self._graph = as_graph(graph, votes.items)
         try:
-            super().fit(votes, gold, item_prior=item_prior, callback=callback, verbose=verbose)
+            super().fit(
+                votes, gold, item_prior=item_prior, shared_prior=shared_prior, callback=callback, verbose=verbose
+            )
         finally:
             self.__dict__.pop("_graph", None)
         return self

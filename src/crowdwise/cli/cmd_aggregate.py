@@ -21,6 +21,7 @@ GraphOption = Annotated[
     Path | None,
     option("--graph", help="Which items are linked (a table with the columns source and target), for graph-crowd."),
 ]
+FeaturesOption = Annotated[Path | None, option("--features", help=opt.FEATURES)]
 ReportOption = Annotated[
     Path | None,
     option("--report", help="Write a page about answers, annotators and results here: .html; see `crowdwise report`."),
@@ -47,6 +48,8 @@ ScratchOption = Annotated[
 def aggregate(
     path: opt.PathArgument, method: opt.MethodOption = None, truth: opt.TruthOption = None, gold: opt.GoldOption = None,
     set_: opt.SetOption = None, reading: opt.Reading = opt.AS_USUAL, graph: GraphOption = None,
+    features: FeaturesOption = None, text: opt.TextOption = None, no_inputs: opt.NoInputsOption = False,
+    max_seconds: opt.MaxSecondsOption = registry.MAX_SECONDS,
     seed: opt.SeedOption = None, out: opt.LabelsOption = None, probabilities: opt.ProbabilitiesOption = False,
     annotators: opt.AnnotatorsOption = None, save: opt.SaveOption = None, report: ReportOption = None,
     engine: EngineOption = "auto", memory: MemoryOption = None, scratch: ScratchOption = None,
@@ -59,11 +62,17 @@ def aggregate(
 
     Other answer types (ratings, comparisons, label sets...) are recognised by their columns; --answers names the type.
 
+    Where a dataset folder has features.npz, images or texts of its items (or --features, --text name some), a learner
+    predicts classes from them. They count where held-out votes show that they help; what is printed says so, or why
+    not. --no-inputs: votes alone.
+
     Examples:
 
     `crowdwise aggregate labels.csv --out consensus.csv --annotators people.csv`
 
     `crowdwise aggregate labels.csv --method dawid-skene --set prior=crowd --truth truth.csv --json`
+
+    `crowdwise aggregate reviews.csv --text text --max-seconds 60 --out consensus.csv`
 
     `crowdwise aggregate pairs.csv --answers similarities --out clusters.csv`
 
@@ -76,6 +85,7 @@ def aggregate(
         raise ParameterError("--memory and --scratch are for --engine stream or auto: leave them out.")
     if engine == "stream" or (engine == "auto" and _streams(path, memory)):
         others: dict[str, Any] = {"--truth": truth, "--graph": graph, "--save": save, "--report": report}
+        others |= {"--features": features, "--text": text}
         options = {"memory": memory, "scratch": scratch, "probabilities": probabilities}
         options["annotator_accuracy"] = annotators is not None
         options |= opt.assignments(set_, seed)
@@ -83,14 +93,18 @@ def aggregate(
         return
     check_outputs(out, annotators)
     check_outputs(report, endings=(".html",))
-    check_apart([path, truth, gold, graph], [out, annotators, report])
+    check_apart([path, truth, gold, graph, features], [out, annotators, report])
+    inputs = opt.chosen_inputs(path, features, text, no_inputs, reading)
     check_target(save, "consensus")
     if report is not None:
         from crowdwise.report.page import check_extra
 
         check_extra()
     with api.on_gpu(engine == "cuda"):
-        found = opt.fitted(path, method, opt.assignments(set_, seed), reading, gold=gold, truth=truth, graph=graph)
+        found = opt.fitted(
+            path, method, opt.assignments(set_, seed), reading, gold=gold, truth=truth, graph=graph, inputs=inputs,
+            max_seconds=max_seconds,
+        )  # fmt: skip
     paths = write_results(items_of(found.result, probabilities), found.result, out, annotators, save, as_json)
     if report is not None:
         write_page(found, path, report)

@@ -34,13 +34,15 @@ def report(
     path: opt.PathArgument, out: OutOption = None, method: opt.MethodOption = None, truth: opt.TruthOption = None,
     gold: opt.GoldOption = None, title: TitleOption = None, attribute: AttributeOption = None,
     level: opt.LevelOption = 0.05, set_: opt.SetOption = None, reading: opt.Reading = opt.AS_USUAL,
+    no_inputs: opt.NoInputsOption = False, max_seconds: opt.MaxSecondsOption = registry.MAX_SECONDS,
     seed: opt.SeedOption = None, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Write one page on how reliable annotators and labels are, and what to review.
 
     The page is a single HTML file that loads nothing. A dataset folder may hold more than votes: texts.csv or items.csv
     (texts and attributes of items), a folder images (pictures named after items), annotators.csv (demographics).
-    With --json what the page shows is printed instead; with --out as well, both are done.
+    With --json what the page shows is printed instead; with --out as well, both are done. Features, images and texts
+    count for the labels as in `crowdwise aggregate`.
 
     Other answer types (ratings, comparisons, label sets...) are recognised by their columns; --answers names the type.
 
@@ -70,7 +72,10 @@ def report(
             raise ParameterError(f"{', '.join(useless)}: {path} is a consensus without its votes. Leave it out.")
         _write(written_report(files, title), target, as_json)
         return
-    found = opt.fitted(path, method, opt.assignments(set_, seed), reading, gold=gold, truth=truth)
+    found = opt.fitted(
+        path, method, opt.assignments(set_, seed), reading, gold=gold, truth=truth,
+        inputs=opt.chosen_inputs(path, None, None, no_inputs, reading), max_seconds=max_seconds,
+    )  # fmt: skip
     data = found.answers.dataset
     if attribute and data is None:
         raise ParameterError(f"--attribute does not apply to {found.answer_type}: leave it out.")

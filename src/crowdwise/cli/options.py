@@ -92,6 +92,12 @@ SetOption = Annotated[
     list[str] | None,
     option("--set", help="A parameter, as name=value; repeat for more. See `crowdwise methods --json`."),
 ]
+NoInputsOption = Annotated[
+    bool, typer.Option("--no-inputs", help="Votes alone, though the folder has features, images or texts of its items.")
+]
+MaxSecondsOption = Annotated[
+    float, typer.Option("--max-seconds", help="How long learning from inputs may take; votes alone count after that.")
+]
 SeedOption = Annotated[int | None, option("--seed", help="Seed of everything random.")]
 FixedSeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
@@ -239,7 +245,7 @@ def words_in(text: str | None) -> list[str] | None:
 
 def fitted(
     path: Path, method: str | None, params: dict[str, Any], reading: Reading, *, gold: Any = None, truth: Any = None,
-    graph: Any = None, answers: str | None = None,
+    graph: Any = None, answers: str | None = None, inputs: Any = None, max_seconds: float = registry.MAX_SECONDS,
 ) -> Fitted:  # fmt: skip
     """What :func:`crowdwise.api.fit` gives for a file, with a note on what it was taken for, and a progress bar."""
     from crowdwise import api
@@ -249,9 +255,21 @@ def fitted(
     answers = answers or reading.answers
     note_export(path)
     note_guess(answer_type_of(path, answers, method, question=reading.question)[1])
-    task = api.prepare(path, method, params, answers=answers, graph=graph, reading=reading.options())
+    task = api.prepare(path, method, params, answers=answers, graph=graph, inputs=inputs, reading=reading.options())
     with show.progress(task.method) as callback:
-        return task.fit(gold=gold, truth=truth, callback=callback)
+        return task.fit(gold=gold, truth=truth, max_seconds=max_seconds, callback=callback, progress=say)
+
+
+def chosen_inputs(path: Path, features: Path | None, text: str | None, no_inputs: bool, reading: Reading) -> Any:
+    """The inputs that options name; without any, those that a dataset folder may have."""
+    from crowdwise import api
+    from crowdwise.reading import AUTO
+
+    if no_inputs and (features is not None or text is not None):
+        raise ParameterError("--no-inputs: not with --features or --text. Leave one of them out.")
+    if text is not None:
+        return api.texts_of(path, text, features, reading.item)
+    return features or (None if no_inputs else AUTO)
 
 
 def load(path: Path, reading: Reading = AS_USUAL) -> Answers:

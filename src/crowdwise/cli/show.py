@@ -63,7 +63,7 @@ def progress(title: str) -> Iterator[Callback]:
     with drawn_bar(console(), title, "{task.fields[state]}", PATIENCE, state="") as update:
 
         def callback(step: Progress) -> None:
-            name = f"{title}, restart {step.restart}" if step.restart else title
+            name = f"{title}, restart {step.restart}" if getattr(step, "restart", 0) else title
             done, total, words = stated(step)
             update(description=name, completed=done, total=total, state=words)
 

@@ -158,7 +158,8 @@ class Consensus(Result):
             return self.measured
         if self.votes is None:
             return UNSEEN
-        return estimate(self.votes, self.independent_posterior, self.gold, self.item_prior)
+        shared = self.dependence.shared_prior
+        return estimate(self.votes, self.independent_posterior, self.gold, self.item_prior, shared_prior=shared)
 
     def expected_accuracy(self, level: float = 0.95) -> tuple[float, float, float]:
         """The share of labels that are expected to be right, and an interval for it.

@@ -14,8 +14,9 @@ The right divisor of an item is not known but in the average of many. Say it is 
     q'[n, k] ∝ E[ exp(-g G / d) ] = ( 1 + G[n, k] / (c d) ) ^ -c,       c = ``SHAPE`` * n
 
 which is exp(-G / d) where the odds are moderate, and keeps a residual doubt where they are huge. No label changes:
-q' is monotone in q, item by item. Where a prior of an item was given (a classifier's opinion), it is no vote: it is
-taken out before the division and put back after it.
+q' is monotone in q, item by item. Where a prior of an item was given, it is no vote: it is taken out before the
+division and put back after it. A forecast from inputs that was learned from the votes of the same annotators
+(``shared_prior``) errs as they do: it counts as one more vote, n + 1 of them, and is divided like the others.
 
 **What the votes show.** Under the fitted model, two votes of annotators m and m' on an item of class k agree with
 probability sum_l theta[m, k, l] theta[m', k, l]. Items that mislead many at once make pairs agree more often:
@@ -115,6 +116,8 @@ class Dependence:
         By gold labels: the power of the odds after the division, and what is added to the log-odds of each class.
     n_gold
         How many gold labels.
+    shared_prior
+        Whether the prior of items was learned from votes of the same annotators, and is divided like one more vote.
     """
 
     rho: float = 0.0
@@ -126,6 +129,7 @@ class Dependence:
     power: float = 1.0
     bias: tuple[float, ...] = ()
     n_gold: int = 0
+    shared_prior: bool = False
 
     @property
     def reason(self) -> str:
@@ -151,6 +155,8 @@ class Dependence:
         if self.source == "gold":
             what += f" By {self.n_gold:,} gold labels, log-odds are then multiplied by {self.power:.2f}"
             what += " and shifted by class." if max(self.bias) - min(self.bias) >= MIN_SHIFT else "."
+        if self.shared_prior:
+            what += " What inputs say was learned from the same annotators, and counts as one more of the votes."
         return what
 
     def divisor(self, n: Floats) -> Floats:
@@ -209,7 +215,9 @@ def correct(q: Floats, n: Floats, found: Dependence, log_prior: Floats | None = 
 
 def corrected_logit(logit: Floats, n: Floats, found: Dependence, log_prior: Floats | None = None) -> Floats:
     """log q' but for a constant per row, from log q (as :func:`correct`)."""
-    before = 0.0 if log_prior is None else log_prior
+    before = 0.0 if log_prior is None or found.shared_prior else log_prior
+    if found.shared_prior:
+        n = np.where(n > 0.0, n + 1.0, 0.0)
     z = (logit - before) / found.divisor(n)[:, None]
     z = found.doubted(z, z.max(axis=1, keepdims=True), n[:, None]) + before
     return np.asarray(z if found.source != "gold" else found.power * z + np.array(found.bias))
@@ -283,19 +291,20 @@ def shrunk(excess: float, error: float) -> Dependence:
 
 def resolve(
     setting: Any, votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None,
-    shares: bool = False, free: Floats | None = None,
+    shares: bool = False, free: Floats | None = None, shared_prior: bool = False,
 ) -> Dependence:  # fmt: skip
     """What the parameter ``dependence`` of a method asks for; ``shares``: its posterior is vote shares."""
     if setting == "none":
-        return NONE
+        return replace(NONE, shared_prior=shared_prior)
     if isinstance(setting, str):
-        return SHARES if shares else estimate(votes, q, gold, item_prior, free)
-    return Dependence(float(setting), "given", weight=0.0)
+        return SHARES if shares else estimate(votes, q, gold, item_prior, free, shared_prior)
+    return Dependence(float(setting), "given", weight=0.0, shared_prior=shared_prior)
 
 
 def estimate(
-    votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None, free: Floats | None = None
-) -> Dependence:
+    votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None, free: Floats | None = None,
+    shared_prior: bool = False,
+) -> Dependence:  # fmt: skip
     """rho from votes and the posterior of any method; the power and the bias from gold labels where there are some.
 
     ``free``: the posterior of the gold items, in their order, by their votes and what other items teach, where the
@@ -306,12 +315,12 @@ def estimate(
         rows = np.empty(0, np.int64)
     else:
         rows = _sampled(votes, np.flatnonzero((np.diff(votes.indptr) > 1) & ~single_annotator_items(votes)))
-    return estimate_all(votes, q, gold, item_prior, free, rows)
+    return estimate_all(votes, q, gold, item_prior, free, rows, shared_prior)
 
 
 def estimate_all(
     votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None, free: Floats | None = None,
-    rows: Ints | None = None,
+    rows: Ints | None = None, shared_prior: bool = False,
 ) -> Dependence:  # fmt: skip
     """As :func:`estimate`, from some items (``rows``), or all where each has several votes."""
     M, K = votes.n_annotators, votes.n_classes
@@ -324,6 +333,7 @@ def estimate_all(
         found, taught = _by_votes(votes, q, rows, gold, item_prior)
         if len(known) and free is None:
             free = taught(known)
+    found = replace(found, shared_prior=shared_prior)
     if not len(known) or free is None or K < 2:
         return found
     assert gold is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -89,8 +89,8 @@ class Model(Parameterised, ABC):
 
     @guarded
     def fit(
-        self, votes: Votes, gold: Any = None, *, item_prior: Any = None, callback: Callback | None = None,
-        verbose: bool = False,
+        self, votes: Votes, gold: Any = None, *, item_prior: Any = None, shared_prior: bool = False,
+        callback: Callback | None = None, verbose: bool = False,
     ) -> Self:  # fmt: skip
         """Learn from votes.
 
@@ -103,6 +103,9 @@ class Model(Parameterised, ABC):
             unknown (``votes.truth`` is one).
         item_prior
             N x K probabilities of each item's classes before any vote (from a classifier, say).
+        shared_prior
+            Whether ``item_prior`` was learned from votes of the same annotators: the correction for dependent votes
+            then counts it as one more of them.
         callback
             Called with a :class:`crowdwise.core.loop.Progress` after every pass over the votes.
         verbose
@@ -121,8 +124,9 @@ class Model(Parameterised, ABC):
         with shown(self.key, verbose, callback) as report:
             outcome = self._fit(votes, known, log_prior, report)
         found = resolve(
-            self.dependence, votes, outcome.posterior, known, log_prior, self.vote_shares, outcome.gold_by_votes
-        )
+            self.dependence, votes, outcome.posterior, known, log_prior, self.vote_shares, outcome.gold_by_votes,
+            shared_prior and log_prior is not None,
+        )  # fmt: skip
         rng = np.random.default_rng(self.random_state)
         q = outcome.posterior
         if found.bias:  # a shared error of the crowd, and gold labels that show it
@@ -179,7 +183,7 @@ class Model(Parameterised, ABC):
         q = self._predict(new)
         if fitted.dependence.source == "none":
             return q
-        return correct(q, votes_per_item(new), fitted.dependence)
+        return correct(q, votes_per_item(new), replace(fitted.dependence, shared_prior=False))
 
     @guarded
     def predict(self, votes: Votes) -> npt.NDArray[Any]:

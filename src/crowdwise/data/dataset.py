@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from crowdwise.data import columns, encoding, texts
+from crowdwise.data.alignment import Rows
 from crowdwise.data.boundary import guarded, reading
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.features import IMAGES, class_codes, from_arrays, read_arrays
@@ -133,6 +134,16 @@ class Dataset:
         if found.names is None and self.votes.items.dtype.kind != "i":
             found = replace(found, names=self._listed(found.x.shape[0]))
         return found.rows_of(self.votes.items)
+
+    def own_inputs(self) -> Any:
+        """What a learner can be fitted with, by the names of the items: features, else images, else texts of all items
+        from the table of items; ``None`` where there are none of these."""
+        if self.features or (self.images and len(self.images) == len(self.votes)):
+            return Rows(self.inputs, self.votes.items)
+        prose = {} if self.items is None or self.file is None else self.texts
+        if len(prose) < len(self.votes) or not all(prose.values()):
+            return None
+        return Rows([prose[name] for name in self.votes.items.tolist()], self.votes.items)
 
     def _image_folder(self) -> Path:
         """The folder in which the images of all items are."""

@@ -39,6 +39,7 @@ import numpy.typing as npt
 from crowdwise.core import em
 from crowdwise.core.consensus import Outcome
 from crowdwise.core.constraints import Bounds
+from crowdwise.core.dependence import Setting
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import Floats, Ints, clamp, decide, normalise, safe_log
 from crowdwise.core.parameters import declared
@@ -116,6 +117,8 @@ class Crowdlab(Tabular):
 
     Parameters
     ----------
+    dependence
+        As for every learner; not by default, since averages of votes are not products.
     n_folds
         Of the cross-validation: each item is predicted by a classifier that has not seen its fold.
 
@@ -136,6 +139,7 @@ class Crowdlab(Tabular):
     """
 
     key: ClassVar[str] = "crowdlab"
+    dependence: Setting = "none"
     n_folds: Annotated[int, Bounds(minimum=2)] = 5
 
     def _fit_model(self, x: Any, votes: Votes, gold: Ints | None, callback: Callback | None) -> Outcome:

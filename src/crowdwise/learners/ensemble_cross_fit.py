@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -27,9 +27,10 @@ from torch import Tensor, nn
 
 from crowdwise import registry
 from crowdwise.core.consensus import Outcome
-from crowdwise.core.constraints import Bounds, Check, Count
+from crowdwise.core.constraints import Bounds, Check, Count, fixed_seed
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
+from crowdwise.data.boundary import guarded
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.learners.baselines_two_stage import FixedTargets
@@ -87,6 +88,17 @@ class Turns:
         return report
 
 
+class CrossFit(NamedTuple):
+    """What networks say of items whose votes they have not seen."""
+
+    p: Floats
+    """N x K, at the best temperature."""
+    fold: Ints
+    """N: the part of each item; -1 for items without votes."""
+    notes: list[str]
+    """How rows and items were put side by side, where that is worth a word."""
+
+
 @declared
 class Ensemble(Learner):
     """A learner chosen by the votes on items that it has not seen, and networks trained on its labels.
@@ -129,6 +141,7 @@ class Ensemble(Learner):
 
     key: ClassVar[str] = "ensemble"
     selects_epoch: ClassVar[bool] = False
+    corrects: ClassVar[bool] = True
     saved: ClassVar[tuple[str, ...]] = ("chosen_", "scores_", "n_averaged_")
     candidates: Candidates = CANDIDATES
     folds: Annotated[int, Bounds(minimum=2)] = 5
@@ -163,10 +176,34 @@ class Ensemble(Learner):
             self.history_[-1] = replace(self.history_[-1], held_out=score)
         return trainer
 
+    @guarded
+    def cross_fit(self, X: Any, votes: Votes, gold: Any = None, *, callback: Callback | None = None) -> CrossFit:
+        """The predictions for unseen items alone, of the last round that counted: there are no networks on all items.
+
+        The learner is not fitted by it. What is given is as in :meth:`fit`.
+        """
+        self.check_parameters()
+        inputs, votes = self._beside(X, self._answers(votes), None, votes)
+        data = TrainingData(inputs, votes, None, self._gold(votes, gold))
+        self.seed_, self.history_ = fixed_seed(self.random_state), []
+        self._describe(votes.annotators, votes.classes, inputs.shape)
+        turns = Turns(callback, self._epochs()[: (len(self.candidates) + self.rounds) * self.folds])
+        fold = self._folds(votes)
+        found = self._best(data, data.gold, fold, turns)
+        self._targets, self._trained = None, []
+        return CrossFit(found.p, fold, self._said)
+
     def _train(self, data: TrainingData, callback: Callback | None) -> Trainer:
-        votes, gold = VoteList.of(data.votes), None if self.select == "gold" else data.gold
-        judges, fold = votes.judges(), self._folds(data.votes)
+        gold = None if self.select == "gold" else data.gold
         turns, self._held_out = Turns(callback, self._epochs()), data.held_out
+        best = self._best(data, gold, self._folds(data.votes), turns)
+        self._targets, self._p = self._labelled(best, VoteList.of(data.votes), gold), best.p
+        return self._final(data, turns)
+
+    def _best(self, data: TrainingData, gold: Ints | None, fold: Ints, turns: Turns) -> Scored:
+        """The best candidate, or what the last round made of it; its networks, where that counted, are kept."""
+        votes = VoteList.of(data.votes)
+        judges = votes.judges()
         best: Scored | None = None
         self.scores_ = []
         for key in self.candidates:
@@ -183,8 +220,7 @@ class Ensemble(Learner):
             if found.score > best.score:
                 best, averaged = found, self._trained
         self._trained = averaged
-        self._targets, self._p = self._labelled(best, votes, gold), best.p
-        return self._final(data, turns)
+        return best
 
     def _epochs(self) -> list[int]:
         """The epochs of every training, in their order."""
@@ -211,9 +247,10 @@ class Ensemble(Learner):
         return q, theta
 
     def _unseen(self, name: str, data: TrainingData, gold: Ints | None, fold: Ints, turns: Turns) -> Floats:
-        """N x K: predictions for items by networks trained without the votes on them; uniform without votes."""
-        votes = data.votes
-        p = np.full((len(votes), votes.n_classes), 1.0 / votes.n_classes)
+        """N x K: predictions for items by networks trained without the votes on them; of items without votes, the
+        mean of all networks."""
+        votes, none = data.votes, np.flatnonzero(fold < 0)
+        p = np.zeros((len(votes), votes.n_classes))
         for j in range(self.folds):
             own = fold == j
             seed = self.seed_ + 1 + turns.turn
@@ -226,6 +263,8 @@ class Ensemble(Learner):
                 member = self._candidate(name, seed, file)
                 trainer = member.train_on(part.inputs, part.votes, part.gold, turns.next())
             p[own] = probabilities(trainer.log_probs(data.inputs, np.flatnonzero(own)))
+            if len(none):
+                p[none] += probabilities(trainer.log_probs(data.inputs, none)) / self.folds
         return p
 
     def _one(

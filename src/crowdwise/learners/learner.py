@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.base import ClassifierMixin
 
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import fixed_seed
+from crowdwise.core.dependence import NONE, Setting, correct, resolve, votes_per_item
 from crowdwise.core.model import recode
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.parameters import declared
@@ -67,11 +69,25 @@ def as_votes(y: Any) -> Votes:
 
 @declared
 class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
-    """The base of classifiers from votes, with a network (:class:`Learner`) or without."""
+    """The base of classifiers from votes, with a network (:class:`Learner`) or without.
+
+    Parameters
+    ----------
+    dependence
+        Whether ``predict_proba(X, votes)`` allows for votes that err together: ``"auto"``, ``"none"``, or a correlation
+        from 0 to 1 (:mod:`crowdwise.core.dependence`). What a network says was learned from the same annotators and
+        counts as one more vote, so no label changes by it. ``consensus_.posterior`` is that of the method's paper,
+        ``consensus_.corrected_posterior`` allows for it; of ``ensemble`` both do.
+    """
 
     table: ClassVar[type] = Votes
     result: ClassVar[type[Result]] = Consensus
     takes_gold: ClassVar[bool] = True
+
+    corrects: ClassVar[bool] = False
+    """Whether the posterior of the consensus is corrected for dependent votes, too."""
+
+    dependence: Setting = "auto"
 
     def _outcome(self, found: Any, votes: Votes) -> Outcome:
         """What the fit has found, for the consensus."""
@@ -95,7 +111,15 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _result(self, found: Any, answers: Any, gold: Ints | None, began: float) -> Result:
         votes = self._votes_of(answers)
         outcome = self._outcome(found, votes)
-        facts = consensus_fields(votes, outcome, self._labels(outcome, answers), gold)
+        textbook = replace(NONE, shared_prior=True)
+        later = isinstance(self.dependence, str) and not (self.corrects and self.dependence == "auto")
+        asked = (self.dependence, votes, outcome.posterior, None, outcome.item_prior)
+        shown = textbook if later else resolve(*asked, shared_prior=True)
+        used = shown if self.corrects else textbook
+        facts = consensus_fields(votes, outcome, self._labels(outcome, answers), gold, found=used)
+        facts["measured"] = None if later or self.corrects else shown
+        if used.source != "none":
+            facts["notes"] = [*outcome.notes, used.reason]
         return self.result.of(self, answers, seconds=time.perf_counter() - began, seed=self.seed_, **facts)
 
     def _votes_of(self, answers: Any) -> Votes:
@@ -111,13 +135,18 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """N x K class probabilities from the inputs; with ``votes``, from inputs and votes together.
 
         Row n is that of row n of X. Votes are found by the names of rows, which ``items`` are where X does not hold
-        them; votes on rows without names are taken in their order.
+        them; votes on rows without names are taken in their order. The probabilities allow for votes that err together
+        (parameter ``dependence``).
         """
         self._fitted()
         if votes is None:
             return self._probabilities(self._new_inputs(X), None)
         inputs, place = self._with_answers(X, votes, items)
-        return np.asarray(self._probabilities(inputs, self._recoded(votes))[place])
+        new = self._recoded(votes)
+        q = self._probabilities(inputs, new)
+        if not (isinstance(self.dependence, str) and self.dependence == "none"):
+            q = correct(q, votes_per_item(new), self.consensus_.shown_dependence)
+        return np.asarray(q[place])
 
     def predict(self, X: Any, votes: Votes | None = None, *, items: Any = None) -> npt.NDArray[Any]:
         """The most probable class of each input, with ``votes`` and ``items`` as in :meth:`predict_proba`."""
