@@ -26,7 +26,7 @@ BASE = {"errors", "kernels", "data"}
 MODEL = BASE | {"core"}
 FITS = MODEL | {"online", "methods", "answers", "learners", "registry"}
 BELOW = FITS | {"simulate", "metrics", "trust", "active", "report", "importers", "exporters", "reading", "api", "saved"}
-BELOW |= {"out_of_core"}
+BELOW |= {"out_of_core", "item_inputs"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "kernels": set(),
@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "importers": BASE | {"registry"},
     "exporters": BASE,
     "reading": BASE | {"registry", "importers"},
+    "item_inputs": BASE | {"registry", "importers", "reading", "learners"},
     "api": BELOW - {"api"},
     "label_studio": BELOW,
     "out_of_core": FITS | {"reading", "importers"},

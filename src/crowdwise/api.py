@@ -25,22 +25,12 @@ from crowdwise.core.limits import free_memory
 from crowdwise.core.progress_bar import shown
 from crowdwise.data.vote_files import PARQUET, TEXT, bytes_in, memory_needed, several
 from crowdwise.data.votes import Votes
-from crowdwise.errors import (
-    ExtraError,
-    InputError,
-    Option,
-    ParameterError,
-    ReadError,
-    Remedy,
-    SizeError,
-    either,
-    suggestion,
-)  # fmt: skip
+from crowdwise.errors import InputError, Option, ParameterError, Remedy, SizeError, either, suggestion
+from crowdwise.item_inputs import check_inputs, inputs_of, is_auto, own_inputs
 from crowdwise.reading import AUTO, Answers, answer_type_of, checked, read, reading_options
 
 if TYPE_CHECKING:
     from crowdwise.core.loop import Callback
-    from crowdwise.data.features import Features
     from crowdwise.metrics import Estimate
     from crowdwise.out_of_core import WrittenConsensus
     from crowdwise.trust.method_comparison import Comparison
@@ -229,8 +219,9 @@ def fit(
     truth
         Truth that only measures; by default what lies with the answers.
     inputs
-        An input for each item, a file of features, texts (see :func:`texts_of`), ``True`` for those of the dataset
-        folder, or ``"auto"`` for these where there are any. What a method for votes does with them: :func:`aggregate`.
+        One per item, a file of features, texts (:func:`crowdwise.item_inputs.texts_of`), ``True`` for those of
+        the dataset folder, or ``"auto"`` for these where there are any. What a method for votes does with them is said
+        in :func:`aggregate`.
     max_seconds
         As in :func:`aggregate`.
     reading
@@ -302,7 +293,7 @@ class Task(_Work):
         self, votes: Votes, gold: Any, max_seconds: float, callback: Any, progress: Callable[[str], None] | None
     ) -> None:
         """Fit a method for votes, with what a learner says of the inputs where held-out votes show that it helps."""
-        from crowdwise.learners.inputs_forecast import forecast
+        from crowdwise.learners.inputs_forecast import fitted_with, forecast
 
         if not (is_number(max_seconds) and max_seconds > 0):
             raise ParameterError("expected a number of seconds above 0.", about=Option("max_seconds", max_seconds))
@@ -311,7 +302,7 @@ class Task(_Work):
             self.model, self.inputs, votes, gold, max_seconds=max_seconds, seed=seed, callback=callback,
             progress=progress,
         )  # fmt: skip
-        self.model.fit(votes, gold, item_prior=found.p, shared_prior=found.p is not None, callback=callback)
+        fitted_with(self.model, votes, gold, found.p, callback)
         self.model.consensus_.notes[:0] = found.notes
 
 
@@ -392,76 +383,9 @@ def prepare(
     if auto and inputs is not None:
         inputs, notes = own_inputs(found)
     elif inputs is not None and not learner:
-        _check_inputs(entry, model)
+        check_inputs(entry, model)
     X, test = (None, None) if inputs is None else inputs_of(found, inputs)
     return Task(found, entry.key, model, test if learner else None, graph, X, tuple(notes))
-
-
-def _check_inputs(entry: registry.Entry, model: Any) -> None:
-    """Whether a method without a network can use inputs that were given."""
-    if entry.key not in registry.METHODS or not model.takes_item_prior:
-        raise ParameterError(
-            f"{entry.key} looks at {entry.answer_type} alone, and has no use for inputs: leave them out, or take "
-            f"{registry.DEFAULT} or a learner."
-        )
-    import crowdwise.learners  # noqa: F401  (which says what is missing)
-
-
-def own_inputs(answers: Answers) -> tuple[Any, list[str]]:
-    """What a dataset folder has for a learner, ``None`` without it; and why it is not used, where that is so."""
-    data = answers.dataset
-    if data is None or answers.answer_type != registry.VOTES:
-        return None, []
-    try:
-        inputs = data.own_inputs()
-        if inputs is not None:
-            import crowdwise.learners  # noqa: F401  (which says what is missing)
-    except (ExtraError, InputError) as error:
-        return None, [f"Inputs were not used: {error}"]
-    return inputs, []
-
-
-def is_auto(inputs: Any) -> bool:
-    """Whether the inputs are those that a dataset folder may have."""
-    return isinstance(inputs, str) and inputs == AUTO
-
-
-def texts_of(path: Any, column: str, features: Any = None, item: str | None = None) -> Features:
-    """The texts to learn from, by item: from a column of the file of votes, of the table of items in a folder, or of a
-    file of features."""
-    from crowdwise.data.dataset import find_table
-    from crowdwise.data.texts import read_texts
-
-    file = path if features is None else features
-    if Path(file).is_dir():
-        named = find_table(Path(file), "items") or find_table(Path(file), "votes")
-        if named is None:
-            raise ReadError(f"{file} has no table of items to read texts from: expected items.csv or texts.csv in it.")
-        file = named
-    return read_texts(file, column, item if features is None else None)
-
-
-def inputs_of(answers: Answers, inputs: Any) -> tuple[Any, tuple[Any, Any] | None]:
-    """Inputs in the order of the items, and those to test on (with the codes of their classes) where there are any."""
-    from crowdwise.data.alignment import Rows
-    from crowdwise.data.features import class_codes, read_features
-
-    data = answers.dataset
-    if inputs is True:
-        if data is None or not (data.features or data.images):
-            name = "These answers" if data is None else data.name
-            raise ParameterError(
-                f"{name}: there are no inputs to learn from.",
-                remedy=Remedy("Hand them over: {}.", Option("inputs", python="X", command="FILE")),
-            )
-        return Rows(data.inputs, answers.table.items), data.test
-    if not isinstance(inputs, (str, os.PathLike)):
-        return inputs, None
-    found = read_features(inputs)
-    X = Rows(found.rows_of(answers.table.items), answers.table.items, found.columns)
-    if found.x_test is None or found.y_test is None:
-        return X, None
-    return X, (found.x_test, class_codes(found.y_test, answers.table.classes, None if data is None else data.legend))
 
 
 def compare(

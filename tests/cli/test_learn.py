@@ -227,7 +227,7 @@ def test_predict_from_inputs_and_from_votes_too(folder, model, crowd, tmp_path):
     )
     table = pl.read_csv(done.stdout.encode())
     assert table.columns[3:] == [f"p({k})" for k in range(10)]
-    np.testing.assert_allclose(table[:, 3:].to_numpy(), learner.consensus_.posterior, atol=1e-5)
+    np.testing.assert_allclose(table[:, 3:].to_numpy(), learner.consensus_.corrected_posterior, atol=1e-4)
     assert "300 items labelled" in done.stderr
 
 

@@ -169,11 +169,11 @@ def known_inputs(data: Dataset, features: Path | None, path: Path, labels: Any) 
     """Inputs with classes (the truth where it is known, else what the fit says); a fifth to test on, if need be."""
     import numpy as np
 
-    from crowdwise import api
     from crowdwise.active.budget_plan import Inputs
+    from crowdwise.item_inputs import inputs_of
     from crowdwise.reading import Answers
 
-    X, test = api.inputs_of(Answers(registry.VOTES, data.votes, data), features or True)
+    X, test = inputs_of(Answers(registry.VOTES, data.votes, data), features or True)
     X, truth = np.asarray(X.x), data.votes.truth
     codes = labels if truth is None else np.where(truth >= 0, truth, labels)
     if test is not None:

@@ -51,6 +51,7 @@ def learn(
     """
     from crowdwise import api
     from crowdwise.cli import show, show_learn
+    from crowdwise.item_inputs import texts_of
     from crowdwise.learners.distributed import world
 
     first = world()[0] == 0  # the first of several processes says and writes what all have learned
@@ -58,7 +59,7 @@ def learn(
     params = opt.assignments(set_, seed, network=network, epochs=epochs, device=device)
     registry.find(method, inputs=True)
     opt.check_votes(path, reading)
-    inputs = features or True if text is None else api.texts_of(path, text, features, reading.item)
+    inputs = features or True if text is None else texts_of(path, text, features, reading.item)
     task = api.prepare(path, method, params, answers=registry.VOTES, inputs=inputs, reading=reading.options())
     with show.epochs(method, verbose) if first else nullcontext() as callback:
         found = task.fit(gold=gold, truth=truth, callback=callback)

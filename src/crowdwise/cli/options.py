@@ -262,13 +262,13 @@ def fitted(
 
 def chosen_inputs(path: Path, features: Path | None, text: str | None, no_inputs: bool, reading: Reading) -> Any:
     """The inputs that options name; without any, those that a dataset folder may have."""
-    from crowdwise import api
+    from crowdwise.item_inputs import texts_of
     from crowdwise.reading import AUTO
 
     if no_inputs and (features is not None or text is not None):
         raise ParameterError("--no-inputs: not with --features or --text. Leave one of them out.")
     if text is not None:
-        return api.texts_of(path, text, features, reading.item)
+        return texts_of(path, text, features, reading.item)
     return features or (None if no_inputs else AUTO)
 
 

@@ -10,7 +10,8 @@
    with theta read from the posterior alike for both (:func:`crowdwise.core.predictive.read_out`) and r corrected for
    dependent votes. p is used where the votes become more likely by ``CLEARLY`` standard errors (over items).
 3. Where it is used, it is the prior of the items in the fit to all votes. The learner knows the classes from the same
-   annotators and shares their errors, so the correction counts it as one more vote (``shared_prior``).
+   annotators and shares their errors, so the correction counts it as one more vote (``shared_prior``). p holds the
+   shares of classes, so the method learns none of its own.
 
 What a held-out vote cannot show: a learner that has learned an error all annotators share predicts their votes better
 and the truth worse.
@@ -132,6 +133,19 @@ def _unused(why: str) -> Forecast:
     return Forecast(None, [f"Inputs were not used: {why}. The labels are those of votes alone."])
 
 
+def fitted_with(model: Model, votes: Votes, gold: Ints | None, p: Floats | None, callback: Any = None) -> Model:
+    """The model fitted to votes, with p as the prior of items where there is one."""
+    learned = getattr(model, "class_prior", None)
+    shared = p is not None
+    if shared and isinstance(learned, str) and learned == "learned":  # p holds it already
+        model.set_params(class_prior="uniform")
+    try:
+        return model.fit(votes, gold, item_prior=p, shared_prior=shared, callback=callback)
+    finally:
+        if learned is not None:
+            model.set_params(class_prior=learned)
+
+
 def held_out(model: Model, votes: Votes, gold: Ints | None, fold: Ints, p: Floats | None = None) -> Floats:
     """log P of each vote, by the other votes on its item (and p), and by a fit to the items of other folds."""
     said = np.zeros(votes.n_votes)
@@ -140,8 +154,7 @@ def held_out(model: Model, votes: Votes, gold: Ints | None, fold: Ints, p: Float
         rest, known = votes.select(~own), None if gold is None else np.where(fold == j, -1, gold)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            fitted = type(model)(**model.get_params())
-            found = fitted.fit(rest, known, item_prior=p, shared_prior=p is not None).consensus_
+            found = fitted_with(type(model)(**model.get_params()), rest, known, p).consensus_
         theta = read_out(rest, found.independent_posterior)
         prior = safe_log(found.prior)[None] if p is None else safe_log(p)
         said[own] = leave_one_out(votes.select(own), theta, prior, found.shown_dependence)
