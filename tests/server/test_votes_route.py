@@ -114,3 +114,12 @@ def test_an_annotator_answers_what_was_asked_in_a_browser(site: Site) -> None:
     assert browser.post(f"{path}/votes", json=vote, headers=csrf).json()["added"] == 1
     assert browser.get(f"{path}/progress").json() == {"done": 1, "items": 3}
     assert browser.post(f"{path}/undo", json={}, headers=csrf).json()["item"] == question["item"]
+
+
+def test_votes_that_are_refused_add_no_names(site: Site) -> None:
+    campaign = site.campaign(n_items=1, unknown="add")
+    site.votes(campaign, ("p0", "ann", "wren"))
+    site.votes(campaign, ("new", "cem", "wren"), ("p0", "ann", "robin"), code=409)
+    assert [row["item"] for row in site.call("GET", f"/campaigns/{campaign}/items")["items"]] == ["p0"]
+    assert site.votes(campaign, ("new", "cem", "wren"))["added"] == 1
+    assert {row["annotator"] for row in site.call("GET", f"/campaigns/{campaign}/annotators")} == {"ann", "bob", "cem"}

@@ -13,6 +13,7 @@ import json
 import secrets
 import time
 from dataclasses import dataclass
+from typing import Any
 
 COOKIE = "crowdwise_session"
 CSRF_HEADER = "x-csrf-token"
@@ -58,13 +59,13 @@ class Signer:
             return None
         return Session(token, expires, self.sign("csrf", body))
 
-    def ticket(self, campaign: str, item: int, annotator: int, shown: str | None) -> str:
+    def ticket(self, campaign: str, item: Any, annotator: int, shown: str | None) -> str:
         """What shows that an annotator was asked about an item, and in which order the sides of a pair were shown."""
         side = shown or "-"
-        return f"{side}.{self.sign('ticket', f'{campaign}/{item}/{annotator}/{side}')}"
+        return f"{side}.{self.sign('ticket', f'{campaign}/{annotator}/{side}/{json.dumps(item)}')}"
 
-    def read_ticket(self, ticket: str, campaign: str, item: int, annotator: int) -> tuple[bool, str | None]:
+    def read_ticket(self, ticket: str, campaign: str, item: Any, annotator: int) -> tuple[bool, str | None]:
         """Whether a ticket is for this question, and which side was shown first."""
         side, _, signature = ticket.partition(".")
-        good = self.check("ticket", f"{campaign}/{item}/{annotator}/{side}", signature)
+        good = self.check("ticket", f"{campaign}/{annotator}/{side}/{json.dumps(item)}", signature)
         return good, None if side == "-" else side

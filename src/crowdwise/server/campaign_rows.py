@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -67,7 +67,7 @@ class CampaignRow:
 
     @cached_property
     def rule(self) -> StopRule:
-        return StopRule(**{name: self.settings[name] for name in RULE})
+        return _rule(*(self.settings[name] for name in RULE))
 
     @cached_property
     def strategy(self) -> Strategy:
@@ -95,7 +95,18 @@ class CampaignRow:
 
 def _row(found: Any) -> CampaignRow:
     facts = dict(found._mapping)
-    return CampaignRow(**facts | {"classes": json.loads(found.classes), "settings": json.loads(found.settings)})
+    return CampaignRow(**facts | {"classes": _parsed(found.classes), "settings": _parsed(found.settings)})
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> Any:
+    """What JSON says; it is shared, and nobody changes it."""
+    return json.loads(text)
+
+
+@lru_cache(maxsize=256)
+def _rule(*values: Any) -> StopRule:
+    return StopRule(**dict(zip(RULE, values, strict=True)))
 
 
 def find_campaign(conn: sa.Connection, id_: str) -> CampaignRow:

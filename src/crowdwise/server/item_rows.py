@@ -124,10 +124,13 @@ def list_items(conn: sa.Connection, campaign: str, after: int, limit: int) -> li
 
 def payload_of(conn: sa.Connection, campaign: str, numbers: Sequence[int]) -> dict[int, tuple[Any, dict[str, Any]]]:
     """Number of an item -> its name and what is shown of it."""
-    query = sa.select(items.c.number, items.c.name, items.c.payload).where(
-        items.c.campaign == campaign, items.c.number.in_(list(numbers))
-    )
-    return {row.number: (json.loads(row.name), json.loads(row.payload)) for row in conn.execute(query)}
+    found = conn.execute(_PAYLOADS, {"campaign": campaign, "numbers": list(numbers)}) if numbers else ()
+    return {row.number: (json.loads(row.name), json.loads(row.payload)) for row in found}
+
+
+_PAYLOADS = sa.select(items.c.number, items.c.name, items.c.payload).where(
+    items.c.campaign == sa.bindparam("campaign"), items.c.number.in_(sa.bindparam("numbers", expanding=True))
+)
 
 
 def items_since(conn: sa.Connection, campaign: str, seq: int) -> list[Any]:

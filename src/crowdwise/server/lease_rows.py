@@ -3,18 +3,20 @@ released, skipped, or its time is over."""
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
 from crowdwise.server.answer_codes import SIDES
-from crowdwise.server.campaign_rows import CampaignRow
+from crowdwise.server.campaign_rows import CampaignRow, find_campaign
 from crowdwise.server.store_tables import annotators, answers, items, leases, skips
 
-__all__ = ["Lease", "ask_again", "awaited", "drop_expired", "lease_items", "open_leases", "release", "skip"]
+__all__ = ["Lease", "LeaseAsked", "ask_again", "lease_together", "release", "skip"]
 
 
 @dataclass(frozen=True)
@@ -26,104 +28,110 @@ class Lease:
     shown: str | None
 
 
-def open_leases(conn: sa.Connection, row: CampaignRow, annotator: int, limit: int) -> list[Lease]:
-    """The questions that an annotator has, the oldest first; their time begins again."""
-    now, patience = time.time(), row.settings["patience"]
-    found = conn.execute(_OPEN, {"campaign": row.id, "who": annotator, "now": now, "most": limit}).all()
-    for one in found:
-        conn.execute(_RENEW, {"c": row.id, "n": one.item, "expires": now + patience})
-    return [Lease(one.item, now + patience, one.shown) for one in found]
+@dataclass(frozen=True)
+class LeaseAsked:
+    """A request for questions: of an annotator, about some items in this order, up to n."""
+
+    annotator: int
+    wanted: Sequence[int]
+    n: int
 
 
+def lease_together(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAsked]) -> list[list[Lease]]:
+    """The questions of several requests: what each annotator has already, whose time begins again, then new ones.
+
+    Of the items that are wanted, those are leased that are open, not out, and not answered or skipped by the annotator,
+    within the budget and the most votes of the annotator. Which side of a pair is shown first is drawn.
+    """
+    row, now = find_campaign(conn, campaign), time.time()
+    expires = now + row.settings["patience"]
+    conn.execute(_EXPIRED, {"c": campaign, "now": now})
+    people = list({one.annotator for one in asked})
+    some = {"campaign": campaign, "people": people}
+    held: dict[int, dict[int, Lease]] = {who: {} for who in people}
+    for lease in conn.execute(_OPEN, some):
+        held[lease.annotator][lease.item] = Lease(lease.item, expires, lease.shown)
+    who = {person.number: person for person in conn.execute(_WHO, some)}
+    wanted = list({item for one in asked for item in one.wanted})
+    some["items"] = wanted
+    free = set(conn.execute(_FREE, some).scalars()) if wanted and row.state == "open" else set()
+    done = {tuple(pair) for query in _DONE for pair in conn.execute(query, some)} if free else set()
+    left = _money_left(conn, row)
+    out, new = list[list[Lease]](), list[dict[str, Any]]()
+    for one in asked:
+        mine, person = held[one.annotator], who[one.annotator]
+        room = one.n - len(mine) if person.available else 0
+        if room > 0 and person.max_votes is not None:
+            room = min(room, person.max_votes - _given(conn, campaign, one.annotator) - len(mine))
+        for item in one.wanted:
+            if room <= 0 or person.price > left:
+                break
+            if item not in free or (item, one.annotator) in done:
+                continue
+            shown = SIDES[secrets.randbelow(2)] if row.answer_type == "comparisons" else None
+            mine[item] = Lease(item, expires, shown)
+            new.append(
+                {
+                    "campaign": campaign, "item": item, "annotator": one.annotator, "price": person.price,
+                    "given": now + 1e-6 * len(new), "expires": expires, "shown": shown,
+                }
+            )  # fmt: skip
+            free.discard(item)
+            left, room = left - person.price, room - 1
+        out.append(list(mine.values())[: one.n])
+    renewed = [{"c": campaign, "m": m, "expires": expires} for m in people]
+    conn.execute(_RENEW, renewed)
+    if new:
+        conn.execute(leases.insert(), new)
+    return out
+
+
+_EXPIRED = leases.delete().where(leases.c.campaign == sa.bindparam("c"), leases.c.expires <= sa.bindparam("now"))
+_PEOPLE: Any = sa.bindparam("people", expanding=True)
 _OPEN = (
-    sa.select(leases.c.item, leases.c.shown)
+    sa.select(leases.c.item, leases.c.annotator, leases.c.shown)
     .join(items, (items.c.campaign == leases.c.campaign) & (items.c.number == leases.c.item))
-    .where(
-        leases.c.campaign == sa.bindparam("campaign"), leases.c.annotator == sa.bindparam("who"),
-        leases.c.expires > sa.bindparam("now"), items.c.closed.is_(False),
-    )
+    .where(leases.c.campaign == sa.bindparam("campaign"), leases.c.annotator.in_(_PEOPLE), items.c.closed.is_(False))
     .order_by(leases.c.given, leases.c.item)
-    .limit(sa.bindparam("most"))
-)  # fmt: skip
+)
+_WHO = sa.select(annotators.c.number, annotators.c.price, annotators.c.available, annotators.c.max_votes).where(
+    annotators.c.campaign == sa.bindparam("campaign"), annotators.c.number.in_(_PEOPLE)
+)
 _RENEW = (
     leases.update()
-    .where(leases.c.campaign == sa.bindparam("c"), leases.c.item == sa.bindparam("n"))
+    .where(leases.c.campaign == sa.bindparam("c"), leases.c.annotator == sa.bindparam("m"))
     .values(expires=sa.bindparam("expires"))
 )
-
-
-def drop_expired(conn: sa.Connection, campaign: str) -> None:
-    conn.execute(leases.delete().where(leases.c.campaign == campaign, leases.c.expires <= time.time()))
-
-
-def awaited(conn: sa.Connection, campaign: str) -> float:
-    """What the questions that are out will cost."""
-    query = sa.select(sa.func.coalesce(sa.func.sum(leases.c.price), 0.0)).where(leases.c.campaign == campaign)
-    return float(conn.execute(query).scalar_one())
-
-
-def lease_items(conn: sa.Connection, row: CampaignRow, annotator: int, wanted: Sequence[int], n: int) -> list[Lease]:
-    """Lease up to n of some items, in their order: those that are open, not out, and not answered or skipped by the
-    annotator, within the budget and the most votes of the annotator. Which side of a pair is shown first is drawn."""
-    who = conn.execute(
-        sa.select(annotators.c.price, annotators.c.available, annotators.c.max_votes).where(
-            annotators.c.campaign == row.id, annotators.c.number == annotator
-        )
-    ).one()
-    if not who.available or not wanted or n < 1 or row.state != "open":
-        return []
-    drop_expired(conn, row.id)
-    n = min(n, _affordable(conn, row, annotator, who.price, who.max_votes))
-    free = set(conn.execute(_FREE, {"campaign": row.id, "items": list(wanted), "who": annotator}).scalars())
-    now = time.time()
-    chosen = [item for item in dict.fromkeys(wanted) if item in free][: max(n, 0)]
-    if not chosen:
-        return []
-    expires = now + row.settings["patience"]
-    paired = row.answer_type == "comparisons"
-    shown = {item: SIDES[secrets.randbelow(2)] if paired else None for item in chosen}
-    conn.execute(
-        leases.insert(),
-        [
-            {
-                "campaign": row.id, "item": item, "annotator": annotator, "price": who.price, "given": now + 1e-6 * i,
-                "expires": expires, "shown": shown[item],
-            }
-            for i, item in enumerate(chosen)
-        ],
-    )  # fmt: skip
-    return [Lease(item, expires, shown[item]) for item in chosen]
-
-
+_ITEMS: Any = sa.bindparam("items", expanding=True)
 _FREE = sa.select(items.c.number).where(
     items.c.campaign == sa.bindparam("campaign"),
-    items.c.number.in_(sa.bindparam("items", expanding=True)),
+    items.c.number.in_(_ITEMS),
     items.c.closed.is_(False),
     ~sa.exists().where(leases.c.campaign == items.c.campaign, leases.c.item == items.c.number),
-    *(
-        ~sa.exists().where(
-            table.c.campaign == items.c.campaign,
-            table.c.item == items.c.number,
-            table.c.annotator == sa.bindparam("who"),
-        )
-        for table in (answers, skips)
-    ),
+)
+_DONE = [
+    sa.select(table.c.item, table.c.annotator).where(
+        table.c.campaign == sa.bindparam("campaign"), table.c.item.in_(_ITEMS), table.c.annotator.in_(_PEOPLE)
+    )
+    for table in (answers, skips)
+]
+_AWAITED = sa.select(sa.func.coalesce(sa.func.sum(leases.c.price), 0.0)).where(
+    leases.c.campaign == sa.bindparam("campaign")
 )
 
 
-def _affordable(conn: sa.Connection, row: CampaignRow, annotator: int, price: float, max_votes: int | None) -> int:
-    """How many more questions an annotator may get."""
-    most = 1 << 30
-    if row.rule.budget is not None:
-        left = row.rule.budget * (1.0 + 1e-12) - row.spent - awaited(conn, row.id)
-        most = min(most, int(left // price))
-    if max_votes is not None:
-        given = 0
-        for table in (answers, leases):
-            query = sa.select(sa.func.count()).where(table.c.campaign == row.id, table.c.annotator == annotator)
-            given += int(conn.execute(query).scalar_one())
-        most = min(most, max_votes - given)
-    return most
+def _money_left(conn: sa.Connection, row: CampaignRow) -> float:
+    """What may still be spent, less what the questions that are out will cost."""
+    if row.rule.budget is None:
+        return math.inf
+    return (
+        row.rule.budget * (1.0 + 1e-12) - row.spent - float(conn.execute(_AWAITED, {"campaign": row.id}).scalar_one())
+    )
+
+
+def _given(conn: sa.Connection, campaign: str, annotator: int) -> int:
+    query = sa.select(sa.func.count()).where(answers.c.campaign == campaign, answers.c.annotator == annotator)
+    return int(conn.execute(query).scalar_one())
 
 
 def release(conn: sa.Connection, campaign: str, annotator: int | None, numbers: Sequence[int] | None) -> int:

@@ -12,16 +12,26 @@ from crowdwise.active.canonical import name_text, one_kind, other_kind
 from crowdwise.server.campaign_rows import unknown_names
 from crowdwise.server.database import AT_ONCE
 
-__all__ = ["add_names", "find_numbers", "known_numbers", "written_texts"]
+__all__ = ["add_names", "find_numbers", "kind_of_names", "known_numbers", "texts_of_kind", "written_texts"]
+
+
+def kind_of_names(conn: sa.Connection, table: sa.Table, campaign: str) -> str | None:
+    """The first letter of a name that is there, which is that of all; nothing where there is none."""
+    kind = conn.execute(sa.select(table.c.name).where(table.c.campaign == campaign).limit(1)).scalar()
+    return None if kind is None else str(kind[0])
 
 
 def written_texts(conn: sa.Connection, table: sa.Table, campaign: str, names: Iterable[Any]) -> list[str]:
     """The JSON text of each name, of the kind that is there: 7 also finds "7"."""
+    return texts_of_kind(kind_of_names(conn, table, campaign), table, names)
+
+
+def texts_of_kind(kind: str | None, table: sa.Table, names: Iterable[Any]) -> list[str]:
+    """The JSON text of each name, of a kind."""
     texts = [name_text(name, table.name.removesuffix("s")) for name in names]
-    kind = conn.execute(sa.select(table.c.name).where(table.c.campaign == campaign).limit(1)).scalar()
     if kind is None:
         return texts
-    is_text = kind[0] == '"'
+    is_text = kind == '"'
     return [text if (text[0] == '"') == is_text else other_kind(text) or text for text in texts]
 
 

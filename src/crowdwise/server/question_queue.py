@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 
-from crowdwise.server.campaign_rows import CampaignRow, find_campaign
 from crowdwise.server.item_rows import payload_of
-from crowdwise.server.lease_rows import lease_items, open_leases
+from crowdwise.server.lease_rows import Lease, LeaseAsked, lease_together
 
 AHEAD = 24
 """Questions in a queue."""
+AT_ONCE = 6
+"""Questions of a queue that are looked at beyond those that are asked for."""
 KEPT = 3.0
 """Seconds after which a queue gives way to a newer model."""
 
-__all__ = ["Handed", "QuestionQueues"]
+__all__ = ["Handed", "QuestionQueues", "Shown", "hand_out"]
 
 
 @dataclass
@@ -43,6 +44,22 @@ class Handed:
     why_none: str | None = None
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What an annotator sees of a question: nothing that says whether the answer is known."""
+
+    lease: Lease
+    item: Any
+    payload: dict[str, Any]
+
+
+def hand_out(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAsked]) -> list[list[Shown]]:
+    """Lease questions for several requests, with what is shown of their items."""
+    found = lease_together(conn, campaign, asked)
+    payload = payload_of(conn, campaign, list({lease.item for some in found for lease in some}))
+    return [[Shown(lease, *payload[lease.item]) for lease in some] for some in found]
+
+
 @dataclass
 class QuestionQueues:
     """The queues of a process."""
@@ -51,7 +68,7 @@ class QuestionQueues:
     """``look(campaign, exact=...)``: the view of a campaign; it may take a while."""
     seen: Callable[[str], Any]
     """The latest view that there is."""
-    write_now: Callable[..., Awaitable[Any]]
+    lease_now: Callable[[str, LeaseAsked], Awaitable[list[Shown]]]
     ticket: Callable[..., str]
     queues: dict[tuple[str, int], _Queue] = field(default_factory=dict)
     draws: int = 0
@@ -88,31 +105,17 @@ class QuestionQueues:
 
     async def _lease(self, key: tuple[str, int], queue: _Queue, n: int) -> list[dict[str, Any]]:
         campaign, annotator = key
-        wanted = queue.items[: AHEAD + n]
-
-        def lease(conn: sa.Connection) -> list[dict[str, Any]]:
-            row = find_campaign(conn, campaign)
-            held = open_leases(conn, row, annotator, n)
-            held += lease_items(conn, row, annotator, wanted, n - len(held)) if len(held) < n else []
-            return self._shown(conn, row, annotator, held)
-
-        found: list[dict[str, Any]] = await self.write_now(lease, campaign)
-        out = {one["number"] for one in found}
+        found = await self.lease_now(campaign, LeaseAsked(annotator, queue.items[: n + AT_ONCE], n))
+        out = {one.lease.item for one in found}
         queue.items = [item for item in queue.items if item not in out]
-        for one in found:
-            del one["number"]
-        return found
-
-    def _shown(self, conn: sa.Connection, row: CampaignRow, annotator: int, held: list[Any]) -> list[dict[str, Any]]:
-        """What an annotator sees of questions: nothing that says whether the answer is known."""
-        payload = payload_of(conn, row.id, [lease.item for lease in held]) if held else {}
+        if len(found) < n:  # those in front were taken by others
+            queue.items = queue.items[AT_ONCE + n :]
         return [
             {
-                "number": lease.item, "item": payload[lease.item][0], "payload": payload[lease.item][1],
-                "expires": lease.expires, "first": lease.shown,
-                "ticket": self.ticket(row.id, lease.item, annotator, lease.shown),
+                "item": one.item, "payload": one.payload, "expires": one.lease.expires, "first": one.lease.shown,
+                "ticket": self.ticket(campaign, one.item, annotator, one.lease.shown),
             }
-            for lease in held
+            for one in found
         ]  # fmt: skip
 
     def _why(self, view: Any, annotator: int) -> tuple[str, str | None]:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends, HTTPException, Query
 
-from crowdwise.server.annotator_rows import annotator_of
 from crowdwise.server.api_messages import Asked, Ballot, Name, Questions, Receipt, Released, Undone, Vote
 from crowdwise.server.caller import Caller, Needs, ServiceOf
 from crowdwise.server.campaign_rows import find_campaign
 from crowdwise.server.http_problems import responses
 from crowdwise.server.lease_rows import ask_again, release, skip
-from crowdwise.server.name_rows import find_numbers, known_numbers, written_texts
+from crowdwise.server.name_rows import find_numbers
 from crowdwise.server.routes_campaigns import Lead
 from crowdwise.server.service import Service
-from crowdwise.server.store_tables import annotators, answers, items
+from crowdwise.server.store_tables import answers, items
 from crowdwise.server.vote_rows import VoteGiven, list_votes, undo, votes_of_item
 
 Voter = Annotated[Caller, Depends(Needs("admin", "lead", "annotator"))]
@@ -38,18 +36,7 @@ async def who_asks(service: Service, caller: Caller, campaign: str, name: Any) -
         return caller.annotator
     if name is None:
         raise HTTPException(422, "Say which annotator: annotator=NAME.")
-
-    def known(conn: sa.Connection) -> int:
-        row = find_campaign(conn, campaign)
-        if row.price_of_unknown is None:
-            return find_numbers(conn, annotators, campaign, [name])[0]
-        return known_numbers(conn, annotators, campaign, written_texts(conn, annotators, campaign, [name])).popitem()[1]
-
-    try:
-        found: int = await service.read_now(known)
-    except KeyError:  # unknown ones are added here
-        found = await service.write_now(lambda conn: annotator_of(conn, find_campaign(conn, campaign), name), campaign)
-    return found
+    return await service.number_now(campaign, name)
 
 
 @router.get("/next", tags=["questions"])
@@ -70,7 +57,7 @@ async def votes_add(service: ServiceOf, caller: Voter, campaign: str, given: Vot
     same content is counted as repeated."""
     some = given.votes if isinstance(given, Ballot) else [given]
     if caller.role == "annotator":
-        votes = await service.read_now(lambda conn: _own(conn, service, caller, campaign, some))
+        votes = [_own(service, caller, campaign, vote) for vote in some]
     else:
         if any(vote.annotator is None for vote in some):
             raise HTTPException(422, "Say whose vote it is: annotator.")
@@ -78,26 +65,14 @@ async def votes_add(service: ServiceOf, caller: Voter, campaign: str, given: Vot
     return Receipt(**await service.vote_now(campaign, votes))
 
 
-def _own(conn: sa.Connection, service: Service, caller: Caller, campaign: str, some: list[Vote]) -> list[VoteGiven]:
-    """The votes of an annotator, who must have been asked."""
-    numbers = find_numbers(conn, items, campaign, [vote.item for vote in some])
-    out = []
-    for vote, number in zip(some, numbers, strict=True):
-        if vote.annotator is not None and vote.annotator != caller.token.name:
-            raise HTTPException(403, "Annotators answer for themselves: leave the annotator out.")
-        good, shown = service.signer.read_ticket(vote.ticket or "", campaign, number, caller.annotator or 0)
-        if not good:
-            raise HTTPException(403, "The ticket of the question is missing or wrong: answer what GET next gave you.")
-        out.append(VoteGiven(vote.item, caller_name(conn, caller), vote.label, vote.id, vote.seconds, shown))
-    return out
-
-
-def caller_name(conn: sa.Connection, caller: Caller) -> Any:
-    """The name of the annotator who asks, as the campaign has it."""
-    query = sa.select(annotators.c.name).where(
-        annotators.c.campaign == caller.token.campaign, annotators.c.number == caller.annotator
-    )
-    return json.loads(conn.execute(query).scalar_one())
+def _own(service: Service, caller: Caller, campaign: str, vote: Vote) -> VoteGiven:
+    """A vote of an annotator, who must have been asked."""
+    if vote.annotator is not None and vote.annotator != caller.token.name:
+        raise HTTPException(403, "Annotators answer for themselves: leave the annotator out.")
+    good, shown = service.signer.read_ticket(vote.ticket or "", campaign, vote.item, caller.annotator or 0)
+    if not good:
+        raise HTTPException(403, "The ticket of the question is missing or wrong: answer what GET next gave you.")
+    return VoteGiven(vote.item, caller.token.name, vote.label, vote.id, vote.seconds, shown)
 
 
 @router.post("/undo", tags=["votes"])

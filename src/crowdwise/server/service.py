@@ -15,14 +15,16 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from crowdwise.server.access_tokens import Token, find_token, make_token, token_by_id
+from crowdwise.server.annotator_rows import annotator_of
 from crowdwise.server.browser_sessions import Signer
 from crowdwise.server.campaign_rows import CampaignRow, find_campaign
 from crowdwise.server.configuration import Configuration
 from crowdwise.server.database import Database, load_fact
 from crowdwise.server.follower import Follower
 from crowdwise.server.group_commit import GroupCommit, Work
+from crowdwise.server.lease_rows import LeaseAsked
 from crowdwise.server.point_rows import add_point, point_of, skills_noted
-from crowdwise.server.question_queue import QuestionQueues
+from crowdwise.server.question_queue import QuestionQueues, Shown, hand_out
 from crowdwise.server.store_tables import audit, tokens
 from crowdwise.server.vote_rows import Ballot, add_together
 from crowdwise.server.webhook_sender import WebhookSender
@@ -44,10 +46,11 @@ class Service:
         self.follower = Follower(self.database, self._changed, self._note)
         self.commit = GroupCommit(self.database, self.follower.poke)
         self.webhooks = WebhookSender(self.read, self.write, configuration.private_webhooks)
-        self.queues = QuestionQueues(self.view, self.follower.seen, self.write_now, self.signer.ticket)
+        self.queues = QuestionQueues(self.view, self.follower.seen, self.lease_now, self.signer.ticket)
         self.started, self.closing = time.time(), False
         self._listeners: set[Callable[[str], None]] = set()
         self._tokens: dict[tuple[str, str], tuple[float, Token | None]] = {}
+        self._numbers: dict[tuple[str, Any], int] = {}
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -93,6 +96,25 @@ class Service:
         work = Work(campaign, together=add_together, argument=Ballot(votes))
         found: dict[str, Any] = await asyncio.wrap_future(self.commit.submit(work))
         return found
+
+    async def lease_now(self, campaign: str, asked: LeaseAsked) -> list[Shown]:
+        """Lease questions; they are in the store when this returns."""
+        work = Work(campaign, together=hand_out, argument=asked)
+        found: list[Shown] = await asyncio.wrap_future(self.commit.submit(work))
+        return found
+
+    async def number_now(self, campaign: str, name: Any) -> int:
+        """The number of an annotator, which never changes; unknown ones are added where the campaign says so."""
+        key = (campaign, name)
+        if key not in self._numbers:
+
+            def find(conn: sa.Connection) -> int:
+                return annotator_of(conn, find_campaign(conn, campaign), name)
+
+            if len(self._numbers) > 100_000:
+                self._numbers.clear()
+            self._numbers[key] = await self.write_now(find, campaign)
+        return self._numbers[key]
 
     def campaign(self, id_: str) -> CampaignRow:
         row: CampaignRow = self.read(lambda conn: find_campaign(conn, id_))

@@ -24,7 +24,7 @@ from crowdwise.server.campaign_rows import (
     unknown_names,
 )
 from crowdwise.server.database import AT_ONCE
-from crowdwise.server.name_rows import add_names, known_numbers, written_texts
+from crowdwise.server.name_rows import add_names, kind_of_names, known_numbers, texts_of_kind
 from crowdwise.server.store_tables import annotators, answers, campaigns, items, leases, skips, votes
 
 UNDO_SECONDS = 3600.0
@@ -81,7 +81,8 @@ def add_together(conn: sa.Connection, campaign: str, ballots: Sequence[Ballot]) 
     """Write the votes of several requests: for each what became of it, or why nothing of it was written."""
     row = find_campaign(conn, campaign)
     check_open(row)
-    read = [_read(conn, row, ballot) for ballot in ballots]
+    kinds = [kind_of_names(conn, table, campaign) for table in (items, annotators)]
+    read = [_read(row, ballot, *kinds) for ballot in ballots]
     good = [one for one in read if not isinstance(one, Exception)]
     known = _look_up(conn, row, [vote for one in good for vote in one])
     out: list[dict[str, Any] | Exception] = []
@@ -91,7 +92,7 @@ def add_together(conn: sa.Connection, campaign: str, ballots: Sequence[Ballot]) 
             out.append(one)
             continue
         try:
-            new, receipt = _sort_out(conn, known, one)
+            new, receipt = _sort_out_whole(conn, known, one)
         except CrowdwiseError as error:
             out.append(error)
             continue
@@ -101,11 +102,11 @@ def add_together(conn: sa.Connection, campaign: str, ballots: Sequence[Ballot]) 
     return out
 
 
-def _read(conn: sa.Connection, row: CampaignRow, ballot: Ballot) -> list[_Read] | Exception:
+def _read(row: CampaignRow, ballot: Ballot, item_kind: str | None, kind: str | None) -> list[_Read] | Exception:
     try:
         texts = [answer_text(row, vote.label, vote.item) for vote in ballot.votes]
-        names = written_texts(conn, items, row.id, [vote.item for vote in ballot.votes])
-        people = written_texts(conn, annotators, row.id, [vote.annotator for vote in ballot.votes])
+        names = texts_of_kind(item_kind, items, [vote.item for vote in ballot.votes])
+        people = texts_of_kind(kind, annotators, [vote.annotator for vote in ballot.votes])
         ids = [
             f"[{n}, {m}]" if vote.id is None else id_text(vote.id)
             for vote, n, m in zip(ballot.votes, names, people, strict=True)
@@ -158,6 +159,21 @@ _PAIRS = sa.select(answers).where(
 _PRICES = sa.select(annotators.c.number, annotators.c.price).where(
     annotators.c.campaign == sa.bindparam("campaign"), annotators.c.number.in_(sa.bindparam("people", expanding=True))
 )
+
+
+def _sort_out_whole(
+    conn: sa.Connection, known: _Known, read: list[_Read]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """As :func:`_sort_out`; names that it adds stay only where all goes well."""
+    if all(vote.item in known.item and vote.annotator in known.annotator for vote in read):
+        return _sort_out(conn, known, read)
+    before = dict(known.item), dict(known.annotator)
+    try:
+        with conn.begin_nested():
+            return _sort_out(conn, known, read)
+    except CrowdwiseError:
+        known.item, known.annotator = before
+        raise
 
 
 def _sort_out(conn: sa.Connection, known: _Known, read: list[_Read]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
