@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
+import hmac
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Form, HTTPException, Request
+from fastapi import APIRouter, Form, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.routing import APIRoute
 from fastapi.templating import Jinja2Templates
 
 from crowdwise.server.access_tokens import Token
+from crowdwise.server.annotator_rows import add_annotators
 from crowdwise.server.browser_sessions import COOKIE
 from crowdwise.server.caller import Caller, ServiceOf, find_caller
-from crowdwise.server.campaign_rows import CampaignRow, find_campaign, list_campaigns
+from crowdwise.server.campaign_rows import CampaignRow, NotThere, find_campaign, list_campaigns
+from crowdwise.server.name_rows import find_numbers
 from crowdwise.server.routes_votes import progress
 from crowdwise.server.sample_campaign import make_sample
 from crowdwise.server.service import Service
+from crowdwise.server.store_tables import annotators
 
 HERE = Path(__file__).parent
 templates = Jinja2Templates(directory=HERE / "templates")
-router = APIRouter(include_in_schema=False)
+TITLES = {403: "Not for you", 404: "Not there"}
+"""Errors that people get as a page."""
 
 __all__ = ["router"]
+
+
+class PageRoute(APIRoute):
+    """Errors of pages are pages."""
+
+    def get_route_handler(self) -> Any:
+        inner = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            try:
+                return await inner(request)
+            except (HTTPException, NotThere) as error:
+                status, detail = (404, str(error)) if isinstance(error, NotThere) else (error.status_code, error.detail)
+                if status not in TITLES:
+                    raise
+                caller = await find_caller(request)
+                return _page(request, "problem.html", caller, status, title=TITLES[status], detail=detail)
+
+        return handler
+
+
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 
 def _begin(service: Service, token: Token, where: str) -> RedirectResponse:
@@ -108,11 +136,42 @@ async def join(request: Request, service: ServiceOf, secret: str) -> Response:
 
 
 @router.get("/label/{campaign}")
-async def label(request: Request, service: ServiceOf, campaign: str) -> Response:
-    """The labelling page."""
-    caller, row = await _allowed(request, service, campaign, "annotator")
-    done = await service.read_now(lambda conn: progress(conn, campaign, caller.annotator or 0))
-    return _page(request, "label.html", caller, campaign=row, progress=done)
+async def label(
+    request: Request, service: ServiceOf, campaign: str, annotator: Annotated[str | None, Query(max_length=500)] = None
+) -> Response:
+    """The labelling page: of an annotator, or of a lead who labels under a name."""
+    caller, row = await _allowed(request, service, campaign, "annotator", "lead", "admin")
+    own = caller.role == "annotator"
+    if own == (annotator is not None):
+        raise HTTPException(403, "Annotators label for themselves." if own else "Say who labels: annotator=NAME.")
+
+    def read(conn: Any) -> Any:
+        who = caller.annotator or 0 if own else find_numbers(conn, annotators, campaign, [annotator])[0]
+        return who, progress(conn, campaign, who)
+
+    who, done = await service.read_now(read)
+    return _page(request, "label.html", caller, campaign=row, progress=done, annotator=who, label_as=annotator)
+
+
+@router.post("/label/{campaign}")
+async def label_yourself(
+    request: Request, service: ServiceOf, campaign: str, csrf: Annotated[str, Form(max_length=100)]
+) -> Response:
+    """Become an annotator of a campaign, as a lead, and go to its labelling page."""
+    caller, row = await _allowed(request, service, campaign, "lead", "admin")
+    _check_csrf(caller, csrf)
+    await service.write_now(lambda conn: add_annotators(conn, row, {caller.token.name: None}), campaign)
+    return RedirectResponse(_labelling(row, caller), 303)
+
+
+def _check_csrf(caller: Caller, csrf: str) -> None:
+    if caller.csrf is None or not hmac.compare_digest(csrf.encode(), caller.csrf.encode()):
+        raise HTTPException(403, "Load the page again: it is of another session.")
+
+
+def _labelling(row: CampaignRow, caller: Caller) -> str:
+    """Where a lead labels under the name of the token."""
+    return f"/label/{row.id}?annotator={quote(caller.token.name, safe='')}"
 
 
 @router.get("/watch/{campaign}")
@@ -124,15 +183,15 @@ async def watch(request: Request, service: ServiceOf, campaign: str) -> Response
 
 @router.post("/sample")
 async def sample(request: Request, service: ServiceOf, csrf: Annotated[str, Form(max_length=100)]) -> Response:
-    """Make the sample campaign and go to its watching page."""
+    """Make the sample campaign and go to its labelling page."""
     caller = await find_caller(request)
-    if caller is None or caller.role != "admin" or caller.csrf is None or csrf != caller.csrf:
-        raise HTTPException(403, "Load the page again, as an admin.")
+    if caller is None or caller.role != "admin":
+        raise HTTPException(403, "Sign in as an admin to make a campaign.")
+    _check_csrf(caller, csrf)
 
     def make(conn: Any) -> Any:
-        row = make_sample(conn)
+        row = make_sample(conn, caller.token.name)
         caller.audit(conn, "create campaign", row.id, name=row.name)
         return row
 
-    row = await service.write_now(make)
-    return RedirectResponse(f"/watch/{row.id}", 303)
+    return RedirectResponse(_labelling(await service.write_now(make), caller), 303)

@@ -1,13 +1,37 @@
 // Calls of the API with the session of the page.
+
+// Status 0: the server could not be reached.
+export class Failure extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+
+  // The same call may work later.
+  get passing() {
+    return this.status === 0 || this.status === 408 || this.status === 429 || this.status >= 500;
+  }
+
+  // The session is over, or another one began in this browser.
+  get signedOut() {
+    return this.status === 401 || (this.status === 403 && this.message.includes("x-csrf-token"));
+  }
+}
+
 export async function call(path, body, method) {
-  const csrf = document.querySelector("meta[name=csrf]").content;
-  const options = { method: method || (body === undefined ? "GET" : "POST"), headers: { "x-csrf-token": csrf } };
+  const csrf = document.querySelector("meta[name=csrf]");
+  const options = { method: method || (body === undefined ? "GET" : "POST"), headers: { "x-csrf-token": csrf ? csrf.content : "" } };
   if (body !== undefined) {
     options.headers["content-type"] = "application/json";
     options.body = JSON.stringify(body);
   }
-  const answer = await fetch(path, options);
-  const found = await answer.json();
-  if (!answer.ok) throw Object.assign(new Error(found.detail || answer.statusText), { status: answer.status });
+  let answer, found;
+  try {
+    answer = await fetch(path, options);
+    found = await answer.json();
+  } catch {
+    throw new Failure("The server cannot be reached.", answer && answer.status >= 400 ? answer.status : 0);
+  }
+  if (!answer.ok) throw new Failure(found.detail || answer.statusText, answer.status);
   return found;
 }

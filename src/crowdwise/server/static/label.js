@@ -1,139 +1,273 @@
+// The labelling page: a question, an answer, the next question. Answers go through the outbox, so that a lost connection
+// loses none; a few questions are fetched ahead, so that it does not stop the work at once.
+import { answerForm } from "/static/answer_forms.js";
 import { call } from "/static/calls.js";
+import { element, find, words } from "/static/elements.js";
+import { markdown } from "/static/markdown.js";
+import { newId, Outbox } from "/static/outbox.js";
+import { excerpt, shown } from "/static/payloads.js";
 
-const page = document.querySelector("#label");
-const api = `/api/v1/campaigns/${page.dataset.campaign}`;
-const kind = page.dataset.type;
-const classes = JSON.parse(page.dataset.classes);
-const scale = JSON.parse(page.dataset.scale);
-const question = document.querySelector("#question");
-const answers = document.querySelector("#answers");
-const said = document.querySelector("#said");
-const skip = document.querySelector("#skip");
-let now = null;
+const AHEAD = 3; // questions that the browser has
+const AGAIN = 20000; // milliseconds until it asks again where there was none
+const REMEMBERED = 50; // actions that can be undone
+
+const page = find("#label");
+const { campaign, type: kind, annotator } = page.dataset;
+const api = `/api/v1/campaigns/${campaign}`;
+const settings = Object.fromEntries(["classes", "scale", "ties"].map((name) => [name, JSON.parse(page.dataset[name])]));
+const as = page.dataset.as ? { annotator: page.dataset.as } : {}; // a lead labels under a name
+const heading = find("#heading");
+const outbox = new Outbox(`crowdwise:${campaign}:${annotator}`, send, happened);
+let queue = []; // questions, the first is shown
+const old = new Set(outbox.entries.map((entry) => entry.id)); // of an earlier visit: the server may have counted them
+let done = Number(page.dataset.done) + outbox.entries.filter((entry) => entry.path === "votes").length;
+let past = []; // what was done here, the last action last
+const over = new Set(); // items that were answered or skipped here: an answer of "next" may be older than that
+let form = null; // the way to answer that is shown
 let since = 0;
+let again = 0;
+let filling = null;
+let acted = false; // the focus moves after an action, not when the page opens
 
-function element(name, text) {
-  const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text;
-  return made;
+function say(text) {
+  find("#said").textContent = text;
 }
 
-function shown(payload) {
-  const part = element("div");
-  if (typeof payload === "string") payload = { text: payload };
-  for (const [name, value] of Object.entries(payload)) {
-    if (name === "image") {
-      const image = element("img");
-      image.src = value;
-      image.alt = payload.alt || "The image to label";
-      part.append(image);
-    } else if (name === "audio") {
-      const audio = element("audio");
-      audio.src = value;
-      audio.controls = true;
-      part.append(audio);
-    } else if (name !== "alt" && name !== "item") {
-      part.append(element("p", typeof value === "object" ? JSON.stringify(value) : String(value)));
-    }
+function send(entry) {
+  return call(`${api}/${entry.path}`, { ...entry.body, ...as });
+}
+
+function happened(what, entry, result) {
+  if (what === "sent" && result.feedback && result.feedback.length) tellFeedback(result.feedback[0], entry);
+  if (what === "sent" && result.repeated && old.has(entry.id)) done -= 1;
+  if (what === "refused") {
+    if (entry.path === "votes") done -= 1;
+    past = past.filter((action) => action.id !== entry.id);
+    over.delete(String(entry.body.item));
+    say(`An answer was not taken: ${result.message}`);
   }
-  return part;
+  if (what === "signed-out") endSession();
+  drawLine();
 }
 
-function button(text, label, key) {
-  const made = element("button", key ? `${key} ${text}` : text);
-  made.type = "button";
-  made.dataset.key = key || "";
-  made.addEventListener("click", () => answer(label));
-  answers.append(made);
+// Whether the answer to a question with a known answer was right.
+function tellFeedback(feedback, entry) {
+  const of = entry.about ? `“${entry.about}”` : String(feedback.item);
+  const text = feedback.correct ? `Correct: ${of} is ${words(feedback.expected)}.` : `You chose ${words(entry.body.label)} for ${of}. The known answer is ${words(feedback.expected)}.`;
+  find("#feedback").replaceChildren(element("p", { class: feedback.correct ? "notice good" : "notice bad" }, text));
+}
+
+function drawLine() {
+  const waiting = outbox.length;
+  const line = find("#line");
+  line.textContent = waiting ? `${waiting} ${waiting === 1 ? "answer waits" : "answers wait"} in this browser` : "All answers are saved";
+  line.classList.toggle("waits", waiting > 0);
+  find("#done").textContent = done;
+  const bar = find("#bar");
+  bar.value = Math.min(done, bar.max);
+  find("#undo").disabled = done < 1 && !past.length;
+}
+
+// ---------------------------------------------------------------- what is shown
+
+function state(title, text, ...buttons) {
+  heading.textContent = title;
+  find("#question").replaceChildren(element("p", {}, text), ...(buttons.length ? [element("p", { class: "actions" }, ...buttons)] : []));
+  find("#answers").replaceChildren();
+  find("#skip").hidden = true;
+  form = null;
+  page.dataset.state = "none";
+  if (acted) heading.focus();
 }
 
 function draw() {
-  question.replaceChildren();
-  answers.replaceChildren();
-  skip.hidden = !now;
-  if (!now) return;
-  since = performance.now();
+  const now = queue[0];
+  heading.textContent = `Question ${done + 1}`;
+  page.dataset.state = "question";
   if (kind === "comparisons") {
     const order = now.first === "right" ? ["right", "left"] : ["left", "right"];
-    order.forEach((side, i) => {
-      question.append(shown(now.payload[side]));
-      button(i ? "The second" : "The first", side, String(i + 1));
-    });
-    if (page.dataset.ties === "true") button("Equal", "tie", "3");
+    const sides = order.map((side, i) => element("section", { class: "side", "aria-labelledby": `side${i}` }, element("h3", { id: `side${i}` }, i ? "The second" : "The first"), ...shown(now.payload[side])));
+    const rest = Object.fromEntries(Object.entries(now.payload).filter(([name]) => name !== "left" && name !== "right"));
+    find("#question").replaceChildren(...(Object.keys(rest).length ? shown(rest) : []), element("div", { class: "sides" }, ...sides));
   } else {
-    question.append(shown(now.payload));
-    if (!Object.keys(now.payload).length) question.append(element("p", String(now.item)));
-    if (kind === "ratings") {
-      const slider = element("input");
-      Object.assign(slider, { type: "range", min: scale.min, max: scale.max, step: scale.step, ariaLabel: "Your rating" });
-      const value = element("output", slider.value);
-      slider.addEventListener("input", () => (value.textContent = slider.value));
-      answers.append(slider, value);
-      const done = element("button", "Answer");
-      done.type = "button";
-      done.addEventListener("click", () => answer(Number(slider.value)));
-      answers.append(done);
-    } else if (kind === "label-sets") {
-      const boxes = classes.map((name) => {
-        const label = element("label", ` ${name}`);
-        const box = element("input");
-        box.type = "checkbox";
-        label.prepend(box);
-        answers.append(label);
-        return [box, name];
-      });
-      const done = element("button", "Answer");
-      done.type = "button";
-      done.addEventListener("click", () => answer(boxes.filter(([box]) => box.checked).map(([, name]) => name)));
-      answers.append(done);
-    } else {
-      classes.forEach((name, i) => button(String(name), name, i < 9 ? String(i + 1) : ""));
-    }
+    find("#question").replaceChildren(...shown(now.payload, now.item));
   }
-  question.focus();
+  if (now.given !== undefined) find("#question").append(element("p", { class: "hint" }, `Your answer was: ${words(now.given)}`));
+  form = answerForm(kind, settings, now, answer);
+  find("#answers").replaceChildren(...form.shown);
+  find("#skip").hidden = false;
+  since = performance.now();
+  if (acted) (form.focus || heading).focus();
 }
 
-async function next() {
-  const found = await call(`${api}/next`);
-  now = found.questions[0] || null;
-  draw();
-  if (!now) said.textContent = `Nothing to do now: ${found.why_none || found.state}.`;
+function endSession() {
+  queue = [];
+  clearTimeout(again);
+  const waiting = outbox.length;
+  const kept = waiting ? ` ${waiting === 1 ? "One answer is" : `${waiting} answers are`} kept in this browser and sent when you are back.` : "";
+  state("Your session has ended", `Open your invitation link again to go on.${kept}`, element("a", { class: "button", href: location.href }, "Load the page again"));
 }
 
-async function guarded(work) {
-  try {
-    await work();
-  } catch (error) {
-    said.textContent = error.message;
+// ---------------------------------------------------------------- what is asked
+
+async function ask() {
+  const waiting = new Set(outbox.entries.map((entry) => String(entry.body.item)));
+  const query = new URLSearchParams({ n: Math.min(50, AHEAD + waiting.size), ...as });
+  const found = await call(`${api}/next?${query}`);
+  const there = new Set([...waiting, ...over, ...queue.map((question) => String(question.item))]);
+  const empty = !queue.length;
+  queue.push(...found.questions.filter((question) => !there.has(String(question.item))));
+  if (!empty) return;
+  if (queue.length) return draw();
+  const why = found.why_none || found.state;
+  state("Nothing left for you now", `${why.charAt(0).toUpperCase()}${why.slice(1)}. You have answered ${done}. Thank you.`, element("button", { type: "button", onclick: () => fill() }, "Look again"));
+  again = setTimeout(fill, AGAIN);
+}
+
+// Have questions ahead; show the first where none was shown.
+function fill() {
+  clearTimeout(again);
+  filling ??= ask()
+    .catch((error) => {
+      if (error.signedOut) return endSession();
+      if (queue.length) return undefined; // there is something to do meanwhile
+      const waiting = outbox.length;
+      const kept = waiting ? ` ${waiting === 1 ? "One answer is" : `${waiting} answers are`} kept in this browser until then.` : "";
+      if (error.passing) state("No connection", `The next question comes when the server can be reached.${kept}`, element("button", { type: "button", onclick: resume }, "Try again"));
+      else state("This did not work", error.message, element("button", { type: "button", onclick: () => fill() }, "Try again"));
+      again = setTimeout(resume, error.passing ? 3000 : AGAIN);
+      return undefined;
+    })
+    .finally(() => {
+      filling = null;
+    });
+  return filling;
+}
+
+async function resume() {
+  await outbox.flush();
+  if (page.dataset.state !== "question" || queue.length < AHEAD) await fill();
+}
+
+// ---------------------------------------------------------------- what an annotator does
+
+function next(path, body, text) {
+  const question = queue.shift();
+  const entry = { id: newId(), path, body: { item: question.item, ...body }, about: excerpt(question.payload, question.item) };
+  if (path === "votes") Object.assign(entry.body, { id: entry.id, ticket: question.ticket, seconds: (performance.now() - since) / 1000 });
+  acted = true;
+  over.add(String(question.item));
+  past = [...past, { id: entry.id, path, question, label: body.label }].slice(-REMEMBERED);
+  if (path === "votes") done += 1;
+  find("#feedback").replaceChildren();
+  outbox.add(entry);
+  say(text);
+  if (queue.length) draw();
+  else {
+    form = null;
+    find("#answers").replaceChildren();
+    find("#skip").hidden = true;
+    page.dataset.state = "none";
   }
+  drawLine();
+  resume();
 }
 
 function answer(label) {
-  if (!now) return;
-  const body = { item: now.item, label, ticket: now.ticket, id: crypto.randomUUID(), seconds: (performance.now() - since) / 1000 };
-  now = null;
-  guarded(async () => {
-    const found = await call(`${api}/votes`, body);
-    const feedback = (found.feedback || [])[0];
-    said.textContent = feedback ? (feedback.correct ? "Right." : `The known answer is ${feedback.expected}.`) : "";
-    document.querySelector("#done").textContent = (await call(`${api}/progress`)).done;
-    await next();
-  });
+  if (form) next("votes", { label }, `Answered: ${chosenWords(label)}.`);
 }
 
-skip.addEventListener("click", () => guarded(async () => {
-  await call(`${api}/skip`, { item: now.item, reason: "" });
-  await next();
-}));
-document.querySelector("#undo").addEventListener("click", () => guarded(async () => {
-  await call(`${api}/undo`, {});
-  document.querySelector("#done").textContent = (await call(`${api}/progress`)).done;
-  said.textContent = "Your last answer was taken back.";
-  await next();
-}));
-document.addEventListener("keydown", (event) => {
-  if (event.target.matches("input") || event.ctrlKey || event.metaKey || event.altKey) return;
-  const found = answers.querySelector(`button[data-key="${CSS.escape(event.key)}"]`);
-  if (found) found.click();
+function chosenWords(label) {
+  if (kind !== "comparisons") return words(label);
+  return label === "tie" ? "equal" : label === (queue[0].first || "left") ? "the first" : "the second";
+}
+
+function showAgain(question, given) {
+  over.delete(String(question.item));
+  queue = [{ ...question, given }, ...queue.filter((other) => String(other.item) !== String(question.item))];
+  acted = true;
+  draw();
+}
+
+async function undo() {
+  const last = past.at(-1);
+  const kept = last && outbox.sending !== last.id && outbox.entries.some((entry) => entry.id === last.id);
+  try {
+    if (kept) outbox.remove(last.id);
+    else if (!last || last.path === "votes") {
+      await outbox.flush();
+      const found = await call(`${api}/undo`, { ...(last ? { item: last.question.item } : {}), ...as });
+      if (!last) {
+        done -= 1;
+        over.delete(String(found.item));
+        say(`Your answer was taken back: ${words(found.label)}.`);
+        drawLine();
+        return fill();
+      }
+    }
+  } catch (error) {
+    return error.signedOut ? endSession() : say(`The answer was not taken back. ${error.message}`);
+  }
+  past = past.slice(0, -1);
+  if (last.path === "votes") done -= 1;
+  find("#feedback").replaceChildren();
+  showAgain(last.question, last.path === "votes" ? chosenIn(last) : "skipped");
+  say("Your last answer was taken back.");
+  return drawLine();
+}
+
+function chosenIn({ question, label }) {
+  if (kind !== "comparisons") return label;
+  return label === "tie" ? "equal" : label === (question.first || "left") ? "the first" : "the second";
+}
+
+const dialog = find("#skipping");
+find("#skip").addEventListener("click", () => {
+  dialog.querySelector("form").reset();
+  dialog.showModal();
 });
-guarded(next);
+dialog.querySelector("form").addEventListener("submit", (event) => {
+  if (event.submitter.value !== "skip" || !form) return;
+  const { reason, more } = event.target.elements;
+  const text = more.value.trim();
+  next("skip", { reason: reason.value === "other" ? text : text ? `${reason.value}: ${text}` : reason.value }, "Skipped.");
+});
+dialog.addEventListener("close", () => acted && (form && form.focus ? form.focus : heading).focus());
+find("#undo").addEventListener("click", undo);
+find("#answers").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (form && form.submit) form.submit();
+});
+
+// Keys of one letter can be switched off: some people speak to their browser.
+const keys = find("#keys");
+try {
+  keys.checked = localStorage.getItem("crowdwise:keys") !== "off";
+} catch {
+  keys.checked = true;
+}
+keys.addEventListener("change", () => {
+  try {
+    localStorage.setItem("crowdwise:keys", keys.checked ? "on" : "off");
+  } catch {
+    // kept for this page only
+  }
+});
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.matches("input:not([type=checkbox]), textarea, select");
+  const own = event.key === "Enter" && event.target.matches("button, a, summary, input");
+  if (!keys.checked || typing || own || dialog.open || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
+  const run = event.key === "u" ? undo : event.key === "s" && form ? () => find("#skip").click() : form && form.keys.get(event.key);
+  if (!run) return;
+  event.preventDefault();
+  run();
+});
+
+addEventListener("online", resume);
+addEventListener("beforeunload", (event) => {
+  if (outbox.memory.length) event.preventDefault(); // answers that only this page has
+});
+const instructions = find("#instructions");
+if (instructions) instructions.replaceChildren(...markdown(instructions.textContent));
+drawLine();
+resume();

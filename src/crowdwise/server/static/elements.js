@@ -1,0 +1,35 @@
+// Elements made from text, never from HTML: what people wrote cannot become markup.
+const SVG = "http://www.w3.org/2000/svg";
+
+function filled(made, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : String(value));
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined).map((child) => (child instanceof Node ? child : String(child))));
+  return made;
+}
+
+export function element(name, attributes, ...children) {
+  return filled(document.createElement(name), attributes, children);
+}
+
+export function drawn(name, attributes, ...children) {
+  return filled(document.createElementNS(SVG, name), attributes, children);
+}
+
+export const find = (selector) => document.querySelector(selector);
+
+// A name or an answer in words: lists are joined, an empty set has a word.
+export function words(value) {
+  if (Array.isArray(value)) return value.length ? value.map(String).join(", ") : "none of them";
+  return String(value);
+}
+
+export const percent = (x, digits = 0) => (x === null || x === undefined ? "unknown" : `${(100 * x).toFixed(digits)}%`);
+
+export function amount(x) {
+  if (x === null || x === undefined) return "–";
+  return x.toLocaleString("en", { maximumFractionDigits: Math.abs(x) < 100 ? 2 : 0 });
+}
