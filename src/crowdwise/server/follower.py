@@ -16,11 +16,11 @@ from crowdwise.server.live_votes import LiveVotes
 
 PAUSE = 0.5
 """Seconds between looks at what other workers wrote."""
-SHARE = 3.0
-"""After work of t seconds a model rests this many times t, unless somebody waits for it."""
+REST, SHARE = 1.0, 10.0
+"""In the background a model is refreshed once in so many seconds, and rests so many times as long as it worked."""
 UNUSED = 1800.0
 """Seconds after which a model that nobody asked for is dropped."""
-NOTED = 2.0
+NOTED = 5.0
 """The fewest seconds between points of the curve of a campaign."""
 PATIENCE = 20.0
 """The longest that a request waits for the newest model before it gets an older one."""
@@ -37,9 +37,10 @@ class LiveCampaign:
         self.database, self.id = database, row.id
         self.model: LiveVotes | LiveRefit = LiveVotes() if row.answer_type == "votes" else LiveRefit()
         self.view: Any = None
-        self.lock = threading.Lock()
+        self.lock, self.asked = threading.Lock(), threading.Lock()
         self.used = time.monotonic()
-        self.next_time = 0.0
+        self.next_time, self.cost = 0.0, 0.0
+        """When the next refresh in the background may be, and how long the last took."""
         self.generation = 0
         self.noted = (0, 0.0)
         """The last vote of the latest point of its curve, and when the next may be noted."""
@@ -52,7 +53,8 @@ class LiveCampaign:
                 row = find_campaign(conn, self.id)
                 view = self.model.follow(conn, row)
             self.view, self.generation = view, self.generation + 1
-            self.next_time = time.monotonic() + SHARE * (time.monotonic() - began)
+            self.cost = time.monotonic() - began
+            self.next_time = time.monotonic() + max(REST, SHARE * self.cost)
             return view
 
     def latest(self, row: CampaignRow, *, exact: bool = True) -> Any:
@@ -73,14 +75,14 @@ class LiveCampaign:
 
     def with_leases(self, row: CampaignRow, written: float) -> Any:
         """A view that also has seen the questions that are out now; an older one where a model takes long."""
+        began = time.time()
         view = self.latest(row)
         if view.made > written and time.time() - view.made < PAUSE:
             return view
-        wait = self.next_time - time.monotonic()
-        if wait > PAUSE:
+        if self.cost > PAUSE and time.monotonic() < self.next_time:
             return view
-        time.sleep(max(0.0, wait))
-        return self.refresh()
+        with self.asked:  # those who wait together get the same
+            return self.view if self.view.made > began else self.refresh()
 
 
 class Follower:
