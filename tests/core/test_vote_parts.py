@@ -10,6 +10,7 @@ import pytest
 import crowdwise as cw
 from crowdwise import registry
 from crowdwise.core import dependence, em
+from crowdwise.core.accuracy_parts import accuracies_in_parts
 from crowdwise.core.vote_parts import IN_PARTS, VotePart, VoteParts, joined, shown_dependence
 from crowdwise.errors import InputError, LabelError, ParameterError
 
@@ -147,10 +148,23 @@ def test_what_does_not_fit_together_is_refused():
         cw.DawidSkene().fit_in_parts(VoteParts.of([same]))
 
 
-def test_auto_in_parts_refuses_a_crowd_that_gold_shows_to_be_mostly_wrong():
+def test_auto_in_parts_reads_a_crowd_backwards_that_gold_shows_to_be_mostly_wrong():
     sim = cw.simulate.hammer_spammer(300, n_annotators=12, skill=0.25, spread=0.05, votes_per_item=8, random_state=0)
     gold = np.where(np.arange(300) < 40, sim.truth, -1).astype(np.int32)
     parts = VoteParts.of([VotePart(sim.votes[lo : lo + 100], gold[lo : lo + 100]) for lo in (0, 100, 200)])
-    with pytest.raises(InputError, match="Use dawid-skene"):
-        cw.Auto().fit_in_parts(parts)
-    assert cw.Auto().fit(sim.votes, gold).consensus_.score(sim.truth) > 0.9
+    found, whole = cw.Auto().fit_in_parts(parts), cw.Auto().fit(sim.votes, gold).consensus_
+    q = np.concatenate([rows for _, _, rows in found.consensus()])
+    assert np.abs(q - whole.posterior).max() < 1e-8 and whole.score(sim.truth) > 0.9
+    assert found.notes[0] == whole.notes[0] and "most annotators are mostly wrong" in found.notes[0]
+
+
+@pytest.mark.parametrize("key", ["auto", "majority", "dawid-skene"])
+def test_the_accuracy_of_annotators_is_that_of_memory(key):
+    for name, votes, truth in crowds():
+        gold = np.full(len(votes), -1, dtype=np.int32)
+        gold[::7] = truth[::7]
+        whole = registry.create(key, "votes").fit(votes, gold).consensus_
+        found = accuracies_in_parts(registry.create(key, "votes").fit_in_parts(split(votes, gold)))
+        assert found is not None
+        for mine, theirs in zip(found, whole.accuracy(), strict=True):
+            assert np.allclose(mine, theirs, atol=1e-8, equal_nan=True), name

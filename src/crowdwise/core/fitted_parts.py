@@ -51,7 +51,7 @@ class FittedParts:
             dependence = SHARES if model.vote_shares else shown_dependence(parts, found["independent"], by_votes)
         elif model.dependence != "none":
             dependence = Dependence(float(model.dependence), "given", weight=0.0)
-        notes = [] if dependence.source == "none" else [dependence.reason]
+        notes = found.pop("notes", []) + ([] if dependence.source == "none" else [dependence.reason])
         return cls(
             method=model.key, model=model, parts=parts, ties=model.ties, random_state=model.random_state,
             dependence=dependence, notes=notes, **found,

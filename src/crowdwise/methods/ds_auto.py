@@ -50,7 +50,7 @@ from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.sparse_coin import SparseCoin
 from crowdwise.core.vote_parts import VotePart, VoteParts, start_statistics
 from crowdwise.core.vote_sums import outvoted, single_annotator_items
-from crowdwise.errors import InputError, SizeError
+from crowdwise.errors import SizeError
 from crowdwise.methods.ds_anchored import Anchored, AnchoredFamily
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, DawidSkene
 
@@ -60,6 +60,7 @@ classes, where most cells are of pairs that never occur."""
 
 GOLD_HELPS, GOLD_ASKED = 0.1, 50
 """Where labels and majority differ on such a share of the items, the notes advise so many gold labels."""
+FREE = "By the gold labels most annotators are mostly wrong: their votes are read by gold labels alone."
 WRONG_CROWD = 0.001
 """How unlikely it must be that a crowd at chance is wrong on as many gold items."""
 
@@ -128,11 +129,13 @@ class Auto(Anchored):
 
     def _fit_free(self, part: Part, votes: Votes, gold: Ints, callback: Callback | None) -> Outcome:
         """Dawid-Skene from the gold labels, without the anchor: for a crowd that is mostly wrong."""
-        free = DawidSkene(class_prior=self.class_prior, max_iter=self.max_iter, tol=self.tol)
+        free = self._free()
         found = free.fit(votes, gold, callback=callback).consensus_
         fit = EMFit(free.params_, found.trace, found.iterations, found.converged)
-        note = "By the gold labels most annotators are mostly wrong: their votes are read by gold labels alone."
-        return self._outcome(part, fit, notes=[note])
+        return self._outcome(part, fit, notes=[FREE])
+
+    def _free(self) -> DawidSkene:
+        return DawidSkene(class_prior=self.class_prior, max_iter=self.max_iter, tol=self.tol)
 
     def _second(
         self, part: Engine, again: AnchoredFamily, start: Stats, params: Params, first: EMFit,
@@ -156,10 +159,10 @@ class Auto(Anchored):
         if known:
             q, gold = (np.concatenate(rows) for rows in zip(*((by_votes(p), p.gold) for p in known), strict=True))
             if contradicted(q, gold):
-                raise InputError(
-                    "By the gold labels most annotators are mostly wrong, and auto does not read votes in parts "
-                    "backwards. Use dawid-skene, or fit the votes in memory."
-                )
+                free = self._free()
+                found = free._fit_in_parts(parts, callback)
+                self.params_ = free.params_
+                return found | {"notes": [FREE]}
         return found | {"gold_by_votes": by_votes}
 
     def _run_in_parts(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit]:
