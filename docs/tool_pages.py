@@ -67,7 +67,7 @@ def tool_page(key: str) -> str:
     where = "\n".join(f"| {name} | {text} |" for name, text in known if text)
     how = tool.how if tool.how.endswith((".", ")")) else f"{tool.how}."
     return (
-        f"{how} Then:\n\n```sh\n{steps}\n```\n\n{tool.notes.strip()}\n\n| | where it is in the export |\n| --- | --- |\n"
+        f"{how} Then:\n\n```sh\n{steps}\n```\n\n{tool.notes}\n\n| | where it is in the export |\n| --- | --- |\n"
         f"{where}\n\nRecognised by its content as `{key}` ({entry.title}). All tools: [exports](../exports.md)."
     )
 
