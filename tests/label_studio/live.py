@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import ls_scenario
 import ls_server as rs
@@ -21,10 +18,11 @@ from ls_checks import check
 
 from command_line import run
 from crowdwise.errors import ServiceError
-from crowdwise.label_studio.ls_backend import Backend
 from crowdwise.label_studio.ls_client import Client
 from crowdwise.label_studio.ls_project import Project
 from crowdwise.label_studio.ls_watch import Listener, webhook
+from crowdwise.server.configuration import load_configuration
+from server_site import listening
 
 
 @pytest.fixture(scope="module")
@@ -80,35 +78,15 @@ def test_tokens(address: str, client: Client) -> None:
         Project(client, 999_999).about()
 
 
-def test_the_ml_backend(client: Client) -> None:
-    """Label Studio connects to a small server around the functions, and asks it for predictions."""
-    backend, asked = Backend(), []
-
-    class Handler(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)) or 0)
-            asked.append(self.path)
-            given = json.loads(body or b"{}")
-            name = self.path.strip("/")
-            said: Any = backend.health() if name in ("", "health") else getattr(backend, name)(given)
-            content = json.dumps(said).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_POST = _answer
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    try:
-        made = rs.fill(client)
-        url = f"http://127.0.0.1:{http.server_address[1]}"
-        client.send("POST", "/api/ml/", {"project": made["project"], "url": url, "title": "crowdwise"})
+def test_crowdwise_serve_is_an_ml_backend(client: Client, tmp_path: Path) -> None:
+    """Label Studio connects to the server with basic authentication, and asks it for predictions."""
+    made = rs.fill(client)
+    with listening(load_configuration({"data": str(tmp_path), "rate_limit": 0.0}, environment={})) as (url, token):
+        about = {"project": made["project"], "url": f"{url}/label-studio", "title": "crowdwise"}
+        with pytest.raises(ServiceError, match="refused"):
+            client.send("POST", "/api/ml/", about)  # without a token of the server
+        signed = {"auth_method": "BASIC_AUTH", "basic_auth_user": "crowdwise", "basic_auth_pass": token}
+        client.send("POST", "/api/ml/", {**about, **signed})
         chosen = {"selectedItems": {"all": True, "excluded": []}}
         client.send("POST", "/api/dm/actions", chosen, id="retrieve_tasks_predictions", project=made["project"])
         tasks = list(client.tasks(made["project"]))
@@ -116,11 +94,8 @@ def test_the_ml_backend(client: Client) -> None:
         while time.monotonic() < deadline and sum(bool(t["predictions"]) for t in tasks) < 50:
             time.sleep(1)
             tasks = list(client.tasks(made["project"]))
-    finally:
-        http.shutdown()
-        http.server_close()
-    assert {"/health", "/setup", "/predict"} <= set(asked)
     with_answers = [task for task in tasks if task["annotations"]]
-    labels = [p["result"][0]["value"]["choices"][0] for t in with_answers for p in t["predictions"][-1:]]
-    assert len(labels) == 50
+    found = [task["predictions"][-1] for task in with_answers if task["predictions"]]
+    assert len(found) == 50 and all(p["model_version"].startswith("crowdwise-auto-") for p in found)
+    labels = [prediction["result"][0]["value"]["choices"][0] for prediction in found]
     assert sum(label == true for label, (true, _) in zip(labels, rs.crowd(), strict=False)) >= 44
