@@ -1,13 +1,12 @@
-"""Where votes are fitted, and what it costs: all at once in memory, or part by part from files (engine stream).
+"""Where votes are fitted, and what it costs: all at once in memory, part by part from files (engine stream), on a GPU.
 
-    python benchmarks/engines.py [--votes 1e6,1e7] [--engines memory,stream] [--methods dawid-skene,auto]
+    python benchmarks/engines.py [--votes 1e6,1e7] [--engines memory,stream,cuda] [--methods dawid-skene,auto]
                                  [--place DIR] [--page]
 
 Each run is a process of its own: its time from files to files, its processor time, its peak memory, its passes. Crowds
 are simulated into DIR (kept there, and used again; by default a temporary folder): 5 votes per item, 2,000 annotators,
-5 classes. Results go to results/engines.json, in the place of those of the same size, engine and method. ``--page`` (on
-its own: nothing is run) writes the tables of docs/scale.md from there, with those of a GPU (results/gpu_pass.json) and
-of Spark (results/spark.json) where these are.
+5 classes. Results go to results/engines.json, in the place of those of the same size, engine and method. ``--page``:
+nothing is run, the tables of docs/scale.md are written from there. Figures of the GPU alone are in gpu_pass.py.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def measure(votes: int, engines: list[str], methods: list[str], place: Path) -> 
     """Every engine and method on a crowd of some size, one after the other."""
     folder, items = place / f"crowd-{votes}", votes // CROWD["votes_per_item"]
     if not folder.exists():
-        pieces = min(items, 1_000_000) if "memory" not in engines else items
+        pieces = min(items, 1_000_000) if engines == ["stream"] else items
         cw.simulate.write_large("dirichlet", folder, items, items_per_file=pieces, **CROWD)
     for engine in engines:
         for method in methods:
@@ -79,12 +78,10 @@ def one(engine: str, method: str, source: str, out: str) -> dict[str, Any]:
         stages.setdefault(stage.name, round(used(), 2))
 
     if engine == "stream":
-        found = cw.aggregate(
-            f"{source}/*.parquet", method, out=out, scratch=Path(out).parent, progress=seen
-        )  # fmt: skip
+        found = cw.aggregate(f"{source}/*.parquet", method, out=out, scratch=Path(out).parent, progress=seen)
     else:
         (file,) = Path(source).glob("*.parquet")
-        found = cw.aggregate(file, method, engine="memory")
+        found = cw.aggregate(file, method, engine=engine)
         found.to_frame("items", kind="polars").write_parquet(out)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     return {
@@ -130,28 +127,7 @@ def measured_lines() -> list[str]:
             f"| {row['votes']:,} | {row['engine']} | `{row['method']}` | {row['passes']} | {row['processor']:.0f} | "
             f"{row['seconds']:.0f} (load {row['load']:.0f}) | {row['peak_gb']:.2f} |"
         )
-    for file, made in (("spark.json", _spark), ("gpu_pass.json", _gpu)):
-        path = HERE / "results" / file
-        if path.exists():
-            lines += made(json.loads(path.read_text(encoding="utf-8")))
     return lines
-
-
-def _gpu(found: dict[str, Any]) -> list[str]:
-    return [
-        f"| {fit['votes']:,} | cuda ({found['device']}, {fit['classes']} classes) | `dawid-skene` | "
-        f"{fit['cuda_iterations']} | | {fit['cuda']:.1f} (fit alone) | |"
-        for fit in found["fits"]
-    ]
-
-
-def _spark(found: Any) -> list[str]:
-    rows = found if isinstance(found, list) else found.get("fits", [])
-    return [
-        f"| {row['votes']:,} | spark | `{row['method']}` | {row['passes']} | | {row['seconds']:.0f} | |"
-        for row in rows
-        if {"votes", "method", "passes", "seconds"} <= set(row)
-    ]
 
 
 def growth_lines() -> list[str]:
