@@ -20,6 +20,8 @@ block               where                                   from
 ``aliases``         docs/votes.md                           ``crowdwise.data.columns.ALIASES``
 ``help``            docs/cli.md                             ``--help`` of every command
 ``scenarios``       docs/cli.md                             ``crowdwise.simulate.SCENARIOS``
+``routes``          docs/serve.md                           the routes of the server and their roles
+``settings``        docs/serve.md                           the fields of its configuration
 ``tools``           docs/exports.md                         docs/tool_pages.toml
 ``tool KEY``        docs/tools/*.md, one for each tool      the same, and the docstring of the importer
 ==================  ======================================  ====================================
@@ -90,6 +92,7 @@ def blocks() -> dict[str, dict[str, Callable[[], str]]]:
         "README.md": {"methods": lambda: method_table("docs/")},
         **pages,
         "docs/votes.md": {"aliases": alias_table},
+        "docs/serve.md": {"routes": route_table, "settings": setting_table},
         "docs/cli.md": {"help": help_texts, "scenarios": scenario_table},
         "docs/exports.md": {"tools": tool_table},
         **{f"docs/tools/{key}.md": {f"tool {key}": lambda key=key: tool_page(key)} for key in registry.IMPORTERS},
@@ -239,6 +242,39 @@ def parameter_table(entries: list[tuple[tuple[str, ...], str]], known: dict[str,
         for names, text in entries
     ]
     return table(("parameter", "default", "meaning"), rows)
+
+
+def route_table() -> str:
+    """The routes of the API, with the roles that they let in and what they do."""
+    from crowdwise.server.app import ROUTERS
+    from crowdwise.server.caller import Needs
+
+    rows = []
+    for route in (route for module in ROUTERS for route in module.router.routes):
+        roles = [part.call.roles for part in route.dependant.dependencies if isinstance(part.call, Needs)]
+        if route.path.startswith("/api/v1") and roles:
+            words = " ".join(inspect.cleandoc(route.endpoint.__doc__ or "").split("\n\n")[0].split())
+            path = route.path.removeprefix("/api/v1").replace("/campaigns/{campaign}", "…") or "/"
+            (method,) = route.methods
+            rows.append(
+                (f"`{method} {path}`", ", ".join(roles[0]), words.partition(". ")[0].rstrip(".").replace("``", "`"))
+            )
+    made = table(("route", "roles", "what it does"), rows)
+    return f"`…` stands for `/campaigns/{{campaign}}`; all are below `/api/v1`.\n\n{made}"
+
+
+def setting_table() -> str:
+    """The settings of the server."""
+    from dataclasses import fields
+
+    from crowdwise.server.configuration import PREFIX, Configuration
+
+    rows = []
+    for field in fields(Configuration):
+        text = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
+        default = f"`{text}`" if text else ""
+        rows.append((f"`{field.name}`", f"`{PREFIX}{field.name.upper()}`", default, field.metadata["help"]))
+    return table(("setting", "variable", "default", "what it is"), rows)
 
 
 def alias_table() -> str:
