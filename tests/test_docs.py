@@ -104,7 +104,9 @@ def test_blocks_run_and_print_what_they_say(page: Path, tmp_path: Path, monkeypa
             assert same, f"{page.name}, line {block.line} says\n{block.text}\nand the block above it prints\n{printed}"
 
 
-QUICK = [script for script in EXAMPLES if script.name != "campaign_service.py"]  # it has a test of its own below
+OWN = ("campaign_service.py", "spark_job.py")
+"""Examples with tests of their own: below, and in tests/api/test_spark.py, where Spark runs."""
+QUICK = [script for script in EXAMPLES if script.name not in OWN]
 
 
 @pytest.mark.parametrize("script", QUICK, ids=lambda script: script.name)

@@ -6,7 +6,9 @@ of checks.
 
 from __future__ import annotations
 
+import json
 import os
+import runpy
 import socket
 import sys
 import warnings
@@ -16,15 +18,23 @@ import polars as pl
 import pytest
 
 import crowdwise as cw
-from conftest import data_folder, need_module, need_program
+from conftest import ROOT, data_folder, need_module, need_program
 from crowdwise import registry
 from crowdwise.core import dependence
 from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.data import blocks
 from crowdwise.errors import (
+    ColumnError,
+    DuplicateError,
     InputError,
-)  # fmt: skip
+    InputWarning,
+    LabelError,
+    OutputError,
+    ParameterError,
+)
+from crowdwise.spark import spark_parts
 
+np_save = np.save
 KEYS = [key for key, entry in registry.METHODS.items() if entry.load().in_parts]
 
 
@@ -73,13 +83,8 @@ def test_every_method_in_parts_can_be_shipped_to_a_cluster(key):
     q = found.predictor()(new)
     if found.dependence.source != "none":
         q = dependence.correct(q, dependence.votes_per_item(new), found.dependence)
-    names = np.array([f"a{m}" if m < 10 else f"new {m}" for m in range(13)], dtype=object)
-    assert sim.votes.annotators[0] in ("a0", 0)
-    named = cw.Votes.from_codes(
-        new.item, new.annotator, new.label, items=new.items, classes=new.classes,
-        annotators=np.concatenate([sim.votes.annotators.astype(object), names[10:]]),
-    )  # fmt: skip
-    assert np.abs(q - whole.predict_proba(named)).max() < 1e-8
+    assert new.annotators[:10].tolist() == sim.votes.annotators.tolist()
+    assert np.abs(q - whole.predict_proba(new)).max() < 1e-8
 
 
 def test_blocks_hold_votes_in_few_bytes():
@@ -172,7 +177,7 @@ def real_votes():
 def hard_table():
     """An item with most votes, annotators of one item only, weights, repeated rows, empty cells."""
     rng = np.random.default_rng(3)
-    item = np.concatenate([np.zeros(3000, dtype=int), rng.integers(1, 60, 300)])
+    item = np.concatenate([np.zeros(3000, dtype=int), rng.integers(1, 13, 300)])
     who = np.concatenate([np.arange(3000), rng.integers(0, 8, 300)])
     frame = pl.DataFrame({
         "the item": [f"photo {n}" for n in item], "worker": [f"w{m}" for m in who],
@@ -185,7 +190,78 @@ def hard_table():
 HARD = {"item": "the item", "annotator": "worker", "label": "said", "weight": "sure", "on_missing": "drop"}
 
 
-def same_as_memory_by_default(spark, _):
+def fitted_in_memory(frame, method, gold, reading, **params):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return registry.create(method, "votes", **params).fit(cw.Votes.from_frame(frame, **reading), gold)
+
+
+def hard_votes(spark, folder, monkeypatch):
+    """More blocks than have items; parameters in files; then predictions, and files."""
+    frame, params = hard_table(), {"max_iter": 4}
+    gold = {f"photo {n}": ["cat", "dog", "owl"][n % 3] for n in range(0, 13, 4)}
+    reading = HARD | {"on_duplicate": "all"}
+    model = fitted_in_memory(frame, "dawid-skene", gold, reading, **params)
+    monkeypatch.setattr(spark_parts, "FILE_BYTES", 1000)
+    written = []
+    monkeypatch.setattr(spark_parts.np, "save", lambda path, *rest: written.append(path) or np_save(path, *rest))
+    with pytest.warns(InputWarning, match="Left out 66 of 3,300 rows"):
+        found = cw.spark.aggregate(
+            in_spark(spark, frame, 5), "dawid-skene", gold=gold, staging=str(folder), tasks=3, rows_per_block=250,
+            **reading, **params,
+        )  # fmt: skip
+    assert len(found.fitted.parts.ids) < 13 and len(written) == 4  # of 15 blocks
+    compare(found, model.consensus_)
+    assert list(folder.iterdir()) == []
+
+    new = frame.drop_nulls()[3000:].with_columns(pl.col("worker").replace({"w1": "somebody else"})).drop("sure")
+    names = {"item": "the item", "annotator": "worker", "label": "said"}
+    labels = pl.from_arrow(found.predict(in_spark(spark, new, 2), on_duplicate="all", **names).toArrow()).sort("item")
+    votes = cw.Votes.from_frame(new, on_duplicate="all", **names)
+    order = np.argsort(votes.items.astype(str))
+    q = model.predict_proba(votes)[order]
+    assert labels["label"].to_list() == model.predict(votes)[order].tolist()
+    assert np.abs(labels["probability"].to_numpy() - q.max(axis=1)).max() < 1e-8
+    with pytest.raises(LabelError, match="'eel'"):
+        found.predict(in_spark(spark, new.with_columns(said=pl.lit("eel")), 2), **names)
+
+    found.save(f"{folder}/saved")
+    with pytest.raises(OutputError, match=r"Spark could not write .*saved"):
+        found.save(f"{folder}/saved")
+    assert pl.read_parquet(f"{folder}/saved/items/*.parquet").height == found.n_items
+    assert pl.read_parquet(f"{folder}/saved/annotators/*.parquet")["confusion"][0].len() == 3
+    (line,) = [file.read_text(encoding="utf-8") for file in (folder / "saved" / "about").glob("*.txt")]
+    about = json.loads(line)
+    assert about["method"] == "dawid-skene" and np.allclose(about["prior"], found.prior)
+    assert about["trace"] == found.trace.tolist() and len(about["trace"]) == 4
+    found.unpersist()
+
+
+def blocks_in_files(spark, folder, monkeypatch):
+    """Where Spark refuses to persist, blocks lie in Parquet files; the gold labels are a column of the votes."""
+    sim = cw.simulate.dirichlet(60, n_annotators=9, n_classes=2, votes_per_item=3, random_state=2)
+    frame = sim.votes.with_truth(None).to_frame("polars")
+    known = pl.Series([int(k) if n % 5 == 0 else None for n, k in enumerate(sim.truth)])
+    frame = frame.with_columns(checked=pl.Series(known[frame["item"].to_list()]))
+    df = in_spark(spark, frame)
+
+    def refused(*_):
+        from pyspark.errors import PySparkException
+
+        raise PySparkException("persist is not supported here")
+
+    monkeypatch.setattr(type(df), "persist", refused)
+    with pytest.raises(InputError, match="Name a folder that it can write"):
+        cw.spark.aggregate(df, "majority", tasks=2)
+    gold = {n: int(k) for n, k in enumerate(sim.truth) if n % 5 == 0}
+    found = cw.spark.aggregate(df, "majority", gold="checked", staging=str(folder), tasks=2)
+    compare(found, fitted_in_memory(frame.drop("checked"), "majority", gold, {}).consensus_)
+    assert [file.suffix for file in folder.iterdir()] == [".parquet"]
+    found.unpersist()
+    assert list(folder.iterdir()) == []
+
+
+def default_method(spark, folder, monkeypatch):
     frame = real_votes()
     found = cw.spark.aggregate(in_spark(spark, frame), rows_per_block=3000)
     assert found.method == "auto" and found.note.startswith("Votes on an item") and len(found.fitted.parts.ids) == 4
@@ -193,34 +269,70 @@ def same_as_memory_by_default(spark, _):
     found.unpersist()
 
 
-def same_as_memory_where_it_is_hard(spark, folder):
-    frame = hard_table()
-    gold = {f"photo {n}": ["cat", "dog", "owl"][n % 3] for n in range(0, 60, 4)}
-    options = HARD | {"on_duplicate": "all", "max_iter": 4, "gold": gold}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        whole = cw.aggregate(frame, "dawid-skene", **options)
-        # More blocks than most partitions have items, and parameters that travel in files.
-        found = cw.spark.aggregate(
-            in_spark(spark, frame, 5), "dawid-skene", staging=str(folder), tasks=3, rows_per_block=60, **options
-        )
-    assert len(found.fitted.parts.ids) < len(found.fitted.parts.about) or len(found.fitted.parts.ids) < 66
-    compare(found, whole)
-    assert [file.name for file in folder.iterdir()] == []
-    return found
+def sums_of_sums(spark, folder, monkeypatch):
+    """Sums of many tasks are summed by tasks; of two rows of an annotator on an item the last one counts."""
+    monkeypatch.setattr(spark_parts, "COLLECT_BYTES", 0)
+    sim = cw.simulate.dirichlet(80, n_annotators=9, n_classes=3, votes_per_item=3, random_state=1)
+    frame = sim.votes.with_truth(None).to_frame("polars")
+    double = pl.concat([frame, frame[:40].with_columns(label=(pl.col("label") + 1) % 3)])
+    df = spark.createDataFrame(double.to_arrow(compat_level=pl.CompatLevel.oldest()))
+    with pytest.raises(DuplicateError, match=r"40 duplicated votes: annotator 'a.' labels item .* more than once"):
+        cw.spark.aggregate(df, "one-coin", tasks=2)
+    found = cw.spark.aggregate(df, "one-coin", on_duplicate="last", tasks=5, max_iter=2)
+    compare(found, fitted_in_memory(double, "one-coin", None, {"on_duplicate": "last"}, max_iter=2).consensus_)
+    found.unpersist()
 
 
-CHECKS = {"classic": [same_as_memory_by_default], "connect": [same_as_memory_where_it_is_hard]}
+def errors(spark, folder, monkeypatch):
+    votes = cw.simulate.dirichlet(20, n_annotators=5, n_classes=3, random_state=0).votes.with_truth(None)
+    frame = votes.to_frame("polars")
+    df = in_spark(spark, frame, 1)
+    with pytest.raises(ColumnError, match="There is no column 'photo' for the item"):
+        cw.spark.aggregate(df, item="photo")
+    with pytest.raises(ColumnError, match="No column for 'label'"):
+        cw.spark.aggregate(df.drop("label"))
+    with pytest.raises(ColumnError, match="Column 'label' holds array<bigint>"):
+        cw.spark.aggregate(df.selectExpr("item", "annotator", "array(label) as label"))
+    with pytest.raises(ParameterError, match="glad needs all votes at once"):
+        cw.spark.aggregate(df, "glad")
+    with pytest.raises(ParameterError, match="on_missing='ignore'"):
+        cw.spark.aggregate(df, on_missing="ignore")
+    with pytest.raises(ParameterError, match="staging=3"):
+        cw.spark.aggregate(df, staging=3)
+    with pytest.raises(InputError, match="table is empty"):
+        cw.spark.aggregate(df.limit(0))
+    with pytest.raises(LabelError, match="35 without a label"):
+        cw.spark.aggregate(df.selectExpr("item", "annotator", "if(item < 7, null, label) as label").limit(100))
+    with pytest.raises(LabelError, match="holds fractions in 100 rows"):
+        cw.spark.aggregate(df.selectExpr("item", "annotator", "label + double(0.5) as label"))
+    with pytest.raises(InputError, match=r"Weights must be positive numbers.*: 5 rows"):
+        cw.spark.aggregate(df.selectExpr("*", "if(item = 3, -1, 1) as weight"))
+    with pytest.raises(InputError, match="None of the 1 items with gold labels has votes"):
+        cw.spark.aggregate(df, gold={"nowhere": 0}, tasks=1)
+
+
+def example(spark, folder, monkeypatch):
+    """examples/spark_job.py, which stops Spark at its end."""
+    frame = cw.simulate.dirichlet(50, n_annotators=5, n_classes=2, random_state=0).votes.to_frame("polars")
+    frame.write_parquet(folder / "votes.parquet")
+    given = [str(folder / "votes.parquet"), str(folder / "out"), "--method", "majority", "--gold", "truth"]
+    monkeypatch.setattr(sys, "argv", ["spark_job.py", *given])
+    runpy.run_path(str(ROOT / "examples" / "spark_job.py"), run_name="__main__")
+    assert pl.read_parquet(folder / "out" / "items" / "*.parquet").height == 50
+
+
+CHECKS = {"connect": [hard_votes, blocks_in_files], "classic": [errors, sums_of_sums, default_method, example]}
 
 
 @pytest.mark.slow
-def test_spark(sessions, tmp_path, monkeypatch):
+def test_spark(sessions, tmp_path):
     for mode, checks in CHECKS.items():
         for check in checks:
             folder = tmp_path / f"{mode}-{check.__name__}"
             folder.mkdir()
-            try:
-                check(sessions[mode], folder)
-            except BaseException as error:
-                error.add_note(f"{mode} Spark, check {check.__name__}")
-                raise
+            with pytest.MonkeyPatch.context() as monkeypatch:
+                try:
+                    check(sessions[mode], folder, monkeypatch)
+                except BaseException as error:
+                    error.add_note(f"{mode} Spark, check {check.__name__}")
+                    raise

@@ -83,5 +83,5 @@ def aggregate(
     except BaseException:
         parts.store.release()
         raise
-    parts.store.release(*(kept for kept in parts.store.kept if kept is not parts.blocks))
+    parts.store.release(but=parts.blocks)
     return found

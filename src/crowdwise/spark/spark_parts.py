@@ -10,6 +10,7 @@ see the same folder.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +27,9 @@ from crowdwise.core.em import Params, Stats
 from crowdwise.core.numerics import Floats
 from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.data.blocks import Gold, Repeated, packed, unpacked
+from crowdwise.data.boundary import reason
 from crowdwise.data.encoding import Vocabulary
-from crowdwise.errors import ExtraError, InputError, ParameterError, listing
+from crowdwise.errors import CrowdwiseError, ExtraError, InputError, ParameterError, ReadError, listing
 from crowdwise.spark.spark_table import BLOCK, Names, Table, as_batch, packed_blocks, to_polars
 
 FILE_BYTES = 1_000_000
@@ -74,14 +76,12 @@ class Store:
         self.written.append(path)
         return blocks.sparkSession.read.parquet(path)
 
-    def release(self, *blocks: Any) -> None:
-        """Let go of these blocks, or of all; staged files are removed where they lie in a folder of this machine."""
-        for one in [kept for kept in self.kept if not blocks or any(kept is b for b in blocks)]:
+    def release(self, but: Any = None) -> None:
+        """Let go of all blocks but these; staged files are removed where they lie in a folder of this machine."""
+        for one in [kept for kept in self.kept if kept is not but]:
             one.unpersist()
-            self.kept.remove(one)
-        if not blocks:
-            import shutil
-
+        self.kept = [kept for kept in self.kept if kept is but]
+        if but is None:
             for path in self.written:
                 shutil.rmtree(path, ignore_errors=True)
             self.written.clear()
@@ -95,9 +95,10 @@ class Store:
 
 
 @contextmanager
-def running() -> Iterator[None]:
-    """Around jobs: what workers lack is an error that says so."""
-    from pyspark.errors import PySparkException
+def running(what: str = "read the votes", kind: type[CrowdwiseError] = ReadError) -> Iterator[None]:
+    """Around jobs: what workers lack, and what Spark cannot do, is an error that says so. Other errors in the functions
+    that workers run are mistakes of ours."""
+    from pyspark.errors import PySparkException, PythonException
 
     try:
         yield
@@ -114,7 +115,9 @@ def running() -> Iterator[None]:
                 "The Python workers of Spark run another version of Python than this process: set PYSPARK_PYTHON to "
                 "the same version before Spark starts."
             ) from error
-        raise
+        if isinstance(error, PythonException):
+            raise
+        raise kind(f"Spark could not {what}: {reason(error)}.") from error
 
 
 class SparkParts(VoteParts):
@@ -188,7 +191,7 @@ class SparkParts(VoteParts):
         found = SparkParts(some, self.names.annotators, self.names.classes, self.store, self.tasks, self.folder)
         if found.n_items < self.n_items:
             return found
-        self.store.release(some)
+        self.store.release(but=self.blocks)
         return self
 
 

@@ -18,7 +18,7 @@ from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.data import encoding
 from crowdwise.data.boundary import guarded
 from crowdwise.data.encoding import Vocabulary
-from crowdwise.errors import LabelError
+from crowdwise.errors import LabelError, OutputError
 from crowdwise.spark.spark_parts import VOTES, SparkParts, parts_in, running
 from crowdwise.spark.spark_table import Names, check_frame, find_names, from_polars, packed_blocks, read_table
 
@@ -109,14 +109,14 @@ class SparkConsensus:
 
         ``items`` and ``annotators`` are folders of Parquet files, ``about`` is a folder with one line of JSON.
         """
-        mode, base = "overwrite" if overwrite else "errorifexists", path.rstrip("/")
+        mode, base = "overwrite" if overwrite else "error", path.rstrip("/")
         about = {
             "method": self.method, "classes": self.classes.tolist(), "prior": self.prior.tolist(),
             "n_items": self.n_items, "n_votes": self.n_votes, "dependence": self.dependence.plain(),
             "trace": self.trace.tolist(), "iterations": self.iterations, "converged": self.converged,
             "notes": self.notes,
         }  # fmt: skip
-        with running():
+        with running(f"write {base}", OutputError):
             self.items.write.mode(mode).parquet(f"{base}/items")
             self.annotators.write.mode(mode).parquet(f"{base}/annotators")
             line = from_polars(self.items.sparkSession, {"value": [json.dumps(about)]})
