@@ -23,10 +23,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import polars as pl
 
-import crowdwise.spark
 from crowdwise.core.em import Params
 from crowdwise.data.blocks import ROWS
-from crowdwise.spark import spark_parts, spark_table
+from crowdwise.spark import aggregate, spark_parts, spark_table
 
 K, VOTES_PER_ITEM = 5, 5
 
@@ -80,9 +79,7 @@ def fit(df: Any, iterations: int) -> dict[str, Any]:
         at.append(time.perf_counter())
         processor.append(used())
 
-    found = crowdwise.spark.aggregate(
-        df, "dawid-skene", max_iter=iterations, tol=0.0, accelerate=False, callback=passed
-    )
+    found = aggregate(df, "dawid-skene", max_iter=iterations, tol=0.0, accelerate=False, callback=passed)
     between = np.diff(at)
     began = time.perf_counter()
     found.items.write.mode("overwrite").format("noop").save()

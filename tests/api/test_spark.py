@@ -73,7 +73,8 @@ def test_every_method_in_parts_can_be_shipped_to_a_cluster(key):
     gold = np.where(np.arange(120) % 9 == 0, sim.truth, -1).astype(np.int32)
     rows = [np.arange(0, 50), np.arange(50, 120)]
     parts = Shipped([VotePart(sim.votes[at], gold[at]) for at in rows], sim.votes.annotators, sim.votes.classes)
-    params = {"max_iter": 8} if "max_iter" in registry.METHODS[key].load().parameters() else {}
+    has = registry.METHODS[key].load().parameters()
+    params = {name: value for name, value in (("max_iter", 8), ("restarts", 0)) if name in has}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         whole = registry.create(key, "votes", **params).fit(sim.votes, gold)
@@ -132,7 +133,8 @@ def sessions():
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin", "spark.connect.grpc.binding.port": port,
         "spark.ui.enabled": "false", "spark.driver.memory": "1200m", "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "OFF", "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1",
-        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.wholeStage": "false", "spark.sql.adaptive.enabled": "false",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # a short run: compile little
     }  # fmt: skip
     builder = SparkSession.builder.master("local[2]").appName("crowdwise tests")
     with warnings.catch_warnings():
