@@ -15,10 +15,10 @@ import crowdwise as cw
 from command_line import run
 from crowdwise.errors import InputError, OutputError, ParameterError, ReadError, ServiceError
 from crowdwise.label_studio.ls_client import Client, Reply
-from crowdwise.label_studio.ls_folder import Folder
+from crowdwise.label_studio.ls_folder import Folder, Pulled
 from crowdwise.label_studio.ls_project import Control, Project, find_control
 from crowdwise.label_studio.ls_round import fit, new_version, next_tasks, push
-from crowdwise.label_studio.ls_watch import SECRET, Listener, listening_at, watch
+from crowdwise.label_studio.ls_watch import SECRET, Listener, listening_at, watch, when_changed
 
 STATE = {"url": "http://x", "project": 1, "since": "2026-01-01T00:00:00.000000Z"}
 CONFIG = {"q": {"type": "Choices", "to_name": ["t"], "labels": ["yes", "no"]}}
@@ -239,6 +239,23 @@ def test_without_calls_it_looks_from_time_to_time() -> None:
     steps: list[int] = []
     watch(lambda: steps.append(1), steps.append, every=0.01, rounds=3)
     assert steps == [1, 1, 1]
+
+
+def test_what_could_not_be_pushed_is_pushed_in_the_next_round() -> None:
+    """The pull before it took what is new: the next one brings nothing."""
+    pulls = [Pulled(new=2, known_annotations=2), Pulled(known_annotations=2), Pulled(known_annotations=2)]
+    done: list[int] = []
+
+    def work() -> None:
+        done.append(len(pulls))
+        if len(done) == 1:
+            raise ServiceError("http://x does not answer.")
+
+    step = when_changed(lambda: pulls.pop(0), work)
+    watch(step, lambda _: None, every=0.01, rounds=3)
+    assert done == [2, 1]
+    when_changed(Pulled, work)()  # nobody annotated yet
+    assert len(done) == 2
 
 
 def test_where_to_listen() -> None:

@@ -193,22 +193,16 @@ def watch(
 
     Example: `crowdwise label-studio watch --url http://localhost:8080 --project 7 --out reviews --listen :8090`
     """
-    from crowdwise.label_studio.ls_watch import Listener, listening_at, watch, webhook
+    from crowdwise.label_studio.ls_watch import Listener, listening_at, watch, webhook, when_changed
 
     work = Work.of(url, project, out)
     work.project.control(question)
-    first = True
 
-    def step() -> None:
-        nonlocal first
-        found = work.pull()
-        if not found.known_annotations or not (found.any or first):
-            return
+    def update() -> None:
         consensus = work.fit(question, method, set_, gold)
         work.push(consensus, None, False)
         if show:
             work.say_next(consensus, n, most, show)
-        first = False
 
     with ExitStack() as stack:
         called = None
@@ -219,4 +213,10 @@ def watch(
             stack.enter_context(webhook(work.project, address, listener.secret))
             called = listener.called
             say(f"Listening at {address}.")
-        watch(step, lambda words: say(f"Note: {words}"), every=every, called=called, rounds=rounds)
+        watch(
+            when_changed(work.pull, update),
+            lambda words: say(f"Note: {words}"),
+            every=every,
+            called=called,
+            rounds=rounds,
+        )

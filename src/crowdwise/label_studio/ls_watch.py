@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from crowdwise.errors import CrowdwiseError, InternalError, OutputError, ParameterError, ServiceError
+from crowdwise.label_studio.ls_folder import Pulled
 from crowdwise.label_studio.ls_project import Project
 
 ACTIONS = [
@@ -136,6 +137,21 @@ def watch(
             while called.is_set():  # until nobody has called for a while
                 called.clear()
                 called.wait(quiet)
+
+
+def when_changed(pull: Callable[[], Pulled], work: Callable[[], None]) -> Callable[[], None]:
+    """A step that pulls, and works where annotations changed since the work was last done to its end."""
+    pending = True
+
+    def step() -> None:
+        nonlocal pending
+        found = pull()
+        pending = pending or found.any
+        if pending and found.known_annotations:
+            work()
+            pending = False
+
+    return step
 
 
 def listening_at(text: str) -> tuple[str, int]:
