@@ -168,3 +168,20 @@ def test_the_accuracy_of_annotators_is_that_of_memory(key):
         assert found is not None
         for mine, theirs in zip(found, whole.accuracy(), strict=True):
             assert np.allclose(mine, theirs, atol=1e-8, equal_nan=True), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bluebird", "dog"])
+def test_real_crowds_in_parts_are_those_in_one_piece(name, real):
+    votes = cw.read_dataset(real(name), on_duplicate="all").votes
+    gold = np.where(np.arange(len(votes)) % 20 == 0, votes.truth, -1).astype(np.int32)
+    bucket = np.random.default_rng(0).integers(0, 4, len(votes))
+    rows = [np.flatnonzero(bucket == b) for b in range(4)]
+    parts = VoteParts.of([VotePart(votes[at], gold[at]) for at in rows])
+    for key in KEYS:
+        known = registry.METHODS[key].load().parameters()
+        params = {"restarts": 0} if "restarts" in known else {}
+        whole = registry.create(key, "votes", **params).fit(votes, gold).consensus_
+        found = registry.create(key, "votes", **params).fit_in_parts(parts)
+        for at, (_, codes, q) in zip(rows, found.consensus(), strict=True):
+            assert np.abs(q - whole.posterior[at]).max() < 1e-8 and np.array_equal(codes, whole.label_codes[at]), key
