@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from crowdwise.errors import CrowdwiseError, OutputError
 from crowdwise.server.database import Database
+from crowdwise.server.http_problems import NO_STORE
 
 AT_ONCE = 200
 """The most pieces of work in one transaction."""
@@ -130,7 +131,7 @@ def _groups(works: list[Work]) -> list[list[Work]]:
 
 def _failed(error: Exception) -> Exception:
     """An error of the store in words; a mistake of ours as it is."""
-    if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError):
+    if isinstance(error, NO_STORE):
         out = OutputError("The store could not be written just now. Send it again: a vote with an id counts once.")
         out.__cause__ = error
         return out

@@ -21,6 +21,8 @@ STATUS: tuple[tuple[type[CrowdwiseError], int], ...] = (
     (InternalError, 500), (OutputError, 503), (CrowdwiseError, 422),
 )  # fmt: skip
 """The first that an error is an instance of decides."""
+NO_STORE = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError)
+"""Errors of a database that is away, or has no connection left."""
 MEDIA = "application/problem+json"
 
 log = logging.getLogger("crowdwise.server")
@@ -91,6 +93,11 @@ async def _store(request: Request, error: Exception) -> JSONResponse:
     return problem(503, "OutputError", "The store could not be reached just now: try again.", {"Retry-After": "1"})
 
 
+async def _no_store(request: Request, error: Exception) -> JSONResponse:
+    log.warning("The store cannot be reached.", exc_info=error, extra={"path": request.url.path})
+    return problem(503, "OutputError", "The store cannot be reached. Try again.", {"Retry-After": "1"})
+
+
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     log.error("A mistake in crowdwise.", exc_info=error, extra={"path": request.url.path})
     return problem(500, "InternalError", "A mistake in crowdwise, not in your request: it is in the log of the server.")
@@ -101,4 +108,6 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(sa.exc.SQLAlchemyError, _store)
+    for kind in NO_STORE:
+        app.add_exception_handler(kind, _no_store)
     app.add_exception_handler(Exception, _unexpected)
