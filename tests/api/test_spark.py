@@ -314,7 +314,8 @@ def errors(spark, folder, monkeypatch):
 
 
 def example(spark, folder, monkeypatch):
-    """examples/spark_job.py, which stops Spark at its end."""
+    """examples/spark_job.py, but that Spark goes on after it."""
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
     frame = cw.simulate.dirichlet(50, n_annotators=5, n_classes=2, random_state=0).votes.to_frame("polars")
     frame.write_parquet(folder / "votes.parquet")
     given = [str(folder / "votes.parquet"), str(folder / "out"), "--method", "majority", "--gold", "truth"]
