@@ -77,7 +77,7 @@ def blocks() -> dict[str, dict[str, Callable[[], str]]]:
         page[f"parameters {key}"] = lambda key=key: parameter_list(key)
     pages["docs/learners.md"] = {
         "learners": learner_table,
-        "shared NetworkEstimator": lambda: shared_parameters("network_estimator", "NetworkEstimator"),
+        "shared NetworkEstimator": lambda: shared_parameters("learner", "Learner"),
         "shared Tabular": lambda: shared_parameters("tabular", "Tabular"),
     }
     for key in registry.LEARNERS:
@@ -212,7 +212,7 @@ def shared_parameters(module: str, name: str) -> str:
 def learner_parameters(key: str) -> str:
     """What is particular to a learner as a table; what it shares with all others as one line."""
     model = (registry.ANSWER_METHODS.get(key) or registry.find(key, inputs=True)).load()
-    base = next((c for c in model.__mro__ if c.__name__ in ("NetworkEstimator", "Tabular")), None)
+    base = next((c for c in model.__mro__ if c.__name__ in ("Learner", "NetworkEstimator", "Tabular")), None)
     if base is None:  # a learner without a network, of other answers than votes
         return parameter_table([entry for owner in model.__mro__ for entry in section(owner)], model.parameters())
     known, shared = model.parameters(), base.parameters()
@@ -220,7 +220,7 @@ def learner_parameters(key: str) -> str:
     for owner in model.__mro__[: model.__mro__.index(base)]:
         named = {name for names, _ in entries for name in names}
         mine = [(tuple(n for n in names if n in known and n not in named), text) for names, text in section(owner)]
-        as_there = rf"As in :class:`[^`]*\b{base.__name__}`"
+        as_there = r"As in :class:`[^`]*\b(?:NetworkEstimator|Tabular)`"
         entries += [(names, text) for names, text in mine if names and not re.match(as_there, text)]
     named = {name for names, _ in entries for name in names}
     unnamed = [name for name in known if name not in named and name not in shared]
@@ -230,7 +230,7 @@ def learner_parameters(key: str) -> str:
     other = [f"`{n}={known[n]!r}`" for n in shared if n not in named and known[n] != shared[n]]
     if other:
         out.append(f"Another default than usual: {', '.join(other)}.")
-    network = base.__name__ == "NetworkEstimator"
+    network = base.__name__ != "Tabular"
     link = "[all networks](learners.md#parameters)" if network else "[its kind](learners.md#without-a-network)"
     out.append(f"{'And those' if entries else 'Those'} of {link}.")
     return "\n\n".join(out)
