@@ -76,8 +76,8 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     dependence
         Of classifiers from votes: whether ``predict_proba(X, votes)`` allows for votes that err together, ``"auto"``,
         ``"none"``, or a correlation from 0 to 1 (:mod:`crowdwise.core.dependence`). What a network says was learned
-        from the same annotators and counts as one more vote, so no label changes by it. ``consensus_.posterior`` is that of
-        the method's paper, ``consensus_.corrected_posterior`` allows for it; of ``ensemble`` both do.
+        from the same annotators and counts as one more vote, so no label changes by it. ``consensus_.posterior`` is
+        that of the method's paper, ``consensus_.corrected_posterior`` allows for it; of ``ensemble`` both do.
     """
 
     table: ClassVar[type] = Votes
