@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+
+def _storable(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("a null character cannot be stored")
+    return text
+
+
+Plain = Annotated[str, AfterValidator(_storable)]
+"""Text that every store can hold."""
 
 Name = Annotated[StrictStr, Field(min_length=1, max_length=500)] | StrictInt
-Text = Annotated[str, Field(max_length=20_000)]
+Text = Annotated[Plain, Field(max_length=20_000)]
 Positive = Annotated[float, Field(ge=1e-9, lt=1e12, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Answer = StrictStr | StrictInt | StrictFloat | StrictBool | list[StrictStr | StrictInt | StrictBool]
@@ -56,7 +66,7 @@ class CampaignMade(Changeable):
     """A new campaign."""
 
     model_config = example(name="birds", classes=["wren", "robin"], budget=500, target=0.95, instructions="Which bird?")
-    name: Annotated[str, Field(min_length=1, max_length=200)]
+    name: Annotated[Plain, Field(min_length=1, max_length=200)]
     answer_type: str = "votes"
     classes: Annotated[list[Name | StrictBool], Field(max_length=1000)] | None = None
     method: str | None = None
@@ -72,7 +82,7 @@ class CampaignChanged(Changeable):
     """Settings to change; ``null`` takes a limit away."""
 
     model_config = example(budget=800, target=0.97)
-    name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    name: Annotated[Plain, Field(min_length=1, max_length=200)] | None = None
 
 
 class StateChanged(Message):
@@ -151,8 +161,8 @@ class Vote(Message):
     item: Name
     label: Answer
     annotator: Name | None = None
-    id: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    ticket: Annotated[str, Field(max_length=200)] | None = None
+    id: Annotated[Plain, Field(min_length=1, max_length=200)] | None = None
+    ticket: Annotated[Plain, Field(max_length=200)] | None = None
     seconds: Annotated[float, Field(ge=0, lt=1e9, allow_inf_nan=False)] | None = None
 
 
@@ -175,7 +185,7 @@ class Asked(Message):
 
     model_config = example(item="photo1", reason="blurred")
     item: Name
-    reason: Annotated[str, Field(max_length=500)] = ""
+    reason: Annotated[Plain, Field(max_length=500)] = ""
     skipped: Annotated[bool, Field(description="False: ask again; for leads.")] = True
     annotator: Name | None = None
 
@@ -199,8 +209,8 @@ class TokenMade(Message):
 
     model_config = example(role="reader", name="dashboard", campaign="4be0643f1d98", days=90)
     role: Literal["admin", "lead", "annotator", "reader"]
-    name: Annotated[str, Field(min_length=1, max_length=200)]
-    campaign: Annotated[str, Field(max_length=32)] | None = None
+    name: Annotated[Plain, Field(min_length=1, max_length=200)]
+    campaign: Annotated[Plain, Field(max_length=32)] | None = None
     annotator: Name | None = None
     days: Annotated[float, Field(gt=0, le=3650)] | None = None
 
@@ -217,5 +227,5 @@ class WebhookMade(Message):
     """Where events are sent; ``kinds`` empty: all."""
 
     model_config = example(url="https://example.org/hook", kinds=["state", "settings"])
-    url: Annotated[str, Field(min_length=8, max_length=2000)]
-    kinds: Annotated[list[str], Field(max_length=20)] = Field(default_factory=list)
+    url: Annotated[Plain, Field(min_length=8, max_length=2000)]
+    kinds: Annotated[list[Plain], Field(max_length=20)] = Field(default_factory=list)

@@ -72,7 +72,7 @@ def _values(row: CampaignRow, one: ItemGiven) -> dict[str, Any]:
                 "name under item, and the names differ. Nothing was added."
             )
     return {
-        "payload": json.dumps(one.payload, ensure_ascii=False, separators=(",", ":")),
+        "payload": json.dumps(one.payload, separators=(",", ":")),
         "gold": None if one.gold is None else answer_text(row, one.gold, one.item),
         "grp": None if one.group is None else name_text(one.group, "group", booleans=True),
         "priority": _checked_priority(one.priority),

@@ -66,12 +66,20 @@ def read_upload(path: Path) -> list[ItemGiven]:
         if row["item"] is None:
             raise InputError(f"Row {i} (counted from 0) has no item. Nothing was added.")
         payload = _payload(row.get("payload"), i) | {name: row[name] for name in shown if row[name] is not None}
-        priority = 1.0 if row.get("priority") is None else row["priority"]
+        priority = _number(row.get("priority"), i)
         gold = row.get("gold")
         out.append(
             ItemGiven(row["item"], json.loads(json.dumps(payload, default=str)), gold, row.get("group"), priority)
         )
     return out
+
+
+def _number(value: Any, row: int) -> float:
+    """A priority: cells of CSV files are text."""
+    try:
+        return 1.0 if value is None else float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"Row {row} (counted from 0): priority {value!r} is no number. Nothing was added.") from None
 
 
 def _payload(value: Any, row: int) -> dict[str, Any]:

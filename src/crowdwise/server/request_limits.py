@@ -132,6 +132,9 @@ class RequestLimits:
     def _refused(self, scope: Scope) -> Any:
         """An answer where the request is not looked at further."""
         headers = dict(scope["headers"])
+        odd = any(ord(letter) < 32 or 0xD800 <= ord(letter) < 0xE000 for letter in scope["path"])
+        if odd or b"%00" in scope["query_string"]:
+            return problem(400, "Bad Request", "The address holds characters that no name has.")
         secret = headers.get(b"authorization") or _cookie(headers) or _address(scope).encode()
         wait = self.rates.take(hashlib.blake2b(secret, digest_size=16).hexdigest())
         if wait:

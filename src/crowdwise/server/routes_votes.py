@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends, HTTPException, Query
 
+from crowdwise.active.end_state import ENDS
 from crowdwise.server.api_messages import Asked, Ballot, Name, Questions, Receipt, Released, Undone, Vote
 from crowdwise.server.caller import Caller, Needs, ServiceOf
 from crowdwise.server.campaign_rows import find_campaign
@@ -20,6 +21,14 @@ from crowdwise.server.vote_rows import VoteGiven, list_votes, undo, votes_of_ite
 
 Voter = Annotated[Caller, Depends(Needs("admin", "lead", "annotator"))]
 For = Annotated[str | None, Query(description="For leads: which annotator.", max_length=500)]
+
+FOR_ANNOTATORS = {
+    "waiting": "there is no question for you right now",
+    "ended": "all questions are answered",
+    "paused": "the campaign is paused",
+    "closed": "the campaign is closed",
+}
+"""What annotators are told where there is no question: nothing of money, or of others."""
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(409))
 
@@ -48,7 +57,10 @@ async def questions_next(
     says which side of a pair is shown first."""
     who = await who_asks(service, caller, campaign, annotator)
     found = await service.queues.next_now(campaign, who, n)
-    return Questions(questions=found.questions, state=found.state, why_none=found.why_none)
+    if caller.role != "annotator" or found.questions:
+        return Questions(questions=found.questions, state=found.state, why_none=found.why_none)
+    state = found.state if found.state in ("paused", "closed") else "ended" if found.state in ENDS else "waiting"
+    return Questions(questions=[], state=state, why_none=FOR_ANNOTATORS[state])
 
 
 @router.post("/votes", status_code=201, tags=["votes"])
