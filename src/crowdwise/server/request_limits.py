@@ -72,7 +72,7 @@ class RequestLimits:
 
     def __init__(self, app: ASGIApp, configuration: Configuration) -> None:
         self.app, self.configuration = app, configuration
-        self.rates = Buckets(configuration.rate_limit, 2.0 * configuration.rate_limit)
+        self.rates = Buckets(configuration.rate_limit, max(1.0, 2.0 * configuration.rate_limit))
         self.failures = Buckets(configuration.login_limit / 60.0, max(configuration.login_limit, 1.0))
         self.counts: Counter[tuple[str, str, int]] = Counter()
         self.durations: dict[str, list[float]] = defaultdict(lambda: [0.0] * (len(BUCKETS) + 2))
