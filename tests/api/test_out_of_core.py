@@ -262,3 +262,11 @@ def test_one_item_with_a_hundred_thousand_votes_over_all_files(tmp_path, method)
     found = pl.read_parquet(tmp_path / "c.parquet").sort("item")
     assert found["votes"][0] == many and found["label"].equals(whole["label"])
     assert (found["probability"] - whole["probability"]).abs().max() < 1e-8
+
+
+def test_gold_labels_need_not_be_in_every_part(tmp_path):
+    frame = table()
+    pattern = written(tmp_path / "votes", frame)
+    compare(pattern, frame, tmp_path / "c.parquet", "dawid-skene", gold={"photo 3": "owl"})
+    with pytest.raises(InputError, match="None of the 1 items with gold labels has votes: gold names 'nowhere'"):
+        cw.aggregate(pattern, "dawid-skene", out=tmp_path / "d.parquet", gold={"nowhere": "owl"})

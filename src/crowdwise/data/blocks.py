@@ -58,6 +58,14 @@ class Gold:
         """A code for each item, -1 where its class is not known."""
         return encoding.recode(encoding.locate(items, self.names), self.codes)
 
+    def check(self, found: int) -> None:
+        """An error where there are gold labels, and none of their items was found."""
+        if len(self.names) and not found:
+            raise InputError(
+                f"None of the {len(self.names):,} items with gold labels has votes: gold names "
+                f"{listing(self.names, 3)}. Check that both name the items alike."
+            )
+
 
 def narrow(numbers: npt.NDArray[Any]) -> bytes:
     """The bytes of integers from 0 on, as few as hold them."""

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdwise.data import columns, disk
+from crowdwise.data.blocks import Gold
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.vote_files import files_of, scan
 from crowdwise.data.votes import Votes
@@ -132,14 +133,19 @@ def pack(
     frame = frame.with_columns((pl.col("item").hash(7) % buckets).cast(pl.Int32).alias("bucket"))
     frame.sink_parquet(pl.PartitionBy(folder / "rows", key="bucket", include_key=False), compression="lz4")
     sizes: list[int] = []
+    known, n_gold = Gold.of(gold, said[2]), 0
     made = sorted((folder / "rows").glob("bucket=*"), key=lambda p: int(p.name.partition("=")[2]))
     for bucket in made:
         say("parts", len(sizes) / len(made))
         table = pl.read_parquet(sorted(bucket.glob("*.parquet"))).sort("row")
         votes = _votes(table, who[2], said[2], on_duplicate)
-        _write(votes, folder / f"{len(sizes):05d}", None if gold is None else votes.encode_truth(gold))
+        codes = None if known is None else known.of_items(votes.items)
+        n_gold += 0 if codes is None else int((codes >= 0).sum())
+        _write(votes, folder / f"{len(sizes):05d}", codes)
         sizes.append(len(votes))
         shutil.rmtree(bucket, ignore_errors=True)
+    if known is not None:
+        known.check(n_gold)
     return Packed(folder, tuple(sizes), who[2], said[2], n_rows)
 
 

@@ -29,7 +29,7 @@ from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.data.blocks import Gold, Repeated, packed, unpacked
 from crowdwise.data.boundary import reason
 from crowdwise.data.encoding import Vocabulary
-from crowdwise.errors import CrowdwiseError, ExtraError, InputError, ParameterError, ReadError, listing
+from crowdwise.errors import CrowdwiseError, ExtraError, InputError, ParameterError, ReadError
 from crowdwise.spark.spark_table import BLOCK, Names, Table, as_batch, packed_blocks, to_polars
 
 FILE_BYTES = 1_000_000
@@ -227,11 +227,8 @@ def pack_parts(
     about = parts.about
     try:
         Repeated.check([Repeated(n, said) for n, said in zip(about["repeated"], about["example"], strict=True)])
-        if gold is not None and len(gold.names) and not parts.sizes[2]:
-            raise InputError(
-                f"None of the {len(gold.names):,} items with gold labels has votes: gold names "
-                f"{listing(gold.names, 3)}. Check that both name the items alike."
-            )
+        if gold is not None:
+            gold.check(int(parts.sizes[2]))
     except InputError:
         store.release()
         raise
