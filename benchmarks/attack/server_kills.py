@@ -61,7 +61,7 @@ class Server:
     process: Any = None
 
     def start(self) -> None:
-        environment = os.environ | {"CROWDWISE_RATE_LIMIT": "0"}
+        environment = os.environ | {"CROWDWISE_SERVE_RATE_LIMIT": "0"}
         command = [
             sys.executable,
             "-m",

@@ -163,7 +163,11 @@ def test_the_process_says_how_it_is(site: Site) -> None:
 def test_settings_come_from_options_variables_and_a_file(tmp_path: Path) -> None:
     file = tmp_path / "server.toml"
     file.write_text('port = 1\nhost = "0.0.0.0"\nsample = false\n')
-    environment = {"CROWDWISE_PORT": "2", "CROWDWISE_WORKERS": "3", "CROWDWISE_PRIVATE_WEBHOOKS": "yes"}
+    environment = {
+        "CROWDWISE_SERVE_PORT": "2",
+        "CROWDWISE_SERVE_WORKERS": "3",
+        "CROWDWISE_SERVE_PRIVATE_WEBHOOKS": "yes",
+    }
     found = load_configuration({"workers": 4, "data": None}, file, environment)
     assert (found.port, found.workers, found.host, found.sample, found.private_webhooks) == (
         2,

@@ -38,7 +38,7 @@ def start(
 ) -> None:  # fmt: skip
     """Serve campaigns: an API, a page to label on and a page to watch.
 
-    Every setting can also be given in a TOML file or as a variable CROWDWISE_NAME; see the page about the server.
+    Every setting can also be given in a TOML file or as a variable CROWDWISE_SERVE_NAME; see the page about the server.
 
     Example: `crowdwise serve --port 8321`
     """

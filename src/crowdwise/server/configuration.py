@@ -11,7 +11,7 @@ from typing import Any
 
 from crowdwise.errors import ParameterError, ReadError, suggestion
 
-PREFIX = "CROWDWISE_"
+PREFIX = "CROWDWISE_SERVE_"
 
 __all__ = ["PREFIX", "Configuration", "load_configuration"]
 
@@ -23,7 +23,8 @@ def setting(default: Any, help_: str, *, minimum: float | None = None) -> Any:
 
 @dataclass(frozen=True)
 class Configuration:
-    """All settings. The option of ``rate_limit`` is ``--rate-limit``, its variable ``CROWDWISE_RATE_LIMIT``."""
+    """All settings. The option of ``rate_limit`` is ``--rate-limit``, its variable
+    ``CROWDWISE_SERVE_RATE_LIMIT``."""
 
     data: str = setting("crowdwise-data", "Folder for the SQLite database, snapshots and the secret of the server.")
     database: str = setting("", "postgresql://user:password@host/name; empty: SQLite in the data folder.")

@@ -1,0 +1,261 @@
+"""Load on ``crowdwise serve``: votes in bulks, single votes beside questions, memory; beside a bare FastAPI + SQLite.
+
+    python benchmarks/serve.py [--seconds 20] [--votes 0] [--items 20000] [--database postgresql://...] [--workers 1]
+                               [--out serve.json]
+
+The generator runs on the same machine. ``bulk``: four connections send 50 votes at a time, as fast as they can.
+``single``: 50 annotators send 200 single votes a second and ask for 200 questions a second, each on time whether the
+last was answered or not. ``floor``: the same votes into an application that inserts a row and does nothing else.
+``--votes 1e6`` sends so many in bulks and samples the memory of the server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent / "attack"))
+from server_kills import Server, children, free_port
+
+BULK = 50
+CONNECTIONS = 4
+N_ANNOTATORS = 50
+RATE = 200.0
+FLOOR = """
+import sqlite3
+from fastapi import FastAPI, Request
+app = FastAPI()
+conn = sqlite3.connect("floor.db", check_same_thread=False, isolation_level=None)
+conn.execute("PRAGMA journal_mode=WAL")
+conn.execute("CREATE TABLE votes (item TEXT, annotator TEXT, label TEXT)")
+
+@app.post("/votes")
+async def add(request: Request):
+    given = await request.json()
+    rows = given.get("votes", [given])
+    conn.execute("BEGIN IMMEDIATE")
+    conn.executemany("INSERT INTO votes VALUES (:item, :annotator, :label)", rows)
+    conn.execute("COMMIT")
+    return {"added": len(rows)}
+
+@app.get("/readyz")
+async def ready():
+    return {}
+"""
+
+
+@dataclass
+class Connection:
+    """A connection that is kept, and opened again where it was closed."""
+
+    port: int
+    secret: str = ""
+    pipe: Any = None
+
+    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, bytes, float]:
+        """Status, body and seconds of a request."""
+        sent = b"" if body is None else json.dumps(body).encode()
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.secret}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(sent)}\r\n\r\n"
+        )
+        began = time.perf_counter()
+        if self.pipe is None:
+            self.pipe = await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = self.pipe
+        writer.write(head.encode() + sent)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        fields = dict(line.lower().split(b": ", 1) for line in answer.split(b"\r\n")[1:] if b": " in line)
+        text = await reader.readexactly(int(fields[b"content-length"]))
+        return int(answer.split(b" ", 2)[1]), text, time.perf_counter() - began
+
+
+@dataclass
+class Times:
+    """Seconds of the requests that were answered as hoped, and the others."""
+
+    name: str
+    seconds: list[float] = field(default_factory=list)
+    others: list[int] = field(default_factory=list)
+
+    def note(self, status: int, seconds: float) -> None:
+        if status < 300:
+            self.seconds.append(seconds)
+        else:
+            self.others.append(status)
+
+    def row(self, took: float) -> dict[str, Any]:
+        found = sorted(self.seconds) or [float("nan")]
+        at = {f"p{p}_ms": round(1000 * found[min(len(found) - 1, int(len(found) * p / 100))], 1) for p in (50, 99)}
+        return {
+            "what": self.name,
+            "per_second": round(len(self.seconds) / took, 1),
+            **at,
+            "not_answered": len(self.others),
+        }
+
+
+class Pairs:
+    """(item, annotator) pairs, each once."""
+
+    def __init__(self, n_items: int, begin: int = 0) -> None:
+        self.n_items, self.at = n_items, begin
+
+    def take(self, n: int) -> list[dict[str, str]]:
+        some = range(self.at, self.at + n)
+        self.at += n
+        return [
+            {"item": f"i{i % self.n_items}", "annotator": f"p{i // self.n_items}", "label": "ab"[i % 3 == 0]}
+            for i in some
+        ]
+
+
+async def bulks(port: int, secret: str, path: str, pairs: Pairs, seconds: float, most: float = 1e18) -> dict[str, Any]:
+    """Bulks as fast as they are answered."""
+    times, sent, began = Times("bulk"), 0, time.perf_counter()
+
+    async def one() -> None:
+        nonlocal sent
+        connection = Connection(port, secret)
+        while time.perf_counter() < began + seconds and sent < most:
+            sent += BULK
+            status, _, took = await connection.call("POST", path, {"votes": pairs.take(BULK)})
+            times.note(status, took)
+
+    await asyncio.gather(*(one() for _ in range(CONNECTIONS)))
+    took = time.perf_counter() - began
+    row = times.row(took)
+    return row | {"votes_per_second": round(row["per_second"] * BULK)}
+
+
+async def on_time(rate: float, seconds: float, work: Callable[[int], Awaitable[None]]) -> None:
+    """Start work at a rate, whether the last has ended or not."""
+    began, tasks = time.perf_counter(), []
+    for i in range(int(rate * seconds)):
+        await asyncio.sleep(max(0.0, began + i / rate - time.perf_counter()))
+        tasks.append(asyncio.ensure_future(work(i)))
+    await asyncio.gather(*tasks)
+
+
+async def singles(port: int, secret: str, base: str, pairs: Pairs, seconds: float, ask: bool) -> list[dict[str, Any]]:
+    """Single votes, and questions beside them."""
+    votes, questions = Times("single vote"), Times("next question")
+    free: list[Connection] = []
+
+    async def call(times: Times, method: str, path: str, body: Any = None) -> None:
+        connection = free.pop() if free else Connection(port, secret)
+        status, _, took = await connection.call(method, path, body)
+        free.append(connection)
+        times.note(status, took)
+
+    began = time.perf_counter()
+    load = [on_time(RATE, seconds, lambda i: call(votes, "POST", f"{base}/votes", pairs.take(1)[0]))]
+    if ask:
+        load.append(
+            on_time(RATE, seconds, lambda i: call(questions, "GET", f"{base}/next?annotator=q{i % N_ANNOTATORS}"))
+        )
+    await asyncio.gather(*load)
+    took = time.perf_counter() - began
+    return [times.row(took) for times in (votes, questions) if times.seconds or times.others]
+
+
+def memory(pid: int) -> float:
+    """Megabytes of a process and those it started."""
+    total = 0.0
+    for one in (pid, *children(pid)):
+        for line in Path(f"/proc/{one}/status").read_text().splitlines():
+            if line.startswith("VmRSS"):
+                total += int(line.split()[1]) / 1000.0
+    return round(total)
+
+
+async def measured(server: Server, given: argparse.Namespace) -> list[dict[str, Any]]:
+    connection = Connection(server.port, server.secret)
+    settings = {"name": "load", "classes": ["a", "b"], "unknown": "add", "patience": 60.0}
+    status, text, _ = await connection.call("POST", "/api/v1/campaigns", settings)
+    assert status == 201, text
+    base = f"/api/v1/campaigns/{json.loads(text)['id']}"
+    for at in range(0, given.items, 10_000):
+        items = [{"item": f"i{i}", "payload": {"text": f"item {i}"}} for i in range(at, min(at + 10_000, given.items))]
+        status, text, _ = await connection.call("POST", f"{base}/items", items)
+        assert status == 201, text
+    pairs = Pairs(given.items)
+    out = [await bulks(server.port, server.secret, f"{base}/votes", pairs, given.seconds)]
+    out += await singles(server.port, server.secret, base, pairs, given.seconds, ask=True)
+    while pairs.at < given.votes:
+        out.append({"what": "memory", "votes": pairs.at, "megabytes": memory(server.process.pid)})
+        sys.stderr.write(f"\r{pairs.at:,} votes, {out[-1]['megabytes']:.0f} MB ")
+        await bulks(server.port, server.secret, f"{base}/votes", pairs, 1e9, given.votes / 10)
+    return [*out, {"what": "memory", "votes": pairs.at, "megabytes": memory(server.process.pid)}]
+
+
+async def floor(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """The bare application."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "floor.py").write_text(FLOOR)
+        port = free_port()
+        command = [
+            sys.executable,
+            "-m",
+            "uvicorn",
+            "floor:app",
+            "--port",
+            str(port),
+            "--no-access-log",
+            "--log-level",
+            "error",
+        ]
+        process = subprocess.Popen(command, cwd=folder)
+        try:
+            for _ in range(300):
+                try:
+                    await Connection(port).call("GET", "/readyz")
+                    break
+                except OSError:
+                    await asyncio.sleep(0.1)
+            pairs = Pairs(given.items)
+            found = [await bulks(port, "", "/votes", pairs, given.seconds)]
+            found += await singles(port, "", "", pairs, given.seconds, ask=False)
+        finally:
+            process.terminate()
+            process.wait()
+    return [row | {"what": f"floor: {row['what']}"} for row in found]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--votes", type=float, default=0.0, help="send so many in all, and sample memory")
+    parser.add_argument("--items", type=int, default=20_000)
+    parser.add_argument("--database", default="")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--out")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="crowdwise-load-", ignore_cleanup_errors=True) as folder:
+        server = Server(Path(folder), given.database, given.workers)
+        server.start()
+        try:
+            rows = asyncio.run(measured(server, given))
+        finally:
+            os.killpg(server.process.pid, signal.SIGTERM)
+            server.process.wait()
+        rows += asyncio.run(floor(given))
+    for row in rows:
+        sys.stdout.write(json.dumps(row) + "\n")
+    if given.out:
+        Path(given.out).write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()
