@@ -14,6 +14,7 @@ import pytest
 import crowdwise as cw
 from crowdwise import api
 from crowdwise.data import packing
+from crowdwise.data.vote_files import several
 from crowdwise.errors import (
     CrowdwiseError,
     DuplicateError,
@@ -209,6 +210,16 @@ def test_the_engine_is_chosen_by_out_and_by_size(tmp_path, monkeypatch):
     monkeypatch.setattr(api, "free_memory", lambda: 1000.0)
     with pytest.raises(SizeError, match=r"would take about 0.0 GB.*out='consensus.parquet'"):
         cw.aggregate(one, "majority")
+
+
+def test_folders_of_parquet_files_are_many_files_and_others_are_not(tmp_path):
+    written(tmp_path / "parquet", table())
+    written(tmp_path / "csv", table(), "csv")
+    assert several(tmp_path / "parquet") and not several(tmp_path / "csv") and several(tmp_path / "csv" / "*.csv")
+    table().write_parquet(tmp_path / "parquet" / "labels.parquet")
+    assert not several(tmp_path / "parquet"), "a dataset folder"
+    cw.aggregate(str(tmp_path / "csv" / "*.csv"), "majority", out=tmp_path / "consensus")
+    assert not several(tmp_path / "consensus") and several([tmp_path / "a", tmp_path / "b"]) and not several([1, 2])
 
 
 def test_hive_folders_are_columns(tmp_path):

@@ -24,15 +24,20 @@ UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def several(source: Any) -> bool:
-    """Whether a source is many files: a list of them, a pattern, or a folder without a table of votes of its own."""
+    """Whether a source is many files: a list of them, a pattern, a folder of Parquet files, or hive folders.
+
+    A dataset folder, which has a table of votes of its own, is not; nor is a consensus in files.
+    """
     if isinstance(source, (list, tuple)):
         return bool(source) and all(isinstance(one, (str, os.PathLike)) for one in source)
     if not isinstance(source, (str, os.PathLike)):
         return False
     path = Path(source)
     if path.is_dir():
-        saved = any((path / name).is_file() for name in ("consensus.json", "manifest.json"))
-        return not saved and find_table(path, "votes") is None and any(_below(path))
+        written = (path / "items").is_dir() and (path / "about").is_dir()
+        if written or find_table(path, "votes") is not None:
+            return False
+        return any(is_parquet(file) or "=" in file.parent.name for file in _below(path))
     return not path.exists() and glob.has_magic(str(source))
 
 
