@@ -104,7 +104,7 @@ def test_an_example_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None
 def test_every_extra_has_code_behind_it() -> None:
     """What an extra installs is imported somewhere, in src or by the tools that it is for."""
     extras = PROJECT["project"]["optional-dependencies"]
-    assert set(extras) == {"deep", "report", "serve", "spark", "ray", "docs", "dev"}
+    assert set(extras) == {"deep", "report", "serve", "spark", "docs", "dev"}
     source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
     modules = {"pillow": "PIL", "psycopg": "sqlalchemy", "python-multipart": "fastapi"}  # the last two: their users
     for requirement in [*extras["deep"], *extras["report"], *extras["serve"], *extras["spark"]]:
