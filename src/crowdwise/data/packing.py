@@ -139,9 +139,9 @@ def pack(
         say("parts", len(sizes) / len(made))
         table = pl.read_parquet(sorted(bucket.glob("*.parquet"))).sort("row")
         votes = _votes(table, who[2], said[2], on_duplicate)
-        codes = None if known is None else known.of_items(votes.items)
-        n_gold += 0 if codes is None else int((codes >= 0).sum())
-        _write(votes, folder / f"{len(sizes):05d}", codes)
+        truth = None if known is None else known.of_items(votes.items)
+        n_gold += 0 if truth is None else int((truth >= 0).sum())
+        _write(votes, folder / f"{len(sizes):05d}", truth)
         sizes.append(len(votes))
         shutil.rmtree(bucket, ignore_errors=True)
     if known is not None:
