@@ -15,29 +15,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdwise import kernels, registry
 from crowdwise.core.constraints import fixed_seed, is_number
 from crowdwise.core.em import check_engine
-from crowdwise.core.limits import free_memory
 from crowdwise.core.progress_bar import shown
-from crowdwise.data.vote_files import PARQUET, TEXT, bytes_in, memory_needed, several
+from crowdwise.data.vote_files import several
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, Option, ParameterError, Remedy, SizeError, either, suggestion
+from crowdwise.errors import InputError, Option, ParameterError, Remedy, either, suggestion
 from crowdwise.item_inputs import check_inputs, inputs_of, is_auto, own_inputs
+from crowdwise.out_of_core import check_fits, to_files
 from crowdwise.reading import AUTO, Answers, answer_type_of, checked, read, reading_options
 
 if TYPE_CHECKING:
     from crowdwise.core.loop import Callback
     from crowdwise.metrics import Estimate
-    from crowdwise.out_of_core import WrittenConsensus
     from crowdwise.trust.method_comparison import Comparison
 
 ENGINES = ("auto", "memory", "stream", "cuda")
-SMALL_FILE = 2_000_000
-"""Files of up to so many bytes fit into any memory: their rows are not counted."""
 
 
 def aggregate(
@@ -111,14 +107,14 @@ def aggregate(
         for name, value in (("graph", graph), ("inputs", None if is_auto(inputs) else inputs)):
             if value is not None:
                 raise ParameterError(f"{name}: not with out, which takes votes alone. Leave one of them out.")
-        return _to_files(
+        return to_files(
             answers, out, method, answer_type, gold=gold, memory=memory, scratch=scratch, callback=callback,
             verbose=verbose, **options,
         )  # fmt: skip
     given = [name for name, value in (("out", out), ("memory", memory), ("scratch", scratch)) if value is not None]
     if given:
         raise ParameterError(f"{', '.join(given)}: only engine 'stream' takes it, which is chosen where out is given.")
-    _check_fits(answers)
+    check_fits(answers)
     kind = answer_type_of(answers, answer_type, method)[0]
     reading, params = reading_options(answers, kind, options)
     with on_gpu(engine == "cuda"):
@@ -145,59 +141,6 @@ def on_gpu(asked: bool = True) -> Iterator[None]:
             yield
         finally:
             cuda.release()
-
-
-def _to_files(
-    source: Any, out: str | os.PathLike[str] | None, method: str | None, answer_type: str | None, **options: Any
-) -> WrittenConsensus:
-    """From files to files."""
-    from crowdwise.data.votes import read_truth
-    from crowdwise.out_of_core import aggregate_files
-
-    paths = isinstance(source, (str, os.PathLike)) or several(source)
-    if not paths:
-        raise ParameterError(
-            f"Engine 'stream' (and out) take files, and found {type(source).__name__}: leave them out, and write "
-            "the table of the result, consensus.to_frame()."
-        )
-    if out is None:
-        raise ParameterError(
-            f"{source}: votes in parts, whose consensus is written to a file or a folder.",
-            remedy=Remedy("Say where: {}.", Option("out", python="'consensus.parquet'", command="consensus.parquet")),
-        )
-    kind = None if answer_type is None else registry.answer_type(answer_type)
-    if kind not in (None, registry.VOTES) or (method in registry.ANSWER_METHODS):
-        raise ParameterError(f"{kind or method}: engine 'stream' takes votes alone. Use engine 'memory'.")
-    gold = options.pop("gold")
-    gold = read_truth(gold) if isinstance(gold, (str, os.PathLike)) else gold
-    return aggregate_files(source, out, method, gold=gold, answer_type=kind, **options)
-
-
-def _check_fits(source: Any) -> None:
-    """Refuse a file that would not fit into memory, with what to do instead."""
-    need = too_large(source)
-    if need is not None:
-        raise SizeError(
-            f"{source} would take about {need / 1e9:,.1f} GB of memory, and {free_memory() / 1e9:,.1f} are free.",
-            remedy=Remedy(
-                "Its votes can be read part by part, and the consensus written to a file: {}.",
-                Option("out", python="'consensus.parquet'", command="consensus.parquet"),
-            ),
-        )
-
-
-def too_large(source: Any, memory: str | float | None = None) -> float | None:
-    """The memory in bytes that a Parquet or CSV file needs, where it is more than is free (or more than is given)."""
-    if not isinstance(source, (str, os.PathLike)) or not Path(source).is_file():
-        return None
-    path = Path(source)
-    if path.suffix.lower() not in (*PARQUET, *TEXT):
-        return None
-    least = free_memory() if memory is None else bytes_in(memory)
-    if SMALL_FILE >= path.stat().st_size and SMALL_FILE * 100 < least:
-        return None
-    need = memory_needed([path])
-    return need if need > least else None
 
 
 def fit(

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from crowdwise import registry
 from crowdwise.core.accuracy_parts import accuracies_in_parts
 from crowdwise.core.dependence import Dependence
+from crowdwise.core.limits import free_memory
 from crowdwise.core.progress_bar import shown_stages
 from crowdwise.core.timetable import Passes, Stage, Timetable
 from crowdwise.core.vote_parts import VotePart, VoteParts
@@ -26,8 +27,9 @@ from crowdwise.data.boundary import guarded
 from crowdwise.data.consensus_files import ITEMS, write_about
 from crowdwise.data.folders import check_target, replacing, write_whole
 from crowdwise.data.packing import ROWS, Packed, pack, scratch_folder
-from crowdwise.data.vote_files import bytes_in
-from crowdwise.errors import OutputError, ParameterError
+from crowdwise.data.vote_files import PARQUET, TEXT, bytes_in, memory_needed, several
+from crowdwise.data.votes import read_truth
+from crowdwise.errors import Option, OutputError, ParameterError, Remedy, SizeError
 from crowdwise.reading import check_labels
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ PASS, PASSES = 0.3, 20
 STAGES = {"names": "finding names", "rows": "sorting rows", "parts": "packing parts"}
 BASE_BYTES, VOTE_BYTES, FEWEST = 3e8, 150.0, 100_000
 """Memory of the program, and of each vote of the part that is in memory; the fewest votes of a part."""
+SMALL_FILE = 2_000_000
+"""Files of up to so many bytes fit into any memory: their rows are not counted."""
 ENDINGS = {".parquet": "sink_parquet", ".csv": "sink_csv", ".jsonl": "sink_ndjson"}
 
 
@@ -188,6 +192,56 @@ def aggregate_files(
         _publish(made, written)
         stages.at("writing", 1.0)
     return written
+
+
+def to_files(
+    source: Any, out: str | os.PathLike[str] | None, method: str | None, answer_type: str | None, **options: Any
+) -> WrittenConsensus:
+    """What :func:`crowdwise.aggregate` does for engine stream: its arguments, checked."""
+    paths = isinstance(source, (str, os.PathLike)) or several(source)
+    if not paths:
+        raise ParameterError(
+            f"Engine 'stream' (and out) take files, and found {type(source).__name__}: leave them out, and write "
+            "the table of the result, consensus.to_frame()."
+        )
+    if out is None:
+        raise ParameterError(
+            f"{source}: votes in parts, whose consensus is written to a file or a folder.",
+            remedy=Remedy("Say where: {}.", Option("out", python="'consensus.parquet'", command="consensus.parquet")),
+        )
+    kind = None if answer_type is None else registry.answer_type(answer_type)
+    if kind not in (None, registry.VOTES) or (method in registry.ANSWER_METHODS):
+        raise ParameterError(f"{kind or method}: engine 'stream' takes votes alone. Use engine 'memory'.")
+    gold = options.pop("gold")
+    gold = read_truth(gold) if isinstance(gold, (str, os.PathLike)) else gold
+    return aggregate_files(source, out, method, gold=gold, answer_type=kind, **options)
+
+
+def check_fits(source: Any) -> None:
+    """Refuse a file that would not fit into memory, with what to do instead."""
+    need = too_large(source)
+    if need is not None:
+        raise SizeError(
+            f"{source} would take about {need / 1e9:,.1f} GB of memory, and {free_memory() / 1e9:,.1f} are free.",
+            remedy=Remedy(
+                "Its votes can be read part by part, and the consensus written to a file: {}.",
+                Option("out", python="'consensus.parquet'", command="consensus.parquet"),
+            ),
+        )
+
+
+def too_large(source: Any, memory: str | float | None = None) -> float | None:
+    """The memory in bytes that a Parquet or CSV file needs, where it is more than is free (or more than is given)."""
+    if not isinstance(source, (str, os.PathLike)) or not Path(source).is_file():
+        return None
+    path = Path(source)
+    if path.suffix.lower() not in (*PARQUET, *TEXT):
+        return None
+    least = free_memory() if memory is None else bytes_in(memory)
+    if SMALL_FILE >= path.stat().st_size and SMALL_FILE * 100 < least:
+        return None
+    need = memory_needed([path])
+    return need if need > least else None
 
 
 def check_out(out: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import crowdwise as cw
-from crowdwise import api
+from crowdwise import out_of_core
 from crowdwise.cli.main import app
 from crowdwise.core import limits
 
@@ -53,9 +53,9 @@ def test_the_labels_are_those_of_memory(votes):
 
 def test_a_file_that_would_not_fit_is_read_part_by_part(votes, monkeypatch):
     folder = votes[0]
-    monkeypatch.setattr(api, "SMALL_FILE", 0)
+    monkeypatch.setattr(out_of_core, "SMALL_FILE", 0)
     monkeypatch.setattr(limits, "free_memory", lambda: 20_000.0)
-    monkeypatch.setattr(api, "free_memory", lambda: 20_000.0)
+    monkeypatch.setattr(out_of_core, "free_memory", lambda: 20_000.0)
     words = ("aggregate", folder / "votes0.parquet", "--item", "photo")
     done = run(*words, "--out", folder / "c.csv", "--method", "majority")
     assert done.exit_code == 0 and "GB of memory, and 0.0 are free: read part by part" in done.output

@@ -117,13 +117,13 @@ def aggregate(
 
 def _streams(path: Path, memory: str | None) -> bool:
     """Whether to read part by part, by what the path is; where it is for its size, that is said."""
-    from crowdwise import api
     from crowdwise.core.limits import free_memory
     from crowdwise.data.vote_files import several
+    from crowdwise.out_of_core import too_large
 
     if several(path):
         return True
-    need = api.too_large(path, memory)
+    need = too_large(path, memory)
     if need is None:
         return False
     there = f"{free_memory() / 1e9:,.1f} are free" if memory is None else f"--memory is {memory}"
