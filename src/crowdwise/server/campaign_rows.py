@@ -41,7 +41,7 @@ LATER = (*(name for name in CHANGEABLE if name != "gap"), "gold_rate", "feedback
 __all__ = [
     "CLASS_TYPES", "LATER", "RULE", "STATES", "TYPES", "CampaignClosed", "CampaignRow", "NotThere", "add_event", "bump",
     "campaigns_update",    "change_campaign", "check_open", "create_campaign", "delete_campaign",
-    "find_campaign", "list_campaigns", "set_state", "unknown_names",
+    "find_campaign", "list_campaigns", "read_marks", "set_state", "unknown_names",
 ]  # fmt: skip
 
 
@@ -121,6 +121,12 @@ _BY_ID = sa.select(campaigns).where(campaigns.c.id == sa.bindparam("id"))
 
 def list_campaigns(conn: sa.Connection) -> list[CampaignRow]:
     return [_row(found) for found in conn.execute(sa.select(campaigns).order_by(campaigns.c.created, campaigns.c.id))]
+
+
+def read_marks(conn: sa.Connection) -> dict[str, tuple[int, int]]:
+    """Id -> the last vote and the version of each campaign."""
+    query = sa.select(campaigns.c.id, campaigns.c.last_vote, campaigns.c.version)
+    return {row.id: (row.last_vote, row.version) for row in conn.execute(query)}
 
 
 def create_campaign(conn: sa.Connection, given: Mapping[str, Any], id_: str | None = None) -> CampaignRow:

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from crowdwise.errors import CrowdwiseError
-from crowdwise.server.campaign_rows import CampaignRow, find_campaign
+import sqlalchemy as sa
+
+from crowdwise.server.campaign_rows import CampaignRow, NotThere, find_campaign, read_marks
 from crowdwise.server.database import Database
 from crowdwise.server.live_refit import LiveRefit
 from crowdwise.server.live_votes import LiveVotes
@@ -120,6 +121,8 @@ class Follower:
         now = time.time()
         for campaign in campaigns:
             self._written[campaign] = now
+            if campaign in self._live:
+                self._live[campaign].used = time.monotonic()
         self._wake.set()
 
     def written(self, campaign: str) -> float:
@@ -141,11 +144,21 @@ class Follower:
                 new = set(self._written) - set(self._live)
                 live = list(self._live.values())
             live += [one for campaign in new if (one := self._start(campaign)) is not None]
-            for one in live:
+            due = [one for one in live if time.monotonic() >= one.next_time]
+            marks = self._marks() if due else {}
+            for one in due:
                 if self._stop.is_set():
                     return
-                self._look(one)
+                self._look(one, marks)
             self._stop.wait(0.02)
+
+    def _marks(self) -> dict[str, tuple[int, int]]:
+        """Campaign -> its last vote and its version, as the store has them; nothing where it is away."""
+        try:
+            with self.database.reading() as conn:
+                return read_marks(conn)
+        except sa.exc.SQLAlchemyError:
+            return {}
 
     def _start(self, campaign: str) -> LiveCampaign | None:
         """Follow a campaign that was written to."""
@@ -156,26 +169,24 @@ class Follower:
             self._written.pop(campaign, None)
             return None
 
-    def _look(self, one: LiveCampaign) -> None:
+    def _look(self, one: LiveCampaign, marks: dict[str, tuple[int, int]]) -> None:
         """Refresh a model where the store has more than it has seen."""
         if time.monotonic() - one.used > UNUSED:
             self.drop(one.id)
             return
-        if time.monotonic() < one.next_time:
+        if one.id not in marks:
             return
+        last_vote, version = marks[one.id]
         try:
-            with self.database.reading() as conn:
-                row = find_campaign(conn, one.id)
             view = one.view
-            behind = view is None or view.seq < row.last_vote or view.row.version < row.version or one.model.stale
-            if behind:
+            if view is None or view.seq < last_vote or view.row.version < version or one.model.stale:
                 view = one.refresh()
                 self.changed(one.id)
             if view.seq > one.noted[0] and time.monotonic() > one.noted[1]:
                 began = time.monotonic()
                 self.note(view)
                 one.noted = (view.seq, time.monotonic() + max(NOTED, 20.0 * (time.monotonic() - began)))
-        except CrowdwiseError:  # it was deleted
+        except NotThere:  # it was deleted
             self.drop(one.id)
         except Exception:
             log.exception("A model could not be refreshed.", extra={"campaign": one.id})
