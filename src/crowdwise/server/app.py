@@ -35,9 +35,10 @@ from crowdwise.server.service import Service
 from crowdwise.server.structured_logs import configure_logs
 
 ROUTERS = (
-    routes_campaigns, routes_uploads, routes_votes, routes_results, routes_watching, routes_events, routes_access,
+    routes_votes, routes_campaigns, routes_uploads, routes_results, routes_watching, routes_events, routes_access,
     routes_webhooks, routes_health, routes_label_studio, routes_pages,
 )  # fmt: skip
+"""Those that are called most come first: routes are tried one after the other."""
 
 __all__ = ["create_app", "create_from_environment"]
 
