@@ -10,7 +10,7 @@ import pytest
 from scipy.special import betaln, digamma, gammaln
 
 import crowdwise as cw
-from crowdwise.core.model import recode
+from crowdwise.core.unseen import recode
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, ParameterError
 from crowdwise.methods import messages_integrals, messages_sweeps

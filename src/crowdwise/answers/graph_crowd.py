@@ -46,12 +46,12 @@ from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.em import Params, Part
 from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.model import Model, Outcome, recode
+from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.core.priors import ClassPrior, History, Prior
 from crowdwise.core.starts import Start
-from crowdwise.core.unseen import scores_with_unseen
+from crowdwise.core.unseen import recode, scores_with_unseen
 from crowdwise.data.boundary import guarded
 from crowdwise.data.graph import as_graph
 from crowdwise.data.votes import Votes

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.consensus import Consensus, consensus_fields
 from crowdwise.core.loop import Callback
-from crowdwise.core.model import Outcome, check_classes, check_several, recode
+from crowdwise.core.model import Outcome, check_classes, check_several
 from crowdwise.core.numerics import Floats, Ints, safe_log
+from crowdwise.core.unseen import recode
 from crowdwise.data import tag_schemes
 from crowdwise.data.boundary import guarded
 from crowdwise.data.tag_schemes import Spans

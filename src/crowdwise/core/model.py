@@ -29,9 +29,8 @@ from crowdwise.core.parameters import Parameterised, declared, leading
 from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import warn_unconverged
 from crowdwise.core.starts import Start
-from crowdwise.core.unseen import scores_with_unseen
+from crowdwise.core.unseen import recode, scores_with_unseen
 from crowdwise.core.vote_parts import IN_PARTS, Totals, VotePart, VoteParts, start_statistics
-from crowdwise.data import encoding
 from crowdwise.data.boundary import guarded
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, NotFittedError, Option, ParameterError, Remedy
@@ -376,25 +375,6 @@ class EMModel(Model, ABC):
     def _predict(self, votes: Votes) -> Floats:
         score = scores_with_unseen(self.params_.log_score, self.stats_.counts, votes.n_annotators, votes.n_classes)
         return em.expect(Part.of(votes), Params(score, self.params_.log_prior), posterior=True)[1]
-
-
-def recode(votes: Votes, fitted: Consensus) -> Votes:
-    """New votes in the codes of the fit; annotators not seen there get codes after the last one."""
-    if not isinstance(votes, Votes):
-        raise InputError(f"Expected Votes and found {type(votes).__name__}.")
-    place = encoding.locate(votes.classes, fitted.classes)
-    used = np.bincount(votes.label, minlength=votes.n_classes) > 0
-    if (place[used] < 0).any():
-        raise LabelError(
-            f"The new votes use {votes.classes[used & (place < 0)].tolist()}: "
-            f"the model was fitted with the classes {fitted.classes.tolist()}."
-        )
-    who = encoding.locate(votes.annotators, fitted.annotator_names)
-    new = who < 0
-    who = np.where(new, len(fitted.annotator_names) + np.cumsum(new) - 1, who)
-    names = np.concatenate([fitted.annotator_names.astype(object), votes.annotators[new].astype(object)])
-    who, label = who[votes.annotator].astype(np.int32), encoding.recode(votes.label, place)
-    return Votes(votes.indptr, who, label, votes.items, names, fitted.classes, votes.weight)
 
 
 def check_classes(votes: Votes, what: str = "votes") -> None:

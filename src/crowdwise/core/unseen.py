@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.numerics import Floats
+from crowdwise.data import encoding
+from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError, LabelError
+
+if TYPE_CHECKING:
+    from crowdwise.core.consensus import Consensus
 
 
 def with_unseen(known: Floats, n_annotators: int, unseen: npt.ArrayLike) -> Floats:
@@ -35,3 +43,22 @@ def scores_with_unseen(log_score: Floats, counts: Floats, n_annotators: int, n_l
     shape = (-1, n_labels, log_score.shape[1])
     unseen = np.log(crowd_table(counts.reshape(shape)))
     return with_unseen(log_score.reshape(shape), n_annotators, unseen).reshape(-1, shape[2])
+
+
+def recode(votes: Votes, fitted: Consensus) -> Votes:
+    """New votes in the codes of the fit; annotators not seen there get codes after the last one."""
+    if not isinstance(votes, Votes):
+        raise InputError(f"Expected Votes and found {type(votes).__name__}.")
+    place = encoding.locate(votes.classes, fitted.classes)
+    used = np.bincount(votes.label, minlength=votes.n_classes) > 0
+    if (place[used] < 0).any():
+        raise LabelError(
+            f"The new votes use {votes.classes[used & (place < 0)].tolist()}: "
+            f"the model was fitted with the classes {fitted.classes.tolist()}."
+        )
+    who = encoding.locate(votes.annotators, fitted.annotator_names)
+    new = who < 0
+    who = np.where(new, len(fitted.annotator_names) + np.cumsum(new) - 1, who)
+    names = np.concatenate([fitted.annotator_names.astype(object), votes.annotators[new].astype(object)])
+    who, label = who[votes.annotator].astype(np.int32), encoding.recode(votes.label, place)
+    return Votes(votes.indptr, who, label, votes.items, names, fitted.classes, votes.weight)

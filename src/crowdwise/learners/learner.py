@@ -19,10 +19,10 @@ from sklearn.base import ClassifierMixin
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import fixed_seed
 from crowdwise.core.dependence import NONE, Setting, correct, resolve, votes_per_item
-from crowdwise.core.model import recode
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result
+from crowdwise.core.unseen import recode
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError
 from crowdwise.learners.estimator import Estimator
