@@ -1,42 +1,252 @@
+// The watching page: how a campaign stands, drawn again when the server says that something happened.
 import { call } from "/static/calls.js";
+import { accuracyChart, paceChart } from "/static/charts.js";
+import { amount, element, find, percent } from "/static/elements.js";
+import { peopleList, reviewList } from "/static/watch_lists.js";
 
-const page = document.querySelector("#watch");
-const api = `/api/v1/campaigns/${page.dataset.campaign}`;
-const percent = (x) => (x === null ? "unknown" : `${(100 * x).toFixed(1)}%`);
+const SOON = 700; // milliseconds from an event to what is quick to read
+const LATER = 4000; // and the fewest between readings of what takes longer
+const POLL = 5000; // where there is no event stream
 
-async function refresh() {
-  const s = await call(`${api}/status`);
-  document.querySelector("#stands").textContent = s.stop ? `${s.state}: ${s.stop}. ${s.advice || ""}` : s.state;
-  const facts = {
-    Votes: s.votes,
-    Items: `${s.items} (${s.finished} finished)`,
-    Annotators: s.annotators,
-    Spent: s.budget === null ? s.spent : `${s.spent} of ${s.budget}`,
-    Accuracy: s.accuracy_known ? `${percent(s.accuracy)} (95% CI ${percent(s.accuracy_low)}-${percent(s.accuracy_high)})` : "not known yet",
-    Target: percent(s.target),
-  };
-  const list = document.querySelector("#facts");
-  list.replaceChildren();
-  for (const [name, value] of Object.entries(facts)) {
-    const term = document.createElement("dt");
-    const fact = document.createElement("dd");
-    term.textContent = name;
-    fact.textContent = value;
-    list.append(term, fact);
+const page = find("#watch");
+const { campaign, type } = page.dataset;
+const lead = page.dataset.lead === "true";
+const classes = JSON.parse(page.dataset.classes);
+const settings = JSON.parse(page.dataset.settings);
+const api = `/api/v1/campaigns/${campaign}`;
+const seen = {}; // what was read last, by its name
+let axis = "spent";
+let showAll = false;
+let over = false;
+
+function say(text) {
+  find("#said").textContent = text;
+}
+
+// What a part answers; before the first vote and for other answer types some parts have nothing.
+async function read(name, query = "") {
+  try {
+    seen[name] = await call(`${api}/${name}${query}`);
+  } catch (error) {
+    if (error.signedOut) signedOut();
+    else if (error.status === 409 || error.status === 422) seen[name] = null;
+    else if (!error.passing) say(error.message);
+    else connection("The server cannot be reached; trying again.");
+  }
+  return seen[name];
+}
+
+function signedOut() {
+  over = true;
+  find("#stop").replaceChildren(element("p", { class: "notice bad" }, "Your session has ended. ", element("a", { href: `/login?next=${encodeURIComponent(location.pathname)}` }, "Sign in again")));
+}
+
+function connection(text) {
+  find("#live").textContent = text;
+}
+
+// Put elements into a place, without taking the focus from somebody who uses a control there.
+function put(place, made, key) {
+  if (place.dataset.key === key) return;
+  const inside = place.contains(document.activeElement) ? document.activeElement : null;
+  if (inside && inside.matches("select, input") && inside.dataset.touched) return;
+  place.replaceChildren(...made());
+  place.dataset.key = key;
+  if (inside && inside.dataset.focus) [...place.querySelectorAll("[data-focus]")].find((one) => one.dataset.focus === inside.dataset.focus)?.focus();
+}
+document.addEventListener("change", (event) => {
+  if (event.target.dataset.focus) event.target.dataset.touched = "yes";
+});
+
+// ---------------------------------------------------------------- how it stands
+
+function tile(name, value, more, share) {
+  const bar = share === undefined ? null : element("progress", { max: 1, value: Math.min(1, share), "aria-label": `${name}: share` });
+  return element("div", { class: "tile" }, element("dt", {}, name), element("dd", {}, element("strong", {}, value), more ? element("span", { class: "hint" }, more) : null, bar));
+}
+
+function drawStatus() {
+  const s = seen.status;
+  if (!s) return;
+  find("#open").textContent = s.open;
+  find("#open").className = `tag ${s.open === "open" ? "good" : "bad"}`;
+  find("#standing").textContent = s.state.replaceAll("-", " ");
+  find("#standing").className = `tag ${s.stop ? "warn" : ""}`;
+  const stop = [s.stop, s.advice].filter(Boolean).join(". ");
+  if (!over) put(find("#stop"), () => (stop ? [element("p", { class: "notice warn" }, `${stop.charAt(0).toUpperCase()}${stop.slice(1)}${/[.!?]$/.test(stop) ? "" : "."}`)] : []), stop);
+  const target = s.target === null ? "no target" : `target ${percent(s.target, 1)}`;
+  const accuracy = s.accuracy_known ? `95% CI ${percent(s.accuracy_low, 1)}-${percent(s.accuracy_high, 1)}, ${target}` : type === "votes" ? `too few votes to say; ${target}` : "estimated for classes only";
+  const pace = seen.throughput;
+  const tiles = [
+    tile("Accuracy", s.accuracy_known ? percent(s.accuracy, 1) : "not known", accuracy),
+    tile("Spent", amount(s.spent), s.budget === null ? "no budget set" : `of ${amount(s.budget)}`, s.budget === null ? undefined : s.spent / s.budget),
+    tile("Items finished", amount(s.finished), `of ${amount(s.items)}, ${amount(s.voted_on)} with votes`, s.items ? s.finished / s.items : 0),
+    tile("Votes", amount(s.votes), `by ${amount(s.annotators)} ${s.annotators === 1 ? "annotator" : "annotators"}`),
+    tile("Pace", pace ? `${amount(pace.hour)} / hour` : "–", pace ? `${amount(pace.minute)} in the last minute` : ""),
+    tile("Queue", amount(s.asked), "questions with annotators now"),
+  ];
+  put(find("#facts"), () => tiles, JSON.stringify([s, pace]));
+  if (!lead) return;
+  find("#pause").textContent = s.open === "open" ? "Pause the campaign" : "Open the campaign";
+  find("#close").textContent = "Close it";
+  find("#close").hidden = s.open === "closed";
+}
+
+function drawCharts() {
+  const points = seen.history || [];
+  const known = points.filter((point) => point.accuracy !== null);
+  const s = seen.status || {};
+  const wide = (place) => Math.max(240, Math.floor(place.clientWidth));
+  const curve = find("#curve");
+  const none = type === "votes" ? "The curve begins when there are enough votes to estimate the accuracy." : "Accuracy is estimated for classes only.";
+  const options = { axis, target: s.target, budget: s.budget, width: wide(curve) };
+  put(curve, () => [known.length ? accuracyChart(points, options) : element("p", { class: "hint" }, none)], JSON.stringify([options, known]));
+  const rows = known.slice(-20).reverse().map((point) => element("tr", {}, ...[new Date(1000 * point.time).toLocaleTimeString("en-GB"), amount(point.votes), amount(point.spent), percent(point.accuracy, 1), `${percent(point.low, 1)}-${percent(point.high, 1)}`].map((text) => element("td", {}, text))));
+  put(find("#curve-table"), () => [element("table", {}, element("thead", {}, element("tr", {}, ...["Time", "Votes", "Spent", "Accuracy", "95% CI"].map((text) => element("th", { scope: "col" }, text)))), element("tbody", {}, ...rows))], JSON.stringify(known.slice(-20)));
+  const pace = seen.throughput;
+  const place = find("#pace");
+  if (pace) put(place, () => [paceChart(pace.minutes, wide(place))], JSON.stringify([pace.minutes, wide(place)]));
+  if (pace) find("#pace-words").textContent = `${amount(pace.minute)} in the last minute, ${amount(pace.hour)} in the last hour, ${amount(pace.day)} in the last day.`;
+}
+
+// ---------------------------------------------------------------- annotators and items
+
+function drawLists() {
+  const known = seen.flags || seen.reliability || [];
+  const rows = new Map(known.map((row) => [String(row.annotator), { ...row, votes: row.votes ?? row.ratings ?? row.comparisons ?? row.answers ?? 0 }]));
+  for (const row of seen.annotators || []) rows.set(String(row.annotator), { ...rows.get(String(row.annotator)), ...row });
+  const order = find("#order").value;
+  const options = { order, chance: classes.length ? 1 / classes.length : 0, all: showAll, pause: lead ? pausePerson : null, showAll: () => { showAll = true; drawLists(); } };
+  put(find("#people"), () => peopleList([...rows.values()], options), JSON.stringify([[...rows.values()], order, showAll]));
+  if (!lead) return;
+  const none = type === "votes" ? "Nothing yet: there are no votes." : `Items of ${type} are not ranked for review; the report shows them.`;
+  put(find("#review"), () => (seen.review ? reviewList(seen.review, { classes, adjudicate }) : [element("p", { class: "hint" }, none)]), JSON.stringify(seen.review));
+}
+
+async function act(text, path, body, method) {
+  try {
+    const found = await call(path, body, method);
+    say(text);
+    refresh(true);
+    return found;
+  } catch (error) {
+    if (error.signedOut) signedOut();
+    say(error.message);
+    return null;
   }
 }
 
-const form = document.querySelector("#invite");
-if (form) {
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const link = document.querySelector("#link");
-    try {
-      link.textContent = (await call(`${api}/invitations`, { annotator: form.elements.name.value })).link;
-    } catch (error) {
-      link.textContent = error.message;
-    }
+const pausePerson = (row) => act(`${row.annotator} is ${row.available ? "paused" : "asked again"}.`, `${api}/annotators/${encodeURIComponent(row.annotator)}`, { available: !row.available }, "PATCH");
+
+function adjudicate(item, label) {
+  seen.review = (seen.review || []).filter((row) => row.item !== item);
+  find("#review-head").tabIndex = -1;
+  find("#review-head").focus();
+  return act(`${item} is gold now: ${label}.`, `${api}/items`, { items: [item], gold: label }, "PATCH");
+}
+
+// ---------------------------------------------------------------- reading
+
+let quick = 0;
+let slow = 0;
+let slowWas = -1e9;
+
+async function readQuick() {
+  quick = 0;
+  await Promise.all([read("status"), read("throughput"), read("history")]);
+  if (over) return;
+  drawStatus();
+  drawCharts();
+}
+
+async function readSlow() {
+  slowWas = performance.now();
+  const parts = lead ? [read("annotators"), ...(type === "votes" ? [read("flags"), read("review", "?limit=12")] : [read("reliability")])] : [read("reliability")];
+  await Promise.all(parts);
+  slow = 0;
+  if (!over) drawLists();
+}
+
+function refresh(now = false) {
+  if (over || document.hidden) return;
+  quick ||= setTimeout(readQuick, now ? 0 : SOON);
+  slow ||= setTimeout(readSlow, now ? 0 : Math.max(SOON, slowWas + LATER - performance.now()));
+}
+
+let poll = 0;
+function listen() {
+  const stream = new EventSource(`${api}/events`);
+  stream.addEventListener("open", () => {
+    clearInterval(poll);
+    poll = setInterval(refresh, 12 * POLL); // the pace falls without an event
+    connection("live");
+    refresh();
+  });
+  for (const kind of ["votes", "undo", "items", "annotators", "state", "standing", "settings"]) stream.addEventListener(kind, () => refresh());
+  stream.addEventListener("standing", (event) => say(`The campaign stands differently: ${JSON.parse(event.data).state.replaceAll("-", " ")}.`));
+  stream.addEventListener("settings", () => call(api).then((found) => Object.assign(settings, found.settings)).then(fillSettings).catch(() => {}));
+  stream.addEventListener("error", () => {
+    if (over) return stream.close();
+    connection("not live; read every few seconds");
+    clearInterval(poll);
+    poll = setInterval(refresh, POLL);
+    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 2 * POLL);
+    return undefined;
   });
 }
-refresh();
-setInterval(refresh, 3000);
+
+// ---------------------------------------------------------------- forms
+
+const PERCENT = new Set(["target", "gold_rate"]);
+const form = find("#settings");
+
+function fillSettings() {
+  if (!form || form.contains(document.activeElement)) return;
+  for (const name of ["budget", "target", "max_votes", "gold_rate"]) form.elements[name].value = settings[name] === null ? "" : Number((settings[name] * (PERCENT.has(name) ? 100 : 1)).toPrecision(6));
+  form.elements.feedback.checked = settings.feedback;
+}
+
+if (lead) {
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const changed = {};
+    for (const name of ["budget", "target", "max_votes", "gold_rate"]) {
+      const text = form.elements[name].value;
+      const value = text === "" ? (name === "gold_rate" ? 0 : null) : Number((Number(text) / (PERCENT.has(name) ? 100 : 1)).toPrecision(12));
+      if (value !== settings[name]) changed[name] = value;
+    }
+    if (form.elements.feedback.checked !== settings.feedback) changed.feedback = form.elements.feedback.checked;
+    if (!Object.keys(changed).length) return say("Nothing was changed.");
+    if (await act("Saved.", api, changed, "PATCH")) Object.assign(settings, changed);
+    return undefined;
+  });
+  const invite = find("#invite");
+  invite.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const price = invite.elements.price.value === "" ? {} : { price: Number(invite.elements.price.value) };
+    const found = await act("The link is shown once: send it to the annotator.", `${api}/invitations`, { annotator: invite.elements.name.value, ...price });
+    if (!found) return;
+    const field = element("input", { id: "made", readonly: true, value: found.link, onfocus: () => field.select() });
+    const copy = element("button", { type: "button", onclick: () => navigator.clipboard.writeText(found.link).then(() => say("Copied."), () => field.focus()) }, "Copy");
+    find("#link").replaceChildren(element("label", { for: "made" }, `Link for ${found.annotator}`), element("div", { class: "finder" }, field, copy));
+    invite.reset();
+  });
+  find("#pause").addEventListener("click", () => {
+    const state = seen.status && seen.status.open === "open" ? "paused" : "open";
+    act(`The campaign is ${state}.`, `${api}/state`, { state }, "PUT");
+  });
+  find("#close").addEventListener("click", () => act("The campaign is closed: votes are not taken. It can be opened again.", `${api}/state`, { state: "closed" }, "PUT"));
+  fillSettings();
+}
+find("#order").addEventListener("change", drawLists);
+for (const button of document.querySelectorAll("[data-axis]")) {
+  button.addEventListener("click", () => {
+    axis = button.dataset.axis;
+    for (const other of document.querySelectorAll("[data-axis]")) other.setAttribute("aria-pressed", other === button);
+    drawCharts();
+  });
+}
+new ResizeObserver(drawCharts).observe(find("#curve"));
+document.addEventListener("visibilitychange", () => refresh());
+refresh(true);
+listen();

@@ -1,0 +1,63 @@
+// The lists of the watching page: annotators with their reliability and flags, items to review with their votes.
+import { intervalDrawing } from "/static/charts.js";
+import { amount, element, percent, words } from "/static/elements.js";
+import { shown } from "/static/payloads.js";
+
+const MEASURES = ["accuracy", "reliability", "sensitivity", "agreement"]; // the first that a row has is drawn
+const SHOWN = 25;
+
+// What is known of the reliability of an annotator, drawn and in words.
+function measured(row, chance) {
+  const name = MEASURES.find((one) => typeof row[one] === "number");
+  if (name) {
+    const [low, high] = [row[`${name}_low`] ?? null, row[`${name}_high`] ?? null];
+    const interval = low === null ? "" : `, 95% CI ${percent(low)}-${percent(high)}`;
+    return [intervalDrawing(row[name], low, high, name === "accuracy" ? chance : 0), element("span", { class: "hint" }, `${name} ${percent(row[name])}${interval}`)];
+  }
+  const facts = ["noise", "bias"].filter((one) => typeof row[one] === "number");
+  const text = facts.map((one) => `${one} ${amount(row[one])} (95% CI ${amount(row[`${one}_low`])} to ${amount(row[`${one}_high`])})`).join(", ");
+  return [element("span", { class: "hint" }, text || "no estimate yet")];
+}
+
+function flagsOf(row) {
+  return (row.flags || []).map((flag) => element("span", { class: flag.kind === "few-votes" ? "tag" : "tag warn", title: flag.words }, flag.kind.replaceAll("-", " "), element("span", { class: "hidden" }, `: ${flag.words}`)));
+}
+
+const ORDERS = {
+  suspicion: (a, b) => (b.suspicion ?? -1) - (a.suspicion ?? -1) || b.votes - a.votes,
+  votes: (a, b) => b.votes - a.votes,
+  name: (a, b) => String(a.annotator).localeCompare(String(b.annotator), "en", { numeric: true }),
+};
+
+// pause(row) is there for leads only.
+export function peopleList(rows, { order, chance, pause, all, showAll }) {
+  if (!rows.length) return [element("p", { class: "hint" }, "There is nobody yet: invite an annotator.")];
+  const sorted = [...rows].sort(ORDERS[order]);
+  const made = sorted.slice(0, all ? undefined : SHOWN).map((row) => {
+    const name = element("span", { class: "person" }, element("strong", {}, String(row.annotator)), row.available === false ? element("span", { class: "tag bad" }, "paused") : null);
+    const facts = [`${amount(row.votes)} ${row.votes === 1 ? "vote" : "votes"}`];
+    if (row.seconds) facts.push(`${row.seconds.toFixed(1)} s each`);
+    if (typeof row.price === "number") facts.push(`price ${amount(row.price)}`);
+    const button = pause && row.available !== undefined ? element("button", { type: "button", class: "small", "data-focus": `pause ${row.annotator}`, onclick: () => pause(row) }, row.available ? "Pause" : "Resume", element("span", { class: "hidden" }, ` ${row.annotator}`)) : null;
+    return element("li", {}, name, element("span", { class: "hint" }, facts.join(" · ")), element("div", { class: "measure" }, ...measured(row, chance)), element("div", { class: "flags" }, ...flagsOf(row)), button);
+  });
+  const more = sorted.length > made.length ? [element("button", { type: "button", onclick: showAll }, `Show all ${sorted.length}`)] : [];
+  return [element("ul", { class: "people" }, ...made), ...more];
+}
+
+// adjudicate(item, label) makes an item gold.
+export function reviewList(rows, { classes, adjudicate }) {
+  if (!rows.length) return [element("p", { class: "hint" }, "Nothing is in doubt.")];
+  const made = rows.map((row) => {
+    const id = `gold-${encodeURIComponent(row.item)}`;
+        const select = element("select", { id, "data-focus": `gold ${row.item}` }, ...classes.map((name) => element("option", { selected: String(name) === String(row.label) }, String(name))));
+    const give = element("button", { type: "button", onclick: () => adjudicate(row.item, classes[select.selectedIndex]) }, "Set as gold", element("span", { class: "hidden" }, ` for ${row.item}`));
+    const votes = row.given.map((vote) => element("li", { class: String(vote.label) === String(row.label) ? "" : "against" }, element("span", { class: "hint" }, `${vote.annotator} `), words(vote.label)));
+    return element("li", { class: "doubt" },
+      element("div", { class: "about" }, element("h3", {}, String(row.item)), element("div", { class: "question small" }, ...shown(row.payload, row.item))),
+      element("div", {}, element("p", {}, "Label ", element("strong", {}, words(row.label)), ` with probability ${percent(row.probability)}. `, element("span", { class: "hint" }, row.why || "")), element("ul", { class: "given", "aria-label": `Votes on ${row.item}` }, ...votes)),
+      element("div", { class: "adjudicate" }, element("label", { for: id }, "The right label"), element("div", { class: "actions" }, select, give)),
+    );
+  });
+  return [element("ul", { class: "doubts" }, ...made)];
+}
