@@ -34,7 +34,7 @@ def watched(site: Site) -> Iterator[tuple[Tab, str]]:
     with chromium() as browser:
         tab = Tab(browser)
         tab.sign_in(site, f"/watch/{campaign}")
-        tab.page.wait_for_selector(".curve")
+        tab.page.wait_for_selector("#curve svg")
         tab.page.wait_for_selector(".doubt")
         tab.page.wait_for_selector(".people li")
         yield tab, campaign

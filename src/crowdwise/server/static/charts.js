@@ -45,6 +45,7 @@ export function accuracyChart(points, { axis, target, budget, width }) {
   });
   parts.push(drawn("polygon", { class: "band", points: [...path("high"), ...path("low").reverse()].join(" ") }));
   parts.push(drawn("polyline", { class: "curve", points: path("accuracy").join(" ") }));
+  parts.push(drawn("line", { class: "now", x1: along(last), x2: along(last), y1: y(last.low), y2: y(last.high) }));
   parts.push(drawn("circle", { class: "dot", cx: along(last), cy: y(last.accuracy), r: 4 }));
   if (target) {
     parts.push(drawn("line", { class: "target", x1: SPACE.left, x2: right, y1: y(target), y2: y(target) }));
