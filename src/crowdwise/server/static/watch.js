@@ -239,6 +239,15 @@ if (lead) {
   fillSettings();
 }
 find("#order").addEventListener("change", drawLists);
+const menu = find(".menu");
+document.addEventListener("click", (event) => {
+  if (menu.open && !event.target.closest(".menu summary")) menu.open = false;
+});
+menu.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  menu.open = false;
+  menu.querySelector("summary").focus();
+});
 for (const button of document.querySelectorAll("[data-axis]")) {
   button.addEventListener("click", () => {
     axis = button.dataset.axis;
