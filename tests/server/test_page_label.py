@@ -218,6 +218,12 @@ def test_feedback_the_end_of_a_session_and_what_others_see(site: Site, tab: Tab)
     notice.wait_for()
     assert notice.inner_text() == f"You chose robin for “{text}”. The known answer is wren."
     saved(page, done + 1)
+    page.keyboard.press("u")  # whoever has seen the known answer cannot change the own
+    has_text(
+        page, "#said",
+        "The answer was not taken back. The known answer to this question was shown: the vote cannot be taken back.",
+    )  # fmt: skip
+    saved(page, done + 1)
     for token in site.call("GET", "/tokens"):
         if token["campaign"] == campaign:
             site.call("DELETE", f"/tokens/{token['id']}")

@@ -282,6 +282,11 @@ def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = 
     vote = conn.execute(sa.select(votes).where(votes.c.campaign == campaign, votes.c.seq == found.seq)).one()
     if time.time() - vote.time > UNDO_SECONDS:
         raise InputError(f"A vote can be taken back within {UNDO_SECONDS / 60:g} minutes. Nothing was changed.")
+    asked = conn.execute(
+        sa.select(items.c.name, items.c.gold).where(items.c.campaign == campaign, items.c.number == vote.item)
+    ).one()
+    if row.settings["feedback"] and asked.gold is not None:
+        raise InputError("The known answer to this question was shown: the vote cannot be taken back.")
     seq = row.last_vote + 1
     taken = {
         "campaign": campaign, "seq": seq, "vote_id": f"undo:{found.seq}", "item": vote.item, "annotator": annotator,
@@ -295,11 +300,8 @@ def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = 
     )
     counts = {"last_vote": seq, "n_answers": row.n_answers - 1, "spent": row.spent - vote.price}
     conn.execute(campaigns.update().where(campaigns.c.id == campaign).values(**counts))
-    name = conn.execute(
-        sa.select(items.c.name).where(items.c.campaign == campaign, items.c.number == vote.item)
-    ).scalar_one()
     add_event(conn, campaign, "undo", {"votes": row.n_answers - 1, "seq": seq})
-    return {"item": json.loads(name), "label": json.loads(vote.answer)}
+    return {"item": json.loads(asked.name), "label": json.loads(vote.answer)}
 
 
 def list_votes(conn: sa.Connection, campaign: str, after: int, limit: int) -> list[dict[str, Any]]:
