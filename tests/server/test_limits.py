@@ -71,6 +71,7 @@ def check_headers(small: Site) -> None:
     assert headers["x-content-type-options"] == "nosniff" and headers["x-frame-options"] == "DENY"
     assert headers["strict-transport-security"].startswith("max-age=")
     assert headers["cache-control"] == "no-store" and "access-control-allow-origin" not in headers
+    assert small.client.get("/static/app.css").headers["cache-control"] == "no-cache"
     link = small.call("POST", f"/campaigns/{small.campaign()}/invitations", 201, json={"annotator": "ann"})["link"]
     assert link.startswith("https://labels.example.org/join/cwi_")
     cookie = small.client.get(f"/join/{link.rpartition('/')[2]}", follow_redirects=False).headers.get("set-cookie", "")

@@ -29,9 +29,9 @@ _chosen: ContextVar[str | None] = ContextVar("engine", default=None)
 
 
 @contextmanager
-def using(engine: str | None) -> Iterator[None]:
-    """Compute with an engine inside of the block, wherever none is named; ``None`` changes nothing."""
-    before = _chosen.set(_chosen.get() if engine is None else engine)
+def using(engine: str) -> Iterator[None]:
+    """Compute with an engine inside of the block, wherever none is named."""
+    before = _chosen.set(engine)
     try:
         yield
     finally:

@@ -99,8 +99,8 @@ class RequestLimits:
                 more = {**HEADERS, "x-request-id": request_id}
                 if self.configuration.secure:
                     more["strict-transport-security"] = "max-age=31536000"
-                if not scope["path"].startswith("/static/"):
-                    more["cache-control"] = "no-store"
+                static = scope["path"].startswith("/static/")  # browsers ask whether it changed: no mix of old and new
+                more["cache-control"] = "no-cache" if static else "no-store"
                 message["headers"] = [
                     *message["headers"], *((k.encode(), v.encode()) for k, v in more.items() if k.encode() not in there)
                 ]  # fmt: skip
