@@ -12,12 +12,24 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 MAGIC = b"PAR1"
 MOST_ROWS = 2**31
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 Fields = dict[int, Any]
+DEEPEST = 100
+"""Levels of structs and lists in a schema: the reader goes into them by recursion."""
+
+
+class Claims(NamedTuple):
+    """What a table will take once it is read."""
+
+    rows: int
+    columns: int
+    values: int
+    unpacked: int
+    """Bytes of all pages."""
 
 
 class _Thrift:
@@ -89,8 +101,8 @@ class _Thrift:
         return [self.byte() == TRUE if inner in (TRUE, FALSE) else self.value(inner) for _ in range(size)]
 
 
-def check_parquet(path: Path) -> None:
-    """Raise a ``ValueError`` (or an ``IndexError``, at the end of the file) where claims do not agree."""
+def check_parquet(path: Path) -> Claims:
+    """What a file holds; a ``ValueError`` (or an ``IndexError``, at the end of the file) where claims do not agree."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         size = os.fstat(file.fileno()).st_size
         if size < 12 or content[:4] != MAGIC or content[-4:] != MAGIC:
@@ -102,19 +114,34 @@ def check_parquet(path: Path) -> None:
         rows = _count(footer[3], "rows")
         if rows != sum(_count(group[3], "rows") for group in footer[4]):
             raise ValueError("its row groups do not have as many rows as it claims")
-        for group in footer[4]:
-            for column in group[1]:
-                _check_column(content, size, column[3], group[3])
+        _check_depth(footer[2])
+        found = [_check_column(content, size, one[3], group[3]) for group in footer[4] for one in group[1]]
+        values, unpacked = (sum(pair[i] for pair in found) for i in (0, 1))
+        return Claims(rows, len(footer[2]) - 1, values, unpacked)
 
 
-def _check_column(content: Any, size: int, column: Fields, rows: int) -> None:
-    """``column`` is the ColumnMetaData of some rows."""
+def _check_depth(schema: list[Fields]) -> None:
+    """The elements of a schema come one after the other; each says how many of the next are inside it."""
+    left: list[int] = []
+    for element in schema:
+        while left and not left[-1]:
+            left.pop()
+        if left:
+            left[-1] -= 1
+        left.append(element.get(5, 0))
+        if len(left) > DEEPEST:
+            raise ValueError(f"its columns lie more than {DEEPEST} levels deep in each other")
+
+
+def _check_column(content: Any, size: int, column: Fields, rows: int) -> tuple[int, int]:
+    """The number of values and the bytes of their pages; ``column`` is the ColumnMetaData of some rows."""
     values, unpacked, packed = (_count(column[n], "values", most=2**40) for n in (5, 6, 7))
     start = column[11] if 0 < column.get(11, 0) < column[9] else column[9]
     if values < rows or not 4 <= start <= start + packed <= size:
         raise ValueError("a column lies outside the file, or has fewer values than rows")
-    seen = 0
+    seen = taken = 0
     for page in _pages(content, start, start + packed):
+        taken += page[2]
         if not 0 <= page[2] <= unpacked + 64:
             raise ValueError("a page is larger than its column")
         for header in (page[n] for n in (5, 8) if n in page):
@@ -123,6 +150,7 @@ def _check_column(content: Any, size: int, column: Fields, rows: int) -> None:
             _count(page[7][1], "values", most=max(page[2], 1) * 8)
     if seen != values:
         raise ValueError("the pages of a column do not have as many values as it claims")
+    return values, taken
 
 
 def _pages(content: Any, at: int, end: int) -> Iterator[Fields]:

@@ -8,15 +8,18 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 
 
 def _storable(text: str) -> str:
+    """Text that PostgreSQL and UTF-8 can hold."""
     if "\x00" in text:
         raise ValueError("a null character cannot be stored")
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ValueError("half of a surrogate pair cannot be stored")
     return text
 
 
 Plain = Annotated[str, AfterValidator(_storable)]
 """Text that every store can hold."""
 
-Name = Annotated[StrictStr, Field(min_length=1, max_length=500)] | StrictInt
+Name = Annotated[StrictStr, Field(min_length=1, max_length=500), AfterValidator(_storable)] | StrictInt
 Text = Annotated[Plain, Field(max_length=20_000)]
 Positive = Annotated[float, Field(ge=1e-9, lt=1e12, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, lt=1)]

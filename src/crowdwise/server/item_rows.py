@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,7 +38,8 @@ def add_items(conn: sa.Connection, row: CampaignRow, given: Sequence[ItemGiven])
     """Declare items, or change those that are there; how many are new."""
     texts = written_texts(conn, items, row.id, [one.item for one in given])
     if len(set(texts)) != len(texts):
-        twice = next(one.item for i, one in enumerate(given) if texts[i] in texts[:i])
+        counts = Counter(texts)
+        twice = next(one.item for text, one in zip(texts, given, strict=True) if counts[text] > 1)
         raise InputError(f"The item {twice!r} is given twice. Nothing was added.")
     values = [_values(row, one) for one in given]
     known = known_numbers(conn, items, row.id, texts)

@@ -1,16 +1,23 @@
-"""Uploads of items: JSON, JSON lines, CSV and Parquet, as a body or a form, read by the library's own readers."""
+"""Uploads of items: JSON, JSON lines, CSV and Parquet, as a body or a form.
+
+A small file may claim, or unpack to, more than the machine has room for: what it would become is counted before it is
+read (Parquet, CSV) or while it is read (JSON lines).
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import Request
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from crowdwise.data.files import read_table
-from crowdwise.errors import ColumnError, InputError, ReadError, listing
+from crowdwise.data.parquet_footer import Claims, check_parquet
+from crowdwise.errors import ColumnError, InputError, ReadError, SizeError, listing
 from crowdwise.server.api_messages import Item
 from crowdwise.server.item_rows import ItemGiven
 
@@ -21,6 +28,15 @@ ENDINGS = {
 """Media types of uploads; a form says by the name of its file what it is."""
 OWN = ("item", "gold", "group", "priority", "payload")
 """Columns with a meaning of their own; all others are shown to annotators."""
+
+MOST_ITEMS = 2_000_000
+MOST_COLUMNS = 1_000
+MOST_CELLS = 100_000_000
+"""The most of an upload; a cell takes 16 bytes of memory even where it is empty."""
+MOST_VALUES = 40_000_000
+"""The most commas and brackets of JSON, each of which may begin a value."""
+PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x5e", b"x\x9c", b"x\xda")
+"""How gzip, zstd and zlib begin: the reader of CSV would unpack them, however large they get."""
 
 __all__ = ["ENDINGS", "read_upload", "received"]
 
@@ -50,28 +66,87 @@ async def received(request: Request, folder: Path) -> Path:
     return path
 
 
-def read_upload(path: Path) -> list[ItemGiven]:
-    """The items of a file."""
+def read_upload(path: Path, most: int = 2**30) -> list[ItemGiven]:
+    """The items of a file, whose text takes up to so many bytes."""
     if path.suffix == ".json":
         return _of_json(path)
+    out, seen = list[ItemGiven](), 0
+    for i, row in enumerate(_rows(path, most)):
+        if row.get("item") is None:
+            raise InputError(f"Row {i} (counted from 0) has no item. Nothing was added.")
+        shown = {name: value for name, value in row.items() if name not in OWN and value is not None}
+        text = json.dumps(_payload(row.get("payload"), i) | shown, default=str)
+        seen += len(text)
+        if i >= MOST_ITEMS or seen > most:
+            raise _too_large(f"{MOST_ITEMS:,} items" if i >= MOST_ITEMS else f"{most:,} bytes of text")
+        priority = _number(row.get("priority"), i)
+        out.append(ItemGiven(row["item"], json.loads(text), row.get("gold"), row.get("group"), priority))
+    return out
+
+
+def _too_large(most: str) -> SizeError:
+    return SizeError(f"The upload is, or unpacks to, more than {most}: send it in parts. Nothing was added.")
+
+
+def _rows(path: Path, most: int) -> Iterator[dict[str, Any]]:
+    """The rows of a table."""
+    if path.suffix == ".jsonl":
+        yield from _json_lines(path)
+        return
+    _check_size(path, most)
     try:
         table, _ = read_table(path)
     except ReadError as error:
         raise ReadError(str(error).replace(str(path), "The upload")) from None
     if "item" not in table.columns:
         raise ColumnError(f"The upload has no column item: it has {listing(table.columns, 12)}.")
-    shown = [name for name in table.columns if name not in OWN]
-    out = []
-    for i, row in enumerate(table.iter_rows(named=True)):
-        if row["item"] is None:
-            raise InputError(f"Row {i} (counted from 0) has no item. Nothing was added.")
-        payload = _payload(row.get("payload"), i) | {name: row[name] for name in shown if row[name] is not None}
-        priority = _number(row.get("priority"), i)
-        gold = row.get("gold")
-        out.append(
-            ItemGiven(row["item"], json.loads(json.dumps(payload, default=str)), gold, row.get("group"), priority)
-        )
-    return out
+    yield from table.iter_rows(named=True)
+
+
+def _check_size(path: Path, most: int) -> None:
+    """An error where a table would take more memory than an upload may."""
+    if path.suffix == ".parquet":
+        try:
+            found = check_parquet(path)
+        except (ValueError, IndexError, KeyError, TypeError):
+            return  # the reader says what is wrong
+    else:
+        found = _claims_of_text(path)
+    for there, limit, what in (
+        (found.rows, MOST_ITEMS, "items"), (found.columns, MOST_COLUMNS, "columns"), (found.values, MOST_CELLS, "cells"),
+        (found.unpacked, most, "bytes"),
+    ):  # fmt: skip
+        if there > limit:
+            raise _too_large(f"{limit:,} {what}")
+
+
+def _claims_of_text(path: Path) -> Claims:
+    """What a CSV file can become at most; lines inside quotes are counted, too, so only cells are."""
+    with path.open("rb") as file:
+        line = file.readline(1 << 20)
+        if line.startswith(PACKED):
+            raise ReadError("The upload is compressed: send the table as it is.")
+        columns, lines = 1 + max(line.count(mark) for mark in (b",", b";", b"|", b"\t")), 1
+        while part := file.read(1 << 20):
+            lines += part.count(b"\n")
+    return Claims(0, columns, lines * columns, 0)
+
+
+def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a file, one by one: as a table, every name would be a column of every row."""
+    with path.open("rb") as file:
+        for i, line in enumerate(file):
+            if not line.strip():
+                continue
+            try:
+                found = from_json(line.removeprefix(b"\xef\xbb\xbf"))
+            except ValueError as error:
+                raise ReadError(f"The upload could not be read as jsonl: line {i + 1} is no JSON: {error}.") from None
+            if not isinstance(found, dict):
+                raise ReadError(f"The upload could not be read as jsonl: line {i + 1} is no JSON object.")
+            if i == 0 and "item" not in found:
+                raise ColumnError(f"The upload has no column item: it has {listing(found, 12)}.")
+            yield found
 
 
 def _number(value: Any, row: int) -> float:
@@ -86,20 +161,23 @@ def _payload(value: Any, row: int) -> dict[str, Any]:
     if value is None or isinstance(value, dict):
         return value or {}
     try:
-        found = json.loads(value)
+        found = from_json(value)
         if isinstance(found, dict):
             return found
-    except (TypeError, ValueError, RecursionError):
+    except (TypeError, ValueError):
         pass
     raise InputError(f"Row {row} (counted from 0): payload is not a JSON object. Nothing was added.")
 
 
-_ITEMS = TypeAdapter(list[Item])
+_ITEMS = TypeAdapter(Annotated[list[Item], Field(max_length=MOST_ITEMS)])
 
 
 def _of_json(path: Path) -> list[ItemGiven]:
+    content = path.read_bytes()
+    if sum(content.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
+        raise _too_large(f"{MOST_VALUES:,} values")
     try:
-        found = _ITEMS.validate_json(path.read_bytes())
+        found = _ITEMS.validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

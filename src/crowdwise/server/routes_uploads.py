@@ -40,7 +40,7 @@ async def items_upload(service: ServiceOf, caller: Lead, campaign: str, request:
     await service.read_now(lambda conn: find_campaign(conn, campaign))
     with tempfile.TemporaryDirectory(prefix="crowdwise-") as folder:
         path = await received(request, Path(folder))
-        given = await asyncio.to_thread(read_upload, path)
+        given = await asyncio.to_thread(read_upload, path, service.configuration.max_upload)
 
     def add(conn: Any) -> Any:
         new = add_items(conn, find_campaign(conn, campaign), given)
