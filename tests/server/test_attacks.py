@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import threading
 import time
 import zlib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +18,9 @@ import pytest
 
 from crowdwise.data.parquet_footer import check_parquet
 from crowdwise.errors import CrowdwiseError, InputError
-from crowdwise.server import item_uploads
+from crowdwise.server import item_uploads, webhook_sender
 from crowdwise.server.item_rows import ItemGiven, add_items
+from crowdwise.server.webhook_sender import WebhookSender, is_inside
 from server_site import Site
 
 PARQUET, CSV, JSON, LINES = "application/vnd.apache.parquet", "text/csv", "application/json", "application/x-ndjson"
@@ -132,3 +137,75 @@ def test_names_that_no_store_holds_are_refused(site: Site, name: str) -> None:
     ):  # fmt: skip
         site.call("POST", f"/campaigns/{campaign}/{path}", 422, content=json.dumps(body))
     site.call("POST", "/campaigns", 422, content=json.dumps({"name": name, "classes": ["a", "b"]}))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "2130706433", "0x7f.1", "0177.0.0.1", "127.1", "0.0.0.0", "[::ffff:127.0.0.1]", "[::127.0.0.1]",
+        "[64:ff9b::7f00:1]", "[64:ff9b:1::a00:1]", "[2002:7f00:1::]", "[fec0::1]", "224.0.0.1",
+        "100.64.0.1",
+    ],
+)  # fmt: skip
+def test_webhooks_reach_nothing_inside_the_network(site: Site, host: str) -> None:
+    said = site.service.webhooks.send({"id": "x", "url": f"http://{host}:1/", "secret": "s", "body": "{}"})
+    assert "inside the network" in str(said)
+
+
+def test_public_addresses_are_not_inside() -> None:
+    assert not any(map(is_inside, ("1.1.1.1", "2606:4700:4700::1111", "8.8.8.8")))
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Answers by its path: with a redirect to itself, with an answer that has no end, byte by byte, or at once."""
+
+    def do_POST(self) -> None:
+        self.server.got.append(self.path)  # type: ignore[attr-defined]
+        with contextlib.suppress(OSError):
+            if self.path == "/slow":
+                for letter in b"HTTP/1.1 200 OK":
+                    self.wfile.write(bytes([letter]))
+                    time.sleep(0.1)
+                return
+            self.send_response(302 if self.path == "/redirect" else 200)
+            self.send_header("Location", "/redirected")
+            self.end_headers()
+            while self.path == "/endless":
+                self.wfile.write(b"x" * 65536)
+
+    def log_message(self, *_: Any) -> None:
+        """No line per request."""
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[tuple[str, list[str]]]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    server.daemon_threads = True
+    server.got = []  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", server.got  # type: ignore[attr-defined]
+    server.shutdown()
+    server.server_close()
+
+
+def test_receivers_cannot_hold_up_the_sender(
+    site: Site, receiver: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, got = receiver
+    sender = WebhookSender(site.service.read, site.service.write, private=True, start=False)
+    monkeypatch.setattr(webhook_sender, "SECONDS", 0.5)
+    facts = {"id": "x", "secret": "s", "body": "{}"}
+    assert sender.send({**facts, "url": f"{url}/endless"}) is None  # what follows the status is not read
+    assert "within 0.5 seconds" in str(sender.send({**facts, "url": f"{url}/slow"}))
+    assert sender.send({**facts, "url": f"{url}/redirect"}) == "It answered 302."
+    assert "InvalidURL" in str(sender.send({**facts, "url": f"{url}/\x01"}))
+    assert got == ["/endless", "/slow", "/redirect"]
+
+
+def test_webhooks_are_few_and_their_addresses_plain(site: Site) -> None:
+    path = f"/campaigns/{site.campaign()}/webhooks"
+    for url in ("http://example.org/\x01", "http://example.org/\r\nX: y", "http://exa\u2028mple.org/"):
+        assert "no address for a webhook" in site.call("POST", path, 422, json={"url": url})["detail"]
+    for _ in range(20):
+        site.call("POST", path, 201, json={"url": "https://example.org/hook"})
+    assert "at most 20" in site.call("POST", path, 422, json={"url": "https://example.org/hook"})["detail"]

@@ -56,7 +56,7 @@ class Caller:
 async def find_caller(request: Request) -> Caller | None:
     """Who asks; nobody where there is no valid token or session."""
     service = service_of(request)
-    address = request.client.host if request.client else "unknown"
+    address = (request.client.host if request.client else "unknown")[:64]
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and secret:
         token = await service.token_now("secret", secret.strip())

@@ -113,8 +113,8 @@ def _check_size(path: Path, most: int) -> None:
     else:
         found = _claims_of_text(path)
     for there, limit, what in (
-        (found.rows, MOST_ITEMS, "items"), (found.columns, MOST_COLUMNS, "columns"), (found.values, MOST_CELLS, "cells"),
-        (found.unpacked, most, "bytes"),
+        (found.rows, MOST_ITEMS, "items"), (found.columns, MOST_COLUMNS, "columns"),
+        (found.values, MOST_CELLS, "cells"), (found.unpacked, most, "bytes"),
     ):  # fmt: skip
         if there > limit:
             raise _too_large(f"{limit:,} {what}")

@@ -18,6 +18,8 @@ from crowdwise.server.store_tables import deliveries, events, webhooks
 
 KINDS = ("votes", "undo", "settings", "items", "annotators", "state", "standing")
 """Kinds of events."""
+MOST = 20
+"""Webhooks of a campaign."""
 TRIES = 8
 FIRST, LONGEST = 5.0, 3600.0
 """Seconds before the second try, doubled for each further one, and the most."""
@@ -25,8 +27,8 @@ CLAIMED = 60.0
 """Seconds for which a delivery belongs to the process that sends it."""
 
 __all__ = [
-    "KINDS", "TRIES", "add_webhook", "claim_due", "drop_old", "hooks_behind", "list_deliveries", "list_webhooks",
-    "note_result", "remove_webhook", "retry_delivery", "take_events",
+    "CLAIMED", "KINDS", "TRIES", "add_webhook", "claim_due", "drop_old", "hooks_behind", "list_deliveries",
+    "list_webhooks", "note_result", "remove_webhook", "retry_delivery", "take_events",
 ]  # fmt: skip
 
 
@@ -37,11 +39,14 @@ def add_webhook(conn: sa.Connection, campaign: str, url: str, kinds: Sequence[st
             raise ParameterError(f"There is no event {kind!r}: there are {', '.join(KINDS)}.{suggestion(kind, KINDS)}")
     try:
         parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and url.isprintable()
     except ValueError:
         good = False
     if not good or "@" in url.partition("//")[2].partition("/")[0]:
         raise InputError(f"{url!r} is no address for a webhook: expected https://host/path.")
+    there = sa.select(sa.func.count()).where(webhooks.c.campaign == campaign)
+    if conn.execute(there).scalar_one() >= MOST:
+        raise InputError(f"A campaign has at most {MOST} webhooks: remove one first.")
     last = conn.execute(sa.select(sa.func.max(events.c.id)).where(events.c.campaign == campaign)).scalar() or 0
     row = {
         "id": uuid.uuid4().hex[:16], "campaign": campaign, "url": url, "secret": secrets.token_urlsafe(32),
