@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import json
@@ -15,13 +16,17 @@ from typing import Any
 
 import polars as pl
 import pytest
+from fastapi.testclient import TestClient
 
 from crowdwise.data.parquet_footer import check_parquet
 from crowdwise.errors import CrowdwiseError, InputError
-from crowdwise.server import item_uploads, webhook_sender
+from crowdwise.server import item_uploads, routes_events, webhook_sender
+from crowdwise.server.configuration import load_configuration
 from crowdwise.server.item_rows import ItemGiven, add_items
+from crowdwise.server.request_limits import RequestLimits
+from crowdwise.server.store_tables import deliveries
 from crowdwise.server.webhook_sender import WebhookSender, is_inside
-from server_site import Site
+from server_site import Site, bearer, running
 
 PARQUET, CSV, JSON, LINES = "application/vnd.apache.parquet", "text/csv", "application/json", "application/x-ndjson"
 
@@ -209,3 +214,194 @@ def test_webhooks_are_few_and_their_addresses_plain(site: Site) -> None:
     for _ in range(20):
         site.call("POST", path, 201, json={"url": "https://example.org/hook"})
     assert "at most 20" in site.call("POST", path, 422, json={"url": "https://example.org/hook"})["detail"]
+
+
+def asked(browser: TestClient, campaign: str, n: int = 1) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = browser.get(f"/api/v1/campaigns/{campaign}/next?n={n}").json()["questions"]
+    return found
+
+
+def answered(browser: TestClient, campaign: str, csrf: dict[str, str], *questions: dict[str, Any]) -> Any:
+    votes = [{"item": one["item"], "ticket": one["ticket"], "label": "wren"} for one in questions]
+    return browser.post(f"/api/v1/campaigns/{campaign}/votes", json={"votes": votes}, headers=csrf)
+
+
+@pytest.mark.parametrize("limit", ["budget", "max_votes"])
+def test_tickets_that_were_kept_do_not_go_beyond_a_limit(site: Site, limit: str) -> None:
+    campaign = site.campaign(n_items=6, **({"budget": 2} if limit == "budget" else {}))
+    if limit == "max_votes":
+        site.call("PATCH", f"/campaigns/{campaign}/annotators/ann", json={"max_votes": 2})
+    browser, csrf = site.browser(campaign)
+    kept = []
+    for _ in range(4):  # each question is given back once its ticket is there
+        (one,) = asked(browser, campaign)
+        kept.append(one)
+        browser.post(f"/api/v1/campaigns/{campaign}/skip", json={"item": one["item"]}, headers=csrf)
+    assert len({one["item"] for one in kept}) == 4
+    refused = answered(browser, campaign, csrf, *kept)
+    assert refused.status_code == 409 and "given back" in refused.json()["detail"]
+    codes = [answered(browser, campaign, csrf, one).status_code for one in kept]
+    assert codes == [201, 201, 409, 409]
+    assert site.call("GET", f"/campaigns/{campaign}")["spent"] == 2
+
+
+def test_an_annotator_who_is_paused_cannot_answer_with_old_tickets(site: Site) -> None:
+    campaign = site.campaign()
+    browser, csrf = site.browser(campaign)
+    one, two = asked(browser, campaign, 2)
+    assert answered(browser, campaign, csrf, one).status_code == 201
+    site.call("PATCH", f"/campaigns/{campaign}/annotators/ann", json={"available": False})
+    assert answered(browser, campaign, csrf, two).status_code == 409
+    assert site.votes(campaign, (two["item"], "ann", "wren"))["added"] == 1  # a lead may
+
+
+def test_a_late_answer_is_taken_where_there_is_room(site: Site) -> None:
+    campaign = site.campaign(patience=0.2, budget=5)
+    browser, csrf = site.browser(campaign)
+    (one,) = asked(browser, campaign)
+    time.sleep(0.3)
+    asked(site.browser(campaign, "bob")[0], campaign)
+    assert answered(browser, campaign, csrf, one).status_code == 201
+
+
+def test_a_vote_cannot_be_corrected_after_the_known_answer_was_shown(site: Site) -> None:
+    campaign = site.campaign(n_items=1, gold_rate=0.9, feedback=True)
+    browser, csrf = site.browser(campaign)
+    (one,) = asked(browser, campaign)
+    site.call("PATCH", f"/campaigns/{campaign}/items", json={"items": [one["item"]], "gold": "robin"})
+    assert answered(browser, campaign, csrf, one).json()["feedback"][0]["expected"] == "robin"
+    back = browser.post(f"/api/v1/campaigns/{campaign}/undo", json={}, headers=csrf)
+    assert back.status_code == 422 and "answer to this question was shown" in back.json()["detail"]
+
+
+def test_tickets_of_others_and_of_other_campaigns_are_refused(site: Site) -> None:
+    campaign, other = site.campaign(), site.campaign()
+    (one,) = asked(site.browser(campaign, "bob")[0], campaign)
+    (far,) = asked(site.browser(other)[0], other)
+    browser, csrf = site.browser(campaign)
+    (own,) = asked(browser, campaign)
+    for ticket in (one["ticket"], far["ticket"], f"left{own['ticket'][1:]}", "", "-.", "é.ü"):
+        question = {"item": own["item"], "ticket": ticket}
+        assert answered(browser, campaign, csrf, question).status_code == 403
+    assert answered(browser, other, csrf, far).status_code == 403
+
+
+def test_a_lead_reaches_nothing_of_another_campaign_by_its_ids(site: Site) -> None:
+    mine, other = site.campaign(), site.campaign(n_items=0, annotators=("zoe",))
+    lead = site.token("lead", mine)
+    site.call("POST", f"/campaigns/{other}/items", 201, json=[{"item": "secret"}])
+    site.votes(other, ("secret", "zoe", "wren"))
+    site.call("POST", f"/campaigns/{other}/invitations", 201, json={"annotator": "zoe"})
+    hook = site.call("POST", f"/campaigns/{other}/webhooks", 201, json={"url": "https://example.org/x"})["id"]
+    own = site.call("POST", f"/campaigns/{mine}/webhooks", 201, json={"url": "https://example.org/x"})["id"]
+    token = site.call("GET", f"/campaigns/{other}/tokens")[0]["id"]
+    far, near = "00000000000000aa", "00000000000000ab"
+    row = {"event": 1, "body": "{}", "state": "dead", "tries": 8, "due": 0.0, "error": "x", "created": 0.0}
+    rows = [{"id": far, "webhook": hook, **row}, {"id": near, "webhook": own, **row}]
+    if site.service.read(lambda conn: conn.execute(deliveries.select().where(deliveries.c.id == far)).first()) is None:
+        site.service.write(lambda conn: conn.execute(deliveries.insert(), rows))
+    path = f"/campaigns/{mine}"
+    for method, rest, body in (
+        ("DELETE", f"/tokens/{token}", None), ("DELETE", f"/webhooks/{hook}", None),
+        ("GET", f"/webhooks/{hook}/deliveries", None), ("POST", f"/webhooks/{hook}/deliveries/{far}/retry", None),
+        ("POST", f"/webhooks/{own}/deliveries/{far}/retry", None), ("GET", "/items/secret/votes", None),
+        ("GET", "/annotators/zoe/history", None), ("PATCH", "/annotators/zoe", {"available": False}),
+        ("PATCH", "/items", {"items": ["secret"], "closed": True}), ("POST", "/undo", {"annotator": "zoe"}),
+        ("POST", "/release", {"items": ["secret"]}), ("POST", "/skip", {"annotator": "ann", "item": "secret"}),
+        ("GET", "/next?annotator=zoe", None), ("GET", "/progress?annotator=zoe", None),
+        ("POST", "/votes", {"item": "secret", "annotator": "ann", "label": "wren"}),
+    ):  # fmt: skip
+        site.call(method, path + rest, 404, headers=lead, **({"json": body} if body else {}))
+    site.call("POST", f"{path}/webhooks/{own}/deliveries/{near}/retry", headers=lead)
+    assert [one["id"] for one in site.call("GET", "/campaigns", headers=lead)] == [mine]
+    seen = str([site.call("GET", path + rest, headers=lead) for rest in ("/tokens", "/audit", "/webhooks")])
+    assert other not in seen and hook not in seen and "zoe" not in seen
+    site.call("POST", "/tokens", 403, headers=lead, json={"role": "admin", "name": "me"})
+    assert site.call("GET", f"/campaigns/{other}/tokens")[0]["revoked"] is None
+
+
+def test_an_event_stream_ends_with_its_token(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = site.campaign()
+    made = site.call("POST", "/tokens", 201, json={"role": "reader", "name": "screen", "campaign": campaign})
+    path, headers = f"/api/v1/campaigns/{campaign}/events?after=0", bearer(made["secret"])
+    monkeypatch.setattr(routes_events, "MOST", 1)
+    site.service.streams[made["id"]] = 1
+    assert site.client.get(path, headers=headers).status_code == 429
+    site.service.streams[made["id"]] = 0
+    timer = threading.Timer(0.5, lambda: site.call("DELETE", f"/tokens/{made['id']}"))
+    timer.start()
+    began = time.monotonic()
+    assert "event: items" in site.client.get(f"{path}&seconds=60", headers=headers).text
+    timer.join()
+    assert time.monotonic() - began < 20 and site.service.streams[made["id"]] == 0
+
+
+def test_pages_of_other_sites_and_images_do_nothing_with_a_session(site: Site) -> None:
+    campaign = site.campaign()
+    link = site.call("POST", f"/campaigns/{campaign}/invitations", 201, json={"annotator": "ann"})["link"]
+    join = "/join/" + link.rsplit("/", 1)[1]
+    image = {"sec-fetch-dest": "image"}
+    stranger = TestClient(site.client.app)
+    assert stranger.get(join, headers=image).status_code == 403 and not stranger.cookies
+    browser, _ = site.browser(campaign)
+    assert browser.get(f"/api/v1/campaigns/{campaign}/next", headers=image).status_code == 401
+    assert browser.get(f"/label/{campaign}", headers={"sec-fetch-dest": "document"}).status_code == 200
+    for where in ("/logout", "/login", "/sample", f"/label/{campaign}"):
+        far = browser.post(where, data={"token": site.secret, "csrf": "x"}, headers={"sec-fetch-site": "cross-site"})
+        assert far.status_code == 403 and "another site" in far.text and "set-cookie" not in far.headers
+
+
+@pytest.mark.parametrize(
+    "where", ["//evil.org", "/\\evil.org", "https://evil.org", "/\t/evil.org", "/\r\nx: y", "javascript:x"]
+)
+def test_signing_in_leads_to_this_site_alone(site: Site, where: str) -> None:
+    answer = site.client.post("/login", data={"token": site.secret, "next": where}, follow_redirects=False)
+    site.client.cookies.clear()
+    location = answer.headers["location"]
+    assert answer.status_code == 303 and location.startswith("/") and location[1:2] not in ("/", "\\")
+    assert not set(location) & set("\t\r\n\\") and "x" not in answer.headers
+
+
+def test_odd_methods_make_no_labels(site: Site) -> None:
+    for method in ('X"} 1', "BREW", "PROPFIND"):
+        assert site.client.request(method, "/healthz").status_code == 405
+    text = site.client.get("/metrics").text
+    assert 'method="other",route="/healthz",status="405"} 3' in text and "BREW" not in text
+
+
+def test_a_forged_token_with_every_request_has_no_rate_of_its_own(tmp_path: Path) -> None:
+    with running(load_configuration({"data": str(tmp_path), "rate_limit": 5.0}, environment={})) as made:
+        made.call("GET", "/campaigns")
+        codes = [made.client.get("/api/v1/campaigns", headers=bearer(f"cw_{i}")).status_code for i in range(40)]
+        assert codes[:5] == [401] * 5 and codes[-1] == 429
+        made.call("GET", "/campaigns")  # whoever was let in before goes on
+
+
+def test_a_body_that_trickles_is_refused() -> None:
+    limits = RequestLimits(anything, load_configuration({"body_seconds": 0.3}, environment={}))
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        await asyncio.sleep(0.05)  # each part comes in time, but there would be a million
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/x",
+        "query_string": b"",
+        "headers": [],
+        "client": ("1.2.3.4", 1),
+    }
+    began = time.monotonic()
+    asyncio.run(limits(scope, receive, send))
+    assert sent[0]["status"] == 408 and time.monotonic() - began < 5
+
+
+async def anything(scope: Any, receive: Any, send: Any) -> None:
+    """An application that reads the whole body."""
+    while (await receive()).get("more_body"):
+        pass

@@ -17,8 +17,10 @@ from typing import Any
 
 COOKIE = "crowdwise_session"
 CSRF_HEADER = "x-csrf-token"
+LET_IN = "crowdwise.let_in"
+"""What a request carries once its token or session was found valid."""
 
-__all__ = ["COOKIE", "CSRF_HEADER", "Session", "Signer"]
+__all__ = ["COOKIE", "CSRF_HEADER", "LET_IN", "Session", "Signer"]
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ import sqlalchemy as sa
 from fastapi import Depends, HTTPException, Request
 
 from crowdwise.server.access_tokens import Role, Token
-from crowdwise.server.browser_sessions import COOKIE, CSRF_HEADER
+from crowdwise.server.browser_sessions import COOKIE, CSRF_HEADER, LET_IN
 from crowdwise.server.service import Service, add_audit
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
-__all__ = ["Anybody", "Caller", "Needs", "ServiceOf", "caller_of", "find_caller", "service_of"]
+__all__ = ["Anybody", "Caller", "Needs", "ServiceOf", "caller_of", "find_caller", "is_embedded", "service_of"]
 
 
 def service_of(request: Request) -> Service:
@@ -60,12 +60,22 @@ async def find_caller(request: Request) -> Caller | None:
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and secret:
         token = await service.token_now("secret", secret.strip())
-        return None if token is None or token.kind != "token" else Caller(token, address)
-    session = service.signer.read(request.cookies.get(COOKIE, ""))
-    if session is None:
+        if token is None or token.kind != "token":
+            return None
+        request.scope[LET_IN] = True
+        return Caller(token, address)
+    session = None if is_embedded(request) else service.signer.read(request.cookies.get(COOKIE, ""))
+    token = None if session is None else await service.token_now("id", session.token)
+    if session is None or token is None:
         return None
-    token = await service.token_now("id", session.token)
-    return None if token is None else Caller(token, address, session.csrf)
+    request.scope[LET_IN] = True
+    return Caller(token, address, session.csrf)
+
+
+def is_embedded(request: Request) -> bool:
+    """Whether a page asks for an image, a frame, a script or the like: what people wrote may hold such addresses, and
+    they must do nothing with a session."""
+    return request.headers.get("sec-fetch-dest", "empty") not in ("empty", "document")
 
 
 async def caller_of(request: Request) -> Caller:

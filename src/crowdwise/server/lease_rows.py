@@ -16,7 +16,7 @@ from crowdwise.server.answer_codes import SIDES
 from crowdwise.server.campaign_rows import CampaignRow, find_campaign
 from crowdwise.server.store_tables import annotators, answers, items, leases, skips
 
-__all__ = ["Lease", "LeaseAsked", "ask_again", "lease_together", "release", "skip"]
+__all__ = ["Lease", "LeaseAsked", "ask_again", "lease_together", "money_left", "release", "skip", "votes_given"]
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ def lease_together(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAske
     some["items"] = wanted
     free = set(conn.execute(_FREE, some).scalars()) if wanted and row.state == "open" else set()
     done = {tuple(pair) for query in _DONE for pair in conn.execute(query, some)} if free else set()
-    left = _money_left(conn, row)
+    left = money_left(conn, row)
     out, new = list[list[Lease]](), list[dict[str, Any]]()
     for one in asked:
         mine, person = held[one.annotator], who[one.annotator]
         room = one.n - len(mine) if person.available else 0
         if room > 0 and person.max_votes is not None:
-            room = min(room, person.max_votes - _given(conn, campaign, one.annotator) - len(mine))
+            room = min(room, person.max_votes - votes_given(conn, campaign, one.annotator) - len(mine))
         for item in one.wanted:
             if room <= 0 or person.price > left:
                 break
@@ -120,7 +120,7 @@ _AWAITED = sa.select(sa.func.coalesce(sa.func.sum(leases.c.price), 0.0)).where(
 )
 
 
-def _money_left(conn: sa.Connection, row: CampaignRow) -> float:
+def money_left(conn: sa.Connection, row: CampaignRow) -> float:
     """What may still be spent, less what the questions that are out will cost."""
     if row.rule.budget is None:
         return math.inf
@@ -129,7 +129,7 @@ def _money_left(conn: sa.Connection, row: CampaignRow) -> float:
     )
 
 
-def _given(conn: sa.Connection, campaign: str, annotator: int) -> int:
+def votes_given(conn: sa.Connection, campaign: str, annotator: int) -> int:
     query = sa.select(sa.func.count()).where(answers.c.campaign == campaign, answers.c.annotator == annotator)
     return int(conn.execute(query).scalar_one())
 

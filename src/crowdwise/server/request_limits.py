@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from crowdwise.server.browser_sessions import COOKIE
+from crowdwise.server.browser_sessions import COOKIE, LET_IN
 from crowdwise.server.configuration import Configuration
 from crowdwise.server.http_problems import problem
 
@@ -26,6 +26,10 @@ HEADERS = {
     "referrer-policy": "no-referrer", "cross-origin-opener-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }  # fmt: skip
+PACE = 1000.0
+"""Bytes a second that a body must come with, beyond the seconds that each part may take."""
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+"""Methods that are counted by their name."""
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper ends of the histogram of durations, in seconds."""
 
@@ -73,6 +77,10 @@ class RequestLimits:
     def __init__(self, app: ASGIApp, configuration: Configuration) -> None:
         self.app, self.configuration = app, configuration
         self.rates = Buckets(configuration.rate_limit, max(1.0, 2.0 * configuration.rate_limit))
+        self.unknown = Buckets(configuration.rate_limit, max(10.0, 2.0 * configuration.rate_limit))
+        self.let_in: set[str] = set()
+        """Digests of tokens and sessions that were valid: others share the rate of their address, so that changing a
+        forged token with every request gains nothing."""
         self.failures = Buckets(configuration.login_limit / 60.0, max(configuration.login_limit, 1.0))
         self.counts: Counter[tuple[str, str, int]] = Counter()
         self.durations: dict[str, list[float]] = defaultdict(lambda: [0.0] * (len(BUCKETS) + 2))
@@ -95,6 +103,7 @@ class RequestLimits:
             nonlocal status, started
             if message["type"] == "http.response.start":
                 status, started = message["status"], True
+                self._remember(scope)
                 there = {name.lower() for name, _ in message["headers"]}
                 more = {**HEADERS, "x-request-id": request_id}
                 if self.configuration.secure:
@@ -135,8 +144,8 @@ class RequestLimits:
         odd = any(ord(letter) < 32 or 0xD800 <= ord(letter) < 0xE000 for letter in scope["path"])
         if odd or b"%00" in scope["query_string"]:
             return problem(400, "Bad Request", "The address holds characters that no name has.")
-        secret = headers.get(b"authorization") or _cookie(headers) or _address(scope).encode()
-        wait = self.rates.take(hashlib.blake2b(secret, digest_size=16).hexdigest())
+        key = _key(headers)
+        wait = self.rates.take(key) if key in self.let_in else self.unknown.take(_address(scope))
         if wait:
             return problem(429, "Too Many Requests", "Slow down, and try again.", {"Retry-After": f"{wait:.0f}"})
         if scope["path"].startswith(("/login", "/join")):
@@ -149,22 +158,34 @@ class RequestLimits:
             return problem(413, "SizeError", text, {"Connection": "close"})
         return None
 
+    def _remember(self, scope: Scope) -> None:
+        """From now on whoever was let in has a rate of their own."""
+        key = _key(dict(scope["headers"])) if scope.get(LET_IN) else ""
+        if key and key not in self.let_in:
+            if len(self.let_in) > 50_000:
+                self.let_in.clear()
+            self.let_in.add(key)
+            self.rates.take(key)
+
     def _most(self, scope: Scope) -> int:
         upload = scope["method"] == "POST" and scope["path"].endswith("/items")
         return self.configuration.max_upload if upload else self.configuration.max_body
 
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
         """The body, as long as it is not too large and comes at a pace."""
-        most, seen, ended = self._most(scope), 0, False
+        most, seen, waited, ended = self._most(scope), 0, 0.0, False
+        patience = self.configuration.body_seconds
 
         async def limited() -> Message:
-            nonlocal seen, ended
+            nonlocal seen, waited, ended
             if ended:
                 return await receive()
+            began = time.monotonic()
             try:
-                message = await asyncio.wait_for(receive(), self.configuration.body_seconds)
+                message = await asyncio.wait_for(receive(), min(patience, patience + seen / PACE - waited))
             except TimeoutError:
                 raise _TooSlow from None
+            waited += time.monotonic() - began
             if message["type"] == "http.request":
                 seen += len(message.get("body", b""))
                 ended = not message.get("more_body", False)
@@ -176,7 +197,8 @@ class RequestLimits:
 
     def _note(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
         route = getattr(scope.get("route"), "path", "other")
-        self.counts[scope["method"], route, status] += 1
+        method = scope["method"] if scope["method"] in METHODS else "other"  # there are as many as somebody makes up
+        self.counts[method, route, status] += 1
         found = self.durations[route]
         for i, end in enumerate(BUCKETS):
             found[i] += seconds <= end
@@ -185,7 +207,7 @@ class RequestLimits:
         log.info(
             "request",
             extra={
-                "method": scope["method"], "route": route, "status": status, "seconds": round(seconds, 4),
+                "method": method, "route": route, "status": status, "seconds": round(seconds, 4),
                 "address": _address(scope), "request": request_id,
             },
         )  # fmt: skip
@@ -194,6 +216,12 @@ class RequestLimits:
 def _address(scope: Scope) -> str:
     client = scope.get("client")
     return client[0] if client else "unknown"
+
+
+def _key(headers: dict[bytes, bytes]) -> str:
+    """A digest of the token or session of a request; nothing where it has none."""
+    secret = headers.get(b"authorization") or _cookie(headers)
+    return hashlib.blake2b(secret, digest_size=16).hexdigest() if secret else ""
 
 
 def _cookie(headers: dict[bytes, bytes]) -> bytes:

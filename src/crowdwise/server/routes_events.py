@@ -10,7 +10,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Header, HTTPException, Query, Request
 from fastapi.responses import StreamingResponse
 
 from crowdwise.server.caller import ServiceOf
@@ -23,6 +23,8 @@ PAUSE = 0.5
 """Seconds between looks."""
 BEAT = 15.0
 """Seconds after which a comment shows that the stream lives."""
+MOST = 50
+"""Streams of one token in a process."""
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(), tags=["events"])
 
@@ -55,6 +57,9 @@ async def stream(
 ) -> StreamingResponse:  # fmt: skip
     """Server-sent events: votes, undo, settings, items, annotators, state and standing. Each has an id; a browser that
     connects again goes on after the last it saw."""
+    token, streams = caller.token.id, service.streams
+    if streams[token] >= MOST:
+        raise HTTPException(429, f"A token has at most {MOST} event streams at a time.", {"Retry-After": "60"})
     now = await service.read_now(lambda conn: last_event(conn, campaign))
     seen = int(last_event_id) if last_event_id and last_event_id.isdecimal() else now if after is None else after
 
@@ -63,6 +68,8 @@ async def stream(
         yield "retry: 2000\n\n"
         while time.monotonic() < until and not service.closing and not await request.is_disconnected():
             try:
+                if await service.token_now("id", token) is None:  # revoked, or expired
+                    return
                 found = await service.read_now(partial(read_events, campaign=campaign, after=last))
             except (NotThere, sa.exc.SQLAlchemyError):
                 return
@@ -75,4 +82,14 @@ async def stream(
                 yield ": alive\n\n"
             await asyncio.sleep(PAUSE)
 
-    return StreamingResponse(lines(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    async def counted() -> AsyncIterator[str]:
+        streams[token] += 1
+        try:
+            async for part in lines():
+                yield part
+                if streams[token] > MOST:
+                    return
+        finally:
+            streams[token] -= 1
+
+    return StreamingResponse(counted(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

@@ -17,6 +17,7 @@ from fastapi import APIRouter, Body, Depends, HTTPException, Request
 
 from crowdwise.label_studio.ls_backend import Backend
 from crowdwise.server.access_tokens import Token
+from crowdwise.server.browser_sessions import LET_IN
 from crowdwise.server.caller import ServiceOf
 from crowdwise.server.http_problems import responses
 
@@ -40,6 +41,7 @@ async def token_of(request: Request, service: ServiceOf) -> Token:
     token = await service.token_now("secret", secret) if scheme.lower() == "basic" and secret else None
     if token is None or token.kind != "token":
         raise HTTPException(401, "Basic authentication with a token (cw_...) as password is needed.", CHALLENGE)
+    request.scope[LET_IN] = True
     if token.role not in ROLES:
         raise HTTPException(403, f"This needs the role {' or '.join(ROLES)}; yours is {token.role}.")
     return token

@@ -15,7 +15,7 @@ from fastapi.templating import Jinja2Templates
 from crowdwise.server.access_tokens import Token
 from crowdwise.server.annotator_rows import add_annotators
 from crowdwise.server.browser_sessions import COOKIE
-from crowdwise.server.caller import Caller, ServiceOf, find_caller
+from crowdwise.server.caller import Caller, ServiceOf, find_caller, is_embedded
 from crowdwise.server.campaign_rows import CampaignRow, NotThere, find_campaign, list_campaigns
 from crowdwise.server.name_rows import find_numbers
 from crowdwise.server.routes_votes import progress
@@ -25,6 +25,7 @@ from crowdwise.server.store_tables import annotators
 
 HERE = Path(__file__).parent
 templates = Jinja2Templates(directory=HERE / "templates")
+OWN_SITE = ("same-origin", "none")
 TITLES = {403: "Not for you", 404: "Not there"}
 """Errors that people get as a page."""
 
@@ -39,6 +40,8 @@ class PageRoute(APIRoute):
 
         async def handler(request: Request) -> Response:
             try:
+                if request.method == "POST" and request.headers.get("sec-fetch-site", "none") not in OWN_SITE:
+                    raise HTTPException(403, "A page of another site sent this. Open the page here and try again.")
                 return await inner(request)
             except (HTTPException, NotThere) as error:
                 status, detail = (404, str(error)) if isinstance(error, NotThere) else (error.status_code, error.detail)
@@ -128,6 +131,8 @@ async def logout(request: Request) -> Response:
 @router.get("/join/{secret}")
 async def join(request: Request, service: ServiceOf, secret: str) -> Response:
     """Follow an invitation link: a session begins, and the labelling page opens."""
+    if is_embedded(request):  # an image with this address would change the session of whoever sees it
+        raise HTTPException(403, "Open the link in a window of its own.")
     found = await service.token_now("secret", secret)
     if found is None or found.kind != "invitation":
         request.app.state.limits.failed(request)

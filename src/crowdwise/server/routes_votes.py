@@ -84,7 +84,7 @@ def _own(service: Service, caller: Caller, campaign: str, vote: Vote) -> VoteGiv
     good, shown = service.signer.read_ticket(vote.ticket or "", campaign, vote.item, caller.annotator or 0)
     if not good:
         raise HTTPException(403, "The ticket of the question is missing or wrong: answer what GET next gave you.")
-    return VoteGiven(vote.item, caller.token.name, vote.label, vote.id, vote.seconds, shown)
+    return VoteGiven(vote.item, caller.token.name, vote.label, vote.id, vote.seconds, shown, True)
 
 
 @router.post("/undo", tags=["votes"])

@@ -9,6 +9,7 @@ import asyncio
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -50,6 +51,8 @@ class Service:
         self.started, self.closing = time.time(), False
         self._listeners: set[Callable[[str], None]] = set()
         self._tokens: dict[tuple[str, str], tuple[float, Token | None]] = {}
+        self.streams: Counter[str] = Counter()
+        """Open event streams of each token."""
         self._numbers: dict[tuple[str, Any], int] = {}
         self._lock = threading.Lock()
 

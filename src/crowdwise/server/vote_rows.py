@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 import uuid
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from crowdwise.active.canonical import id_text
 from crowdwise.errors import CrowdwiseError, DuplicateError, InputError, listing
 from crowdwise.server.answer_codes import answer_text
 from crowdwise.server.campaign_rows import (
+    CampaignClosed,
     CampaignRow,
     NotThere,
     add_event,
@@ -24,6 +26,7 @@ from crowdwise.server.campaign_rows import (
     unknown_names,
 )
 from crowdwise.server.database import AT_ONCE
+from crowdwise.server.lease_rows import money_left, votes_given
 from crowdwise.server.name_rows import add_names, kind_of_names, known_numbers, texts_of_kind
 from crowdwise.server.store_tables import annotators, answers, campaigns, items, leases, skips, votes
 
@@ -43,6 +46,8 @@ class VoteGiven:
     id: str | None = None
     seconds: float | None = None
     shown: str | None = None
+    own: bool = False
+    """Whether the annotator sends it, and not a lead."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,10 @@ class _Known:
     item: dict[str, int]
     annotator: dict[str, int]
     price: dict[int, float] = field(default_factory=dict)
+    people: dict[int, Any] = field(default_factory=dict)
+    leased: set[tuple[int, int]] = field(default_factory=set)
+    left: float = math.inf
+    """What may be spent beyond the questions that are out."""
     closed: set[int] = field(default_factory=set)
     gold: dict[int, str] = field(default_factory=dict)
     by_id: dict[str, tuple[int, int, str]] = field(default_factory=dict)
@@ -126,15 +135,19 @@ def _look_up(conn: sa.Connection, row: CampaignRow, read: list[_Read]) -> _Known
     for lo in range(0, len(ids), AT_ONCE):
         for found in conn.execute(_BY_ID, {"campaign": row.id, "ids": ids[lo : lo + AT_ONCE]}):
             known.by_id[found.vote_id] = (found.item, found.annotator, found.answer)
-    numbers = list(known.item.values())
+    numbers, people = list(known.item.values()), {"people": list(known.annotator.values())}
     for lo in range(0, len(numbers), AT_ONCE):
         some = {"campaign": row.id, "items": numbers[lo : lo + AT_ONCE]}
         for item in conn.execute(_ITEM_FACTS, some):
             known.closed |= {item.number} if item.closed else set()
             known.gold |= {} if item.gold is None else {item.number: item.gold}
-        people = {"people": list(known.annotator.values())}
         known.pairs |= {(a.item, a.annotator): a.seq for a in conn.execute(_PAIRS, some | people)}
     _prices(conn, known)
+    own = {known.annotator[vote.annotator] for vote in read if vote.given.own and vote.annotator in known.annotator}
+    if own:
+        known.left = money_left(conn, row)
+        asked = conn.execute(_LEASED, {"campaign": row.id, "people": list(own)})
+        known.leased = {(lease.item, lease.annotator) for lease in asked}
     return known
 
 
@@ -142,7 +155,8 @@ def _prices(conn: sa.Connection, known: _Known) -> None:
     numbers = list(known.annotator.values())
     for lo in range(0, len(numbers), AT_ONCE):
         found = conn.execute(_PRICES, {"campaign": known.row.id, "people": numbers[lo : lo + AT_ONCE]})
-        known.price |= {one.number: one.price for one in found}
+        known.people |= {one.number: one for one in found}
+    known.price |= {number: one.price for number, one in known.people.items()}
 
 
 _BY_ID = sa.select(votes.c.vote_id, votes.c.item, votes.c.annotator, votes.c.answer).where(
@@ -156,8 +170,11 @@ _PAIRS = sa.select(answers).where(
     answers.c.item.in_(sa.bindparam("items", expanding=True)),
     answers.c.annotator.in_(sa.bindparam("people", expanding=True)),
 )
-_PRICES = sa.select(annotators.c.number, annotators.c.price).where(
+_PRICES = sa.select(annotators.c.number, annotators.c.price, annotators.c.available, annotators.c.max_votes).where(
     annotators.c.campaign == sa.bindparam("campaign"), annotators.c.number.in_(sa.bindparam("people", expanding=True))
+)
+_LEASED = sa.select(leases.c.item, leases.c.annotator).where(
+    leases.c.campaign == sa.bindparam("campaign"), leases.c.annotator.in_(sa.bindparam("people", expanding=True))
 )
 
 
@@ -179,7 +196,7 @@ def _sort_out_whole(
 def _sort_out(conn: sa.Connection, known: _Known, read: list[_Read]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The rows of the votes of a ballot that are new; an error where one contradicts what is there."""
     _declare(conn, known, read)
-    now, new, shut = time.time(), list[tuple[_Read, int, int]](), list[Any]()
+    now, new, shut, late = time.time(), list[tuple[_Read, int, int]](), list[Any](), 0.0
     by_id, pairs = dict(known.by_id), dict(known.pairs)
     for vote in read:
         item, who = known.item[vote.item], known.annotator[vote.annotator]
@@ -200,11 +217,13 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[_Read]) -> tuple[li
             )
         if item in known.closed:
             shut.append(name)
+        if vote.given.own:
+            late += _late(conn, known, item, who, late, len(new))
         by_id[vote.id], pairs[item, who] = content, 0
         new.append((vote, item, who))
     if shut:
         raise InputError(f"Votes on closed items: {listing(dict.fromkeys(shut))}. Nothing was added.")
-    known.by_id, known.pairs = by_id, pairs
+    known.by_id, known.pairs, known.left = by_id, pairs, known.left - late
     rows = [
         {
             "campaign": known.row.id, "vote_id": vote.id, "item": item, "annotator": who, "answer": vote.answer,
@@ -221,6 +240,23 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[_Read]) -> tuple[li
             for vote, gold in tested
         ]
     return rows, receipt
+
+
+def _late(conn: sa.Connection, known: _Known, item: int, who: int, late: float, new: int) -> float:
+    """What an answer costs whose question is no longer out: it came late, or the question was given back. It is taken
+    as long as the annotator could be asked; else tickets that were kept would go beyond budget and limits."""
+    person = known.people[who]
+    if not person.available:
+        raise CampaignClosed("Your answers are not taken at present: ask the lead of the campaign. Nothing was added.")
+    if (item, who) in known.leased:
+        return 0.0
+    full = False
+    if person.max_votes is not None:
+        out = sum(other == who for _, other in known.leased)
+        full = votes_given(conn, known.row.id, who) + out + new >= person.max_votes
+    if full or late + person.price > known.left:
+        raise CampaignClosed("The question was given back, or its time is over. Nothing was added.")
+    return float(person.price)
 
 
 def _declare(conn: sa.Connection, known: _Known, read: list[_Read]) -> None:
