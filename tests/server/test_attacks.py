@@ -8,23 +8,27 @@ import io
 import json
 import threading
 import time
+import zipfile
 import zlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import polars as pl
 import pytest
 from fastapi.testclient import TestClient
 
 from crowdwise.data.parquet_footer import check_parquet
-from crowdwise.errors import CrowdwiseError, InputError
-from crowdwise.server import item_uploads, routes_events, webhook_sender
+from crowdwise.errors import CrowdwiseError, InputError, ReadError
+from crowdwise.server import backups, item_uploads, routes_events, webhook_sender
 from crowdwise.server.configuration import load_configuration
+from crowdwise.server.database import Database
 from crowdwise.server.item_rows import ItemGiven, add_items
 from crowdwise.server.request_limits import RequestLimits
 from crowdwise.server.store_tables import deliveries
+from crowdwise.server.structured_logs import JsonLines
 from crowdwise.server.webhook_sender import WebhookSender, is_inside
 from server_site import Site, bearer, running
 
@@ -345,7 +349,9 @@ def test_pages_of_other_sites_and_images_do_nothing_with_a_session(site: Site) -
     assert stranger.get(join, headers=image).status_code == 403 and not stranger.cookies
     browser, _ = site.browser(campaign)
     assert browser.get(f"/api/v1/campaigns/{campaign}/next", headers=image).status_code == 401
-    assert browser.get(f"/label/{campaign}", headers={"sec-fetch-dest": "document"}).status_code == 200
+    opened = {"sec-fetch-dest": "document"}
+    assert browser.get(f"/label/{campaign}", headers=opened).status_code == 200
+    assert browser.get(f"/api/v1/campaigns/{campaign}/next", headers=opened).status_code == 403
     for where in ("/logout", "/login", "/sample", f"/label/{campaign}"):
         far = browser.post(where, data={"token": site.secret, "csrf": "x"}, headers={"sec-fetch-site": "cross-site"})
         assert far.status_code == 403 and "another site" in far.text and "set-cookie" not in far.headers
@@ -405,3 +411,76 @@ async def anything(scope: Any, receive: Any, send: Any) -> None:
     """An application that reads the whole body."""
     while (await receive()).get("more_body"):
         pass
+
+
+HOSTILE = (
+    "=1+2", "'; DROP TABLE votes; --", "<script>alert(1)</script>", "\" onload=\"x", "../../etc/passwd",
+    "a\r\nSet-Cookie: x=y", "{{7*7}}", "%s%n", "\u202egnp.exe", "a\\\"} 1\nfake_metric 2",
+)  # fmt: skip
+
+
+def test_hostile_names_stay_names(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    name, classes = " ".join(HOSTILE)[:200], list(HOSTILE[:3])
+    campaign = site.call("POST", "/campaigns", 201, json={"name": name, "classes": classes})["id"]
+    path = f"/campaigns/{campaign}"
+    site.call("POST", f"{path}/items", 201, json=[{"item": one, "payload": {one: one}} for one in HOSTILE])
+    site.call("POST", f"{path}/annotators", 201, json=[{"annotator": one} for one in HOSTILE])
+    with caplog.at_level("INFO", logger="crowdwise.server"):
+        site.votes(campaign, *((item, who, classes[0]) for item in HOSTILE for who in HOSTILE[:3]))
+        for one in HOSTILE[:2]:
+            assert len(site.call("GET", f"{path}/items/{quote(one)}/votes")) == 3
+    rows = site.call("GET", f"{path}/consensus")["items"]
+    assert [row["item"] for row in rows] == list(HOSTILE) and {row["label"] for row in rows} == {classes[0]}
+    answer = site.client.get(f"/api/v1{path}/consensus?format=csv", headers=site.admin)
+    table = pl.read_csv(answer.content, infer_schema=False)
+    assert table["item"][0] == "'" + HOSTILE[0] and set(table["label"]) == {"'" + classes[0]}
+    assert answer.headers["content-disposition"] == 'attachment; filename="consensus.csv"'
+    report = site.client.get(f"/api/v1{path}/report", headers=site.admin).text
+    assert "<script>alert(1)" not in report
+    browser, _ = site.browser(campaign, HOSTILE[2])
+    page = browser.get(f"/label/{campaign}").text
+    assert "<script>alert(1)" not in page and "49" not in page.partition("<h1>")[2].partition("</h1>")[0]
+    assert "fake_metric" not in site.client.get("/metrics").text
+    lines = [JsonLines().format(record) for record in caplog.records]
+    assert lines and all("\n" not in line and json.loads(line) for line in lines)
+    assert site.call("GET", f"{path}/audit")[-1]["action"] == "create campaign"
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../app.py", "/static/..%2fapp.py", "/static/%2e%2e/app.py", "/static//etc/passwd"]
+)
+def test_static_files_are_those_of_the_folder(site: Site, path: str) -> None:
+    assert site.client.get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "facts", [b"[1]", b"{}", b"[" * 99_999, b'{"columns": {}, "counts": {}, "format": 1}', b"{" + b" " * 10_000_000]
+)
+def test_a_crafted_backup_is_refused(tmp_path: Path, facts: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backups, "MOST", 1_000_000)
+    with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("backup.json", facts)
+    store = Database(load_configuration({"data": str(tmp_path / "d")}, environment={}).url)
+    with pytest.raises(ReadError, match="no backup"):
+        backups.restore(store, tmp_path / "b.zip")
+    store.close()
+
+
+def test_a_backup_with_other_columns_or_endless_lines_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Database(load_configuration({"data": str(tmp_path / "d")}, environment={}).url)
+    store.migrate()
+    backups.back_up(store, tmp_path / "b.zip")
+    monkeypatch.setattr(backups, "MOST", 100_000)
+    for part, body, why in (
+        ("backup.json", lambda text: text.replace(b'"hash"', b'"h; DROP"'), "other columns"),
+        ("facts.jsonl", lambda _: b"[" + b" " * 5_000_000 + b"]", "damaged"),
+        ("facts.jsonl", lambda _: b"7\n", "damaged"),
+    ):  # fmt: skip
+        with zipfile.ZipFile(tmp_path / "b.zip") as old, zipfile.ZipFile(tmp_path / "c.zip", "w", 8) as new:
+            for name in old.namelist():
+                new.writestr(name, body(old.read(name)) if name == part else old.read(name))
+        with pytest.raises(ReadError, match=why):
+            backups.restore(store, tmp_path / "c.zip")
+    store.close()

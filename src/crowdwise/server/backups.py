@@ -23,6 +23,8 @@ from crowdwise.server.store_tables import metadata
 
 FORMAT = 1
 CHUNK = 5_000
+MOST = 2**28
+"""Characters of a line: a small file may unpack to more than the machine holds."""
 SERIAL = ("audit", "events")
 """Tables whose ids the store counts."""
 
@@ -60,15 +62,19 @@ def restore(database: Database, path: Path) -> dict[str, int]:
     """Fill an empty store from a file, whole or not at all; how many rows each table has."""
     try:
         archive = zipfile.ZipFile(path)
-        facts = json.loads(archive.read("backup.json"))
+        with archive.open("backup.json") as file:
+            facts = json.loads(file.read(MOST))
         columns, counts = facts["columns"], facts["counts"]
+        format_, revision = facts["format"], facts["revision"]
     except OSError as error:
         raise ReadError(f"{path} could not be read: {error.strerror or error}.") from error
-    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ReadError(f"{path} is no backup of a crowdwise server: {error}.") from error
     with archive, database.writing("restore") as conn:
-        if facts["format"] != FORMAT or facts["revision"] != database.revision(conn):
+        if format_ != FORMAT or revision != database.revision(conn):
             raise ReadError(f"{path} was written by another version of crowdwise: restore it with that one.")
+        if columns != {table.name: [column.name for column in table.columns] for table in metadata.sorted_tables}:
+            raise ReadError(f"{path} is damaged: its tables have other columns.")
         if conn.execute(sa.text("SELECT count(*) FROM campaigns")).scalar_one():
             raise OutputError("The store holds campaigns already: restore into an empty one.")
         for table in reversed(metadata.sorted_tables):
@@ -78,8 +84,8 @@ def restore(database: Database, path: Path) -> dict[str, int]:
             for rows in _read(archive, table.name, columns[table.name], path):
                 conn.execute(table.insert(), rows)
                 found += len(rows)
-            if found != counts[table.name]:
-                raise ReadError(f"{path} is damaged: {table.name} has {found} rows of {counts[table.name]}.")
+            if found != counts.get(table.name):
+                raise ReadError(f"{path} is damaged: {table.name} has {found} rows of {counts.get(table.name)}.")
         if not database.is_sqlite:
             for name in SERIAL:
                 conn.execute(
@@ -96,12 +102,12 @@ def _read(archive: zipfile.ZipFile, name: str, columns: list[str], path: Path) -
     try:
         with io.TextIOWrapper(archive.open(f"{name}.jsonl"), "utf-8") as file:
             rows: list[dict[str, Any]] = []
-            for line in file:
+            while line := file.readline(MOST):
                 rows.append(dict(zip(columns, json.loads(line), strict=True)))
                 if len(rows) == CHUNK:
                     yield rows
                     rows = []
             if rows:
                 yield rows
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, RecursionError, OSError) as error:
         raise ReadError(f"{path} is damaged: {name}: {error}.") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Depends, HTTPException, Query
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
 
 from crowdwise.active.end_state import ENDS
 from crowdwise.server.api_messages import Asked, Ballot, Name, Questions, Receipt, Released, Undone, Vote
@@ -50,11 +50,18 @@ async def who_asks(service: Service, caller: Caller, campaign: str, name: Any) -
 
 @router.get("/next", tags=["questions"])
 async def questions_next(
-    service: ServiceOf, caller: Voter, campaign: str, n: Annotated[int, Query(ge=1, le=50)] = 1, annotator: For = None
+    request: Request,
+    service: ServiceOf,
+    caller: Voter,
+    campaign: str,
+    n: Annotated[int, Query(ge=1, le=50)] = 1,
+    annotator: For = None,
 ) -> Questions:
     """What an annotator should do now: what is out already, then new questions. They are leased for ``patience``
     seconds; whoever asks again gets the same. An image, a text or whatever the item holds is in ``payload``; ``first``
     says which side of a pair is shown first."""
+    if caller.csrf is not None and request.headers.get("sec-fetch-dest") == "document":
+        raise HTTPException(403, "Questions are for the labelling page: a link to them from elsewhere does nothing.")
     who = await who_asks(service, caller, campaign, annotator)
     found = await service.queues.next_now(campaign, who, n)
     if caller.role != "annotator" or found.questions:

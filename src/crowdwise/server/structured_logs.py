@@ -10,10 +10,12 @@ from typing import Any
 
 PLAIN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 
-__all__ = ["configure_logs"]
+__all__ = ["JsonLines", "configure_logs"]
 
 
-class _Json(logging.Formatter):
+class JsonLines(logging.Formatter):
+    """One JSON object a line, whatever the message holds."""
+
     def format(self, record: logging.LogRecord) -> str:
         facts: dict[str, Any] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
@@ -28,7 +30,7 @@ class _Json(logging.Formatter):
 def configure_logs(kind: str) -> None:
     """Send log lines to standard error, once."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if kind == "json" else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(JsonLines() if kind == "json" else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     for name in ("crowdwise.server", "uvicorn", "uvicorn.error"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
