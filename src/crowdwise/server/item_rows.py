@@ -20,8 +20,6 @@ from crowdwise.server.store_tables import answers, items, votes
 
 __all__ = ["ItemGiven", "add_items", "change_items", "items_since", "list_items", "payload_of"]
 
-NO_PAYLOAD = "{}"
-
 
 @dataclass(frozen=True)
 class ItemGiven:
@@ -41,18 +39,18 @@ def add_items(conn: sa.Connection, row: CampaignRow, given: Sequence[ItemGiven])
         counts = Counter(texts)
         twice = next(one.item for text, one in zip(texts, given, strict=True) if counts[text] > 1)
         raise InputError(f"The item {twice!r} is given twice. Nothing was added.")
-    values = [_values(row, one) for one in given]
+    values = {text: _values(row, one) for text, one in zip(texts, given, strict=True)}
     known = known_numbers(conn, items, row.id, texts)
     version = bump(conn, row.id)
     fresh = [text for text in texts if text not in known]
-    new = add_names(conn, items, row.id, fresh, {"payload": NO_PAYLOAD, "version": version})
-    numbers = known | new
-    if given:
+    new = add_names(conn, items, row.id, fresh, {"version": version}, values)
+    if known:
         update = items.update().where(items.c.campaign == row.id, items.c.number == sa.bindparam("at"))
-        columns: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in (*values[0], "version")}
+        names = next(iter(values.values()))
+        columns: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in (*names, "version")}
         rows = [
-            {"at": numbers[text], "new_version": version, **{f"new_{name}": x for name, x in some.items()}}
-            for text, some in zip(texts, values, strict=True)
+            {"at": number, "new_version": version, **{f"new_{name}": x for name, x in values[text].items()}}
+            for text, number in known.items()
         ]
         conn.execute(update.values(**columns), rows)
     add_event(conn, row.id, "items", {"new": len(new), "changed": len(given) - len(new)})

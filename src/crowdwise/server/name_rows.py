@@ -12,6 +12,9 @@ from crowdwise.active.canonical import name_text, one_kind, other_kind
 from crowdwise.server.campaign_rows import unknown_names
 from crowdwise.server.database import AT_ONCE
 
+CHUNK = 10_000
+"""Rows that are written at once."""
+
 __all__ = ["add_names", "find_numbers", "kind_of_names", "known_numbers", "texts_of_kind", "written_texts"]
 
 
@@ -58,16 +61,19 @@ def find_numbers(conn: sa.Connection, table: sa.Table, campaign: str, names: Ite
 
 
 def add_names(
-    conn: sa.Connection, table: sa.Table, campaign: str, texts: Sequence[str], facts: Mapping[str, Any]
-) -> dict[str, int]:
-    """Add names that are new with some facts; the numbers of these."""
+    conn: sa.Connection, table: sa.Table, campaign: str, texts: Sequence[str], facts: Mapping[str, Any],
+    each: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, int]:  # fmt: skip
+    """Add names that are new with some facts, and those of each; the numbers of these."""
     first = conn.execute(sa.select(table.c.name).where(table.c.campaign == campaign).limit(1)).scalar()
     one_kind([*([] if first is None else [first]), *texts], table.name)
     query = sa.select(sa.func.coalesce(sa.func.max(table.c.number), 0)).where(table.c.campaign == campaign)
     last = int(conn.execute(query).scalar_one())
     numbers = {text: last + 1 + i for i, text in enumerate(texts)}
-    if numbers:
-        conn.execute(
-            table.insert(), [{"campaign": campaign, "number": n, "name": text, **facts} for text, n in numbers.items()]
-        )
+    for lo in range(0, len(texts), CHUNK):
+        rows = [
+            {"campaign": campaign, "number": numbers[text], "name": text, **facts, **(each[text] if each else {})}
+            for text in texts[lo : lo + CHUNK]
+        ]
+        conn.execute(table.insert(), rows)
     return numbers
