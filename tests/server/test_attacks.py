@@ -119,11 +119,11 @@ def test_names_of_json_lines_do_not_multiply(tmp_path: Path) -> None:
 
 def test_an_item_given_twice_among_many_is_found_at_once(site: Site) -> None:
     row = site.service.campaign(site.campaign(n_items=0, annotators=()))
-    given = [ItemGiven(i) for i in range(200_000)] + [ItemGiven(199_999)]
+    given = [ItemGiven(i) for i in range(60_000)] + [ItemGiven(59_999)]
     began = time.process_time()
-    with pytest.raises(InputError, match="199999 is given twice"):
+    with pytest.raises(InputError, match="59999 is given twice"):
         site.service.read(lambda conn: add_items(conn, row, given))
-    assert time.process_time() - began < 10  # it took minutes: each was looked for in all before it
+    assert time.process_time() - began < 10  # each was looked for in all before it
 
 
 def test_deep_payloads_and_odd_numbers_are_shown_again(site: Site) -> None:
@@ -156,9 +156,15 @@ def test_names_that_no_store_holds_are_refused(site: Site, name: str) -> None:
         "100.64.0.1",
     ],
 )  # fmt: skip
-def test_webhooks_reach_nothing_inside_the_network(site: Site, host: str) -> None:
-    said = site.service.webhooks.send({"id": "x", "url": f"http://{host}:1/", "secret": "s", "body": "{}"})
+def test_webhooks_reach_nothing_inside_the_network(host: str) -> None:
+    said = WebhookSender(nothing, nothing, private=False, start=False).send(
+        {"id": "x", "url": f"http://{host}:1/", "secret": "s", "body": "{}"}
+    )
     assert "inside the network" in str(said)
+
+
+def nothing(*_: Any) -> None:
+    """In place of a store."""
 
 
 def test_public_addresses_are_not_inside() -> None:
@@ -186,7 +192,7 @@ class Receiver(BaseHTTPRequestHandler):
         """No line per request."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def receiver() -> Iterator[tuple[str, list[str]]]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
     server.daemon_threads = True
@@ -197,11 +203,9 @@ def receiver() -> Iterator[tuple[str, list[str]]]:
     server.server_close()
 
 
-def test_receivers_cannot_hold_up_the_sender(
-    site: Site, receiver: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_receivers_cannot_hold_up_the_sender(receiver: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     url, got = receiver
-    sender = WebhookSender(site.service.read, site.service.write, private=True, start=False)
+    sender = WebhookSender(nothing, nothing, private=True, start=False)
     monkeypatch.setattr(webhook_sender, "SECONDS", 0.5)
     facts = {"id": "x", "secret": "s", "body": "{}"}
     assert sender.send({**facts, "url": f"{url}/endless"}) is None  # what follows the status is not read
