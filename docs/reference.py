@@ -65,7 +65,12 @@ PAGES = (
     Page("results", "Results", ("core",), "What a fit returns."),
     Page("reliability", "Reliability", ("trust",), "Annotators, items and methods under review: `cw.trust`."),
     Page("report", "Reports", ("report",), "Findings in words, and the report as one HTML page."),
-    Page("campaigns", "Campaigns and streams", ("active", "online"), "Which label to collect next: `cw.active`."),
+    Page(
+        "campaigns",
+        "Campaigns and streams",
+        ("active", "online", "client"),
+        "Which label to collect next: `cw.active`.",
+    ),
     Page("metrics", "Metrics", ("metrics",), "Measures against known truth: `cw.metrics`."),
     Page("simulation", "Simulation", ("simulate",), "Crowds with known truth: `cw.simulate`."),
     Page("errors", "Errors", ("errors",), "Everything crowdwise raises: `cw.errors`."),

@@ -11,10 +11,12 @@ that says "passed" has run them. Elsewhere they are skipped, with the reason.
 from __future__ import annotations
 
 import fcntl
+import gc
 import importlib
 import os
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +139,12 @@ def pytest_report_header() -> str:
         return f"{missing()}; the tests that need it are skipped"
     count = sum(1 for child in folder.iterdir() if child.is_dir())
     return f"real data: {count} data sets in {folder}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """What a browser's module leaves is collected at its end: its greenlets, collected in the midst of ``ast.parse``,
+    make that fail (Python 3.11)."""
+    yield
+    if "playwright" in sys.modules and (nextitem is None or nextitem.path != item.path):
+        gc.collect()

@@ -39,7 +39,7 @@ ENGINES = ("auto", "memory", "stream", "cuda")
 def aggregate(
     answers: Any, method: str | None = None, *, answer_type: str | None = None, gold: Any = None, graph: Any = None,
     inputs: Any = AUTO, max_seconds: float = registry.MAX_SECONDS, out: str | os.PathLike[str] | None = None,
-    engine: str = "auto", memory: str | float | None = None, scratch: str | os.PathLike[str] | None = None,
+    engine: str = "auto", max_memory: str | float | None = None, scratch: str | os.PathLike[str] | None = None,
     callback: Callback | None = None, verbose: bool = False, **options: Any,
 ) -> Any:  # fmt: skip
     """The consensus of some answers: a :class:`~crowdwise.Consensus` of votes, and its like for other answer types.
@@ -80,7 +80,7 @@ def aggregate(
         ``"memory"``: all votes at once. ``"stream"``: part by part, from files to files. ``"cuda"``: as ``"memory"``,
         with the passes over the votes on an NVIDIA GPU (torch finds it). ``"auto"`` is ``"stream"`` where ``out`` is
         given, else ``"memory"``.
-    memory
+    max_memory
         Of the stream: how much memory to use, such as ``"4GB"``; by default about 1 GB.
     scratch
         Of the stream: the folder for its parts, about 40 bytes per vote; by default the system's for temporary files.
@@ -108,10 +108,12 @@ def aggregate(
             if value is not None:
                 raise ParameterError(f"{name}: not with out, which takes votes alone. Leave one of them out.")
         return to_files(
-            answers, out, method, answer_type, gold=gold, memory=memory, scratch=scratch, callback=callback,
+            answers, out, method, answer_type, gold=gold, max_memory=max_memory, scratch=scratch, callback=callback,
             verbose=verbose, **options,
         )  # fmt: skip
-    given = [name for name, value in (("out", out), ("memory", memory), ("scratch", scratch)) if value is not None]
+    given = [
+        name for name, value in (("out", out), ("max_memory", max_memory), ("scratch", scratch)) if value is not None
+    ]
     if given:
         raise ParameterError(f"{', '.join(given)}: only engine 'stream' takes it, which is chosen where out is given.")
     check_fits(answers)

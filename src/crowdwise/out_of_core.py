@@ -125,18 +125,19 @@ class WrittenConsensus:
 @guarded
 def aggregate_files(
     source: Any, out: str | os.PathLike[str], method: str | None = None, *, gold: Any = None,
-    memory: str | float | None = None, scratch: str | os.PathLike[str] | None = None, rows_per_part: int | None = None,
-    probabilities: bool = False, annotator_accuracy: bool = False, callback: Callback | None = None,
-    progress: Callable[[Stage], None] | None = None, verbose: bool = False, **options: Any,
+    max_memory: str | float | None = None, scratch: str | os.PathLike[str] | None = None,
+    rows_per_part: int | None = None, probabilities: bool = False, annotator_accuracy: bool = False,
+    callback: Callback | None = None, progress: Callable[[Stage], None] | None = None, verbose: bool = False,
+    **options: Any,
 ) -> WrittenConsensus:  # fmt: skip
     """What :func:`crowdwise.aggregate` does with ``out``: from files of votes to files of labels.
 
     Parameters
     ----------
-    source, out, method, gold, memory, scratch, callback, verbose
+    source, out, method, gold, max_memory, scratch, callback, verbose
         As in :func:`crowdwise.aggregate`.
     rows_per_part
-        How many votes are in memory at once, on average; by default by ``memory``, or 4 million.
+        How many votes are in memory at once, on average; by default by ``max_memory``, or 4 million.
     probabilities
         Write a column with the probability of every class, too.
     annotator_accuracy
@@ -149,7 +150,7 @@ def aggregate_files(
         :func:`~crowdwise.read_votes`. ``answer_type="votes"`` takes labels for classes that do not look like it.
     """
     target = Path(out)
-    rows = _rows(memory, rows_per_part)
+    rows = _rows(max_memory, rows_per_part)
     entry = registry.find(method or registry.default_method(registry.VOTES, 2), registry.VOTES)
     certain = options.pop("answer_type", None) is not None or "classes" in options
     model = entry.create(**{key: value for key, value in options.items() if key not in READING})
@@ -265,7 +266,7 @@ def _rows(memory: str | float | None, rows: int | None) -> int:
     found = int((bytes_in(memory) - BASE_BYTES) / VOTE_BYTES)
     if found < FEWEST:
         least = (BASE_BYTES + FEWEST * VOTE_BYTES) / 1e6
-        raise ParameterError(f"memory={memory!r} is too little: parts need at least {least:,.0f} MB.")
+        raise ParameterError(f"max_memory={memory!r} is too little: parts need at least {least:,.0f} MB.")
     return found
 
 

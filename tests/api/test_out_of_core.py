@@ -187,16 +187,16 @@ def test_the_engine_is_chosen_by_out_and_by_size(tmp_path, monkeypatch):
     pattern = written(tmp_path / "votes", table())
     one = tmp_path / "votes" / "votes0.parquet"
     out = tmp_path / "c.csv"
-    found = cw.aggregate(pattern, "majority", out=out, memory="400MB", rows_per_part=None)
+    found = cw.aggregate(pattern, "majority", out=out, max_memory="400MB", rows_per_part=None)
     assert isinstance(found, cw.WrittenConsensus) and found.items.collect().height == pl.read_csv(out).height == 400
     assert found.annotators.columns == ["annotator", "votes", "agreement"] and found.annotators["votes"].sum() == 1600
     assert isinstance(cw.aggregate(one, "majority", engine="memory"), cw.Consensus)
     for given, said in (
         ({"engine": "stream"}, "Say where: out"), ({"engine": "spark"}, "expected auto"),
-        ({"memory": "4GB"}, "only engine"),
+        ({"max_memory": "4GB"}, "only engine"),
         ({"engine": "memory", "out": out}, "only engine"), ({"out": out, "graph": [(1, 2)]}, "graph"),
-        ({"out": out, "answer_type": "ratings"}, "votes alone"), ({"out": out, "memory": "1MB"}, "too little"),
-        ({"out": out, "memory": "much"}, "such as '4GB'"),
+        ({"out": out, "answer_type": "ratings"}, "votes alone"), ({"out": out, "max_memory": "1MB"}, "too little"),
+        ({"out": out, "max_memory": "much"}, "such as '4GB'"),
     ):  # fmt: skip
         with pytest.raises(ParameterError, match=said):
             cw.aggregate(one, "majority", **given)

@@ -9,7 +9,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.core import leave_one_out
-from crowdwise.core.leave_one_out import LeaveOneOut
+from crowdwise.core.leave_one_out import LeaveOneOut, moved_classes, renamed_share
 from crowdwise.core.numerics import share_with_interval
 from crowdwise.errors import InputError
 from crowdwise.trust.annotators import assess_annotators
@@ -127,12 +127,12 @@ def test_passes_that_rename_classes_are_not_made_and_those_that_mend_labels_are(
     K, rng = 3, np.random.default_rng(0)
     y = rng.integers(0, K, 300)
     first = np.where(np.arange(K)[None] == y[:, None], 0.95, 0.025)
-    assert leave_one_out._renamed(first, first) == 0.0
-    assert leave_one_out._renamed(first, first[:, [1, 2, 0]]) == 1.0
+    assert renamed_share(moved_classes(first, first)) == 0.0
+    assert renamed_share(moved_classes(first, first[:, [1, 2, 0]])) == 1.0
     some = np.where(rng.random(300) < 0.4, rng.integers(0, K, 300), y)  # a third of the labels, in all directions
-    assert leave_one_out._renamed(first, np.eye(K)[some]) == 0.0
+    assert renamed_share(moved_classes(first, np.eye(K)[some])) == 0.0
     half = np.where(y == 2, 1, y)
-    assert leave_one_out._renamed(first, np.eye(K)[half]) == pytest.approx((y == 2).mean())
+    assert renamed_share(moved_classes(first, np.eye(K)[half])) == pytest.approx((y == 2).mean())
 
 
 # -------------------------------------------------------------------- one accuracy

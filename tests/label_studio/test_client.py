@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -100,9 +101,11 @@ def test_not_now_for_ever_is_an_error(server: Server) -> None:
     assert waited == [1.0, 2.0]
 
 
-def test_a_server_that_is_down(server: Server) -> None:
-    server.http.server_close()
-    client, waited = client_of(server, patience=3)
+def test_a_server_that_is_down() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    waited: list[float] = []
+    client = Client(f"http://127.0.0.1:{port}", "abc123", sleep=waited.append, patience=3)
     with pytest.raises(ServiceError, match=r"does not answer: Connection refused \(4 attempts\)"):
         client.send("POST", "/api/x/", {})  # nothing was sent: it may be tried again
     assert waited == [1.0, 2.0, 4.0]

@@ -126,9 +126,11 @@ class TestSteps:
                 return [self.other]
 
         one = trainer(Settings(lr=0.1, crowd_lr=0.5, weight_decay=0.3), Slow(8, 3))
-        net, crowd = one.optimiser.param_groups
+        net, slow, crowd = one.optimiser.param_groups
         assert (net["lr"], net["weight_decay"], crowd["lr"], crowd["weight_decay"]) == (0.1, 0.3, 0.5, 0.0)
-        assert {id(p) for p in net["params"]} == {id(p) for p in one.network.parameters()} | {id(one.head.other)}
+        assert (slow["lr"], slow["weight_decay"]) == (0.1, 0.3)
+        assert {id(p) for p in net["params"]} == {id(p) for p in one.network.parameters()}
+        assert {id(p) for p in slow["params"]} == {id(one.head.other)}
         assert {id(p) for p in crowd["params"]} == {id(one.head.rho)}
 
     def test_an_epoch_is_every_item_with_votes_once(self):

@@ -86,7 +86,7 @@ def aggregate(
     if engine == "stream" or (engine == "auto" and _streams(path, memory)):
         others: dict[str, Any] = {"--truth": truth, "--graph": graph, "--save": save, "--report": report}
         others |= {"--features": features, "--text": text}
-        options = {"memory": memory, "scratch": scratch, "probabilities": probabilities}
+        options = {"max_memory": memory, "scratch": scratch, "probabilities": probabilities}
         options["annotator_accuracy"] = annotators is not None
         options |= opt.assignments(set_, seed)
         _stream(path, method, options, reading, gold, (out, annotators), others, as_json)
