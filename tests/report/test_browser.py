@@ -210,7 +210,7 @@ def test_the_first_stop_leads_to_the_summary_and_the_theme_stays(browser, pages)
     opened.page.keyboard.press("Tab")
     assert opened.page.evaluate("document.activeElement.textContent") == "Skip to the summary"
     opened.page.keyboard.press("Enter")
-    assert opened.page.url.endswith("#summary")
+    opened.page.wait_for_url("**#summary")
     before = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
     opened.page.click("#theme")
     after = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")

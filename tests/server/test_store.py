@@ -98,6 +98,20 @@ def test_a_follower_that_finds_a_hole_stops(site: Site) -> None:
     row = site.service.campaign(campaign)
     with site.service.database.reading() as conn, pytest.raises(ReadError, match="after number 0 are missing"):
         LiveVotes().follow(conn, row)
+    site.call("DELETE", f"/campaigns/{campaign}?confirm=birds")
+
+
+def test_an_error_of_a_follower_is_logged_once(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    campaign = site.campaign()
+    site.votes(campaign, ("p0", "ann", "wren"))
+    site.call("GET", f"/campaigns/{campaign}/status")
+    models = site.service.follower
+    one = models.get(site.service.campaign(campaign))
+    one.refresh = lambda: (_ for _ in ()).throw(ReadError("broken"))  # type: ignore[method-assign]
+    for version in (10**6, 10**6 + 1):
+        models._look(one, {campaign: (10**6, version)})
+    assert [record.message for record in caplog.records if record.exc_info] == ["A model could not be refreshed."]
+    site.call("DELETE", f"/campaigns/{campaign}?confirm=birds")
 
 
 def test_a_vote_is_taken_back_after_its_block_was_learned(site: Site) -> None:

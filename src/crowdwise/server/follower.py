@@ -42,6 +42,8 @@ class LiveCampaign:
         self.used = time.monotonic()
         self.next_time, self.cost = 0.0, 0.0
         """When the next refresh in the background may be, and how long the last took."""
+        self.complaint = ""
+        """The error of the last refresh in the background."""
         self.generation = 0
         self.noted = (0, 0.0)
         """The last vote of the latest point of its curve, and when the next may be noted."""
@@ -188,6 +190,8 @@ class Follower:
                 one.noted = (view.seq, time.monotonic() + max(NOTED, 20.0 * (time.monotonic() - began)))
         except NotThere:  # it was deleted
             self.drop(one.id)
-        except Exception:
-            log.exception("A model could not be refreshed.", extra={"campaign": one.id})
+        except Exception as error:
+            if str(error) != one.complaint:  # once, not at every attempt
+                log.exception("A model could not be refreshed.", extra={"campaign": one.id})
+            one.complaint = str(error)
             one.next_time = time.monotonic() + 5.0
