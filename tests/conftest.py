@@ -11,12 +11,11 @@ that says "passed" has run them. Elsewhere they are skipped, with the reason.
 from __future__ import annotations
 
 import fcntl
-import gc
 import importlib
 import os
 import shutil
-import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +95,16 @@ def need_browser() -> str:
     return need_program("chromium", "chromium-browser", "google-chrome")
 
 
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser; where it is missing, the test is skipped, with CI=true failed."""
+    program = need_browser()
+    with need_module("playwright.sync_api").sync_playwright() as engine:
+        found = engine.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
     """``once("site", make)`` is a folder that ``make`` has filled: once in a run, whichever process comes first."""
@@ -139,12 +148,3 @@ def pytest_report_header() -> str:
         return f"{missing()}; the tests that need it are skipped"
     count = sum(1 for child in folder.iterdir() if child.is_dir())
     return f"real data: {count} data sets in {folder}"
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
-    """What a browser's module leaves is collected at its end: its greenlets, collected in the midst of ``ast.parse``,
-    make that fail (Python 3.11)."""
-    yield
-    if "playwright" in sys.modules and (nextitem is None or nextitem.path != item.path):
-        gc.collect()

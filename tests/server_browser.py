@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import uvicorn
 
-from conftest import need_browser, need_module
-from crowdwise.server.app import create_app
+from conftest import need_module
 from crowdwise.server.configuration import load_configuration
-from server_site import Site
+from server_site import Site, listening
 
 SIZES = [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark")]
 HOSTILE = "<script>alert('x')</script>\"&<img src=x onerror=alert(1)>"
@@ -27,34 +22,12 @@ HOSTILE = "<script>alert('x')</script>\"&<img src=x onerror=alert(1)>"
 @contextmanager
 def website(folder: Path) -> Iterator[Site]:
     """A server that listens on a port of this machine."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    given = {"data": str(folder), "port": port, "rate_limit": 0.0}
-    app = create_app(load_configuration(given, environment={}))
-    server = uvicorn.Server(
-        uvicorn.Config(app, port=port, log_config=None, access_log=False, timeout_graceful_shutdown=1)
-    )
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    until = time.monotonic() + 60
-    while not server.started and time.monotonic() < until:
-        time.sleep(0.02)
-    secret = app.state.service.first_token()
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-        yield Site(client, app.state.service, secret)  # type: ignore[arg-type]
-    server.should_exit = True
-    thread.join(30)
-
-
-@contextmanager
-def chromium() -> Iterator[Any]:
-    """A browser; where it is missing, the test is skipped, with CI=true failed."""
-    program = need_browser()
-    with need_module("playwright.sync_api").sync_playwright() as engine:
-        found = engine.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield found
-        found.close()
+    given = {"data": str(folder), "rate_limit": 0.0}
+    with (
+        listening(load_configuration(given, environment={})) as (url, secret, service),
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
+        yield Site(client, service, secret)  # type: ignore[arg-type]
 
 
 @dataclass

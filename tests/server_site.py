@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import uvicorn
@@ -86,19 +86,21 @@ def running(configuration: Configuration) -> Iterator[Site]:
 
 
 @contextmanager
-def listening(configuration: Configuration) -> Iterator[tuple[str, str]]:
-    """A server in a thread on a port of its own: its address and the secret of an admin."""
-    app = create_app(configuration)
+def listening(configuration: Configuration) -> Iterator[tuple[str, str, Service]]:
+    """A server in a thread on a port of its own: its address, the secret of an admin, and its service."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_config=None, access_log=False))
+    app = create_app(replace(configuration, port=port))
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=port, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not server.started and time.monotonic() < until:
         time.sleep(0.01)
     try:
-        yield f"http://127.0.0.1:{port}", app.state.service.first_token()
+        yield f"http://127.0.0.1:{port}", app.state.service.first_token(), app.state.service
     finally:
         server.should_exit = True
         thread.join(20)

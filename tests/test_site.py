@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 import crowdwise
-from conftest import ROOT, need_browser
+from conftest import ROOT, chromium
 
 sys.path.insert(0, str(ROOT / "docs"))
 reference = importlib.import_module("reference")
@@ -54,18 +54,13 @@ def test_the_site_builds_without_warnings_and_fetches_nothing(site: Path) -> Non
 @pytest.mark.slow
 def test_search_works_from_disk(site: Path) -> None:
     """Opened as a file, without a server: what is typed is found, in pages and in the reference."""
-    chromium = need_browser()
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as engine:
-        browser = engine.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as browser:
         page = browser.new_page()
         page.goto((site / "index.html").as_uri())
         page.click("input.md-search__input")
         page.keyboard.type("ConfusionVector")
         page.wait_for_selector(".md-search-result__item a", timeout=20_000)
         found = page.locator(".md-search-result__item a").evaluate_all("links => links.map(link => link.href)")
-        browser.close()
     assert any("reference/methods.html" in address for address in found)
 
 

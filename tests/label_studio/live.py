@@ -81,7 +81,7 @@ def test_tokens(address: str, client: Client) -> None:
 def test_crowdwise_serve_is_an_ml_backend(client: Client, tmp_path: Path) -> None:
     """Label Studio connects to the server with basic authentication, and asks it for predictions."""
     made = rs.fill(client)
-    with listening(load_configuration({"data": str(tmp_path), "rate_limit": 0.0}, environment={})) as (url, token):
+    with listening(load_configuration({"data": str(tmp_path), "rate_limit": 0.0}, environment={})) as (url, token, _):
         about = {"project": made["project"], "url": f"{url}/label-studio", "title": "crowdwise"}
         with pytest.raises(ServiceError, match="refused"):
             client.send("POST", "/api/ml/", about)  # without a token of the server

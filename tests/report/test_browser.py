@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from conftest import need_browser, need_module
+from conftest import chromium, need_module
 from report.made import PAGES
 
 SIZES = [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark")]
@@ -19,11 +19,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def browser():
-    chromium = need_browser()
-    with need_module("playwright.sync_api").sync_playwright() as engine:
-        found = engine.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as found:
         yield found
-        found.close()
 
 
 class Opened:

@@ -21,8 +21,12 @@ from server_site import listening
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    with listening(load_configuration({"data": str(tmp_path_factory.mktemp("client"))}, environment={})) as found:
-        yield found
+    with listening(load_configuration({"data": str(tmp_path_factory.mktemp("client"))}, environment={})) as (
+        url,
+        secret,
+        _,
+    ):
+        yield url, secret
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ EXAMPLES = 4
 def test_answers_are_those_of_the_description(tmp_path):
     need_module("schemathesis")
     given = {"data": str(tmp_path / "data"), "rate_limit": 0.0, "login_limit": 0.0}
-    with listening(load_configuration(given, environment={})) as (url, secret):
+    with listening(load_configuration(given, environment={})) as (url, secret, _):
         site = httpx.Client(base_url=f"{url}/api/v1", headers=bearer(secret), timeout=30.0)
         campaign = site.post("/campaigns", json={"name": "birds", "classes": CLASSES}).json()["id"]
         site.post(f"/campaigns/{campaign}/items", json=[{"item": f"p{i}"} for i in range(20)]).raise_for_status()

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import crowdwise as cw
-from server_browser import HOSTILE, SIZES, Tab, chromium, has_text, website
+from conftest import chromium
+from server_browser import HOSTILE, SIZES, Tab, has_text, website
 from server_site import Site
 
 pytestmark = pytest.mark.slow
