@@ -73,7 +73,13 @@ def test_the_buttons(site: Site, watched: tuple[Tab, str]) -> None:
     tab, campaign = watched
     page = tab.page
     item = page.locator(".doubt h3").first.inner_text()
-    page.locator(".doubt select").first.select_option(HOSTILE)
+    chosen = page.locator(f".doubt:has(h3:text-is('{item}')) select")
+    chosen.select_option(HOSTILE)
+    chosen.blur()
+    page.evaluate("delete document.querySelector('#review').dataset.key")  # as if there were news
+    page.locator("#order").select_option("votes")
+    page.wait_for_function("document.querySelector('#review').dataset.key")
+    assert chosen.input_value() == HOSTILE  # a list that is drawn again keeps what was chosen
     page.get_by_role("button", name=f"Set as gold for {item}", exact=True).click()
     has_text(page, "#said", f"{item} is gold now: {HOSTILE}.")
     rows = {row["item"]: row for row in site.call("GET", f"/campaigns/{campaign}/items?limit=100")["items"]}

@@ -110,8 +110,26 @@ def test_an_error_of_a_follower_is_logged_once(site: Site, caplog: pytest.LogCap
     one.refresh = lambda: (_ for _ in ()).throw(ReadError("broken"))  # type: ignore[method-assign]
     for version in (10**6, 10**6 + 1):
         models._look(one, {campaign: (10**6, version)})
-    assert [record.message for record in caplog.records if record.exc_info] == ["A model could not be refreshed."]
+    ours = [record for record in caplog.records if getattr(record, "campaign", None) == campaign]
+    assert [record.message for record in ours if record.exc_info] == ["A model could not be refreshed."]
     site.call("DELETE", f"/campaigns/{campaign}?confirm=birds")
+
+
+def test_a_campaign_deleted_while_it_is_followed_is_dropped_without_an_error(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    campaign = site.campaign()
+    site.votes(campaign, ("p0", "ann", "wren"))
+    models = site.service.follower
+    one = models.get(site.service.campaign(campaign))
+    view = one.refresh()
+    one.refresh = lambda: view  # type: ignore[method-assign]
+    one.noted = (0, 0.0)
+    models.drop(campaign)  # so that no other thread looks at it
+    site.call("DELETE", f"/campaigns/{campaign}?confirm=birds")
+    models._look(one, {campaign: (view.seq + 1, view.row.version)})
+    assert not [record for record in caplog.records if getattr(record, "campaign", None) == campaign]
+    assert models.seen(campaign) is None
 
 
 def test_a_vote_is_taken_back_after_its_block_was_learned(site: Site) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crowdwise.server.campaign_rows import add_event
+from crowdwise.server.campaign_rows import add_event, find_campaign
 from crowdwise.server.database import insert_new
 from crowdwise.server.store_tables import points
 
@@ -48,7 +48,8 @@ def _skills(view: Any) -> str | None:
 
 
 def add_point(conn: sa.Connection, made: dict[str, Any], standing: dict[str, Any]) -> None:
-    """Write a point; another worker may have written it already."""
+    """Write a point; another worker may have written it already. ``NotThere`` where the campaign is gone."""
+    find_campaign(conn, made["campaign"])
     last = conn.execute(
         sa.select(points.c.state, points.c.seq)
         .where(points.c.campaign == made["campaign"])

@@ -45,18 +45,34 @@ function connection(text) {
   find("#live").textContent = text;
 }
 
-// Put elements into a place, without taking the focus from somebody who uses a control there.
+// Put elements into a place. Who uses a control there keeps the focus, what was chosen and a button that is held down.
+let held = null;
 function put(place, made, key) {
-  if (place.dataset.key === key) return;
+  if (place.dataset.key === key || (held && place.contains(held))) return;
   const inside = place.contains(document.activeElement) ? document.activeElement : null;
-  if (inside && inside.matches("select, input") && inside.dataset.touched) return;
+  const chosen = [...place.querySelectorAll("[data-touched]")];
+  if (inside && chosen.includes(inside)) return;
   place.replaceChildren(...made());
   place.dataset.key = key;
-  if (inside && inside.dataset.focus) [...place.querySelectorAll("[data-focus]")].find((one) => one.dataset.focus === inside.dataset.focus)?.focus();
+  const same = (control) => [...place.querySelectorAll("[data-focus]")].find((one) => one.dataset.focus === control.dataset.focus);
+  for (const control of chosen) {
+    const now = same(control);
+    if (!now) continue;
+    now.value = control.value;
+    now.dataset.touched = "yes";
+  }
+  if (inside && inside.dataset.focus) same(inside)?.focus();
 }
 document.addEventListener("change", (event) => {
   if (event.target.dataset.focus) event.target.dataset.touched = "yes";
 });
+document.addEventListener("pointerdown", (event) => (held = event.target));
+for (const kind of ["pointerup", "pointercancel"]) {
+  document.addEventListener(kind, () => {
+    held = null;
+    setTimeout(drawLists); // after the click
+  });
+}
 
 // ---------------------------------------------------------------- how it stands
 
