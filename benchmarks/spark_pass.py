@@ -135,6 +135,7 @@ def main() -> None:
         parts, out["packing_s"] = packing(df)
         parts.store.release()
         out["fit"] = fit(df, given.iterations)
+        out["fit_64_partitions"] = fit(df.repartition(64), given.iterations)
         show(out)
         out["parameters"] = []
         for M in map(int, filter(None, given.many.split(","))):

@@ -1,7 +1,8 @@
 """Votes in blocks on the machines of a Spark cluster: an engine for fits in parts.
 
 A pass ships a function to the blocks (``mapInArrow``), sums what it gives within each task, and collects the sums of
-the tasks. Where these are large and many, a second stage of tasks sums them before they are collected.
+the tasks. Where these are large and many, they go in slices to tasks of a second stage: each adds up its slices of all
+sums, and the driver collects one sum.
 
 Parameters travel with the function. Above ``FILE_BYTES`` they go into a file instead, where the driver and all workers
 see the same folder.
@@ -9,15 +10,16 @@ see the same folder.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
+import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache, partial, reduce
-from operator import add
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,8 @@ FILE_BYTES = 1_000_000
 """Parameters of more bytes travel in a file, where there is a folder for it."""
 COLLECT_BYTES = 64_000_000
 """Sums of tasks of more bytes in all are summed by tasks of a second stage first."""
+SLICES = 4
+"""Slices of a sum for each task of the second stage."""
 TASK_BYTES = 500_000_000
 """The most bytes of blocks per task: Arrow holds 2 GB in a column of a batch."""
 VOTE_BYTES = 16
@@ -154,16 +158,21 @@ class SparkParts(VoteParts):
 
     def total(self, make: Callable[[VotePart], Any], zero: Any) -> Any:
         """The sum of what a function gives of each block: within tasks, then of tasks."""
-        size = sum(np.asarray(x).nbytes for x in (vars(zero).values() if isinstance(zero, Stats) else [zero]))
-        found = self._run(sum_of_blocks(make, self.shape), "found binary", size)
-        return reduce(add, map(_loads, found["found"]), zero)
+        out = flat(zero).copy()
+        adders = int(np.ceil(np.sqrt(self.tasks))) if self.tasks > 2 and out.nbytes * self.tasks > COLLECT_BYTES else 0
+        slices = max(1, min(SLICES * adders, len(out)))
+        rows = self._run(sum_of_blocks(make, self.shape, slices), "slice int, found binary", adders)
+        place = np.array_split(np.arange(len(out)), slices)
+        for i, found in zip(rows["slice"].to_list(), rows["found"], strict=True):
+            out[place[i][0] : place[i][-1] + 1] += np.frombuffer(found)
+        return shaped(out, zero)
 
-    def _run(self, function: Any, columns: str, size: int = 0) -> Any:
-        """The rows that a function makes of the blocks of each task; of ``size`` bytes each."""
+    def _run(self, function: Any, columns: str, adders: int = 0) -> Any:
+        """The rows that a function makes of the blocks of each task; with ``adders``, so many tasks add up slices."""
         with running():
             made = self.blocks.select(*VOTES).mapInArrow(function, columns)
-            if self.tasks > 2 and size * self.tasks > COLLECT_BYTES:
-                made = made.repartition(int(np.ceil(np.sqrt(self.tasks)))).mapInArrow(sum_of_sums, columns)
+            if adders:
+                made = made.repartition(adders, "slice").mapInArrow(sum_of_slices, columns)
             return to_polars(made)
 
     @property
@@ -257,27 +266,50 @@ def each_block(make: Callable[..., Any], shape: tuple[int, int], given: dict[int
     return run
 
 
-def sum_of_blocks(make: Callable[[VotePart], Any], shape: tuple[int, int]) -> Any:
-    """A function that gives one row for all blocks of a task: the sum of what ``make`` gives of each."""
+def sum_of_blocks(make: Callable[[VotePart], Any], shape: tuple[int, int], slices: int) -> Any:
+    """A function that gives the sum, for all blocks of a task, of what ``make`` gives of each: a row for each slice."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
-        return _sum_in_a_row(make(part) for _, part in parts_in(batches, shape))
+        total = None
+        for _, part in parts_in(batches, shape):
+            found = flat(make(part))
+            total = found.copy() if total is None else np.add(total, found, out=total)
+        if total is not None:
+            yield from _slice_rows(enumerate(np.array_split(total, slices)))
 
     return run
 
 
-def sum_of_sums(batches: Iterator[Any]) -> Iterator[Any]:
-    """The sum of the rows of a task."""
-    return _sum_in_a_row(_loads(value.as_py()) for batch in batches for value in batch.column(0))
+def sum_of_slices(batches: Iterator[Any]) -> Iterator[Any]:
+    """The sums of the slices of a task."""
+    total: dict[int, Floats] = {}
+    for batch in batches:
+        for i, value in zip(batch.column("slice").to_pylist(), batch.column("found"), strict=True):
+            found = np.frombuffer(value.as_buffer())
+            total[i] = total[i] + found if i in total else found.copy()
+    yield from _slice_rows(total.items())
 
 
-def _sum_in_a_row(values: Iterator[Any]) -> Iterator[Any]:
-    """A row with the sum of some values, one of which is in memory at a time; none where there are no values."""
+def _slice_rows(slices: Iterable[tuple[int, Floats]]) -> Iterator[Any]:
     import pyarrow as pa
 
-    for first in values:
-        total = reduce(add, values, first)
-        yield pa.RecordBatch.from_pydict({"found": pa.array([_dumps(total)], pa.binary())})
+    for i, values in slices:
+        columns = {"slice": pa.array([i], pa.int32()), "found": pa.array([values.tobytes()], pa.binary())}
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+def flat(value: Any) -> Floats:
+    """The numbers of an array or of statistics, in a row."""
+    parts: list[Any] = [value.counts, value.mass, value.log_likelihood] if isinstance(value, Stats) else [value]
+    return np.concatenate([np.ravel(part) for part in parts]).astype(np.float64, copy=False)
+
+
+def shaped(numbers: Floats, like: Any) -> Any:
+    """Numbers in a row, as an array or statistics of the shape and type of ``like``."""
+    if not isinstance(like, Stats):
+        return numbers.reshape(np.shape(like)).astype(np.asarray(like).dtype, copy=False)
+    counts, mass, log_likelihood = np.split(numbers, np.cumsum([like.counts.size, like.mass.size]))
+    return Stats(counts.reshape(like.counts.shape), mass.reshape(like.mass.shape), float(log_likelihood[0]))
 
 
 def chosen_items(keep: Callable[[VotePart], Any], shape: tuple[int, int]) -> Any:
@@ -315,6 +347,19 @@ def parts_in(batches: Iterator[Any], shape: tuple[int, int], names: bool = False
                     columns["id"][row].as_py(),
                     VotePart(*unpacked(block, n_items, n_votes, annotators, classes, items)),
                 )
+    spare_modules()
+
+
+def spare_modules() -> None:
+    """Keep what modules hold out of garbage collection: Spark collects after every task, which takes .15 s with it."""
+    global _spared
+    if len(sys.modules) > _spared:
+        _spared = len(sys.modules)
+        gc.collect()
+        gc.freeze()
+
+
+_spared = 0
 
 
 def _expected(path: str, n_priors: int, hard: bool, engine: str, part: VotePart) -> Stats:
