@@ -4,9 +4,9 @@
                                [--out serve.json]
 
 The generator runs on the same machine. ``bulk``: four connections send 50 votes at a time, as fast as they can.
-``single``: 50 annotators send 200 single votes a second and ask for 200 questions a second, each on time whether the
-last was answered or not. ``floor``: the same votes into an application that inserts a row and does nothing else.
-``--votes 1e6`` sends so many in bulks and samples the memory of the server.
+``single``: 50 annotators, who each have their first question, send 200 single votes a second and ask for 200 questions
+a second, each on time whether the last was answered or not. ``floor``: the same votes into an application that inserts
+a row and does nothing else. ``--votes 1e6`` sends so many in bulks and samples the memory of the server.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ BULK = 50
 CONNECTIONS = 4
 N_ANNOTATORS = 50
 RATE = 200.0
+SETTLE = 5.0
+"""Seconds between the phases, in which the model catches up with the bulks."""
 FLOOR = """
 import sqlite3
 from fastapi import FastAPI, Request
@@ -71,11 +73,19 @@ class Connection:
             f"Content-Type: application/json\r\nContent-Length: {len(sent)}\r\n\r\n"
         )
         began = time.perf_counter()
-        if self.pipe is None:
-            self.pipe = await asyncio.open_connection("127.0.0.1", self.port)
-        reader, writer = self.pipe
-        writer.write(head.encode() + sent)
-        answer = await reader.readuntil(b"\r\n\r\n")
+        while True:
+            kept = self.pipe is not None
+            if not kept:
+                self.pipe = await asyncio.open_connection("127.0.0.1", self.port)
+            reader, writer = self.pipe
+            try:
+                writer.write(head.encode() + sent)
+                answer = await reader.readuntil(b"\r\n\r\n")
+                break
+            except (asyncio.IncompleteReadError, ConnectionError):  # it was idle for too long: a new one
+                self.pipe = None
+                if not kept:
+                    raise
         fields = dict(line.lower().split(b": ", 1) for line in answer.split(b"\r\n")[1:] if b": " in line)
         text = await reader.readexactly(int(fields[b"content-length"]))
         return int(answer.split(b" ", 2)[1]), text, time.perf_counter() - began
@@ -155,8 +165,10 @@ async def singles(port: int, secret: str, base: str, pairs: Pairs, seconds: floa
 
     async def call(times: Times, method: str, path: str, body: Any = None) -> None:
         connection = free.pop() if free else Connection(port, secret)
-        status, _, took = await connection.call(method, path, body)
+        status, text, took = await connection.call(method, path, body)
         free.append(connection)
+        if times is questions and status == 200:
+            assert json.loads(text)["questions"], "there is nothing left to ask: take more items"
         times.note(status, took)
 
     began = time.perf_counter()
@@ -180,19 +192,32 @@ def memory(pid: int) -> float:
     return round(total)
 
 
-async def measured(server: Server, given: argparse.Namespace) -> list[dict[str, Any]]:
+async def campaign(server: Server, n_items: int) -> str:
+    """The path of a new campaign with items and annotators."""
     connection = Connection(server.port, server.secret)
     settings = {"name": "load", "classes": ["a", "b"], "unknown": "add", "patience": 60.0}
     status, text, _ = await connection.call("POST", "/api/v1/campaigns", settings)
     assert status == 201, text
     base = f"/api/v1/campaigns/{json.loads(text)['id']}"
-    for at in range(0, given.items, 10_000):
-        items = [{"item": f"i{i}", "payload": {"text": f"item {i}"}} for i in range(at, min(at + 10_000, given.items))]
+    for at in range(0, n_items, 10_000):
+        items = [{"item": f"i{i}", "payload": {"text": f"item {i}"}} for i in range(at, min(at + 10_000, n_items))]
         status, text, _ = await connection.call("POST", f"{base}/items", items)
         assert status == 201, text
-    pairs = Pairs(given.items)
+    people = [{"annotator": f"q{m}"} for m in range(N_ANNOTATORS)]
+    status, text, _ = await connection.call("POST", f"{base}/annotators", people)
+    assert status == 201, text
+    return base
+
+
+async def measured(server: Server, given: argparse.Namespace) -> list[dict[str, Any]]:
+    base, pairs = await campaign(server, given.items), Pairs(given.items)
     out = [await bulks(server.port, server.secret, f"{base}/votes", pairs, given.seconds)]
-    out += await singles(server.port, server.secret, base, pairs, given.seconds, ask=True)
+    other = await campaign(server, given.items)  # with questions left
+    await asyncio.sleep(SETTLE)
+    connection = Connection(server.port, server.secret)
+    for m in range(N_ANNOTATORS):  # the first question of each, which is chosen anew
+        await connection.call("GET", f"{other}/next?annotator=q{m}")
+    out += await singles(server.port, server.secret, other, Pairs(given.items), given.seconds, ask=True)
     while pairs.at < given.votes:
         out.append({"what": "memory", "votes": pairs.at, "megabytes": memory(server.process.pid)})
         sys.stderr.write(f"\r{pairs.at:,} votes, {out[-1]['megabytes']:.0f} MB ")

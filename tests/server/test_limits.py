@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from crowdwise.errors import ParameterError, ReadError
 from crowdwise.server.access_tokens import make_token
 from crowdwise.server.configuration import Configuration, load_configuration
-from server_site import Site, bearer, running
+from server_site import Site, bearer, listening, running
 
 
 @pytest.fixture(scope="module")
@@ -204,3 +205,30 @@ def test_a_file_of_settings_is_checked(tmp_path: Path) -> None:
     (tmp_path / "b.toml").write_text("port = = 1\n")
     with pytest.raises(ReadError, match="is not TOML"):
         load_configuration(file=tmp_path / "b.toml", environment={})
+
+
+def test_headers_without_end_are_refused(tmp_path: Path) -> None:
+    given = {"data": str(tmp_path), "rate_limit": 0.0}
+    with listening(load_configuration(given, environment={})) as (url, _, _):
+        port = int(url.rsplit(":", 1)[1])
+        for begin, more in ((b"", b"x-some: thing\r\n" * 64), (b"x-long: ", b"x" * 1024)):
+            sent = 0
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as pipe:
+                pipe.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n" + begin)
+                try:
+                    while sent < 4_000_000:
+                        pipe.sendall(more)
+                        sent += len(more)
+                    answer = b""
+                except ConnectionError:
+                    answer = b"closed"
+            assert answer == b"closed" and sent < 2_000_000
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as pipe:  # two requests on one connection
+            for _ in range(2):
+                body = b"x" * 200_000
+                head = b"POST /api/v1/campaigns HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
+                pipe.sendall(head + body)
+                answer = pipe.recv(4096)
+                while b"\r\n\r\n" not in answer:
+                    answer += pipe.recv(4096)
+                assert answer.startswith(b"HTTP/1.1 401")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from crowdwise.server import webhook_rows
+from crowdwise.server.store_tables import deliveries, webhooks
 from crowdwise.server.webhook_sender import WebhookSender, signature
 from server_site import Site
 
@@ -43,6 +44,9 @@ def receiver() -> Iterator[tuple[str, list[dict[str, Any]], list[int]]]:
 def sender(site: Site) -> Iterator[WebhookSender]:
     """A sender that may reach this machine and sends when the test says so; the server's own rests."""
     site.service.webhooks.close()
+    site.service.write(
+        lambda conn: [conn.execute(table.delete()) for table in (deliveries, webhooks)]
+    )  # of other tests
     yield WebhookSender(site.service.read, site.service.write, private=True, start=False)
     site.service.webhooks = WebhookSender(site.service.read, site.service.write, private=False)
 
@@ -76,7 +80,7 @@ def test_what_fails_is_tried_again_and_given_up(
     monkeypatch.setattr(webhook_rows, "TRIES", 3)
     monkeypatch.setattr(webhook_rows, "FIRST", 0.0)
     campaign = site.campaign()
-    hook = site.call("POST", f"/campaigns/{campaign}/webhooks", 201, json={"url": url})["id"]
+    hook = site.call("POST", f"/campaigns/{campaign}/webhooks", 201, json={"url": url, "kinds": ["votes"]})["id"]
     site.votes(campaign, ("p0", "ann", "wren"))
     codes += [500, 302, 404]
     for _ in range(3):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -39,6 +41,12 @@ ROUTERS = (
     routes_webhooks, routes_health, routes_label_studio, routes_pages,
 )  # fmt: skip
 """Those that are called most come first: routes are tried one after the other."""
+
+SWITCH = 0.0005
+"""Seconds that a thread waits for another to let go of the interpreter. The writer needs it after every statement."""
+
+GARBAGE = 10_000
+"""Objects that are made before Python looks for cycles among the new ones."""
 
 __all__ = ["create_app", "create_from_environment"]
 
@@ -97,4 +105,9 @@ def create_from_environment() -> FastAPI:
     """The application of a worker process, with the settings of its environment."""
     configuration = load_configuration(environment=os.environ)
     configure_logs(configuration.log_format)
-    return create_app(configuration)
+    app = create_app(configuration)
+    sys.setswitchinterval(SWITCH)
+    gc.collect()
+    gc.freeze()  # what modules hold is not looked through again and again
+    gc.set_threshold(GARBAGE)
+    return app

@@ -25,7 +25,11 @@ def service_of(request: Request) -> Service:
     return found
 
 
-ServiceOf = Annotated[Service, Depends(service_of)]
+async def _service_of(request: Request) -> Service:
+    return service_of(request)  # as a coroutine: FastAPI calls a plain function in a thread, for every request
+
+
+ServiceOf = Annotated[Service, Depends(_service_of)]
 
 
 @dataclass(frozen=True)

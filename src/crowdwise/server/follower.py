@@ -69,12 +69,14 @@ class LiveCampaign:
         return self._newest(row)
 
     def _newest(self, row: CampaignRow) -> Any:
-        view, until = self.view, time.monotonic() + PATIENCE
-        while view is None or view.seq < row.last_vote or view.row.version < row.version:
-            if view is not None and time.monotonic() > until:
-                return view
-            view = self.refresh()
-        return view
+        until = time.monotonic() + PATIENCE
+        while True:
+            with self.asked:  # those who wait together get the same
+                view = self.view
+                known = view is not None and view.seq >= row.last_vote and view.row.version >= row.version
+                if known or (view is not None and time.monotonic() > until):
+                    return view
+                self.refresh()
 
     def with_leases(self, row: CampaignRow, written: float) -> Any:
         """A view that also has seen the questions that are out now; an older one where a model takes long."""

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from crowdwise.active.asking import find_situation
 from crowdwise.active.end_state import Situation, Standing, find_standing, status_of
 from crowdwise.active.journal_stream import BLOCK
+from crowdwise.active.strategies import Strategy
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Floats
 from crowdwise.errors import NotFittedError
@@ -73,6 +74,11 @@ class VotesView:
             raise NotFittedError(NO_VOTES)
         return self.online.votes()
 
+    @cached_property
+    def strategy(self) -> Strategy:
+        """For the questions of one annotator: tests are mixed in elsewhere."""
+        return replace(self.row.strategy, gold_rate=0.0, spread=0.0, votes_per_item=1)
+
     def why_none(self, annotator: int) -> str | None:
         """Why an annotator (a code) gets no question now."""
         if annotator >= len(self.situation.state.available):
@@ -87,8 +93,7 @@ class VotesView:
         rng = np.random.default_rng([self.row.settings["seed"], annotator, draw])
         only = np.arange(len(state.available)) == annotator
         weight = self.priority if (self.priority != 1.0).any() else None
-        strategy = replace(self.row.strategy, gold_rate=0.0, spread=0.0, votes_per_item=1)
-        found = strategy.propose(state.replace(available=only, weight=weight), n, rng).item.tolist()
+        found = self.strategy.propose(state.replace(available=only, weight=weight), n, rng).item.tolist()
         rate = self.row.settings["gold_rate"]
         return mixed(found, self._tests(annotator, n), rate, rng) if rate else found
 

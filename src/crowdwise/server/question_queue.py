@@ -8,6 +8,7 @@ after a moment where the model has learned more.
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +19,14 @@ import sqlalchemy as sa
 from crowdwise.server.item_rows import payload_of
 from crowdwise.server.lease_rows import Lease, LeaseAsked, lease_together
 
-AHEAD = 24
+AHEAD = 60
 """Questions in a queue."""
 AT_ONCE = 6
 """Questions of a queue that are looked at beyond those that are asked for."""
 KEPT = 3.0
-"""Seconds after which a queue gives way to a newer model."""
+"""Seconds, or up to twice as many, after which a queue gives way to one of a newer model."""
+TAKEN = 10.0
+"""Seconds for which an item that was just leased is tried last."""
 
 __all__ = ["Handed", "QuestionQueues", "Shown", "hand_out"]
 
@@ -32,7 +35,8 @@ __all__ = ["Handed", "QuestionQueues", "Shown", "hand_out"]
 class _Queue:
     items: list[int]
     view: Any
-    made: float
+    until: float
+    """When it gives way to one of a newer model."""
 
 
 @dataclass(frozen=True)
@@ -72,18 +76,22 @@ class QuestionQueues:
     ticket: Callable[..., str]
     queues: dict[tuple[str, int], _Queue] = field(default_factory=dict)
     draws: int = 0
+    choosing: dict[Any, asyncio.Future[_Queue]] = field(default_factory=dict)
+    """Choices that are being made."""
+    taken: dict[tuple[str, int], float] = field(default_factory=dict)
+    """(Campaign, item) -> until when it is tried last: it was leased just now, to whomever."""
 
     async def next_now(self, campaign: str, annotator: int, n: int = 1) -> Handed:
         """Up to n questions for an annotator (a number); whoever asks again gets the same until they are answered."""
         key = (campaign, annotator)
         queue = self.queues.get(key)
-        fresh = queue is None or not queue.items or self._is_old(queue, campaign)
-        if fresh:
-            queue = await asyncio.to_thread(self._choose, key, n, leases=False)
-        assert queue is not None
+        if queue is None or not queue.items:
+            queue = await self._chosen(key, n, leases=False)
+        elif self._is_old(queue, campaign):
+            self._choosing(key, n, leases=False)  # for the next request
         found = await self._lease(key, queue, n)
         if not found:  # others were quicker, or the model is behind
-            queue = await asyncio.to_thread(self._choose, key, n, leases=True)
+            queue = await self._chosen(key, n, leases=True)
             found = await self._lease(key, queue, n)
         if found:
             return Handed(found)
@@ -91,7 +99,19 @@ class QuestionQueues:
         return Handed([], standing, why)
 
     def _is_old(self, queue: _Queue, campaign: str) -> bool:
-        return time.monotonic() - queue.made > KEPT and self.seen(campaign) is not queue.view
+        return time.monotonic() > queue.until and self.seen(campaign) is not queue.view
+
+    async def _chosen(self, key: tuple[str, int], n: int, *, leases: bool) -> _Queue:
+        """A new queue; requests of an annotator that come together get the same."""
+        return await asyncio.shield(self._choosing(key, n, leases=leases))
+
+    def _choosing(self, key: tuple[str, int], n: int, *, leases: bool) -> asyncio.Future[_Queue]:
+        asked = (key, n, leases)
+        if asked not in self.choosing:
+            task = asyncio.ensure_future(asyncio.to_thread(self._choose, key, n, leases=leases))
+            self.choosing[asked] = task
+            task.add_done_callback(lambda done: (self.choosing.pop(asked, None), done.exception()))
+        return self.choosing[asked]
 
     def _choose(self, key: tuple[str, int], n: int, *, leases: bool) -> _Queue:
         campaign, annotator = key
@@ -100,16 +120,22 @@ class QuestionQueues:
         found = [code + 1 for code in view.propose(annotator - 1, AHEAD + n, self.draws)]
         if len(self.queues) > 10_000:
             self.queues.clear()
-        queue = self.queues[key] = _Queue(found, view, time.monotonic())
+        kept = KEPT * (1.0 + random.random())  # so that not all are made again at once
+        queue = self.queues[key] = _Queue(found, view, time.monotonic() + kept)
         return queue
 
     async def _lease(self, key: tuple[str, int], queue: _Queue, n: int) -> list[dict[str, Any]]:
         campaign, annotator = key
-        found = await self.lease_now(campaign, LeaseAsked(annotator, queue.items[: n + AT_ONCE], n))
+        now = time.monotonic()
+        free = [item for item in queue.items if self.taken.get((campaign, item), 0.0) < now]
+        wanted = (free or queue.items)[: n + AT_ONCE]
+        found = await self.lease_now(campaign, LeaseAsked(annotator, wanted, n))
         out = {one.lease.item for one in found}
-        queue.items = [item for item in queue.items if item not in out]
-        if len(found) < n:  # those in front were taken by others
-            queue.items = queue.items[AT_ONCE + n :]
+        if len(self.taken) > 100_000:
+            self.taken.clear()
+        self.taken |= {(campaign, item): now + TAKEN for item in out}
+        gone = out if len(found) >= n else {*out, *wanted}  # those in front were taken by others
+        queue.items = [item for item in queue.items if item not in gone]
         return [
             {
                 "item": one.item, "payload": one.payload, "expires": one.lease.expires, "first": one.lease.shown,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import uvicorn
 
 from crowdwise.server.configuration import Configuration
+from crowdwise.server.http_protocol import LimitedHeads
 from crowdwise.server.service import Service
 from crowdwise.server.structured_logs import configure_logs
 
@@ -34,5 +35,5 @@ def serve(configuration: Configuration, say: Callable[[str], None]) -> None:
         workers=configuration.workers, ssl_certfile=configuration.tls_certificate or None,
         ssl_keyfile=configuration.tls_key or None, log_config=None, access_log=False, proxy_headers=True,
         forwarded_allow_ips=configuration.trusted_proxies, timeout_graceful_shutdown=20,
-        timeout_keep_alive=15, h11_max_incomplete_event_size=65536, server_header=False,
+        timeout_keep_alive=15, server_header=False, http=LimitedHeads,
     )  # fmt: skip

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -51,10 +50,10 @@ class Service:
         self.started, self.closing = time.time(), False
         self._listeners: set[Callable[[str], None]] = set()
         self._tokens: dict[tuple[str, str], tuple[float, Token | None]] = {}
+        self._looking: dict[tuple[str, str], asyncio.Future[Token | None]] = {}
         self.streams: Counter[str] = Counter()
         """Open event streams of each token."""
         self._numbers: dict[tuple[str, Any], int] = {}
-        self._lock = threading.Lock()
 
     def close(self) -> None:
         """Write what waits, then close the store."""
@@ -134,22 +133,32 @@ class Service:
         return await asyncio.to_thread(self.view, campaign, exact=exact, leases=leases)
 
     async def token_now(self, by: Literal["secret", "id"], value: str) -> Token | None:
-        """The token with a secret or an id, where it is valid; it is looked up again after a moment."""
-        now = time.monotonic()
-        when, token = self._tokens.get((by, value), (-1e9, None))
-        if now - when > TOKEN_SECONDS:
-            find = find_token if by == "secret" else token_by_id
-            token = await self.read_now(lambda conn: find(conn, value))
-            with self._lock:
-                if len(self._tokens) > 10_000:
-                    self._tokens.clear()
-                self._tokens[by, value] = (now, token)
+        """The token with a secret or an id, where it is valid; it is looked up again after a moment, once for all who
+        ask meanwhile."""
+        key = (by, value)
+        when, token = self._tokens.get(key, (-1e9, None))
+        if time.monotonic() - when > TOKEN_SECONDS:
+            task = self._looking.get(key)
+            if task is None:
+                task = self._looking[key] = asyncio.ensure_future(self._find_token(by, value, self._looking))
+            token = await asyncio.shield(task)
         return token if token is not None and token.valid else None
+
+    async def _find_token(self, by: Literal["secret", "id"], value: str, looking: dict[Any, Any]) -> Token | None:
+        now, find = time.monotonic(), find_token if by == "secret" else token_by_id
+        try:
+            token: Token | None = await self.read_now(lambda conn: find(conn, value))
+        finally:
+            looking.pop((by, value), None)
+        if looking is self._looking:  # else a token was revoked meanwhile
+            if len(self._tokens) > 10_000:
+                self._tokens.clear()
+            self._tokens[by, value] = (now, token)
+        return token
 
     def forget_tokens(self) -> None:
         """Look all tokens up again: one was revoked."""
-        with self._lock:
-            self._tokens.clear()
+        self._tokens, self._looking = {}, {}
 
     def first_token(self) -> str | None:
         """The secret of a new admin token where there is none yet: it is shown once."""
