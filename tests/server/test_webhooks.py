@@ -44,9 +44,7 @@ def receiver() -> Iterator[tuple[str, list[dict[str, Any]], list[int]]]:
 def sender(site: Site) -> Iterator[WebhookSender]:
     """A sender that may reach this machine and sends when the test says so; the server's own rests."""
     site.service.webhooks.close()
-    site.service.write(
-        lambda conn: [conn.execute(table.delete()) for table in (deliveries, webhooks)]
-    )  # of other tests
+    site.service.write(lambda conn: [conn.execute(table.delete()) for table in (deliveries, webhooks)])
     yield WebhookSender(site.service.read, site.service.write, private=True, start=False)
     site.service.webhooks = WebhookSender(site.service.read, site.service.write, private=False)
 
