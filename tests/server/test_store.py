@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 import zipfile
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -17,6 +19,7 @@ from alembic.migration import MigrationContext
 import crowdwise as cw
 from command_line import run
 from crowdwise.errors import OutputError, ReadError
+from crowdwise.server import live_votes
 from crowdwise.server.backups import back_up, restore
 from crowdwise.server.campaign_folders import export_folder, import_folder
 from crowdwise.server.configuration import load_configuration
@@ -109,6 +112,7 @@ def test_an_error_of_a_follower_is_logged_once(site: Site, caplog: pytest.LogCap
     one = models.get(site.service.campaign(campaign))
     one.refresh = lambda: (_ for _ in ()).throw(ReadError("broken"))  # type: ignore[method-assign]
     for version in (10**6, 10**6 + 1):
+        one.next_time = 0.0
         models._look(one, {campaign: (10**6, version)})
     ours = [record for record in caplog.records if getattr(record, "campaign", None) == campaign]
     assert [record.message for record in ours if record.exc_info] == ["A model could not be refreshed."]
@@ -144,6 +148,54 @@ def test_a_vote_is_taken_back_after_its_block_was_learned(site: Site) -> None:
         labels = site.call("GET", f"/campaigns/{campaign}/consensus")["items"]
         found = next(row["votes"] for row in labels if row["item"] == "p0")
     assert found == 18
+
+
+def test_snapshots_spare_a_start_from_the_first_vote(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream that begins with a snapshot is the same to the last bit; one of other votes is not used."""
+    monkeypatch.setattr(live_votes, "SNAPSHOT", 1000)
+    campaign = site.campaign(n_items=60, annotators=[f"w{m}" for m in range(40)])
+    rows = [(f"p{i % 60}", f"w{i // 60}", ["wren", "robin"][i % 7 < 3]) for i in range(2300)]
+    site.votes(campaign, *rows)
+    kept = site.service.follower.snapshots / campaign
+    until = time.monotonic() + 20
+    while not (kept / "model-2000").exists() and time.monotonic() < until:
+        site.call("GET", f"/campaigns/{campaign}/status")
+        time.sleep(0.05)
+    folder = tmp_path / "copied"
+    shutil.copytree(kept, folder)
+    read: list[int] = []
+    take = LiveVotes._take
+
+    def counted(self: LiveVotes, found: list[Any], *more: Any) -> None:
+        if self.folder == folder:  # and not the server's own
+            read.extend(found)
+        take(self, found, *more)
+
+    monkeypatch.setattr(LiveVotes, "_take", counted)
+
+    def compared() -> int:
+        """How many votes a stream with snapshots reads after a start."""
+        row = site.service.campaign(campaign)
+        with site.service.database.reading() as conn:
+            plain = LiveVotes().follow(conn, row)
+            read.clear()
+            view = LiveVotes(folder).follow(conn, row)
+        assert view.seq == plain.seq and view.status == plain.status
+        np.testing.assert_array_equal(view.consensus.posterior, plain.consensus.posterior)
+        return len(read)
+
+    assert compared() == 300
+    site.call("POST", f"/campaigns/{campaign}/undo", json={"annotator": "w38", "item": "p10"})  # after the snapshot
+    assert compared() == 301
+    site.call("POST", f"/campaigns/{campaign}/undo", json={"annotator": "w0", "item": "p0"})  # before it
+    assert compared() == 2302 and not any(folder.iterdir())
+    shutil.copytree(kept, folder, dirs_exist_ok=True)
+    (folder / "model-2000" / "online.json").write_text("{")
+    assert compared() == 2302
+    site.call("DELETE", f"/campaigns/{campaign}?confirm=birds")
+    assert not kept.exists()
 
 
 def test_backup_and_restore_between_stores(site: Site, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ Snapshots (:mod:`crowdwise.active.snapshots`) are taken of whole blocks, and onl
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class JournalStream:
     def __init__(self, journal: Journal, roster: Roster, snapshots: Snapshots, make: Callable[[], Online]) -> None:
         self.journal, self.roster, self.snapshots, self.make = journal, roster, snapshots, make
         with journal.reading():
-            found = snapshots.latest(journal, BLOCK)
+            found = snapshots.latest(lambda number: self._notes(journal.chain(number)), remove=not journal.read_only)
             self._start(*(found or (make(), 0)))
         self.saved = self.last
 
@@ -74,8 +75,12 @@ class JournalStream:
     def save(self) -> None:
         """Save a snapshot of whole blocks, where there are more of them than in the last one."""
         if self.last > self.saved and not self.journal.read_only:
-            self.snapshots.save(self.base, self.last, self.journal.facts()["identity"], self.chain, BLOCK)
+            self.snapshots.save(self.base, self.last, self._notes(self.chain))
             self.saved = self.last
+
+    def _notes(self, chain: str | None) -> dict[str, Any]:
+        """What a snapshot says of the votes that it has seen."""
+        return {"journal": self.journal.facts()["identity"], "chain": chain, "block": BLOCK}
 
     def _gold(self) -> dict[int, int]:
         """Item -> class, in codes."""

@@ -1,16 +1,17 @@
 """Snapshots of a campaign's stream: folders ``model-N``, N the number of the last vote that the stream has seen.
 
-They only save time: a stream is the same without them, once it has learned from all votes of the journal. They hold
-codes and no names, which are those of the journal. A snapshot carries the identity of its journal and the digest of the
-votes that it has seen: one of another journal, or of votes that this one does not have, is thrown away.
+They only save time: a stream is the same without them, once it has learned from all votes of the campaign. They hold
+codes and no names, which are those of the campaign. A snapshot carries notes on the votes that it has seen (whose they
+are, and a digest): where those of the campaign are others now, it is thrown away.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from crowdwise.active.journal import Journal
 from crowdwise.core.model import EMModel
 from crowdwise.data import manifests
 from crowdwise.errors import CrowdwiseError, OutputError
@@ -33,23 +34,24 @@ class Snapshots:
         names = (path.name.removeprefix("model-") for path in self.folder.glob("model-*"))
         return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
 
-    def latest(self, journal: Journal, block: int) -> tuple[Online, int] | None:
-        """The latest that can be read and has seen what the journal holds, and its number."""
-        identity = journal.facts()["identity"]
+    def latest(self, expected: Callable[[int], dict[str, Any]], *, remove: bool = True) -> tuple[Online, int] | None:
+        """The latest that can be read and whose notes are those that are expected for its number, and its number.
+
+        ``remove``: others are removed.
+        """
         for number in reversed(self.numbers()):
             try:
                 online = Online.load(self.folder / f"model-{number}", self.model)
             except CrowdwiseError:  # a damaged snapshot costs time, no votes
                 continue
-            if online.notes == {"journal": identity, "chain": journal.chain(number), "block": block}:
+            if online.notes == expected(number):
                 return online, number
-            if not journal.read_only:
+            if remove:
                 self._remove(number)
         return None
 
-    def save(self, online: Online, number: int, identity: str, chain: str, block: int) -> None:
+    def save(self, online: Online, number: int, notes: dict[str, Any]) -> None:
         """Write one, where the disk allows that; nothing depends on it."""
-        notes = {"journal": identity, "chain": chain, "block": block}
         with suppress(OutputError):
             online.save(self.folder / f"model-{number}", names=False, notes=notes)
         for old in self.numbers()[:-KEPT]:

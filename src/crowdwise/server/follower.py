@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -34,17 +36,19 @@ __all__ = ["Follower", "LiveCampaign"]
 class LiveCampaign:
     """The model of one campaign and its latest view."""
 
-    def __init__(self, database: Database, row: CampaignRow) -> None:
+    def __init__(self, database: Database, row: CampaignRow, snapshots: Path) -> None:
         self.database, self.id = database, row.id
-        self.model: LiveVotes | LiveRefit = LiveVotes() if row.answer_type == "votes" else LiveRefit()
+        self.model: LiveVotes | LiveRefit
+        self.model = LiveVotes(snapshots / row.id) if row.answer_type == "votes" else LiveRefit()
         self.view: Any = None
         self.lock, self.asked = threading.Lock(), threading.Lock()
         self.used = time.monotonic()
         self.next_time, self.cost = 0.0, 0.0
         """When the next refresh in the background may be, and how long the last took."""
+        self.next_look = 0.0
+        """When it is looked at in any case: requests may refresh it so often that the background has nothing to do."""
         self.complaint = ""
         """The error of the last refresh in the background."""
-        self.generation = 0
         self.noted = (0, 0.0)
         """The last vote of the latest point of its curve, and when the next may be noted."""
 
@@ -55,10 +59,20 @@ class LiveCampaign:
             with self.database.reading() as conn:
                 row = find_campaign(conn, self.id)
                 view = self.model.follow(conn, row)
-            self.view, self.generation = view, self.generation + 1
+            self.view = view
             self.cost = time.monotonic() - began
             self.next_time = time.monotonic() + max(REST, SHARE * self.cost)
             return view
+
+    def save(self) -> None:
+        """Save a snapshot of the model, where enough was learned since the last."""
+        if not isinstance(self.model, LiveVotes) or not self.model.snapshot_is_due:
+            return
+        with self.lock, self.database.reading() as conn:
+            due = self.model.snapshot_is_due  # nobody learns meanwhile
+            save = self.model.snapshot(conn, find_campaign(conn, self.id)) if due else None
+        if save is not None:
+            save()
 
     def latest(self, row: CampaignRow, *, exact: bool = True) -> Any:
         """A view; with ``exact`` one that has seen all that the row of the campaign has."""
@@ -93,8 +107,8 @@ class LiveCampaign:
 class Follower:
     """The models of a process."""
 
-    def __init__(self, database: Database, changed: Callable[[str], None], note: Callable[[Any], None]) -> None:
-        self.database, self.changed, self.note = database, changed, note
+    def __init__(self, database: Database, snapshots: Path, note: Callable[[Any], None]) -> None:
+        self.database, self.snapshots, self.note = database, snapshots, note
         self._live: dict[str, LiveCampaign] = {}
         self._lock = threading.Lock()
         self._written: dict[str, float] = {}
@@ -107,13 +121,18 @@ class Follower:
         """The model of a campaign, from now on followed."""
         with self._lock:
             if row.id not in self._live:
-                self._live[row.id] = LiveCampaign(self.database, row)
+                self._live[row.id] = LiveCampaign(self.database, row, self.snapshots)
             return self._live[row.id]
 
     def seen(self, campaign: str) -> Any:
         """The latest view of a campaign that there is, or nothing."""
         live = self._live.get(campaign)
         return None if live is None else live.view
+
+    def forget(self, campaign: str) -> None:
+        """Drop a campaign that was deleted, with its snapshots."""
+        self.drop(campaign)
+        shutil.rmtree(self.snapshots / campaign, ignore_errors=True)
 
     def drop(self, campaign: str) -> None:
         with self._lock:
@@ -140,7 +159,15 @@ class Follower:
     def __len__(self) -> int:
         return len(self._live)
 
+    def _tidy(self) -> None:
+        """Remove snapshots of campaigns that are gone."""
+        there = self._marks()
+        for folder in self.snapshots.glob("*") if there else ():
+            if folder.name not in there:
+                self.forget(folder.name)
+
     def _loop(self) -> None:
+        self._tidy()
         while not self._stop.is_set():
             self._wake.wait(PAUSE)
             self._wake.clear()
@@ -148,7 +175,7 @@ class Follower:
                 new = set(self._written) - set(self._live)
                 live = list(self._live.values())
             live += [one for campaign in new if (one := self._start(campaign)) is not None]
-            due = [one for one in live if time.monotonic() >= one.next_time]
+            due = [one for one in live if time.monotonic() >= min(one.next_time, one.next_look)]
             marks = self._marks() if due else {}
             for one in due:
                 if self._stop.is_set():
@@ -174,8 +201,10 @@ class Follower:
             return None
 
     def _look(self, one: LiveCampaign, marks: dict[str, tuple[int, int]]) -> None:
-        """Refresh a model where the store has more than it has seen."""
-        if time.monotonic() - one.used > UNUSED:
+        """Refresh a model where the store has more than it has seen; note a point of its curve, and a snapshot."""
+        now = time.monotonic()
+        one.next_look = now + REST
+        if now - one.used > UNUSED:
             self.drop(one.id)
             return
         if one.id not in marks:
@@ -183,15 +212,16 @@ class Follower:
         last_vote, version = marks[one.id]
         try:
             view = one.view
-            if view is None or view.seq < last_vote or view.row.version < version or one.model.stale:
+            behind = view is None or view.seq < last_vote or view.row.version < version or one.model.stale
+            if behind and now >= one.next_time:
                 view = one.refresh()
-                self.changed(one.id)
-            if view.seq > one.noted[0] and time.monotonic() > one.noted[1]:
+            one.save()
+            if view is not None and view.seq > one.noted[0] and time.monotonic() > one.noted[1]:
                 began = time.monotonic()
                 self.note(view)
                 one.noted = (view.seq, time.monotonic() + max(NOTED, 20.0 * (time.monotonic() - began)))
         except NotThere:  # it was deleted
-            self.drop(one.id)
+            self.forget(one.id)
         except Exception as error:
             if str(error) != one.complaint:  # once, not at every attempt
                 log.exception("A model could not be refreshed.", extra={"campaign": one.id})

@@ -2,15 +2,19 @@
 
 As in a campaign folder (:mod:`crowdwise.active.journal_stream`), its state is a function of the votes that count, in
 their order, and of the gold: whole blocks are learned for good, the votes after them on a copy. A vote that is taken
-back after its block was learned makes the stream start again from the first vote, in the background.
+back after its block was learned makes the stream start again from the first vote, in the background. Snapshots of whole
+blocks only save time after a start.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +23,7 @@ import sqlalchemy as sa
 from crowdwise.active.asking import find_situation
 from crowdwise.active.end_state import Situation, Standing, find_standing, status_of
 from crowdwise.active.journal_stream import BLOCK
+from crowdwise.active.snapshots import Snapshots
 from crowdwise.active.strategies import Strategy
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Floats
@@ -30,6 +35,8 @@ from crowdwise.server.live_roll import LiveRoll, Vote, read_open, read_votes
 from crowdwise.server.store_tables import votes
 
 NO_VOTES = "No votes have come in yet."
+SNAPSHOT = 20_000
+"""After so many votes, and a quarter more than in the last one, a snapshot of the stream is saved."""
 REBUILD_SHARE = 10.0
 """After a rebuild that took t seconds the next one waits this many times t."""
 
@@ -118,8 +125,12 @@ def mixed(found: list[int], tests: list[int], rate: float, rng: np.random.Genera
 class LiveVotes:
     """The stream of a campaign of classes. One thread at a time calls :meth:`follow`."""
 
-    def __init__(self) -> None:
+    def __init__(self, snapshots: Path | None = None) -> None:
         self.roll = LiveRoll()
+        self.folder = snapshots
+        """Where snapshots of the stream are, so that it need not be learned from the first vote after a start."""
+        self.saved = 0
+        """The number of the last vote in the latest snapshot."""
         self.base: Online | None = None
         self.pending: list[Vote] = []
         """The votes that count after the last whole block."""
@@ -133,11 +144,15 @@ class LiveVotes:
         """The campaign as it is now."""
         roll = self.roll
         golden = roll.follow(conn, row)
-        if self.base is None or (golden and not self._knows_gold(row)) or self._rebuild_is_due():
+        began, from_start = time.perf_counter(), False
+        if self.base is None:
             self._restart(row)
-        began = time.perf_counter()
-        from_start = self.read == 0
-        retracted = self._retracted(conn, row) if from_start else frozenset[int]()
+            self._load(conn, row)
+            from_start = True
+        if (golden and not self._knows_gold(row)) or self._rebuild_is_due():
+            self._restart(row)
+            from_start = True
+        retracted = self._retracted(conn, row.id, row.last_vote) if from_start else frozenset[int]()
         while self.read < row.last_vote:
             found = read_votes(conn, row.id, self.read, row.last_vote)
             self._take(found, retracted, from_start)
@@ -163,14 +178,48 @@ class LiveVotes:
         self.base.item_names, self.base.annotator_names = self.roll.items, self.roll.annotators
         self.pending, self.read, self.learned, self.stale = [], 0, 0, False
 
+    def _load(self, conn: sa.Connection, row: CampaignRow) -> None:
+        """Begin with the latest snapshot, where there is one of votes that still are what they were."""
+        if self.folder is None:
+            return
+        found = Snapshots(self.folder, row.model()).latest(lambda number: self._notes(conn, row, number, row.last_vote))
+        if found is not None:
+            self.base, self.learned = found
+            self.base.item_names, self.base.annotator_names = self.roll.items, self.roll.annotators
+            self.read = self.saved = self.learned
+
+    @property
+    def snapshot_is_due(self) -> bool:
+        """Whether enough was learned since the last snapshot."""
+        return self.folder is not None and not self.stale and self.learned >= SNAPSHOT + 1.25 * self.saved
+
+    def snapshot(self, conn: sa.Connection, row: CampaignRow) -> Callable[[], None]:
+        """What saves the stream as it is now; it may be called later."""
+        assert self.folder is not None and self.base is not None
+        self.saved = self.learned
+        store, notes = Snapshots(self.folder, row.model()), self._notes(conn, row, self.learned, self.read)
+        return partial(store.save, self.base.copy(), self.learned, notes)
+
+    def _notes(self, conn: sa.Connection, row: CampaignRow, number: int, until: int) -> dict[str, Any]:
+        """What a snapshot says of the votes up to a number: which model has seen them, which was the last, and which of
+        them were taken back by votes up to another number."""
+        last = conn.execute(
+            sa.select(votes.c.vote_id, votes.c.time).where(votes.c.campaign == row.id, votes.c.seq == number)
+        ).first()
+        gone = sorted(seq for seq in self._retracted(conn, row.id, until) if seq <= number)
+        settings = {name: row.settings[name] for name in ("method", "params", "strategy")}
+        digest = hashlib.sha256(json.dumps([settings, row.classes, gone], sort_keys=True).encode()).hexdigest()
+        return {"campaign": row.id, "last": None if last is None else [*last], "digest": digest, "block": BLOCK}
+
     def _rebuild_is_due(self) -> bool:
         when, took = self._rebuilt
         return self.stale and time.monotonic() - when > REBUILD_SHARE * took
 
     @staticmethod
-    def _retracted(conn: sa.Connection, row: CampaignRow) -> frozenset[int]:
+    def _retracted(conn: sa.Connection, campaign: str, until: int) -> frozenset[int]:
+        """The numbers of votes that were taken back by votes up to a number."""
         query = sa.select(votes.c.retracts).where(
-            votes.c.campaign == row.id, votes.c.retracts.is_not(None), votes.c.seq <= row.last_vote
+            votes.c.campaign == campaign, votes.c.retracts.is_not(None), votes.c.seq <= until
         )
         return frozenset(conn.execute(query).scalars())
 

@@ -103,7 +103,7 @@ async def campaigns_delete(
         caller.audit(conn, "delete campaign", campaign, name=row.name, votes=row.n_answers)
 
     await service.write_now(delete, campaign)
-    service.follower.drop(campaign)
+    service.follower.forget(campaign)
     return {"deleted": campaign}
 
 

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -43,12 +44,11 @@ class Service:
         self.database = Database(configuration.url)
         self.database.migrate()
         self.signer = Signer(load_fact(self.database, "key", lambda: secrets.token_urlsafe(48)))
-        self.follower = Follower(self.database, self._changed, self._note)
+        self.follower = Follower(self.database, Path(configuration.data) / "snapshots", self._note)
         self.commit = GroupCommit(self.database, self.follower.poke)
         self.webhooks = WebhookSender(self.read, self.write, configuration.private_webhooks)
         self.queues = QuestionQueues(self.view, self.follower.seen, self.lease_now, self.signer.ticket)
         self.started, self.closing = time.time(), False
-        self._listeners: set[Callable[[str], None]] = set()
         self._tokens: dict[tuple[str, str], tuple[float, Token | None]] = {}
         self._looking: dict[tuple[str, str], asyncio.Future[Token | None]] = {}
         self.streams: Counter[str] = Counter()
@@ -63,20 +63,11 @@ class Service:
         self.follower.close()
         self.database.close()
 
-    def listen(self, listener: Callable[[str], None]) -> Callable[[], None]:
-        """Call a function with the id of a campaign whose model changed; gives what ends that."""
-        self._listeners.add(listener)
-        return lambda: self._listeners.discard(listener)
-
     def _note(self, view: Any) -> None:
         """Add a point to the curve of a campaign, and an event where it stands differently."""
         made = point_of(view, self.read(lambda conn: skills_noted(conn, view.row.id)))
         standing = {"state": view.standing.state, "stop": view.standing.why, "advice": view.standing.advice}
         self.write(lambda conn: add_point(conn, made, standing), view.row.id)
-
-    def _changed(self, campaign: str) -> None:
-        for listener in list(self._listeners):
-            listener(campaign)
 
     def read(self, run: Callable[[sa.Connection], Any]) -> Any:
         """Read something of one moment."""
