@@ -256,7 +256,8 @@ def under_load(
     return {
         "kills": kills, "acknowledged": len(acknowledged), "there": len(there),
         "lost": len(set(acknowledged) - set(found)), "twice": twice,
-        "out_twice": out_twice(people, {vote["item"]: vote["time"] for vote in there}),
+        "out_twice": out_twice(people, {(vote["item"], vote["annotator"]): vote["time"] for vote in there}),
+        "two_votes": len(there) - len({vote["item"] for vote in there}),
         "refused": sorted({str(one)[:300] for person in people for one in person.refused})[:5],
         "hung": sum(person.is_alive() for person in people),
     }  # fmt: skip
@@ -290,12 +291,13 @@ def listed(server: Server, campaign: str) -> list[dict[str, Any]]:
     return out
 
 
-def out_twice(people: list[Annotator], voted: dict[str, float]) -> int:
-    """Items that were with two annotators at one time."""
+def out_twice(people: list[Annotator], voted: dict[tuple[str, str], float]) -> int:
+    """Items that were with two annotators at one time; a question is out until it is answered or its time is over."""
     spans: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for person in people:
         for item, seen, until in person.handed:
-            spans.setdefault(item, {}).setdefault(person.name_, []).append((seen, min(until, voted.get(item, until))))
+            until = min(until, voted.get((item, person.name_), until))
+            spans.setdefault(item, {}).setdefault(person.name_, []).append((seen, until))
     bad = 0
     for by_person in spans.values():
         every = sorted((lo, hi, who) for who, some in by_person.items() for lo, hi in some)

@@ -92,6 +92,21 @@ def test_no_question_is_out_twice_at_a_time(site: Site, second: Site) -> None:
     assert len(every) == len(set(every)) == 12
 
 
+def test_an_item_with_all_its_votes_is_not_asked_again(site: Site, second: Site) -> None:
+    """Questions are chosen ahead; what others answered since is not handed out."""
+    campaign = site.campaign(n_items=3, annotators=["ann", "bob"], max_votes=1)
+
+    def asked(where: Site, who: str) -> list[str]:
+        return [q["item"] for q in where.call("GET", f"/campaigns/{campaign}/next?annotator={who}")["questions"]]
+
+    (first,) = asked(site, "ann")
+    (other,) = asked(second, "bob")
+    (last,) = {"p0", "p1", "p2"} - {first, other}
+    second.votes(campaign, (other, "bob", "wren"), (last, "bob", "wren"))
+    site.votes(campaign, (first, "ann", "wren"))
+    assert asked(site, "ann") == [] == asked(second, "bob")
+
+
 def test_a_follower_that_finds_a_hole_stops(site: Site) -> None:
     campaign = site.campaign()
     site.votes(campaign, ("p0", "ann", "wren"), ("p1", "ann", "wren"))

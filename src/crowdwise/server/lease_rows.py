@@ -40,8 +40,9 @@ class LeaseAsked:
 def lease_together(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAsked]) -> list[list[Lease]]:
     """The questions of several requests: what each annotator has already, whose time begins again, then new ones.
 
-    Of the items that are wanted, those are leased that are open, not out, and not answered or skipped by the annotator,
-    within the budget and the most votes of the annotator. Which side of a pair is shown first is drawn.
+    Of the items that are wanted, those are leased that are open, not out, short of the most votes for an item (tests
+    have no such limit), and not answered or skipped by the annotator, within the budget and the most votes of the
+    annotator. Which side of a pair is shown first is drawn.
     """
     row, now = find_campaign(conn, campaign), time.time()
     expires = now + row.settings["patience"]
@@ -55,6 +56,8 @@ def lease_together(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAske
     wanted = list({item for one in asked for item in one.wanted})
     some["items"] = wanted
     free = set(conn.execute(_FREE, some).scalars()) if wanted and row.state == "open" else set()
+    if free and row.rule.max_votes is not None:  # questions are chosen ahead: an item may have got its votes since
+        free -= set(conn.execute(_FULL, {"campaign": campaign, "items": wanted, "most": row.rule.max_votes}).scalars())
     done = {tuple(pair) for query in _DONE for pair in conn.execute(query, some)} if free else set()
     left = money_left(conn, row)
     out, new = list[list[Lease]](), list[dict[str, Any]]()
@@ -108,6 +111,13 @@ _FREE = sa.select(items.c.number).where(
     items.c.number.in_(_ITEMS),
     items.c.closed.is_(False),
     ~sa.exists().where(leases.c.campaign == items.c.campaign, leases.c.item == items.c.number),
+)
+_FULL = (
+    sa.select(answers.c.item)
+    .join(items, (items.c.campaign == answers.c.campaign) & (items.c.number == answers.c.item))
+    .where(answers.c.campaign == sa.bindparam("campaign"), answers.c.item.in_(_ITEMS), items.c.gold.is_(None))
+    .group_by(answers.c.item)
+    .having(sa.func.count() >= sa.bindparam("most"))
 )
 _DONE = [
     sa.select(table.c.item, table.c.annotator).where(
