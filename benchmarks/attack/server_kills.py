@@ -32,7 +32,7 @@ from typing import Any
 from targets import conclude, options
 
 N_ANNOTATORS = 8
-N_ITEMS = 5_000
+N_ITEMS = 20_000
 PATIENCE = 4.0
 """Seconds of a lease."""
 
