@@ -326,7 +326,12 @@ def test_other_answers_are_taken_and_refitted(site: Site, kind: str) -> None:
             (question,) = site.call("GET", f"/campaigns/{campaign}/next?annotator={who}")["questions"]
             assert (question["first"] in ("left", "right")) == (kind == "comparisons")
             site.votes(campaign, (question["item"], who, wrong), code=422)
-            site.votes(campaign, (question["item"], who, answer))
+            vote = {"item": question["item"], "annotator": who, "label": answer}
+            for refused, code in (("left.x", 403), (question["ticket"][:-1], 403)):
+                site.call("POST", f"/campaigns/{campaign}/votes", code, json={**vote, "ticket": refused})
+            site.call("POST", f"/campaigns/{campaign}/votes", 201, json={**vote, "ticket": question["ticket"]})
+            order = {q["item"]: q["first"] for q in site.call("GET", f"/campaigns/{campaign}/votes")["votes"]}
+            assert order[question["item"]] == question["first"]
     status = site.call("GET", f"/campaigns/{campaign}/status")
     assert (status["state"], status["votes"], status["finished"]) == ("exhausted", 6, 3)
     found = site.call("GET", f"/campaigns/{campaign}/consensus")["items"]

@@ -158,7 +158,7 @@ class Invitation(Message):
 
 class Vote(Message):
     """A vote. ``id`` makes it count once, however often it is sent; annotators give no ``annotator`` but the ``ticket``
-    of their question."""
+    of their question. Of a lead's the ticket may be left out; with it, the order in which a pair was shown is kept."""
 
     model_config = example(item="photo1", annotator="ann", label="wren", id="ann-photo1")
     item: Name

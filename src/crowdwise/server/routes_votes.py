@@ -16,7 +16,7 @@ from crowdwise.server.lease_rows import ask_again, release, skip
 from crowdwise.server.name_rows import find_numbers
 from crowdwise.server.routes_campaigns import Lead
 from crowdwise.server.service import Service
-from crowdwise.server.store_tables import answers, items
+from crowdwise.server.store_tables import annotators, answers, items
 from crowdwise.server.vote_rows import VoteGiven, list_votes, undo, votes_of_item
 
 Voter = Annotated[Caller, Depends(Needs("admin", "lead", "annotator"))]
@@ -80,8 +80,19 @@ async def votes_add(service: ServiceOf, caller: Voter, campaign: str, given: Vot
     else:
         if any(vote.annotator is None for vote in some):
             raise HTTPException(422, "Say whose vote it is: annotator.")
-        votes = [VoteGiven(v.item, v.annotator, v.label, v.id, v.seconds) for v in some]
+        votes = [await _for_another(service, campaign, vote) for vote in some]
     return Receipt(**await service.vote_now(campaign, votes))
+
+
+async def _for_another(service: Service, campaign: str, vote: Vote) -> VoteGiven:
+    """A vote that a lead sends for an annotator; with the ticket of a question, the order of its sides is kept."""
+    shown = None
+    if vote.ticket is not None:
+        (who,) = await service.read_now(lambda conn: find_numbers(conn, annotators, campaign, [vote.annotator]))
+        good, shown = service.signer.read_ticket(vote.ticket, campaign, vote.item, who)
+        if not good:
+            raise HTTPException(403, "The ticket is of another question: send that of GET next, or none.")
+    return VoteGiven(vote.item, vote.annotator, vote.label, vote.id, vote.seconds, shown)
 
 
 def _own(service: Service, caller: Caller, campaign: str, vote: Vote) -> VoteGiven:
