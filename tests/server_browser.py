@@ -82,4 +82,4 @@ class Tab:
 
 def has_text(page: Any, selector: str, text: str) -> None:
     """Wait until an element says this (a wait by script would need the eval that the pages forbid)."""
-    need_module("playwright.sync_api").expect(page.locator(selector)).to_have_text(text, timeout=6_000)
+    need_module("playwright.sync_api").expect(page.locator(selector)).to_have_text(text, timeout=20_000)

@@ -54,7 +54,11 @@ def votes(site: Site, campaign: str) -> dict[str, Any]:
 
 def saved(page: Any, done: int) -> None:
     """Wait until so many answers are with the server."""
-    has_text(page, "#done", str(done))
+    try:
+        has_text(page, "#done", str(done))
+    except AssertionError as error:
+        error.add_note(f"The page says: {page.locator('#said').inner_text()!r}")
+        raise
     has_text(page, "#line", "All answers are saved")
 
 

@@ -254,7 +254,8 @@ keys.addEventListener("change", () => {
   }
 });
 document.addEventListener("keydown", (event) => {
-  const typing = event.target.matches("input:not([type=checkbox]), textarea, select");
+  const gone = dialog.contains(event.target) && !dialog.open; // a browser takes the focus away a moment after it closed
+  const typing = !gone && event.target.matches("input:not([type=checkbox]), textarea, select");
   const own = event.key === "Enter" && event.target.matches("button, a, summary, input");
   if (!keys.checked || typing || own || dialog.open || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
   const run = event.key === "u" ? undo : event.key === "s" && form ? () => find("#skip").click() : form && form.keys.get(event.key);
