@@ -43,7 +43,7 @@ class Tab:
         self.context = self.browser.new_context(
             viewport={"width": self.width, "height": 800}, color_scheme=self.scheme, reduced_motion="reduce"
         )
-        self.context.set_default_timeout(8_000)
+        self.context.set_default_timeout(20_000)
         self.page = self.context.new_page()
         self.page.on("console", lambda message: self.said.append(message.text))
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
@@ -54,14 +54,14 @@ class Tab:
         self.page.goto(f"{site.client.base_url}/login?next={path}")
         self.page.fill("#token", site.secret)
         self.page.keyboard.press("Enter")
-        self.page.wait_for_url(f"**{path}")
+        self.page.wait_for_url(f"{site.client.base_url}{path}")  # the address to sign in ends with the path, too
         return self.page
 
     def join(self, site: Site, campaign: str, annotator: str = "ann") -> Any:
         """Follow an invitation link to the labelling page."""
         link = site.call("POST", f"/campaigns/{campaign}/invitations", 201, json={"annotator": annotator})["link"]
         self.page.goto(link)
-        need_module("playwright.sync_api").expect(self.page.locator("#answers")).not_to_be_empty(timeout=10_000)
+        need_module("playwright.sync_api").expect(self.page.locator("#answers")).not_to_be_empty(timeout=20_000)
         return self.page
 
     def turn(self, width: int, scheme: str) -> None:
