@@ -107,6 +107,19 @@ def test_an_item_with_all_its_votes_is_not_asked_again(site: Site, second: Site)
     assert asked(site, "ann") == [] == asked(second, "bob")
 
 
+def test_who_comes_back_later_gets_a_new_queue(site: Site) -> None:
+    campaign = site.campaign(n_items=12, annotators=["ann"])
+    queues = site.service.queues.queues
+    (question,) = site.call("GET", f"/campaigns/{campaign}/next?annotator=ann")["questions"]
+    site.votes(campaign, (question["item"], "ann", "wren"))
+    before = queues[campaign, 1]
+    site.call("GET", f"/campaigns/{campaign}/next?annotator=ann")
+    assert queues[campaign, 1] is before
+    before.until = time.monotonic() - 1000.0
+    site.call("GET", f"/campaigns/{campaign}/next?annotator=ann")
+    assert queues[campaign, 1] is not before
+
+
 def test_a_follower_that_finds_a_hole_stops(site: Site) -> None:
     campaign = site.campaign()
     site.votes(campaign, ("p0", "ann", "wren"), ("p1", "ann", "wren"))
@@ -204,6 +217,8 @@ def test_snapshots_spare_a_start_from_the_first_vote(
     assert compared() == 300
     site.call("POST", f"/campaigns/{campaign}/undo", json={"annotator": "w38", "item": "p10"})  # after the snapshot
     assert compared() == 301
+    site.call("PATCH", f"/campaigns/{campaign}/items", json={"items": ["p7"], "gold": "wren"})
+    assert compared() == 2301  # a known answer is learned with from the first vote on
     site.call("POST", f"/campaigns/{campaign}/undo", json={"annotator": "w0", "item": "p0"})  # before it
     assert compared() == 2302 and not any(folder.iterdir())
     shutil.copytree(kept, folder, dirs_exist_ok=True)

@@ -148,7 +148,7 @@ class LiveVotes:
         if self.base is None:
             self._restart(row)
             self._load(conn, row)
-            from_start = True
+            golden = from_start = True
         if (golden and not self._knows_gold(row)) or self._rebuild_is_due():
             self._restart(row)
             from_start = True
@@ -176,7 +176,7 @@ class LiveVotes:
     def _restart(self, row: CampaignRow) -> None:
         self.base = row.strategy.stream(row.model(), row.classes)
         self.base.item_names, self.base.annotator_names = self.roll.items, self.roll.annotators
-        self.pending, self.read, self.learned, self.stale = [], 0, 0, False
+        self.pending, self.read, self.learned, self.saved, self.stale = [], 0, 0, 0, False
 
     def _load(self, conn: sa.Connection, row: CampaignRow) -> None:
         """Begin with the latest snapshot, where there is one of votes that still are what they were."""

@@ -25,6 +25,8 @@ AT_ONCE = 6
 """Questions of a queue that are looked at beyond those that are asked for."""
 KEPT = 3.0
 """Seconds, or up to twice as many, after which a queue gives way to one of a newer model."""
+AGED = 6.0
+"""Seconds after that in which it is still used while the next is made: who comes back later waits for a new one."""
 TAKEN = 10.0
 """Seconds for which an item that was just leased is tried last."""
 
@@ -85,7 +87,7 @@ class QuestionQueues:
         """Up to n questions for an annotator (a number); whoever asks again gets the same until they are answered."""
         key = (campaign, annotator)
         queue = self.queues.get(key)
-        if queue is None or not queue.items:
+        if queue is None or not queue.items or time.monotonic() > queue.until + AGED:
             queue = await self._chosen(key, n, leases=False)
         elif self._is_old(queue, campaign):
             self._choosing(key, n, leases=False)  # for the next request
@@ -110,7 +112,7 @@ class QuestionQueues:
         if asked not in self.choosing:
             task = asyncio.ensure_future(asyncio.to_thread(self._choose, key, n, leases=leases))
             self.choosing[asked] = task
-            task.add_done_callback(lambda done: (self.choosing.pop(asked, None), done.exception()))
+            task.add_done_callback(lambda done: (self.choosing.pop(asked, None), done.cancelled() or done.exception()))
         return self.choosing[asked]
 
     def _choose(self, key: tuple[str, int], n: int, *, leases: bool) -> _Queue:
