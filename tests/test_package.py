@@ -106,13 +106,10 @@ def test_every_extra_has_code_behind_it() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
     assert set(extras) == {"deep", "report", "serve", "spark", "docs", "dev"}
     source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
-    modules = {"pillow": "PIL"}  # and the users of others
-    modules |= {
-        "psycopg": "sqlalchemy",
-        "python-multipart": "fastapi",
-        "httptools": "uvicorn",
-        "uvloop": "uvicorn",
-    }
+    modules = {
+        "pillow": "PIL", "psycopg": "sqlalchemy", "python-multipart": "fastapi",  # the last ones: what uses them
+        "httptools": "uvicorn", "uvloop": "uvicorn",
+    }  # fmt: skip
     for requirement in [*extras["deep"], *extras["report"], *extras["serve"], *extras["spark"]]:
         name = re.split(r"[<>=\[]", requirement)[0]
         assert re.search(rf"(import|from) {modules.get(name, name)}\b", source), name

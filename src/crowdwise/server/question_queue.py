@@ -12,10 +12,12 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
+from crowdwise.server.in_flight import InFlight
 from crowdwise.server.item_rows import payload_of
 from crowdwise.server.lease_rows import Lease, LeaseAsked, lease_together
 
@@ -78,8 +80,8 @@ class QuestionQueues:
     ticket: Callable[..., str]
     queues: dict[tuple[str, int], _Queue] = field(default_factory=dict)
     draws: int = 0
-    choosing: dict[Any, asyncio.Future[_Queue]] = field(default_factory=dict)
-    """Choices that are being made."""
+    choosing: InFlight[_Queue] = field(default_factory=InFlight)
+    """Choices that are being made: requests of an annotator that come together get the same."""
     taken: dict[tuple[str, int], float] = field(default_factory=dict)
     """(Campaign, item) -> until when it is tried last: it was leased just now, to whomever."""
 
@@ -87,13 +89,14 @@ class QuestionQueues:
         """Up to n questions for an annotator (a number); whoever asks again gets the same until they are answered."""
         key = (campaign, annotator)
         queue = self.queues.get(key)
+        choose = partial(asyncio.to_thread, self._choose, key, n)
         if queue is None or not queue.items or time.monotonic() > queue.until + AGED:
-            queue = await self._chosen(key, n, leases=False)
+            queue = await self.choosing.wait((key, n), choose)
         elif self._is_old(queue, campaign):
-            self._choosing(key, n, leases=False)  # for the next request
+            self.choosing.start((key, n), choose)  # for the next request
         found = await self._lease(key, queue, n)
         if not found:  # others were quicker, or the model is behind
-            queue = await self._chosen(key, n, leases=True)
+            queue = await self.choosing.wait((key, n, "leases"), partial(choose, leases=True))
             found = await self._lease(key, queue, n)
         if found:
             return Handed(found)
@@ -103,19 +106,7 @@ class QuestionQueues:
     def _is_old(self, queue: _Queue, campaign: str) -> bool:
         return time.monotonic() > queue.until and self.seen(campaign) is not queue.view
 
-    async def _chosen(self, key: tuple[str, int], n: int, *, leases: bool) -> _Queue:
-        """A new queue; requests of an annotator that come together get the same."""
-        return await asyncio.shield(self._choosing(key, n, leases=leases))
-
-    def _choosing(self, key: tuple[str, int], n: int, *, leases: bool) -> asyncio.Future[_Queue]:
-        asked = (key, n, leases)
-        if asked not in self.choosing:
-            task = asyncio.ensure_future(asyncio.to_thread(self._choose, key, n, leases=leases))
-            self.choosing[asked] = task
-            task.add_done_callback(lambda done: (self.choosing.pop(asked, None), done.cancelled() or done.exception()))
-        return self.choosing[asked]
-
-    def _choose(self, key: tuple[str, int], n: int, *, leases: bool) -> _Queue:
+    def _choose(self, key: tuple[str, int], n: int, *, leases: bool = False) -> _Queue:
         campaign, annotator = key
         view = self.look(campaign, exact=leases, leases=leases)
         self.draws += 1

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from crowdwise.server.configuration import Configuration
 from crowdwise.server.database import Database, load_fact
 from crowdwise.server.follower import Follower
 from crowdwise.server.group_commit import GroupCommit, Work
+from crowdwise.server.in_flight import InFlight
 from crowdwise.server.lease_rows import LeaseAsked
 from crowdwise.server.point_rows import add_point, point_of, skills_noted
 from crowdwise.server.question_queue import QuestionQueues, Shown, hand_out
@@ -50,7 +52,7 @@ class Service:
         self.queues = QuestionQueues(self.view, self.follower.seen, self.lease_now, self.signer.ticket)
         self.started, self.closing = time.time(), False
         self._tokens: dict[tuple[str, str], tuple[float, Token | None]] = {}
-        self._looking: dict[tuple[str, str], asyncio.Future[Token | None]] = {}
+        self._looking: InFlight[Token | None] = InFlight()
         self.streams: Counter[str] = Counter()
         """Open event streams of each token."""
         self._numbers: dict[tuple[str, Any], int] = {}
@@ -126,30 +128,23 @@ class Service:
     async def token_now(self, by: Literal["secret", "id"], value: str) -> Token | None:
         """The token with a secret or an id, where it is valid; it is looked up again after a moment, once for all who
         ask meanwhile."""
-        key = (by, value)
-        when, token = self._tokens.get(key, (-1e9, None))
+        when, token = self._tokens.get((by, value), (-1e9, None))
         if time.monotonic() - when > TOKEN_SECONDS:
-            task = self._looking.get(key)
-            if task is None:
-                task = self._looking[key] = asyncio.ensure_future(self._find_token(by, value, self._looking))
-            token = await asyncio.shield(task)
+            token = await self._looking.wait((by, value), partial(self._find_token, by, value))
         return token if token is not None and token.valid else None
 
-    async def _find_token(self, by: Literal["secret", "id"], value: str, looking: dict[Any, Any]) -> Token | None:
-        now, find = time.monotonic(), find_token if by == "secret" else token_by_id
-        try:
-            token: Token | None = await self.read_now(lambda conn: find(conn, value))
-        finally:
-            looking.pop((by, value), None)
-        if looking is self._looking:  # else a token was revoked meanwhile
-            if len(self._tokens) > 10_000:
-                self._tokens.clear()
-            self._tokens[by, value] = (now, token)
+    async def _find_token(self, by: Literal["secret", "id"], value: str) -> Token | None:
+        now, kept, find = time.monotonic(), self._tokens, find_token if by == "secret" else token_by_id
+        token: Token | None = await self.read_now(lambda conn: find(conn, value))
+        if len(kept) > 10_000:
+            kept.clear()
+        kept[by, value] = (now, token)  # no longer the ones in use, where a token was revoked meanwhile
         return token
 
     def forget_tokens(self) -> None:
         """Look all tokens up again: one was revoked."""
-        self._tokens, self._looking = {}, {}
+        self._tokens = {}
+        self._looking.clear()
 
     def first_token(self) -> str | None:
         """The secret of a new admin token where there is none yet: it is shown once."""
