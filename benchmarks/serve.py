@@ -215,7 +215,7 @@ async def measured(server: Server, given: argparse.Namespace) -> list[dict[str, 
     other = await campaign(server, given.items)  # with questions left
     await asyncio.sleep(SETTLE)
     connection = Connection(server.port, server.secret)
-    for m in range(N_ANNOTATORS):  # the first question of each, which is chosen anew
+    for m in range(N_ANNOTATORS):  # the first question of each, which is chosen then
         await connection.call("GET", f"{other}/next?annotator=q{m}")
     out += await singles(server.port, server.secret, other, Pairs(given.items), given.seconds, ask=True)
     while pairs.at < given.votes:

@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from command_line import run
 from crowdwise.errors import ParameterError, ReadError
 from crowdwise.server.access_tokens import make_token
 from crowdwise.server.configuration import Configuration, load_configuration
@@ -205,6 +206,16 @@ def test_a_file_of_settings_is_checked(tmp_path: Path) -> None:
     (tmp_path / "b.toml").write_text("port = = 1\n")
     with pytest.raises(ReadError, match="is not TOML"):
         load_configuration(file=tmp_path / "b.toml", environment={})
+
+
+def test_an_address_that_is_taken_is_said_before_a_store_is_made(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = run("serve", "--data", tmp_path / "data", "--port", port)
+    assert found.returncode != 0 and f"cannot listen on 127.0.0.1, port {port}" in found.stderr
+    assert "token" not in found.stdout + found.stderr and not (tmp_path / "data").exists()
+    with pytest.raises(ParameterError, match="port=99999: expected at most 65535"):
+        load_configuration({"port": 99999}, environment={})
 
 
 def test_headers_without_end_are_refused(tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ class Configuration:
             value, least = getattr(self, f.name), f.metadata["minimum"]
             if least is not None and not value >= least:
                 raise ParameterError(f"{f.name}={value!r}: expected at least {least:g}.")
+        if self.port > 65_535:
+            raise ParameterError(f"port={self.port}: expected at most 65535.")
         if self.log_format not in ("json", "text"):
             raise ParameterError(f"log_format={self.log_format!r}: expected json or text.")
         if bool(self.tls_certificate) != bool(self.tls_key):

@@ -35,5 +35,5 @@ class InFlight(Generic[T]):
             done.exception()  # seen, also where nobody waits
 
     def clear(self) -> None:
-        """Who asks from now on begins anew; what is under way goes on for those who wait."""
+        """Who asks from now on begins again; what is under way goes on for those who wait."""
         self._tasks.clear()

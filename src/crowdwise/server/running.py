@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 
 import uvicorn
 
+from crowdwise.data.boundary import reason
+from crowdwise.errors import ParameterError
 from crowdwise.server.configuration import Configuration
 from crowdwise.server.http_protocol import LimitedHeads
 from crowdwise.server.service import Service
@@ -17,9 +20,22 @@ APPLICATION = "create_from_environment"
 __all__ = ["serve"]
 
 
+def check_address(configuration: Configuration) -> None:
+    """An error where the address cannot be listened on, before a store is made and its token is shown."""
+    host, port = configuration.host, configuration.port
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        raise ParameterError(
+            f"The server cannot listen on {host}, port {port}: {reason(error)}. Give others with --host and --port."
+        ) from error
+
+
 def serve(configuration: Configuration, say: Callable[[str], None]) -> None:
     """Serve until a signal ends it; what was acknowledged is written before that."""
     configure_logs(configuration.log_format)
+    check_address(configuration)
     service = Service(configuration)
     try:
         secret = service.first_token()
