@@ -23,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
+os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels for a GPU run here, slowly, in numpy
 
 settings.register_profile(
     "ci",

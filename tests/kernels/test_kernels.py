@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from brute import enumerate_truths
+from conftest import need_module
 from crowdwise import kernels
 from crowdwise.kernels import cuda, native, reference
 from crowdwise.kernels.threads import threads_for
@@ -81,9 +83,17 @@ def test_native_equals_reference(name, hard):
                 assert np.allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
+@pytest.fixture(params=["embedding_bag", "triton"])
+def sums_of_torch(request, monkeypatch):
+    """How torch sums; Triton's kernel is interpreted (``TRITON_INTERPRET``, see conftest.py)."""
+    if request.param == "triton":
+        need_module("triton")
+        monkeypatch.setattr(cuda, "triton_works", lambda device: cuda.bag_sums.works(device))
+
+
 @pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_torch_equals_reference(name, hard, monkeypatch):
+def test_torch_equals_reference(name, hard, sums_of_torch, monkeypatch):
     monkeypatch.setattr(cuda, "PIECE", 3)  # bags are cut into pieces, and pieces of pieces
     for seed in range(3):
         arguments = problem(seed, **CASES[name])
@@ -134,6 +144,35 @@ def test_top_class_and_agreements_equal_the_reference(seed, N, K):
         strict=True,
     ):  # fmt: skip
         assert np.array_equal(a, b)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([1, 2, 5, 31, 33, 70]), st.sampled_from([0.3, 4.0, 90.0]), st.booleans())
+def test_sums_of_triton_equal_the_plain_ones(seed, K, mean, weighted):
+    need_module("triton")
+    rng = np.random.default_rng(seed)
+    size = rng.poisson(mean, rng.integers(1, 20))
+    ends = np.concatenate([[0], np.cumsum(size)])
+    rows = rng.integers(0, 7, ends[-1])
+    table, weight = rng.normal(size=(7, K)), rng.gamma(2.0, 0.5, len(rows))
+    expected = np.zeros((len(size), K))
+    np.add.at(expected, np.repeat(np.arange(len(size)), size), table[rows] * (weight[:, None] if weighted else 1.0))
+    given = [torch.from_numpy(part) for part in (rows.astype(np.int32), table, ends)]
+    found = cuda.bag_sums.bag_sums(*given, torch.from_numpy(weight) if weighted else None)
+    assert np.allclose(found.numpy(), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_without_a_compiler_torch_sums_and_says_so(monkeypatch):
+    need_module("triton")
+
+    def fails(*_):
+        raise RuntimeError("Failed to find C compiler.")
+
+    monkeypatch.setattr(cuda.bag_sums, "bag_sums", fails)
+    cuda.bag_sums.works.cache_clear()
+    with pytest.warns(RuntimeWarning, match="Triton does not work here .*C compiler"):
+        assert not cuda.bag_sums.works(torch.device("cpu"))
+    cuda.bag_sums.works.cache_clear()
+    assert not cuda.triton_works(torch.device("cpu"))  # no kernel of Triton's but on a GPU
 
 
 def test_torch_follows_the_arrays_it_is_given():

@@ -8,9 +8,10 @@ logit[n]              sum over the votes of item n                rows of ``log_
 counts[c]             sum over the votes in cell c                rows of the posterior
 ====================  ==========================================  ======================
 
-No temporary has a row per vote, and nothing is added in an order that changes from run to run. A bag that is long (an
-annotator with a million votes, an item with all of them) is cut into pieces whose sums are added up in a second step,
-so that one bag does not keep the device waiting.
+Triton sums them (:mod:`crowdwise.kernels.bag_sums`) or, where it is not there, ``embedding_bag`` of torch. No temporary
+has a row per vote, and nothing is added in an order that changes from run to run. A bag that is long (an annotator with
+a million votes, an item with all of them) is cut into pieces whose sums are added up in a second step, so that one bag
+does not keep the device waiting.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ from torch.nn.functional import embedding_bag, one_hot
 
 from crowdwise.kernels.reference import Floats, Ints
 
+try:
+    from crowdwise.kernels import bag_sums
+except ImportError:  # torch comes without Triton on some systems
+    bag_sums = None  # type: ignore[assignment]
+
 DEVICE = "cuda"
 PIECE = 512
 """The most rows that are added one after the other."""
@@ -36,6 +42,11 @@ KEPT = 2
 def available() -> bool:
     """Whether torch finds a GPU of NVIDIA's."""
     return torch.cuda.is_available()
+
+
+def triton_works(device: torch.device) -> bool:
+    """Whether Triton is there and compiles for this device."""
+    return bag_sums is not None and device.type == "cuda" and bag_sums.works(device)
 
 
 class Bags:
@@ -61,9 +72,12 @@ class Bags:
         if len(self.offsets) == 1 or not len(self.rows):
             n_bags = len(self.offsets) - 1 if self.joined is None else len(self.joined.offsets) - 1
             return table.new_zeros(n_bags, table.shape[1])
-        out: Tensor = embedding_bag(
-            self.rows, table, self.offsets, mode="sum", per_sample_weights=self.weight, include_last_offset=True
-        )
+        if triton_works(table.device):
+            out = bag_sums.bag_sums(self.rows, table, self.offsets, self.weight)
+        else:
+            out = embedding_bag(
+                self.rows, table, self.offsets, mode="sum", per_sample_weights=self.weight, include_last_offset=True
+            )
         return out if self.joined is None else self.joined.sums(out)
 
 
