@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import warnings
-from typing import Any
 
 import torch
 import triton
@@ -22,10 +21,10 @@ LONG = 64
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _sums(
-    rows: Any, offsets: Any, weight: Any, table: Any, out: Any, n_bags: Any, K: Any,
+def _sums(  # type: ignore[no-untyped-def] # Triton reads annotations, and knows its own alone
+    rows, offsets, weight, table, out, n_bags, K,
     BAGS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, WEIGHTED: tl.constexpr,
-) -> None:  # fmt: skip
+):  # fmt: skip
     bag = tl.program_id(0).to(tl.int64) * BAGS + tl.arange(0, BAGS)
     inside = bag < n_bags
     start = tl.load(offsets + bag, mask=inside, other=0).to(tl.int64)
