@@ -8,8 +8,10 @@ import torch
 
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
+from crowdwise.learners import held_out_votes
 from crowdwise.learners.ensemble_cross_fit import Ensemble, MeanNetwork, Turns
 from crowdwise.learners.held_out_votes import (
+    Trial,
     VoteList,
     clearly_better,
     posterior,
@@ -65,6 +67,44 @@ def test_overconfident_predictions_are_cooled_down(noisy):
     np.testing.assert_allclose(sharpened(sharpened(p, 0.5), 2.0), p, atol=1e-4)
 
 
+def copied(votes, times):
+    """The votes, and those of the first annotator again, by as many others."""
+    first = votes.annotator == 0
+    parts = [votes, *(votes.select(first)._replace(annotator=np.full(first.sum(), 6 + j)) for j in range(times))]
+    fields = [np.concatenate([getattr(part, name) for part in parts]) for name in VoteList._fields[:4]]
+    return VoteList(*fields, 6 + times)
+
+
+def test_votes_that_err_together_count_less(noisy):
+    p, truth, votes, fold = noisy
+    more = copied(votes, 6)
+    alone, together = scored(p, votes, fold), scored(p, more, fold)
+    assert alone.power == 1.0 and together.power <= 0.5
+    q, theta = together.labels(more)
+    plain = posterior(together.p, theta, more)
+
+    def loss(some):
+        return -np.log(some[np.arange(600), truth]).mean()
+
+    assert loss(q) < loss(plain) - 0.1
+    assert (q.argmax(axis=1) == truth).mean() > (plain.argmax(axis=1) == truth).mean() + 0.01
+
+
+def test_the_gain_of_an_input_by_votes_is_a_density(noisy):
+    """Over all inputs, each as likely as the next, its mean is 1 for whatever votes; and it is highest at the power by
+    which the votes count."""
+    p, _, votes, fold = noisy
+    trial, used = Trial.of(p, votes, fold, 8.0), np.arange(600)
+    prior = p.mean(axis=0)
+    for power in (0.3, 1.0):
+        s = prior * np.exp(power * trial.evidence)
+        kappa = (s / s.sum(axis=1, keepdims=True)) @ (p / prior).T
+        np.testing.assert_allclose(kappa.mean(axis=1), 1.0)
+        np.testing.assert_allclose(trial.log_kappa(used, power), np.log(np.diag(kappa)))
+    gains = [trial.log_kappa(used, power).mean() for power in (0.2, 1.0, 3.0)]
+    assert gains[1] == max(gains)
+
+
 def test_annotators_alike_share_what_is_known_of_them(noisy):
     p, _, votes, fold = noisy
     few = votes.select(votes.item < 60)
@@ -76,6 +116,8 @@ def test_the_posterior_multiplies_inputs_and_votes():
     votes = VoteList(np.array([0]), np.array([0]), np.array([1]), np.array([2.0]), 1)
     expected = np.array([0.6 * 0.1**2, 0.4 * 0.7**2])
     np.testing.assert_allclose(posterior(p, theta, votes), [expected / expected.sum(), [0.5, 0.5]])
+    expected = np.array([0.6 * 0.1, 0.4 * 0.7])
+    np.testing.assert_allclose(posterior(p, theta, votes, 0.5), [expected / expected.sum(), [0.5, 0.5]])
 
 
 def test_votes_choose_the_candidate(crowd, monkeypatch):
@@ -115,6 +157,36 @@ def test_the_mean_of_networks_predicts(crowd):
     assert np.abs(each[0] - each[1]).max() > 1e-4
     np.testing.assert_allclose(learner.predict_proba(X), np.mean(each, axis=0), atol=1e-6)
     assert (learner.consensus_.labels == truth).mean() > 0.9
+
+
+def test_new_votes_count_with_the_power_also_after_saving(crowd, tmp_path):
+    X, votes, _ = crowd
+    learner = Ensemble(**QUICK | {"dependence": "none"}).fit(X, votes)
+    learner._trainer.head.power = learner.vote_power_ = 0.4
+    theta = learner.confusion_[votes.annotator, :, votes.label]
+    log_q = np.log(learner.predict_proba(X))
+    np.add.at(log_q, votes.item, 0.4 * np.log(theta))
+    q = np.exp(log_q) / np.exp(log_q).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(learner.predict_proba(X, votes), q, atol=1e-5)
+    learner.save(tmp_path / "saved")
+    again = cw.load(tmp_path / "saved")
+    assert again.vote_power_ == 0.4
+    np.testing.assert_allclose(again.predict_proba(X, votes), q, atol=1e-5)
+
+
+def test_votes_that_count_less_have_less_correlation_left(crowd, monkeypatch):
+    X, votes, _ = crowd
+    rho = {}
+    for powers in ((1.0,), (0.5,)):
+        monkeypatch.setattr(held_out_votes, "POWERS", powers)
+        learner = Ensemble(**QUICK).fit(X, votes)
+        found = learner.consensus_
+        rho[learner.vote_power_] = found.dependence.rho
+        said = any("with the power 0.5" in note for note in found.notes)
+        assert learner.vote_power_ == powers[0] and said == (powers[0] < 1.0)
+        fixed = Ensemble(**QUICK | {"dependence": 0.2}).fit(X, votes)
+        assert fixed.consensus_.dependence.rho == 0.2
+    assert rho[0.5] < 0.75 * rho[1.0]
 
 
 def test_predictions_have_not_seen_the_votes_on_an_item(crowd):

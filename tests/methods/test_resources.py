@@ -78,6 +78,18 @@ def test_a_large_posterior_is_corrected_in_its_place_and_back(monkeypatch: pytes
     assert large.score(sim.truth) == small.score(sim.truth) and large.notes == small.notes
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_inputs_say_counts_as_a_vote_in_a_large_posterior_too(shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    q, n = rng.dirichlet(np.ones(4), size=50), rng.integers(0, 6, 50).astype(float)
+    found = dependence.Dependence(0.3, "votes", shape=4.0, shared_prior=shared)
+    small = dependence.correct(q, n, found)
+    monkeypatch.setattr(dependence, "MAX_DENSE", 10)
+    large = dependence.correct(q, n, found)
+    np.testing.assert_allclose(large, small, atol=1e-9)
+    np.testing.assert_allclose(dependence.correct_in_place(large, n, found, back=True), q, atol=1e-9)
+
+
 def test_items_whose_label_is_outvoted_with_and_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     sim = cw.simulate.one_coin(200, n_annotators=9, n_classes=4, votes_per_item=4, random_state=1)
     votes = sim.votes.select(sim.votes.item % 7 > 0)

@@ -159,6 +159,10 @@ class Dependence:
             what += " What inputs say was learned from the same annotators, and counts as one more of the votes."
         return what
 
+    def counted(self, n: Floats) -> Floats:
+        """The number of votes, with what inputs say where that was learned from the same annotators."""
+        return np.where(n > 0.0, n + 1.0, 0.0) if self.shared_prior else n
+
     def divisor(self, n: Floats) -> Floats:
         """d = 1 + (n - 1) rho."""
         return np.asarray(1.0 + np.maximum(n - 1.0, 0.0) * self.rho)
@@ -216,8 +220,7 @@ def correct(q: Floats, n: Floats, found: Dependence, log_prior: Floats | None = 
 def corrected_logit(logit: Floats, n: Floats, found: Dependence, log_prior: Floats | None = None) -> Floats:
     """log q' but for a constant per row, from log q (as :func:`correct`)."""
     before = 0.0 if log_prior is None or found.shared_prior else log_prior
-    if found.shared_prior:
-        n = np.where(n > 0.0, n + 1.0, 0.0)
+    n = found.counted(n)
     z = (logit - before) / found.divisor(n)[:, None]
     z = found.doubted(z, z.max(axis=1, keepdims=True), n[:, None]) + before
     return np.asarray(z if found.source != "gold" else found.power * z + np.array(found.bias))
@@ -230,6 +233,7 @@ def is_large(q: Floats, log_prior: Floats | None) -> bool:
 
 def correct_in_place(q: Floats, n: Floats, found: Dependence, back: bool = False) -> Floats:
     """As :func:`correct` but that what is 0 stays 0; ``back`` undoes it, G = c d (exp(G' / c) - 1). Returns q."""
+    n = found.counted(n)
     for rows in row_blocks(q):
         i, k = np.nonzero(q[rows])
         i += rows.start

@@ -5,13 +5,15 @@
    best temperature (:mod:`crowdwise.learners.held_out_votes`). A later candidate takes the place of an earlier one only
    where it is clearly better.
 2. Predictions and votes together give the class probabilities of the items. Because the predictions have not seen the
-   votes on an item, these are not counted twice.
+   votes on an item, these are not counted twice. Votes that err together count less, by a power that the predictions
+   choose.
 3. A new network is trained on these probabilities, again once for each fold. Where the votes are more likely under its
    predictions for unseen items than before, they give new class probabilities. ``rounds`` says how often.
 4. A few networks are trained on the class probabilities of all items. Their average, with those of the last round where
    it counted, predicts.
 
-No truth is looked at: votes alone choose the candidate, the temperature, and whether a round counts.
+No truth is looked at: votes and predictions choose the candidate, the temperature, the power, and whether a round
+counts.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from torch import Tensor, nn
 from crowdwise import registry
 from crowdwise.core.consensus import Outcome
 from crowdwise.core.constraints import Bounds, Check, Count, fixed_seed
+from crowdwise.core.dependence import Dependence
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
 from crowdwise.data.boundary import guarded
@@ -43,6 +46,7 @@ from crowdwise.learners.network_estimator import NetworkChoice
 from crowdwise.learners.tensors import probabilities
 from crowdwise.learners.trainer import Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback, Epoch
+from crowdwise.learners.vote_edges import Batch
 
 CANDIDATES = ("max-mig", "aggnet")
 Candidates = Annotated[
@@ -66,6 +70,18 @@ class MeanNetwork(nn.Module):
     def forward(self, x: Any) -> Tensor:
         each = torch.stack([torch.log_softmax(network(x).float(), dim=1) for network in self.networks])
         return torch.logsumexp(each, dim=0)
+
+
+class LabelsAndVotes(FixedTargets):
+    """Labels as targets; new votes count with a power beside the networks."""
+
+    def __init__(self, n_annotators: int, n_classes: int, target: Tensor, confusion: Tensor, power: float) -> None:
+        super().__init__(n_annotators, n_classes, target, confusion)
+        self.power = power
+
+    def posterior_log_probs(self, batch: Batch) -> Tensor:
+        votes = batch.total(batch.weight[:, None] * self._log_columns(batch))
+        return torch.log_softmax(self.predict_log_probs(batch) + self.power * votes, dim=1)
 
 
 class Turns:
@@ -130,6 +146,8 @@ class Ensemble(Learner):
         The mean log-likelihood of a vote on an unseen item: of each candidate, then of each round.
     n_averaged_
         How many networks predict: ``n_networks``, and ``folds`` more where the last round counted.
+    vote_power_
+        The power of the votes' likelihood beside the networks: 1 for votes that err independently, less for others.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.machine(n_annotators=6, n_items=200, votes_per_item=3, random_state=0)
@@ -142,7 +160,7 @@ class Ensemble(Learner):
     key: ClassVar[str] = "ensemble"
     selects_epoch: ClassVar[bool] = False
     corrects: ClassVar[bool] = True
-    saved: ClassVar[tuple[str, ...]] = ("chosen_", "scores_", "n_averaged_")
+    saved: ClassVar[tuple[str, ...]] = ("chosen_", "scores_", "n_averaged_", "vote_power_")
     candidates: Candidates = CANDIDATES
     folds: Annotated[int, Bounds(minimum=2)] = 5
     rounds: Annotated[int, Bounds(minimum=0)] = 1
@@ -198,6 +216,7 @@ class Ensemble(Learner):
         turns, self._held_out = Turns(callback, self._epochs()), data.held_out
         best = self._best(data, gold, self._folds(data.votes), turns)
         self._targets, self._p = self._labelled(best, VoteList.of(data.votes), gold), best.p
+        self.vote_power_ = best.power
         return self._final(data, turns)
 
     def _best(self, data: TrainingData, gold: Ints | None, fold: Ints, turns: Turns) -> Scored:
@@ -319,9 +338,10 @@ class Ensemble(Learner):
     def _head(self, votes: Votes, hidden: int) -> Head:
         N, M, K = len(votes), votes.n_annotators, votes.n_classes
         if self._targets is None:  # a loaded learner reads its tensors
-            return FixedTargets(M, K, torch.full((N, K), 1.0 / K), torch.full((M, K, K), 1.0 / K))
-        q, theta = (torch.tensor(np.array(part), dtype=torch.float32) for part in self._targets)
-        return FixedTargets(M, K, q, theta)
+            q, theta = torch.full((N, K), 1.0 / K), torch.full((M, K, K), 1.0 / K)
+        else:
+            q, theta = (torch.tensor(np.array(part), dtype=torch.float32) for part in self._targets)
+        return LabelsAndVotes(M, K, q, theta, getattr(self, "vote_power_", 1.0))
 
     def _outcome(self, found: Trainer, votes: Votes) -> Outcome:
         """The class probabilities of the last round: the last networks have seen the votes they come from."""
@@ -329,7 +349,16 @@ class Ensemble(Learner):
         (q, theta), p = self._targets, self._p
         self._targets = None
         del self._p
-        return Outcome(posterior=q, prior=q.mean(axis=0), confusion=theta, item_prior=np.log(p), **self._trace())
+        notes = [] if self.vote_power_ == 1.0 else [
+            f"Votes err together: they count with the power {self.vote_power_} beside what the networks say."
+        ]  # fmt: skip
+        facts = {"item_prior": np.log(p), "notes": notes, **self._trace()}
+        return Outcome(posterior=q, prior=q.mean(axis=0), confusion=theta, **facts)
+
+    def _dependence(self, votes: Votes, outcome: Outcome) -> Dependence:
+        """n votes count as ``vote_power_`` times as many already; the correlation that is left is as much smaller."""
+        found = super()._dependence(votes, outcome)
+        return replace(found, rho=self.vote_power_ * found.rho) if found.source == "votes" else found
 
     @classmethod
     def _loaded_params(cls, folder: Path, params: dict[str, Any], network: Any, device: str) -> dict[str, Any]:

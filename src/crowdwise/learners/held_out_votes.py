@@ -8,16 +8,29 @@ can say of a vote is
 and the likelihood of the votes under the best theta is a score of p that needs no truth. Each vote counts alone, so
 that votes that annotators have copied from one another do not support each other.
 
+Inputs and votes together are another matter: there votes that err together must count less than as many independent
+ones. How much they count, the power c of their product, is chosen by what p says, which no annotator has copied. With
+pi the mean of p, the inputs are
+
+    kappa[n] = P(x_n | votes) / P(x_n) = sum_k s[n, k] p[n, k] / pi[k],     s[n, k] ~ pi[k] (prod theta[m, k, l])^c
+
+times as likely given the votes as without them. Its mean over all inputs is 1 for whatever votes, so the sum of
+log kappa is a log-likelihood of c, and of the temperature of p. (It is the mutual information that Max-MIG raises.)
+
 ==============  =====================  =============  =============================================================
 symbol          code                   shape          equation
 ==============  =====================  =============  =============================================================
 theta           ``vote_confusions``    M x K x K      EM: r[v, k] ~ p[n, k] theta[m, k, l], theta[m, k, l] ~ sum r
-s[v]            ``vote_likelihoods``   E              P(vote v), theta from the other folds
-q               ``posterior``          N x K          p[n, k] prod over votes theta[m, k, l], normalised
+                ``said``               E              P(vote v), theta from the other folds
+                ``evidence``               N x K          log prod over votes theta[m, k, l], theta from the other folds
+c               ``power``                             the power of the votes' product, at most 1
+q               ``posterior``          N x K          p[n, k] (prod over votes theta[m, k, l])^c, normalised
 ==============  =====================  =============  =============================================================
 
-Two numbers are chosen by the score: with how many votes theta is drawn to the crowd's (``strength``) and, after that,
-the temperature of p. In this order, because flat predictions make up for a theta that follows the noise.
+Three numbers are chosen: first, at temperature 1, with how many votes theta is drawn to the crowd's (``strength``),
+because flat predictions make up for a theta that follows the noise; then, by kappa, temperature and power: the largest
+power that is not clearly worse than the best, because the best of many is partly luck. The score of p is that of its
+own best temperature.
 """
 
 from __future__ import annotations
@@ -32,9 +45,12 @@ from crowdwise.data.votes import Votes
 
 ROUNDS = 15
 STRENGTHS = (2.0, 8.0, 32.0, 128.0)
-TEMPERATURES = (1.0, 0.67, 1.5, 2.25)
+TEMPERATURES = (1.0, 0.67, 1.5, 2.25, 3.4, 5.0, 7.5, 11.0)
+POWERS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
 CLEARLY = 5.0
 """By how many standard errors a score must be larger to be preferred: training differs from seed to seed as well."""
+WORSE = 3.0
+"""By how many standard errors kappa must be smaller for a power to be given up."""
 FLOOR = 1e-9
 MAX_JUDGES = 100_000
 """Votes that score predictions: of more, those on some of the items."""
@@ -72,9 +88,7 @@ class VoteList(NamedTuple):
 
 def sharpened(p: Floats, temperature: float) -> Floats:
     """p^(1 / temperature), normalised."""
-    log_p = np.log(np.maximum(p, FLOOR)) / temperature
-    q = np.exp(log_p - log_p.max(axis=1, keepdims=True))
-    return np.asarray(q / q.sum(axis=1, keepdims=True))
+    return normalised(np.log(np.maximum(p, FLOOR)) / temperature)
 
 
 def vote_confusions(p: Floats, votes: VoteList, strength: float) -> Floats:
@@ -96,22 +110,43 @@ def vote_confusions(p: Floats, votes: VoteList, strength: float) -> Floats:
     return theta
 
 
-def vote_likelihoods(p: Floats, votes: VoteList, fold: Ints, strength: float) -> Floats:
-    """E: the probability of each vote, with theta from the votes on the items of other folds."""
-    said = np.empty(len(votes.item))
-    for j in np.unique(fold[votes.item]):
-        own = fold[votes.item] == j
-        theta = vote_confusions(p, votes.select(~own), strength)
-        said[own] = (p[votes.item[own]] * theta[votes.annotator[own], :, votes.label[own]]).sum(axis=1)
-    return np.maximum(said, FLOOR)
+class Trial(NamedTuple):
+    """What the votes say at one temperature and strength, with theta from the votes on the items of other folds."""
+
+    p: Floats
+    said: Floats
+    """E: the probability of each vote."""
+    evidence: Floats
+    """N x K: the log-likelihood of each item's votes in each class."""
+    score: float
+    """The mean log-likelihood of a vote."""
+
+    @classmethod
+    def of(cls, p: Floats, votes: VoteList, fold: Ints, strength: float) -> Trial:
+        said, evidence = np.empty(len(votes.item)), np.zeros(p.shape)
+        for j in np.unique(fold[votes.item]):
+            own = fold[votes.item] == j
+            theta, mine = vote_confusions(p, votes.select(~own), strength), votes.select(own)
+            said[own] = (p[mine.item] * theta[mine.annotator, :, mine.label]).sum(axis=1)
+            evidence += log_likelihoods(theta, mine, len(p))
+        said = np.maximum(said, FLOOR)
+        return cls(p, said, evidence, float((votes.weight * np.log(said)).sum() / votes.weight.sum()))
+
+    def log_kappa(self, used: Ints, power: float) -> Floats:
+        """How much more likely each of these inputs is, given the votes on it, than without them."""
+        p = self.p[used]
+        prior = np.maximum(p.mean(axis=0), FLOOR)
+        s = normalised(np.log(prior) + power * self.evidence[used])
+        return np.asarray(np.log(np.maximum((s * p / prior).sum(axis=1), FLOOR)))
 
 
 class Scored(NamedTuple):
-    """Predictions at their best temperature."""
+    """Predictions at their best temperature, and how much votes count beside them."""
 
     p: Floats
     temperature: float
     strength: float
+    power: float
     said: Floats
     """E: the probability of each vote."""
     score: float
@@ -120,20 +155,34 @@ class Scored(NamedTuple):
     def labels(self, votes: VoteList) -> tuple[Floats, Floats]:
         """q and theta: the classes from inputs and votes, and the annotators."""
         theta = vote_confusions(self.p, votes, self.strength)
-        return posterior(self.p, theta, votes), theta
+        return posterior(self.p, theta, votes, self.power), theta
 
 
 def scored(p: Floats, votes: VoteList, fold: Ints) -> Scored:
-    """The predictions with the strength and the temperature under which the votes are most likely."""
+    """The predictions with the strength under which votes are most likely, and the best temperature and power."""
+    tried = {strength: Trial.of(p, votes, fold, strength) for strength in STRENGTHS}
+    strength = max(STRENGTHS, key=lambda one: tried[one].score)
+    trials = {1.0: tried[strength]}
+    for temperature in TEMPERATURES[1:]:
+        trials[temperature] = Trial.of(sharpened(p, temperature), votes, fold, strength)
+    temperature, power = balanced(trials, np.unique(votes.item))
+    first = max(trials.values(), key=lambda one: one.score)
+    return Scored(trials[temperature].p, temperature, strength, power, first.said, first.score)
 
-    def at(temperature: float, strength: float) -> Scored:
-        q = sharpened(p, temperature)
-        said = vote_likelihoods(q, votes, fold, strength)
-        score = float((votes.weight * np.log(said)).sum() / votes.weight.sum())
-        return Scored(q, temperature, strength, said, score)
 
-    first = max((at(TEMPERATURES[0], strength) for strength in STRENGTHS), key=lambda one: one.score)
-    return max([first, *(at(t, first.strength) for t in TEMPERATURES[1:])], key=lambda one: one.score)
+def balanced(trials: dict[float, Trial], used: Ints) -> tuple[float, float]:
+    """Temperature and power: the largest power under which these inputs are not clearly less likely."""
+    gains = {}
+    for power in POWERS:
+        each = {t: trial.log_kappa(used, power) for t, trial in trials.items()}
+        best = max(each, key=lambda t: float(each[t].mean()))
+        gains[best, power] = each[best]
+    top = max(gains.values(), key=lambda gain: float(gain.mean()))
+    for choice, gain in gains.items():
+        less = top - gain
+        if less.mean() <= WORSE * less.std() / np.sqrt(len(used)):
+            return choice
+    raise AssertionError("the best is not clearly worse than itself")
 
 
 def clearly_better(one: Scored, other: Scored, votes: VoteList) -> bool:
@@ -143,9 +192,17 @@ def clearly_better(one: Scored, other: Scored, votes: VoteList) -> bool:
     return bool(gain.sum() > CLEARLY * np.sqrt(len(gain)) * gain.std())
 
 
-def posterior(p: Floats, theta: Floats, votes: VoteList) -> Floats:
-    """N x K: class probabilities from inputs and votes."""
+def log_likelihoods(theta: Floats, votes: VoteList, N: int) -> Floats:
+    """N x K: the log-likelihood of the votes on each item in each class."""
     each = votes.weight[:, None] * np.log(theta[votes.annotator, :, votes.label])
-    log_q = np.log(np.maximum(p, FLOOR))
-    log_q = log_q + np.stack([np.bincount(votes.item, column, minlength=len(p)) for column in each.T], axis=1)
+    return np.stack([np.bincount(votes.item, column, minlength=N) for column in each.T], axis=1)
+
+
+def normalised(log_q: Floats) -> Floats:
+    """Probabilities in each row."""
     return np.asarray(np.exp(log_q - np.logaddexp.reduce(log_q, axis=1, keepdims=True)))
+
+
+def posterior(p: Floats, theta: Floats, votes: VoteList, power: float = 1.0) -> Floats:
+    """N x K: class probabilities from inputs and votes."""
+    return normalised(np.log(np.maximum(p, FLOOR)) + power * log_likelihoods(theta, votes, len(p)))

@@ -18,7 +18,7 @@ from sklearn.base import ClassifierMixin
 
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import fixed_seed
-from crowdwise.core.dependence import NONE, Setting, correct, resolve, votes_per_item
+from crowdwise.core.dependence import NONE, Dependence, Setting, correct, resolve, votes_per_item
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result
@@ -113,14 +113,17 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         outcome = self._outcome(found, votes)
         textbook = replace(NONE, shared_prior=True)
         later = isinstance(self.dependence, str) and not (self.corrects and self.dependence == "auto")
-        asked = (self.dependence, votes, outcome.posterior, None, outcome.item_prior)
-        shown = textbook if later else resolve(*asked, shared_prior=True)
+        shown = textbook if later else self._dependence(votes, outcome)
         used = shown if self.corrects else textbook
         facts = consensus_fields(votes, outcome, self._labels(outcome, answers), gold, found=used)
         facts["measured"] = None if later or self.corrects else shown
         if used.source != "none":
             facts["notes"] = [*outcome.notes, used.reason]
         return self.result.of(self, answers, seconds=time.perf_counter() - began, seed=self.seed_, **facts)
+
+    def _dependence(self, votes: Votes, outcome: Outcome) -> Dependence:
+        """How strongly votes on an item, and the network, depend on each other."""
+        return resolve(self.dependence, votes, outcome.posterior, None, outcome.item_prior, shared_prior=True)
 
     def _votes_of(self, answers: Any) -> Votes:
         """The answers as votes."""
