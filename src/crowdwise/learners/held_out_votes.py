@@ -22,7 +22,7 @@ symbol          code                   shape          equation
 ==============  =====================  =============  =============================================================
 theta           ``vote_confusions``    M x K x K      EM: r[v, k] ~ p[n, k] theta[m, k, l], theta[m, k, l] ~ sum r
                 ``said``               E              P(vote v), theta from the other folds
-                ``evidence``               N x K          log prod over votes theta[m, k, l], theta from the other folds
+                ``evidence``           N x K          log prod over votes theta[m, k, l], theta from the other folds
 c               ``power``                             the power of the votes' product, at most 1
 q               ``posterior``          N x K          p[n, k] (prod over votes theta[m, k, l])^c, normalised
 ==============  =====================  =============  =============================================================
