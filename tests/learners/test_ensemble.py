@@ -94,14 +94,14 @@ def test_the_gain_of_an_input_by_votes_is_a_density(noisy):
     """Over all inputs, each as likely as the next, its mean is 1 for whatever votes; and it is highest at the power by
     which the votes count."""
     p, _, votes, fold = noisy
-    trial, used = Trial.of(p, votes, fold, 8.0), np.arange(600)
+    trial = Trial.of(p, votes, fold, 8.0)
     prior = p.mean(axis=0)
     for power in (0.3, 1.0):
         s = prior * np.exp(power * trial.evidence)
         kappa = (s / s.sum(axis=1, keepdims=True)) @ (p / prior).T
         np.testing.assert_allclose(kappa.mean(axis=1), 1.0)
-        np.testing.assert_allclose(trial.log_kappa(used, power), np.log(np.diag(kappa)))
-    gains = [trial.log_kappa(used, power).mean() for power in (0.2, 1.0, 3.0)]
+        np.testing.assert_allclose(trial.log_kappa(power), np.log(np.diag(kappa)))
+    gains = [trial.log_kappa(power).mean() for power in (0.2, 1.0, 3.0)]
     assert gains[1] == max(gains)
 
 
@@ -266,6 +266,10 @@ def test_many_votes_are_judged_by_those_on_some_items(noisy):
     some = votes.judges(1000)
     assert 800 < len(some.item) < 1200
     assert (np.bincount(some.item)[np.unique(some.item)] == 6).all()
+    p, _, _, fold = noisy
+    found = scored(p, some, fold)
+    assert found.p.shape == p.shape and len(found.said) == len(some.item)
+    np.testing.assert_allclose(found.p, sharpened(p, found.temperature))
 
 
 @pytest.mark.parametrize(

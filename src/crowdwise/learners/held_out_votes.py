@@ -132,12 +132,11 @@ class Trial(NamedTuple):
         said = np.maximum(said, FLOOR)
         return cls(p, said, evidence, float((votes.weight * np.log(said)).sum() / votes.weight.sum()))
 
-    def log_kappa(self, used: Ints, power: float) -> Floats:
-        """How much more likely each of these inputs is, given the votes on it, than without them."""
-        p = self.p[used]
-        prior = np.maximum(p.mean(axis=0), FLOOR)
-        s = normalised(np.log(prior) + power * self.evidence[used])
-        return np.asarray(np.log(np.maximum((s * p / prior).sum(axis=1), FLOOR)))
+    def log_kappa(self, power: float) -> Floats:
+        """N: how much more likely each input is, given the votes on it, than without them."""
+        prior = np.maximum(self.p.mean(axis=0), FLOOR)
+        s = normalised(np.log(prior) + power * self.evidence)
+        return np.asarray(np.log(np.maximum((s * self.p / prior).sum(axis=1), FLOOR)))
 
 
 class Scored(NamedTuple):
@@ -160,29 +159,34 @@ class Scored(NamedTuple):
 
 def scored(p: Floats, votes: VoteList, fold: Ints) -> Scored:
     """The predictions with the strength under which votes are most likely, and the best temperature and power."""
-    tried = {strength: Trial.of(p, votes, fold, strength) for strength in STRENGTHS}
-    strength = max(STRENGTHS, key=lambda one: tried[one].score)
-    trials = {1.0: tried[strength]}
-    for temperature in TEMPERATURES[1:]:
-        trials[temperature] = Trial.of(sharpened(p, temperature), votes, fold, strength)
-    temperature, power = balanced(trials, np.unique(votes.item))
+    used, item = np.unique(votes.item, return_inverse=True)
+    mine = votes._replace(item=item)
+
+    def tried(temperature: float, strength: float) -> Trial:
+        return Trial.of(sharpened(p[used], temperature), mine, fold[used], strength)
+
+    plain = {strength: tried(1.0, strength) for strength in STRENGTHS}
+    strength = max(STRENGTHS, key=lambda one: plain[one].score)
+    trials = {1.0: plain[strength]} | {t: tried(t, strength) for t in TEMPERATURES[1:]}
+    temperature, power = balanced(trials)
     first = max(trials.values(), key=lambda one: one.score)
-    return Scored(trials[temperature].p, temperature, strength, power, first.said, first.score)
+    return Scored(sharpened(p, temperature), temperature, strength, power, first.said, first.score)
 
 
-def balanced(trials: dict[float, Trial], used: Ints) -> tuple[float, float]:
-    """Temperature and power: the largest power under which these inputs are not clearly less likely."""
+def balanced(trials: dict[float, Trial]) -> tuple[float, float]:
+    """Temperature and power: the largest power under which inputs are not clearly less likely."""
     gains = {}
     for power in POWERS:
-        each = {t: trial.log_kappa(used, power) for t, trial in trials.items()}
-        best = max(each, key=lambda t: float(each[t].mean()))
+        each = {temperature: trial.log_kappa(power) for temperature, trial in trials.items()}
+        best = max(each, key=lambda one: float(each[one].mean()))
         gains[best, power] = each[best]
     top = max(gains.values(), key=lambda gain: float(gain.mean()))
-    for choice, gain in gains.items():
+
+    def clearly_worse(gain: Floats) -> bool:
         less = top - gain
-        if less.mean() <= WORSE * less.std() / np.sqrt(len(used)):
-            return choice
-    raise AssertionError("the best is not clearly worse than itself")
+        return bool(less.mean() > WORSE * less.std() / np.sqrt(len(less)))
+
+    return next(choice for choice, gain in gains.items() if not clearly_worse(gain))
 
 
 def clearly_better(one: Scored, other: Scored, votes: VoteList) -> bool:
