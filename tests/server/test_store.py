@@ -92,6 +92,20 @@ def test_no_question_is_out_twice_at_a_time(site: Site, second: Site) -> None:
     assert len(every) == len(set(every)) == 12
 
 
+def test_a_question_that_is_free_is_found_at_the_end_of_the_queue(site: Site, second: Site) -> None:
+    campaign = site.campaign(n_items=20, annotators=["ann", "bob"])
+
+    def asked(where: Site, who: str, n: int) -> list[str]:
+        path = f"/campaigns/{campaign}/next?annotator={who}&n={n}"
+        return [one["item"] for one in where.call("GET", path)["questions"]]
+
+    (first,) = asked(site, "ann", 1)
+    last = f"p{site.service.queues.queues[campaign, 1].items[-1] - 1}"
+    assert len(asked(second, "bob", 20)) == 19
+    second.call("POST", f"/campaigns/{campaign}/release", json={"items": [last]})
+    assert asked(site, "ann", 2) == [first, last]
+
+
 def test_an_item_with_all_its_votes_is_not_asked_again(site: Site, second: Site) -> None:
     """Questions are chosen ahead; what others answered since is not handed out."""
     campaign = site.campaign(n_items=3, annotators=["ann", "bob"], max_votes=1)

@@ -95,7 +95,9 @@ class QuestionQueues:
         elif self._is_old(queue, campaign):
             self.choosing.start((key, n), choose)  # for the next request
         found = await self._lease(key, queue, n)
-        if not found:  # others were quicker, or the model is behind
+        if len(found) < n and queue.items:  # others were quicker: the rest of the queue
+            found = await self._lease(key, queue, n, rest=True)
+        if not found:  # or the model is behind
             queue = await self.choosing.wait((key, n, "leases"), partial(choose, leases=True))
             found = await self._lease(key, queue, n)
         if found:
@@ -117,11 +119,11 @@ class QuestionQueues:
         queue = self.queues[key] = _Queue(found, view, time.monotonic() + kept)
         return queue
 
-    async def _lease(self, key: tuple[str, int], queue: _Queue, n: int) -> list[dict[str, Any]]:
+    async def _lease(self, key: tuple[str, int], queue: _Queue, n: int, *, rest: bool = False) -> list[dict[str, Any]]:
         campaign, annotator = key
         now = time.monotonic()
         free = [item for item in queue.items if self.taken.get((campaign, item), 0.0) < now]
-        wanted = (free or queue.items)[: n + AT_ONCE]
+        wanted = queue.items if rest else (free or queue.items)[: n + AT_ONCE]
         found = await self.lease_now(campaign, LeaseAsked(annotator, wanted, n))
         out = {one.lease.item for one in found}
         if len(self.taken) > 100_000:
