@@ -79,9 +79,8 @@ class LabelsAndVotes(FixedTargets):
         super().__init__(n_annotators, n_classes, target, confusion)
         self.power = power
 
-    def posterior_log_probs(self, batch: Batch) -> Tensor:
-        votes = batch.total(batch.weight[:, None] * self._log_columns(batch))
-        return torch.log_softmax(self.predict_log_probs(batch) + self.power * votes, dim=1)
+    def _evidence(self, batch: Batch) -> Tensor:
+        return self.power * super()._evidence(batch)
 
 
 class Turns:

@@ -96,8 +96,11 @@ class Head(nn.Module):
 
     def posterior_log_probs(self, batch: Batch) -> Tensor:
         """B x K: log class probabilities, given the inputs and the votes."""
-        votes = batch.total(batch.weight[:, None] * self._log_columns(batch))
-        return torch.log_softmax(self.predict_log_probs(batch) + votes, dim=1)
+        return torch.log_softmax(self.predict_log_probs(batch) + self._evidence(batch), dim=1)
+
+    def _evidence(self, batch: Batch) -> Tensor:
+        """B x K: the log-likelihood of the votes on each item in each class."""
+        return batch.total(batch.weight[:, None] * self._log_columns(batch))
 
     def _log_columns(self, batch: Batch) -> Tensor:
         """E x K: log P(the given label, by its annotator, for each possible truth); unseen annotators as the crowd."""

@@ -40,7 +40,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.numerics import Floats, Ints, softmax
 from crowdwise.data.votes import Votes
 
 ROUNDS = 15
@@ -88,7 +88,7 @@ class VoteList(NamedTuple):
 
 def sharpened(p: Floats, temperature: float) -> Floats:
     """p^(1 / temperature), normalised."""
-    return normalised(np.log(np.maximum(p, FLOOR)) / temperature)
+    return softmax(np.log(np.maximum(p, FLOOR)) / temperature)
 
 
 def vote_confusions(p: Floats, votes: VoteList, strength: float) -> Floats:
@@ -135,7 +135,7 @@ class Trial(NamedTuple):
     def log_kappa(self, power: float) -> Floats:
         """N: how much more likely each input is, given the votes on it, than without them."""
         prior = np.maximum(self.p.mean(axis=0), FLOOR)
-        s = normalised(np.log(prior) + power * self.evidence)
+        s = softmax(np.log(prior) + power * self.evidence)
         return np.asarray(np.log(np.maximum((s * self.p / prior).sum(axis=1), FLOOR)))
 
 
@@ -202,11 +202,6 @@ def log_likelihoods(theta: Floats, votes: VoteList, N: int) -> Floats:
     return np.stack([np.bincount(votes.item, column, minlength=N) for column in each.T], axis=1)
 
 
-def normalised(log_q: Floats) -> Floats:
-    """Probabilities in each row."""
-    return np.asarray(np.exp(log_q - np.logaddexp.reduce(log_q, axis=1, keepdims=True)))
-
-
 def posterior(p: Floats, theta: Floats, votes: VoteList, power: float = 1.0) -> Floats:
     """N x K: class probabilities from inputs and votes."""
-    return normalised(np.log(np.maximum(p, FLOOR)) + power * log_likelihoods(theta, votes, len(p)))
+    return softmax(np.log(np.maximum(p, FLOOR)) + power * log_likelihoods(theta, votes, len(p)))
