@@ -339,7 +339,7 @@ def find(key: str, answer_type: str = VOTES, *, inputs: bool = False) -> Entry:
     own = ", ".join(name for name, other in fit.items() if other.answer_type == answer_type)
     if entry is None:
         what = f"{'learner' if inputs else 'method'}{'' if answer_type == VOTES else f' for {answer_type}'}"
-        raise ParameterError(f"Unknown {what} {key!r}: there are {own}.{suggestion(str(key), list(fit))}")
+        raise ParameterError(f"Unknown {what} {key!r}.{suggestion(str(key), list(fit))} There are {own}.")
     if not entry.serves(answer_type):
         says = ANSWER_TYPES[entry.answer_type].says
         raise ParameterError(
