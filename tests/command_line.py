@@ -7,6 +7,8 @@ import io
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -34,3 +36,13 @@ def run(*words: object, cwd: Any = None, env: dict[str, str] | None = None) -> s
         stream.flush()
         texts.append(stream.buffer.getvalue().decode())  # type: ignore[attr-defined]
     return subprocess.CompletedProcess(command, code, *texts)
+
+
+def wait_for_work(process: subprocess.Popen[str], seconds: float) -> None:
+    """Until a process has used so much of the processor: then it is in its work, however busy the machine is."""
+    file, used = Path(f"/proc/{process.pid}/stat"), 0.0
+    while used < seconds:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+        fields = file.read_text().rpartition(")")[2].split()
+        used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

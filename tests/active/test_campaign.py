@@ -150,10 +150,11 @@ def test_questions_are_handed_out_once(tmp_path: Path) -> None:
 
 
 def test_a_question_that_is_not_answered_is_asked_again(tmp_path: Path) -> None:
-    campaign = make(tmp_path, items=["only"], patience=0.05)
+    campaign = make(tmp_path, items=["only"], patience=60.0)
     assert len(campaign.propose(3)) == 1
     assert len(campaign.propose(3)) == 0
-    time.sleep(0.06)
+    campaign.change(patience=0.01)
+    time.sleep(0.02)
     assert len(campaign.propose(3)) == 1
 
 

@@ -8,7 +8,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ import polars as pl
 import pytest
 
 import crowdwise as cw
-from command_line import run
+from command_line import run, wait_for_work
 from crowdwise.bench.digits import SHOWN
 from crowdwise.cli.main import app
 from crowdwise.cli.options import assignments
@@ -287,12 +286,6 @@ def test_a_write_that_fails_half_way_keeps_the_old_file(labels, tmp_path, monkey
     assert sorted(p.name for p in tmp_path.iterdir()) == ["labels.csv", "out.csv"]
 
 
-def cpu_seconds(pid):
-    """What a process has used of the processor so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_interrupting_a_fit_writes_nothing(tmp_path):
     sim = cw.simulate.dirichlet(30_000, n_annotators=400, n_classes=8, votes_per_item=3, random_state=0)
@@ -302,9 +295,7 @@ def test_interrupting_a_fit_writes_nothing(tmp_path):
     process = subprocess.Popen(
         [*command, *slow], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    while cpu_seconds(process.pid) < 4.0:  # it has started and is in the midst of the fit, however busy the machine is
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+    wait_for_work(process, 4.0)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import crowdwise as cw
+from command_line import wait_for_work
 from crowdwise.bench import digits
 from crowdwise.cli import show
 from crowdwise.cli.main import app
@@ -184,10 +186,11 @@ def test_items_without_inputs_are_named(folder, tmp_path):
     assert done.exit_code == 1 and "from 0 to 49" in done.stderr
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_interrupted(folder, tmp_path):
     command = [sys.executable, "-m", "crowdwise", "learn", str(folder), "--epochs", "100000", "--out", tmp_path / "m"]
     done = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(8)
+    wait_for_work(done, 8.0)
     done.send_signal(signal.SIGINT)
     out, error = done.communicate(timeout=60)
     assert done.returncode == 130 and "Interrupted" in error and out == ""

@@ -184,7 +184,7 @@ def test_a_vote_is_taken_back_after_its_block_was_learned(site: Site) -> None:
     site.votes(campaign, *rows)
     site.call("GET", f"/campaigns/{campaign}/status")
     site.call("POST", f"/campaigns/{campaign}/undo", json={"annotator": "w0", "item": "p0"})
-    until, found = time.monotonic() + 20, 19
+    until, found = time.monotonic() + 60, 19
     while found == 19 and time.monotonic() < until:
         time.sleep(0.1)
         labels = site.call("GET", f"/campaigns/{campaign}/consensus")["items"]
@@ -201,7 +201,7 @@ def test_snapshots_spare_a_start_from_the_first_vote(
     rows = [(f"p{i % 60}", f"w{i // 60}", ["wren", "robin"][i % 7 < 3]) for i in range(2300)]
     site.votes(campaign, *rows)
     kept = site.service.follower.snapshots / campaign
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not (kept / "model-2000").exists() and time.monotonic() < until:
         site.call("GET", f"/campaigns/{campaign}/status")
         time.sleep(0.05)
