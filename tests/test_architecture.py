@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "item_inputs": BASE | {"registry", "importers", "reading", "learners"},
     "api": BELOW - {"api"},
     "label_studio": BELOW,
-    "out_of_core": FITS | {"reading", "importers"},
+    "out_of_core": FITS | {"reading", "importers", "metrics"},
     "spark": FITS,
     "saved": FITS | {"active"},
     "bench": BELOW,

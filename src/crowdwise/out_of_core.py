@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from crowdwise.core.loop import Callback, Progress
+    from crowdwise.metrics.bootstrap import Estimate
 
 KIND = "consensus in parts"
 READING = (
@@ -68,6 +69,10 @@ class WrittenConsensus:
         How many there are.
     annotator_names, votes_per_annotator, agreement
         The names of annotators, the number of their votes, and the share that says what the consensus says.
+    items_per_class
+        K: how many items have each label.
+    measured
+        Figures against the truth by name, with confidence intervals; none where no truth was given.
     method, classes, prior, confusion, dependence, trace, iterations, converged, notes
         As in :class:`~crowdwise.Consensus`.
     """
@@ -80,6 +85,7 @@ class WrittenConsensus:
     votes_per_annotator: npt.NDArray[np.int64]
     agreement: npt.NDArray[np.float64]
     classes: npt.NDArray[Any]
+    items_per_class: npt.NDArray[np.int64]
     prior: npt.NDArray[np.float64]
     confusion: npt.NDArray[np.float64] | None
     dependence: Dependence
@@ -89,6 +95,7 @@ class WrittenConsensus:
     notes: list[str] = field(default_factory=list)
     accuracy: tuple[npt.NDArray[np.float64], ...] | None = None
     """M each: the accuracy of annotators as in memory, and the ends of its interval, where it was asked for."""
+    measured: dict[str, Estimate] = field(default_factory=dict)
 
     def about(self) -> dict[str, Any]:
         """What is not in the tables, as JSON."""
@@ -124,7 +131,7 @@ class WrittenConsensus:
 
 @guarded
 def aggregate_files(
-    source: Any, out: str | os.PathLike[str], method: str | None = None, *, gold: Any = None,
+    source: Any, out: str | os.PathLike[str], method: str | None = None, *, gold: Any = None, truth: Any = None,
     max_memory: str | float | None = None, scratch: str | os.PathLike[str] | None = None,
     rows_per_part: int | None = None, probabilities: bool = False, annotator_accuracy: bool = False,
     callback: Callback | None = None, progress: Callable[[Stage], None] | None = None, verbose: bool = False,
@@ -136,6 +143,9 @@ def aggregate_files(
     ----------
     source, out, method, gold, max_memory, scratch, callback, verbose
         As in :func:`crowdwise.aggregate`.
+    truth
+        The true classes of items, which measure the consensus and are not used for it: a mapping, a table or a file.
+        Items with gold are left out; of more than a million, as many are drawn.
     rows_per_part
         How many votes are in memory at once, on average; by default by ``max_memory``, or 4 million.
     probabilities
@@ -149,6 +159,8 @@ def aggregate_files(
         ``timestamp`` name columns, ``on_duplicate``, ``on_missing``, ``classes`` and ``normalise_labels`` are those of
         :func:`~crowdwise.read_votes`. ``answer_type="votes"`` takes labels for classes that do not look like it.
     """
+    from crowdwise.metrics.measured_parts import MeasuredParts
+
     target = Path(out)
     rows = _rows(max_memory, rows_per_part)
     entry = registry.find(method or registry.default_method(registry.VOTES, 2), registry.VOTES)
@@ -160,8 +172,9 @@ def aggregate_files(
     with shown_stages(entry.key, verbose, progress) as report, scratch_folder(scratch) as folder:
         stages = Timetable(COSTS, report)
         packed = pack(
-            source, folder, gold=gold, rows=rows, progress=lambda name, share: stages.at(STAGES[name], share), **reading
-        )
+            source, folder, gold=_known(gold), truth=_known(truth), rows=rows,
+            progress=lambda name, share: stages.at(STAGES[name], share), **reading,
+        )  # fmt: skip
         if not certain:
             check_labels(packed.load(0)[0], packed.n_rows, method, "label" in reading)
         stages.at("fitting", 0.0)
@@ -172,6 +185,7 @@ def aggregate_files(
         )
         M = len(packed.annotators)
         counted, agrees = np.zeros(M, dtype=np.int64), np.zeros(M, dtype=np.int64)
+        per_class, against = np.zeros(len(packed.classes), dtype=np.int64), MeasuredParts()
         made = folder / "consensus"
         made.mkdir()
         for i, (part, codes, q) in enumerate(found.consensus()):
@@ -180,12 +194,15 @@ def aggregate_files(
             same = votes.label == np.repeat(codes, np.diff(votes.indptr))
             counted += np.bincount(votes.annotator, minlength=M)
             agrees += np.bincount(votes.annotator[same], minlength=M)
+            per_class += np.bincount(codes, minlength=len(per_class))
+            against.add(q, packed.truth(i))
             table = found.table(packed.load(i, names=True)[0], codes, q, probabilities)
             _write(table, made / f"part-{i:05d}.parquet")
         accuracy = accuracies_in_parts(found) if annotator_accuracy else None
         written = WrittenConsensus(
         out=target, method=entry.key, n_items=sum(packed.sizes), n_votes=int(counted.sum()),
         annotator_names=packed.annotators, votes_per_annotator=counted, classes=packed.classes, prior=found.prior,
+        items_per_class=per_class, measured=against.measured(),
         agreement=np.divide(agrees, counted, out=np.full(M, np.nan), where=counted > 0), confusion=found.confusion,
         dependence=found.dependence, trace=found.trace, iterations=found.iterations, converged=found.converged,
         notes=found.notes, accuracy=accuracy,
@@ -213,9 +230,7 @@ def to_files(
     kind = None if answer_type is None else registry.answer_type(answer_type)
     if kind not in (None, registry.VOTES) or (method in registry.ANSWER_METHODS):
         raise ParameterError(f"{kind or method}: engine 'stream' takes votes alone. Use engine 'memory'.")
-    gold = options.pop("gold")
-    gold = read_truth(gold) if isinstance(gold, (str, os.PathLike)) else gold
-    return aggregate_files(source, out, method, gold=gold, answer_type=kind, **options)
+    return aggregate_files(source, out, method, answer_type=kind, **options)
 
 
 def check_fits(source: Any) -> None:
@@ -253,6 +268,11 @@ def check_out(out: Path) -> None:
     if ending and not out.is_dir():
         raise OutputError(f"{out}: expected a name that ends in {', '.join(ENDINGS)}, or that of a folder.")
     check_target(out, KIND)
+
+
+def _known(given: Any) -> Any:
+    """Gold or truth, read where it is a file."""
+    return read_truth(given) if isinstance(given, (str, os.PathLike)) else given
 
 
 def _rows(memory: str | float | None, rows: int | None) -> int:

@@ -279,5 +279,5 @@ def test_gold_labels_need_not_be_in_every_part(tmp_path):
     frame = table()
     pattern = written(tmp_path / "votes", frame)
     compare(pattern, frame, tmp_path / "c.parquet", "dawid-skene", gold={"photo 3": "owl"})
-    with pytest.raises(InputError, match="None of the 1 items with gold labels has votes: gold names 'nowhere'"):
+    with pytest.raises(InputError, match="None of the 1 items with gold has votes: gold names 'nowhere'"):
         cw.aggregate(pattern, "dawid-skene", out=tmp_path / "d.parquet", gold={"nowhere": "owl"})

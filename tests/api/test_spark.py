@@ -309,7 +309,7 @@ def errors(spark, folder, monkeypatch):
         cw.spark.aggregate(df.selectExpr("item", "annotator", "label + double(0.5) as label"))
     with pytest.raises(InputError, match=r"Weights must be positive numbers.*: 5 rows"):
         cw.spark.aggregate(df.selectExpr("*", "if(item = 3, -1, 1) as weight"))
-    with pytest.raises(InputError, match="None of the 1 items with gold labels has votes"):
+    with pytest.raises(InputError, match="None of the 1 items with gold has votes"):
         cw.spark.aggregate(df, gold={"nowhere": 0}, tasks=1)
 
 

@@ -45,10 +45,35 @@ def test_the_labels_are_those_of_memory(votes):
     people = folder / "people.csv"
     words = ("--item", "photo", "--out", out, "--annotators", people, "--probabilities")
     again = run("aggregate", folder / "votes*.parquet", *words)
-    assert again.exit_code == 0 and "480 votes on 120 items" in again.output and "written: " in again.output
+    assert again.exit_code == 0 and "120 items, 10 annotators, 3 classes, 480 votes" in again.output and "written: " in again.output
     assert pl.read_csv(people)["votes"].sum() == 480
     table = pl.read_parquet(out)
     assert (table.select(pl.sum_horizontal("p(0)", "p(1)", "p(2)")).to_series() - 1.0).abs().max() < 1e-9
+
+
+def test_truth_measures_and_a_report_is_written(votes):
+    folder, frame, gold = votes
+    truth, page = folder / "truth.csv", folder / "page.html"
+    every = cw.simulate.dirichlet(120, n_annotators=10, n_classes=3, votes_per_item=4, random_state=0).truth
+    pl.DataFrame({"item": list(range(100)), "label": every[:100]}).write_csv(truth)
+    words = ("aggregate", folder / "votes*.parquet", "--item", "photo", "--gold", folder / "gold.csv", "--truth", truth)
+    done = run(*words, "--out", folder / "c", "--report", page, "--annotators", folder / "people.csv", "--json")
+    assert done.exit_code == 0, done.output
+    facts = json.loads(done.stdout)
+    whole = cw.aggregate(frame, gold=gold, item="photo")
+    hidden = {n: int(every[n]) for n in range(20, 100)}
+    for name in ("accuracy", "calibration_error"):
+        assert facts[name] == pytest.approx(getattr(cw.metrics, name)(whole, hidden).value, abs=1e-8)
+    assert facts["accuracy_low"] < facts["accuracy"] < facts["accuracy_high"]
+    text = page.read_text(encoding="utf-8")
+    assert "measured on 80" in text and f"{facts['accuracy']:.3g}" in text
+    shown = " ".join(run(*words, "--out", folder / "c", "--annotators", folder / "people.csv").output.split())
+    assert "accuracy on 80 items with truth" in shown and "accuracy, with a 95% interval" in shown
+    assert all(f"{k} {(whole.labels == k).sum()} ██" in shown for k in range(3))
+    pl.DataFrame({"item": ["nowhere"], "label": [0]}).write_csv(truth)
+    done = run(*words, "--out", folder / "d")
+    assert done.exit_code == 1 and "None of the 1 items with truth has votes" in done.output
+    assert not (folder / "d").exists()
 
 
 def test_a_file_that_would_not_fit_is_read_part_by_part(votes, monkeypatch):
@@ -67,7 +92,8 @@ def test_a_file_that_would_not_fit_is_read_part_by_part(votes, monkeypatch):
     ("words", "message"),
     [
         (["--engine", "stream"], "--out consensus.parquet"),
-        (["--engine", "stream", "--out", "c.parquet", "--report", "r.html"], "--report: not with votes"),
+        (["--engine", "stream", "--out", "c.parquet", "--save", "folder"], "--save: not with votes"),
+        (["--engine", "stream", "--out", "c.parquet", "--report", "r.txt"], ".html"),
         (["--engine", "stream", "--out", "c.parquet", "--form", "wide"], "--form: not with votes"),
         (["--engine", "stream", "--out", "c.parquet", "--method", "glad"], "needs all votes at once"),
         (["--engine", "memory", "--scratch", "."], "are for --engine stream"),

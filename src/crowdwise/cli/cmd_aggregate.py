@@ -11,7 +11,7 @@ import typer
 
 from crowdwise import registry
 from crowdwise.cli import options as opt
-from crowdwise.cli.cmd_report import write_page
+from crowdwise.cli.cmd_report import write_page, write_report_of
 from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_results, write_table
 from crowdwise.data.folders import check_target
@@ -84,12 +84,11 @@ def aggregate(
     if engine in ("memory", "cuda") and (scratch is not None or memory is not None):
         raise ParameterError("--memory and --scratch are for --engine stream or auto: leave them out.")
     if engine == "stream" or (engine == "auto" and _streams(path, memory)):
-        others: dict[str, Any] = {"--truth": truth, "--graph": graph, "--save": save, "--report": report}
-        others |= {"--features": features, "--text": text}
-        options = {"max_memory": memory, "scratch": scratch, "probabilities": probabilities}
-        options["annotator_accuracy"] = annotators is not None
+        others: dict[str, Any] = {"--graph": graph, "--save": save, "--features": features, "--text": text}
+        options = {"max_memory": memory, "scratch": scratch, "probabilities": probabilities, "truth": truth}
+        options["annotator_accuracy"] = annotators is not None or report is not None
         options |= opt.assignments(set_, seed)
-        _stream(path, method, options, reading, gold, (out, annotators), others, as_json)
+        _stream(path, method, options, reading, gold, (out, annotators, report), others, as_json)
         return
     check_outputs(out, annotators)
     check_outputs(report, endings=(".html",))
@@ -133,21 +132,25 @@ def _streams(path: Path, memory: str | None) -> bool:
 
 def _stream(
     path: Path, method: str | None, options: dict[str, Any], reading: opt.Reading, gold: Path | None,
-    outputs: tuple[Path | None, Path | None], others: dict[str, Any], as_json: bool,
+    outputs: tuple[Path | None, ...], others: dict[str, Any], as_json: bool,
 ) -> None:  # fmt: skip
     """``--engine stream``: from files to a file."""
     from crowdwise import api
-    from crowdwise.cli import show
+    from crowdwise.cli import show, show_aggregate
     from crowdwise.out_of_core import READING
+    from crowdwise.report.page import check_extra
 
-    out, annotators = outputs
+    out, annotators, report = outputs
     reader = reading.options()
     given = [name for name, value in others.items() if value is not None]
     given += [f"--{name.replace('_', '-')}" for name in reader if name not in READING]
     if given:
         raise ParameterError(f"{', '.join(given)}: not with votes that are read part by part (--engine stream).")
-    check_apart([path, gold], [out, annotators])
+    check_apart([path, gold, options["truth"]], [out, annotators, report])
     check_outputs(annotators)
+    check_outputs(report, endings=(".html",))
+    if report is not None:
+        check_extra()
     with show.stages(method or registry.DEFAULT) as progress:
         found = api.aggregate(
             path, method, answer_type=reading.answers, gold=gold, out=out, engine="stream", progress=progress,
@@ -157,19 +160,19 @@ def _stream(
     if annotators is not None:
         write_table(found.annotators, annotators)
         written.append(annotators)
-    crowd = len(found.annotator_names)
+    if report is not None:
+        write_report_of(found, path.name, report)
+        written.append(report)
     if as_json:
         facts = {
-            "method": found.method, "items": found.n_items, "votes": found.n_votes, "annotators": crowd,
-            "classes": found.classes.tolist(), "iterations": found.iterations, "converged": found.converged,
-            "rho": found.dependence.rho, "out": str(found.out),
+            "method": found.method, "items": found.n_items, "votes": found.n_votes,
+            "annotators": len(found.annotator_names), "classes": found.classes.tolist(),
+            "iterations": found.iterations, "converged": found.converged, "rho": found.dependence.rho,
+            "out": str(found.out),
         }  # fmt: skip
-        emit(json.dumps(facts))
+        emit(json.dumps(facts | show_aggregate.figures(found.measured)))
         return
-    say(f"{found.method}: {found.n_votes:,} votes on {found.n_items:,} items by {crowd:,} annotators.")
-    for note in found.notes:
-        say(note)
-    say(f"written: {', '.join(map(str, written))}")
+    show_aggregate.show_written(found, written)
 
 
 def items_of(result: Any, probabilities: bool) -> Any:

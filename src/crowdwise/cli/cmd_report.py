@@ -15,6 +15,7 @@ from crowdwise.errors import ParameterError
 
 if TYPE_CHECKING:
     from crowdwise.api import Fitted
+    from crowdwise.out_of_core import WrittenConsensus
 
 OutOption = Annotated[
     Path | None, option("--out", "-o", help="The page to write: .html; or .json. [default: report.html]")
@@ -141,3 +142,13 @@ def write_page(found: Fitted, path: Path, out: Path) -> None:
     from crowdwise.report.page import page
 
     write_text(page(reported(found, path)), out)
+
+
+def write_report_of(found: WrittenConsensus, title: str, out: Path) -> None:
+    """The page of ``aggregate --report`` on what a stream has written."""
+    from crowdwise.data.consensus_files import ConsensusFiles
+    from crowdwise.report.page import page
+    from crowdwise.report.written_consensus import written_report
+
+    files = ConsensusFiles(found.out, found.items, found.annotators, found.about())
+    write_text(page(written_report(files, title, found.measured)), out)

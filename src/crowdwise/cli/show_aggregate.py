@@ -9,6 +9,7 @@ import numpy as np
 from crowdwise.answers.comparisons_scales import MEANINGS as MEANS
 from crowdwise.answers.comparisons_scales import Scale
 from crowdwise.cli.show import bar, console, frame_table, histogram, measures, new_table, strong, whisker, written
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from crowdwise.api import Fitted
     from crowdwise.core.consensus import Consensus
+    from crowdwise.out_of_core import WrittenConsensus
 
 WIDTH = 36
 """Characters of a drawn interval."""
@@ -42,6 +44,24 @@ def figures(measured: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
+def show_written(found: WrittenConsensus, paths: list[Any]) -> None:
+    """The same for a consensus that was written part by part."""
+    screen = console()
+    screen.print()
+    sizes = f"{found.n_items:,} items, {len(found.annotator_names):,} annotators"
+    screen.print(strong(found.method, f": {sizes}, {len(found.classes)} classes, {found.n_votes:,} votes"))
+    screen.print(f"{found.iterations} passes")
+    for words in found.notes:
+        screen.print(words, soft_wrap=True)
+    measures(screen, found.measured)
+    screen.print()
+    screen.print(class_table(found.classes, found.items_per_class))
+    screen.print()
+    if found.accuracy is not None:
+        screen.print(annotator_table(found.annotator_names, found.votes_per_annotator, found.accuracy))
+    written(screen, paths)
+
+
 def show_fitted(found: Fitted, paths: list[Any], *, scale: Scale = "score", judges: Any = None) -> None:
     """A summary for people, to standard error. Of leaderboards: on a ``scale``, with a table of ``judges``."""
     result, votes = found.result, isinstance(found.table, Votes)
@@ -54,7 +74,7 @@ def show_fitted(found: Fitted, paths: list[Any], *, scale: Scale = "score", judg
     measures(screen, found.measured)
     screen.print()
     if votes:
-        tables = [class_table(result), annotator_table(result)]
+        tables = consensus_tables(result)
     elif "leaderboard" in result.TABLES:
         people = [ranking_annotators(result)] if len(result.annotator_names) > 1 else []
         tables = [leaderboard(result, scale), *people, *([] if judges is None else [judge_table(judges)])]
@@ -89,19 +109,26 @@ def least_certain(consensus: Consensus, limit: int = 5) -> list[str]:
     return out
 
 
-def class_table(consensus: Consensus, limit: int = 12) -> Table:
-    table = new_table("class", ">items", "share", title="Labels")
+def consensus_tables(consensus: Consensus) -> list[Table]:
+    """Its labels and its annotators."""
     count = np.bincount(consensus.label_codes, minlength=len(consensus.classes))
+    people = annotator_table(consensus.annotator_names, consensus.votes_per_annotator, consensus.accuracy())
+    return [class_table(consensus.classes, count), people]
+
+
+def class_table(classes: Any, count: Ints, limit: int = 12) -> Table:
+    """How many items have each label."""
+    table = new_table("class", ">items", "share", title="Labels")
     for k in np.argsort(-count, kind="stable")[:limit].tolist():
-        table.add_row(str(consensus.classes[k]), f"{count[k]:,}", bar(count[k] / max(count.max(), 1), 30))
+        table.add_row(str(classes[k]), f"{count[k]:,}", bar(count[k] / max(count.max(), 1), 30))
     if len(count) > limit:
         table.add_row(f"... {len(count) - limit} more", "", "")
     return table
 
 
-def annotator_table(consensus: Consensus, limit: int = 6) -> Table:
+def annotator_table(names: Any, votes: Ints, found: tuple[Floats, ...], limit: int = 6) -> Table:
     """The best and the worst annotators, by the end of their interval that would have to be wrong."""
-    accuracy, low, high = consensus.accuracy()
+    accuracy, low, high = found
     order = np.argsort(-np.nan_to_num(low, nan=-1.0), kind="stable")
     if len(order) > 2 * limit:
         worst = np.argsort(np.nan_to_num(high, nan=2.0), kind="stable")[:limit][::-1]
@@ -113,7 +140,7 @@ def annotator_table(consensus: Consensus, limit: int = 6) -> Table:
             table.add_row("...", "", "", "")
         else:
             table.add_row(
-                str(consensus.annotator_names[m]), f"{consensus.votes_per_annotator[m]:,}", f"{accuracy[m]:.3f}",
+                str(names[m]), f"{votes[m]:,}", f"{accuracy[m]:.3f}",
                 whisker(low[m], accuracy[m], high[m], 40, blank="·"),
             )  # fmt: skip
     return table

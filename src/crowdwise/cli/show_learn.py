@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdwise.cli.show import console, measures, strong
-from crowdwise.cli.show_aggregate import annotator_table, class_table, figures, fitted_line
+from crowdwise.cli.show_aggregate import consensus_tables, figures, fitted_line
 from crowdwise.data.votes import Votes
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def show_learned(found: Fitted, out: Any) -> None:
     if found.tested is not None:
         screen.print(f"accuracy on {found.tested[1]:,} items nobody voted on:", strong(f"{found.tested[0]:.4f}"))
     screen.print()
-    screen.print(class_table(result))
-    screen.print(annotator_table(result))
+    for table in consensus_tables(result):
+        screen.print(table)
     saved = "nothing was saved: --out DIR saves the classifier" if out is None else f"written: {out}"
     screen.print(saved, soft_wrap=True)
 

@@ -38,31 +38,32 @@ KEEP_ONE = Remedy(
 
 @dataclass(frozen=True)
 class Gold:
-    """Gold labels of items, whichever block they are in."""
+    """Known classes of items, whichever block they are in: gold labels, or the truth that measures."""
 
     names: Vocabulary
     codes: Codes
+    what: str = "gold"
 
     @classmethod
-    def of(cls, gold: Any, classes: Vocabulary) -> Gold | None:
+    def of(cls, gold: Any, classes: Vocabulary, what: str = "gold") -> Gold | None:
         """From a mapping of items to classes, a table or a Series; ``None`` where there is none."""
         gold = by_name(gold)
         if gold is None:
             return None
         if not isinstance(gold, Mapping):
-            raise InputError(f"gold must be a mapping from item to class, or a table; found {type(gold).__name__}.")
+            raise InputError(f"{what} must be a mapping from item to class, or a table; found {type(gold).__name__}.")
         names = encoding.to_vocabulary(list(gold))
-        return cls(names, encode_classes(gold, names, classes))
+        return cls(names, encode_classes(gold, names, classes), what)
 
     def of_items(self, items: Vocabulary) -> Codes:
         """A code for each item, -1 where its class is not known."""
         return encoding.recode(encoding.locate(items, self.names), self.codes)
 
     def check(self, found: int) -> None:
-        """An error where there are gold labels, and none of their items was found."""
+        """An error where classes are known, and none of their items was found."""
         if len(self.names) and not found:
             raise InputError(
-                f"None of the {len(self.names):,} items with gold labels has votes: gold names "
+                f"None of the {len(self.names):,} items with {self.what} has votes: {self.what} names "
                 f"{listing(self.names, 3)}. Check that both name the items alike."
             )
 

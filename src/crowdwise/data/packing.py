@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +75,11 @@ class Packed:
         )  # fmt: skip
         return votes, arrays.get("gold"), arrays["cell"]
 
+    def truth(self, i: int) -> Codes | None:
+        """The codes of the true classes of a part's items, gold left out (-1 there, and where it is unknown)."""
+        file = self.folder / f"{i:05d}" / "truth.npy"
+        return np.load(file) if file.exists() else None
+
 
 @contextmanager
 def scratch_folder(base: str | os.PathLike[str] | None) -> Iterator[Path]:
@@ -93,7 +98,7 @@ def scratch_folder(base: str | os.PathLike[str] | None) -> Iterator[Path]:
 
 
 def pack(
-    source: Any, folder: Path, *, gold: Mapping[Any, Any] | None = None, classes: Sequence[Any] | None = None,
+    source: Any, folder: Path, *, gold: Any = None, truth: Any = None, classes: Sequence[Any] | None = None,
     on_duplicate: str = "error", on_missing: str = "error", normalise_labels: bool = False, rows: int = ROWS,
     progress: Progress | None = None, **given: str | None,
 ) -> Packed:  # fmt: skip
@@ -133,19 +138,24 @@ def pack(
     frame = frame.with_columns((pl.col("item").hash(7) % buckets).cast(pl.Int32).alias("bucket"))
     frame.sink_parquet(pl.PartitionBy(folder / "rows", key="bucket", include_key=False), compression="lz4")
     sizes: list[int] = []
-    known, n_gold = Gold.of(gold, said[2]), 0
+    known = {what: Gold.of(value, said[2], what) for what, value in (("gold", gold), ("truth", truth))}
+    counted = dict.fromkeys(known, 0)
     made = sorted((folder / "rows").glob("bucket=*"), key=lambda p: int(p.name.partition("=")[2]))
     for bucket in made:
         say("parts", len(sizes) / len(made))
         table = pl.read_parquet(sorted(bucket.glob("*.parquet"))).sort("row")
         votes = _votes(table, who[2], said[2], on_duplicate)
-        truth = None if known is None else known.of_items(votes.items)
-        n_gold += 0 if truth is None else int((truth >= 0).sum())
-        _write(votes, folder / f"{len(sizes):05d}", truth)
+        mine = {what: one.of_items(votes.items) for what, one in known.items() if one is not None}
+        for what, codes in mine.items():
+            counted[what] += int((codes >= 0).sum())
+        if len(mine) == 2:
+            mine["truth"] = np.where(mine["gold"] >= 0, -1, mine["truth"])
+        _write(votes, folder / f"{len(sizes):05d}", mine)
         sizes.append(len(votes))
         shutil.rmtree(bucket, ignore_errors=True)
-    if known is not None:
-        known.check(n_gold)
+    for what, one in known.items():
+        if one is not None:
+            one.check(counted[what])
     return Packed(folder, tuple(sizes), who[2], said[2], n_rows)
 
 
@@ -245,8 +255,8 @@ def _votes(table: pl.DataFrame, annotators: Vocabulary, classes: Vocabulary, on_
     )  # fmt: skip
 
 
-def _write(votes: Votes, folder: Path, gold: Codes | None) -> None:
-    """The arrays of a part."""
+def _write(votes: Votes, folder: Path, known: dict[str, Codes]) -> None:
+    """The arrays of a part, and the codes of known classes."""
     import polars as pl
 
     folder.mkdir()
@@ -261,6 +271,6 @@ def _write(votes: Votes, folder: Path, gold: Codes | None) -> None:
         pl.DataFrame({"item": pl.Series(votes.items.tolist(), dtype=pl.String)}).write_parquet(folder / "items.parquet")
     else:
         arrays["items"] = votes.items
-    for name, array in (arrays | {"gold": gold}).items():
+    for name, array in (arrays | known).items():
         if array is not None:
             np.save(folder / f"{name}.npy", array)

@@ -63,7 +63,7 @@ def answer_sections(
             "figures": _figures(answers, result, measured), "actions": actions, "whom": whom(actions),
         },
         "data": _facts(answers.describe()),
-        "measured": {name: {"name": MEASURES[name]} | estimate(found) for name, found in measured.items()},
+        "measured": measured_facts(measured),
         "tables": tables,
     }  # fmt: skip
     if all_items:
@@ -246,13 +246,23 @@ def _item(names: npt.NDArray[Any], n: int) -> Any:
     return names[n].item() if hasattr(names[n], "item") else names[n]
 
 
-def _figures(answers: Any, result: Any, measured: Mapping[str, Any]) -> list[dict[str, str]]:
-    """What the tiles show."""
-    M = len(result.annotator_names)
-    out = [
+def measured_facts(measured: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures against the truth, as JSON."""
+    return {name: {"name": MEASURES[name]} | estimate(found) for name, found in measured.items()}
+
+
+def measured_tiles(measured: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The name, value and note of the first two figures against the truth."""
+    return [
         (MEASURES[name], f"{e.value:.3g}", f"measured on {e.n:,}, {interval_text(e.low, e.high, form='{:.3g}'.format)}")
         for name, e in list(measured.items())[:2]
     ]
+
+
+def _figures(answers: Any, result: Any, measured: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What the tiles show."""
+    M = len(result.annotator_names)
+    out = measured_tiles(measured)
     out.append(("Tokens" if "tokens" in answers.describe() else "Items", f"{len(result.item_names):,}", ""))
     out.append(("Annotators", f"{M:,}", ""))
     out.append(("Answers", f"{result.n_answers:,}", f"{result.n_answers / max(M, 1):.3g} of each annotator"))

@@ -17,12 +17,16 @@ from crowdwise.data.consensus_files import ConsensusFiles
 from crowdwise.report.answer_findings import WORDS
 from crowdwise.report.build import FORMAT, method_facts
 from crowdwise.report.json_values import plain_list
-from crowdwise.report.other_answers import DOUBT, SHOWN, shown_table
+from crowdwise.report.other_answers import DOUBT, SHOWN, measured_facts, measured_tiles, shown_table
 from crowdwise.report.section_summary import STEPS, SURE, sureness_bars
 from crowdwise.trust.wording import counted, joined, named, percent
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import polars as pl
+
+    from crowdwise.metrics.bootstrap import Estimate
 
 MOST_ITEMS, MOST_PEOPLE, NAMED = 20_000, 100_000, 10
 """Items and annotators up to which the page holds the whole table; names in one line."""
@@ -42,8 +46,12 @@ class Tables:
         return self.tables[name]
 
 
-def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str, Any]:
+def written_report(
+    files: ConsensusFiles, title: str | None = None, measured: Mapping[str, Estimate] | None = None
+) -> dict[str, Any]:
     """Everything that the page of a written consensus shows, in the form of :func:`crowdwise.build_report`.
+
+    ``measured`` has figures against the truth, where there are any.
 
     >>> import crowdwise as cw, tempfile
     >>> from crowdwise.data.consensus_files import find_consensus
@@ -70,7 +78,9 @@ def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str,
     if columns:
         tables.append(shown_table(Tables(annotators=columns), "annotators"))
     inexact = _inexact(columns)
-    figures = [("Items", f"{total:,}", ""), ("Expected to be right", percent(counts["mean"], 1), "of the labels")]
+    measured = measured or {}
+    figures = measured_tiles(measured)
+    figures += [("Items", f"{total:,}", ""), ("Expected to be right", percent(counts["mean"], 1), "of the labels")]
     if columns:
         figures.append(("Annotators", f"{len(columns['annotator']):,}", ""))
     if counts["votes"] is not None:
@@ -87,8 +97,8 @@ def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str,
             "actions": _actions(doubt, inexact), "whom": [{"annotator": name, "verdict": "look"} for name in inexact],
         },
         "data": [{"name": name, "value": value} for name, value, _ in figures],
-        "measured": {}, "tables": tables, "agreement": None, "method": method | {"notes": [*method["notes"], WITHOUT]},
-        "notes": [WITHOUT],
+        "measured": measured_facts(measured), "tables": tables, "agreement": None,
+        "method": method | {"notes": [*method["notes"], WITHOUT]}, "notes": [WITHOUT],
     }  # fmt: skip
     if total <= MOST_ITEMS:
         every = files.items.collect()
