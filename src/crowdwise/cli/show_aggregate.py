@@ -45,7 +45,7 @@ def figures(measured: dict[str, Any]) -> dict[str, Any]:
 
 
 def show_written(found: WrittenConsensus, paths: list[Any]) -> None:
-    """The same for a consensus that was written part by part."""
+    """A summary of a consensus that was written part by part, for people, to standard error."""
     screen = console()
     screen.print()
     sizes = f"{found.n_items:,} items, {len(found.annotator_names):,} annotators"
