@@ -71,10 +71,9 @@ def measured(p, strength, power, votes):
     q = held.posterior(p, held.vote_confusions(p, rows, strength), rows, power)
     found = resolve("auto", votes, q, None, np.log(np.maximum(p, held.FLOOR)), shared_prior=True)
     corrected = correct(q, power * votes_per_item(votes), found)
-    true = np.maximum(corrected[np.arange(len(q)), truth], 1e-9)
     return {
-        "right": round(100 * float((q.argmax(1) == truth).mean()), 1),
-        "log_loss": round(-float(np.log(true).mean()), 3),
+        "right": round(100 * cw.metrics.accuracy(q, truth).value, 1),
+        "log_loss": round(cw.metrics.log_loss(corrected, truth, floor=1e-9).value, 3),
     }
 
 

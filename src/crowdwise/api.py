@@ -206,7 +206,7 @@ class Task(_Work):
         """Fit the model. ``gold`` may be used by it; ``truth`` measures, later. ``progress`` is called with a sentence
         on how long learning from inputs will take."""
         table = self.answers.table
-        gold, truth = (table.read_truth(t) if isinstance(t, (str, os.PathLike)) else t for t in (gold, truth))
+        gold, truth = map(table.truth_of, (gold, truth))
         if truth is None and self.answers.truth is not None:
             truth = table.read_truth(self.answers.truth)
         if gold is not None and "gold" not in inspect.signature(self.model.fit).parameters:

@@ -28,7 +28,7 @@ from crowdwise.data.consensus_files import ITEMS, write_about
 from crowdwise.data.folders import check_target, replacing, write_whole
 from crowdwise.data.packing import ROWS, Packed, pack, scratch_folder
 from crowdwise.data.vote_files import PARQUET, TEXT, bytes_in, memory_needed, several
-from crowdwise.data.votes import read_truth
+from crowdwise.data.votes import Votes
 from crowdwise.errors import Option, OutputError, ParameterError, Remedy, SizeError
 from crowdwise.reading import check_labels
 
@@ -172,7 +172,7 @@ def aggregate_files(
     with shown_stages(entry.key, verbose, progress) as report, scratch_folder(scratch) as folder:
         stages = Timetable(COSTS, report)
         packed = pack(
-            source, folder, gold=_known(gold), truth=_known(truth), rows=rows,
+            source, folder, gold=Votes.truth_of(gold), truth=Votes.truth_of(truth), rows=rows,
             progress=lambda name, share: stages.at(STAGES[name], share), **reading,
         )  # fmt: skip
         if not certain:
@@ -268,11 +268,6 @@ def check_out(out: Path) -> None:
     if ending and not out.is_dir():
         raise OutputError(f"{out}: expected a name that ends in {', '.join(ENDINGS)}, or that of a folder.")
     check_target(out, KIND)
-
-
-def _known(given: Any) -> Any:
-    """Gold or truth, read where it is a file."""
-    return read_truth(given) if isinstance(given, (str, os.PathLike)) else given
 
 
 def _rows(memory: str | float | None, rows: int | None) -> int:

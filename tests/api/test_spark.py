@@ -103,7 +103,7 @@ def test_blocks_hold_votes_in_few_bytes():
             assert np.array_equal(getattr(again, name), getattr(votes, name))
         assert codes.tolist() == [-1, 3, 0]
     with pytest.raises(InputError, match="gold must be a mapping"):
-        blocks.Gold.of(5, votes.classes)
+        blocks.KnownClasses.of(5, votes.classes)
 
 
 def test_what_is_no_table_of_spark_is_refused():

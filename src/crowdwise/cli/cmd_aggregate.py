@@ -83,6 +83,13 @@ def aggregate(
 
     if engine in ("memory", "cuda") and (scratch is not None or memory is not None):
         raise ParameterError("--memory and --scratch are for --engine stream or auto: leave them out.")
+    check_outputs(annotators)
+    check_outputs(report, endings=(".html",))
+    check_apart([path, truth, gold, graph, features], [out, annotators, report])
+    if report is not None:
+        from crowdwise.report.page import check_extra
+
+        check_extra()
     if engine == "stream" or (engine == "auto" and _streams(path, memory)):
         others: dict[str, Any] = {"--graph": graph, "--save": save, "--features": features, "--text": text}
         options = {"max_memory": memory, "scratch": scratch, "probabilities": probabilities, "truth": truth}
@@ -90,15 +97,9 @@ def aggregate(
         options |= opt.assignments(set_, seed)
         _stream(path, method, options, reading, gold, (out, annotators, report), others, as_json)
         return
-    check_outputs(out, annotators)
-    check_outputs(report, endings=(".html",))
-    check_apart([path, truth, gold, graph, features], [out, annotators, report])
+    check_outputs(out)
     inputs = opt.chosen_inputs(path, features, text, no_inputs, reading)
     check_target(save, "consensus")
-    if report is not None:
-        from crowdwise.report.page import check_extra
-
-        check_extra()
     with api.on_gpu(engine == "cuda"):
         found = opt.fitted(
             path, method, opt.assignments(set_, seed), reading, gold=gold, truth=truth, graph=graph, inputs=inputs,
@@ -138,7 +139,6 @@ def _stream(
     from crowdwise import api
     from crowdwise.cli import show, show_aggregate
     from crowdwise.out_of_core import READING
-    from crowdwise.report.page import check_extra
 
     out, annotators, report = outputs
     reader = reading.options()
@@ -146,11 +146,6 @@ def _stream(
     given += [f"--{name.replace('_', '-')}" for name in reader if name not in READING]
     if given:
         raise ParameterError(f"{', '.join(given)}: not with votes that are read part by part (--engine stream).")
-    check_apart([path, gold, options["truth"]], [out, annotators, report])
-    check_outputs(annotators)
-    check_outputs(report, endings=(".html",))
-    if report is not None:
-        check_extra()
     with show.stages(method or registry.DEFAULT) as progress:
         found = api.aggregate(
             path, method, answer_type=reading.answers, gold=gold, out=out, engine="stream", progress=progress,

@@ -13,6 +13,7 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from crowdwise.api import Fitted
@@ -46,15 +47,9 @@ def figures(measured: dict[str, Any]) -> dict[str, Any]:
 
 def show_written(found: WrittenConsensus, paths: list[Any]) -> None:
     """A summary of a consensus that was written part by part, for people, to standard error."""
-    screen = console()
-    screen.print()
     sizes = f"{found.n_items:,} items, {len(found.annotator_names):,} annotators"
-    screen.print(strong(found.method, f": {sizes}, {len(found.classes)} classes, {found.n_votes:,} votes"))
-    screen.print(f"{found.iterations} passes")
-    for words in found.notes:
-        screen.print(words, soft_wrap=True)
-    measures(screen, found.measured)
-    screen.print()
+    first = strong(found.method, f": {sizes}, {len(found.classes)} classes, {found.n_votes:,} votes")
+    screen = _begun(first, f"{found.iterations} passes", found.notes, found.measured)
     screen.print(class_table(found.classes, found.items_per_class))
     screen.print()
     if found.accuracy is not None:
@@ -65,14 +60,8 @@ def show_written(found: WrittenConsensus, paths: list[Any]) -> None:
 def show_fitted(found: Fitted, paths: list[Any], *, scale: Scale = "score", judges: Any = None) -> None:
     """A summary for people, to standard error. Of leaderboards: on a ``scale``, with a table of ``judges``."""
     result, votes = found.result, isinstance(found.table, Votes)
-    screen = console()
-    screen.print()
-    screen.print(fitted_line(found))
-    screen.print(f"{result.iterations} passes, {result.seconds:.2f} s")
-    for words in result.notes:
-        screen.print(words, soft_wrap=True)
-    measures(screen, found.measured)
-    screen.print()
+    passes = f"{result.iterations} passes, {result.seconds:.2f} s"
+    screen = _begun(fitted_line(found), passes, result.notes, found.measured)
     if votes:
         tables = consensus_tables(result)
     elif "leaderboard" in result.TABLES:
@@ -89,6 +78,19 @@ def show_fitted(found: Fitted, paths: list[Any], *, scale: Scale = "score", judg
         for line in least_certain(result):
             screen.print(f"  {line}")
     written(screen, paths)
+
+
+def _begun(first: Any, passes: str, notes: list[str], measured: dict[str, Any]) -> Console:
+    """A screen with the first lines of a summary."""
+    screen = console()
+    screen.print()
+    screen.print(first)
+    screen.print(passes)
+    for words in notes:
+        screen.print(words, soft_wrap=True)
+    measures(screen, measured)
+    screen.print()
+    return screen
 
 
 def fitted_line(found: Fitted) -> Any:

@@ -37,7 +37,7 @@ KEEP_ONE = Remedy(
 
 
 @dataclass(frozen=True)
-class Gold:
+class KnownClasses:
     """Known classes of items, whichever block they are in: gold labels, or the truth that measures."""
 
     names: Vocabulary
@@ -45,7 +45,7 @@ class Gold:
     what: str = "gold"
 
     @classmethod
-    def of(cls, gold: Any, classes: Vocabulary, what: str = "gold") -> Gold | None:
+    def of(cls, gold: Any, classes: Vocabulary, what: str = "gold") -> KnownClasses | None:
         """From a mapping of items to classes, a table or a Series; ``None`` where there is none."""
         gold = by_name(gold)
         if gold is None:

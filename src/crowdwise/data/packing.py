@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdwise.data import columns, disk
-from crowdwise.data.blocks import Gold
+from crowdwise.data.blocks import KnownClasses
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.vote_files import files_of, scan
 from crowdwise.data.votes import Votes
@@ -138,7 +138,7 @@ def pack(
     frame = frame.with_columns((pl.col("item").hash(7) % buckets).cast(pl.Int32).alias("bucket"))
     frame.sink_parquet(pl.PartitionBy(folder / "rows", key="bucket", include_key=False), compression="lz4")
     sizes: list[int] = []
-    known = {what: Gold.of(value, said[2], what) for what, value in (("gold", gold), ("truth", truth))}
+    known = {what: KnownClasses.of(value, said[2], what) for what, value in (("gold", gold), ("truth", truth))}
     counted = dict.fromkeys(known, 0)
     made = sorted((folder / "rows").glob("bucket=*"), key=lambda p: int(p.name.partition("=")[2]))
     for bucket in made:

@@ -7,6 +7,7 @@ tables share is here.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -216,6 +217,11 @@ class Table(Readable, ABC):
         if not found:
             raise ReadError(f"{path} names no true {answer}: every row is empty.")
         return found
+
+    @classmethod
+    def truth_of(cls, given: Any) -> Any:
+        """Truth in any form that ``encode_truth`` takes; a file is read."""
+        return cls.read_truth(given) if isinstance(given, (str, os.PathLike)) else given
 
     @classmethod
     def _keyed(cls, source: Source) -> tuple[npt.NDArray[Any], Vocabulary]:

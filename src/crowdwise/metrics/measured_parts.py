@@ -6,8 +6,7 @@ import numpy as np
 
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.metrics.bootstrap import Estimate
-from crowdwise.metrics.calibration import calibration_error
-from crowdwise.metrics.labels import accuracy
+from crowdwise.metrics.measures import measure_classes
 
 MOST_ITEMS = 1_000_000
 """Items with truth that are kept."""
@@ -35,4 +34,4 @@ class MeasuredParts:
         if not self.n_items:
             return {}
         q, y = (np.concatenate(arrays) for arrays in zip(*self.rows, strict=True))
-        return {"accuracy": accuracy(q, y), "calibration_error": calibration_error(q, y)}
+        return measure_classes(q, y)

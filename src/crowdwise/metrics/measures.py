@@ -66,6 +66,8 @@ def measure(answer_type: str, answers: Any, result: Any, truth: Any = None, *, g
         codes = np.where(answers.encode_truth(gold) >= 0, -1, codes)
     if not (codes >= 0).any():
         return {}
+    if answer_type not in ("tags", "ordinal"):
+        return measure_classes(result, codes)
     out = {"accuracy": metrics.accuracy(result, codes)}
     if answer_type == "tags":
         whole = np.add.reduceat(codes < 0, answers.starts[:-1]) == 0
@@ -73,9 +75,12 @@ def measure(answer_type: str, answers: Any, result: Any, truth: Any = None, *, g
             spans = metrics.span_scores(result, answers, codes)
             out |= {f"span_{name}": spans[name] for name in ("f1", "precision", "recall")}
         return out
-    if answer_type == "ordinal":
-        return out | {"mae": metrics.mae(result, codes), "quadratic_kappa": metrics.quadratic_kappa(result, codes)}
-    return out | {"calibration_error": metrics.calibration_error(result, codes)}
+    return out | {"mae": metrics.mae(result, codes), "quadratic_kappa": metrics.quadratic_kappa(result, codes)}
+
+
+def measure_classes(result: Any, truth: Any) -> dict[str, Estimate]:
+    """What is measured of votes: a consensus or N x K class probabilities, against N class codes."""
+    return {"accuracy": metrics.accuracy(result, truth), "calibration_error": metrics.calibration_error(result, truth)}
 
 
 def _own_truth(answer_type: str, answers: Any) -> Any:

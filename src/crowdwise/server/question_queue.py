@@ -95,9 +95,9 @@ class QuestionQueues:
         elif self._is_old(queue, campaign):
             self.choosing.start((key, n), choose)  # for the next request
         found = await self._lease(key, queue, n)
-        if len(found) < n and queue.items:  # others were quicker: the rest of the queue
+        if len(found) < n and queue.items:  # others were quicker: try all that is left of the queue
             found = await self._lease(key, queue, n, rest=True)
-        if not found:  # or the model is behind
+        if not found:  # others had all of it, or the model is behind
             queue = await self.choosing.wait((key, n, "leases"), partial(choose, leases=True))
             found = await self._lease(key, queue, n)
         if found:

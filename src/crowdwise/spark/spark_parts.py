@@ -28,7 +28,7 @@ import numpy as np
 from crowdwise.core.em import Params, Stats
 from crowdwise.core.numerics import Floats
 from crowdwise.core.vote_parts import VotePart, VoteParts
-from crowdwise.data.blocks import Gold, Repeated, packed, unpacked
+from crowdwise.data.blocks import KnownClasses, Repeated, packed, unpacked
 from crowdwise.data.boundary import reason
 from crowdwise.data.encoding import Vocabulary
 from crowdwise.errors import CrowdwiseError, ExtraError, InputError, ParameterError, ReadError
@@ -205,7 +205,7 @@ class SparkParts(VoteParts):
 
 
 def pack_parts(
-    table: Table, names: Names, gold: Gold | None, *, rows_per_block: int, tasks: int | None, on_duplicate: str,
+    table: Table, names: Names, gold: KnownClasses | None, *, rows_per_block: int, tasks: int | None, on_duplicate: str,
     staging: str | None,
 ) -> SparkParts:  # fmt: skip
     """The votes of a Spark table in blocks, packed now."""

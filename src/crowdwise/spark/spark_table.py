@@ -18,7 +18,7 @@ import numpy as np
 
 from crowdwise.data import columns, encoding
 from crowdwise.data.assemble import MAX_WEIGHT
-from crowdwise.data.blocks import Gold, Repeated, packed
+from crowdwise.data.blocks import KnownClasses, Repeated, packed
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.packing import names_of
 from crowdwise.data.votes import Votes
@@ -198,7 +198,7 @@ def find_names(table: Table, classes: Any, normalise_labels: bool) -> Names:
     return Names(annotators, names, {"annotator": (table.annotators, who), "label": (table.labels, said)})
 
 
-def find_gold(table: Table, gold: Any, classes: Vocabulary) -> Gold | None:
+def find_gold(table: Table, gold: Any, classes: Vocabulary) -> KnownClasses | None:
     """Gold labels from a mapping, a table (of Spark, too), or the name of a column of the votes."""
     if isinstance(gold, str):
         rows = table.frame.filter("truth is not null").select("item", "truth").distinct()
@@ -213,7 +213,7 @@ def find_gold(table: Table, gold: Any, classes: Vocabulary) -> Gold | None:
                 f"A table of gold labels needs an item column and a label column: found {listing(gold.columns, 12)}."
             )
         gold = to_polars(gold.selectExpr(f"{quoted(found['item'])} as item", f"{quoted(value)} as label"))
-    return Gold.of(gold, classes)
+    return KnownClasses.of(gold, classes)
 
 
 def coded(table: Table, names: Names) -> Any:
@@ -228,8 +228,9 @@ def coded(table: Table, names: Names) -> Any:
 
 
 def packed_blocks(
-    table: Table, names: Names, gold: Gold | None, *, blocks: int, tasks: int, on_duplicate: str, token: str = ""
-) -> Any:
+    table: Table, names: Names, gold: KnownClasses | None, *, blocks: int, tasks: int, on_duplicate: str,
+    token: str = "",
+) -> Any:  # fmt: skip
     """A Spark table with a row per block, in ``tasks`` partitions; nothing is computed yet."""
     if on_duplicate not in (choices := ("error", "first", "last", "all")):
         raise ParameterError(f"on_duplicate={on_duplicate!r}: expected {either([repr(c) for c in choices])}.")
@@ -240,7 +241,7 @@ def packed_blocks(
 
 
 def packer(
-    annotators: Vocabulary, K: int, gold: Gold | None, on_duplicate: str, token: str
+    annotators: Vocabulary, K: int, gold: KnownClasses | None, on_duplicate: str, token: str
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """A function that packs the rows of a partition into blocks, one per bucket."""
 
