@@ -466,7 +466,7 @@ def test_saving_never_overwrites(tmp_path):
     made.save(tmp_path / "empty")
     before = sorted(p.name for p in (tmp_path / "empty").iterdir())
     assert before == ["labels.csv", "meta.json", "parameters.npz", "truth.csv"]
-    with pytest.raises(OutputError, match="exists already and is not an empty folder"):
+    with pytest.raises(OutputError, match=r"^\S+ exists already and is not an empty folder\. Choose another folder\.$"):
         made.save(tmp_path / "empty")
     (tmp_path / "file").write_text("mine")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):

@@ -83,6 +83,8 @@ def check_target(folder: str | os.PathLike[str] | None, kind: str | None) -> Non
             raise OutputError(f"{folder} exists already and is not an empty folder. Choose another folder.")
         earlier, older = whole_manifest(target), _older(target)
         files, folders = files_below(target)
+    except OutputError:
+        raise
     except OSError as error:
         raise OutputError(f"{folder} cannot be looked into: {error.strerror or error}.") from error
     except ReadError as error:
@@ -217,6 +219,8 @@ def write_whole(write: Callable[[str], Any], path: str | os.PathLike[str]) -> No
             os.replace(made, target)
             disk.done.append(Path(path))
             disk.sync_folder(target.parent)
+    except OutputError:
+        raise
     except OSError as error:
         before = " The file that was there is as it was." if target.exists() else ""
         raise OutputError(f"{path} could not be written: {error.strerror or error}.{before}") from error
