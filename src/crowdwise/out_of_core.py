@@ -144,8 +144,9 @@ def aggregate_files(
     source, out, method, gold, max_memory, scratch, callback, verbose
         As in :func:`crowdwise.aggregate`.
     truth
-        The true classes of items, which measure the consensus and are not used for it: a mapping, a table or a file.
-        Items with gold are left out; of more than a million, as many are drawn.
+        The true classes of items, which measure the consensus and are not used for it: a mapping, a table or a file;
+        by default a column of the files, where they have one. Items with gold are left out; of more than a million, as
+        many are drawn.
     rows_per_part
         How many votes are in memory at once, on average; by default by ``max_memory``, or 4 million.
     probabilities

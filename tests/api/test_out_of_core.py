@@ -281,3 +281,38 @@ def test_gold_labels_need_not_be_in_every_part(tmp_path):
     compare(pattern, frame, tmp_path / "c.parquet", "dawid-skene", gold={"photo 3": "owl"})
     with pytest.raises(InputError, match="None of the 1 items with gold has votes: gold names 'nowhere'"):
         cw.aggregate(pattern, "dawid-skene", out=tmp_path / "d.parquet", gold={"nowhere": "owl"})
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("text", [True, False])
+def test_a_column_of_true_classes_measures_as_in_memory(tmp_path, kind, text):
+    frame = table(text)
+    names = np.unique(frame["item"].to_numpy())
+    rng, classes = np.random.default_rng(2), ["cat", "dog", "owl"] if text else [0, 1, 2]
+    true = {item: classes[k] for item, k in zip(names.tolist(), rng.integers(0, 3, len(names)), strict=True)}
+    del true[names[5]], true[names[9]]
+    frame = frame.with_columns(truth=pl.Series([true.get(item) for item in frame["item"]]))
+    gold = {item: true[item] for item in names[20:60].tolist()}
+    pattern = written(tmp_path / "in", frame, kind)
+    found = cw.aggregate(pattern, "majority", out=tmp_path / "o.parquet", gold=gold, rows_per_part=500)
+    whole = cw.aggregate(frame, "majority", gold=gold)
+    hidden = {item: k for item, k in true.items() if item not in gold}
+    assert found.measured["accuracy"].value == pytest.approx(cw.metrics.accuracy(whole, hidden).value, abs=1e-12)
+    other = cw.aggregate(pattern, "majority", out=tmp_path / "o.parquet", truth={names[3]: true[names[3]]})
+    assert other.measured["accuracy"].value in (0.0, 0.5, 1.0)  # what is given is taken in place of the column
+
+
+def test_a_column_of_true_classes_is_checked_as_in_memory(tmp_path):
+    frame, out = table(), tmp_path / "o.parquet"
+    empty = frame.with_columns(truth=pl.lit(None, pl.String))
+    assert cw.aggregate(written(tmp_path / "a", empty), "majority", out=out).measured == {}
+    out.unlink()
+    cases = {
+        "which no annotator used": frame.with_columns(truth=pl.lit("emu")),
+        "Two rows give different true classes for item": frame.with_columns(truth=pl.col("label")),
+    }
+    for words, odd in cases.items():
+        for source in (odd, written(tmp_path / "b", odd)):
+            with pytest.raises(LabelError, match=words):
+                cw.aggregate(source, "majority", **({} if source is odd else {"out": out}))
+        assert not out.exists()

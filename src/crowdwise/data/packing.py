@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdwise.data import columns, disk
+from crowdwise.data import columns, disk, encoding
 from crowdwise.data.blocks import KnownClasses
 from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.truth import encode_classes, one_each
 from crowdwise.data.vote_files import files_of, scan
 from crowdwise.data.votes import Votes
 from crowdwise.errors import LabelError, Option, ParameterError, ReadError, Remedy, SizeError, listing, warn
@@ -38,7 +39,7 @@ SCRATCH = "parts"
 """What temporaries of this kind are called (:mod:`crowdwise.data.disk`)."""
 ROW_ON_DISK = 40
 """Bytes that a vote takes in the scratch folder, at most, without the names of items."""
-PARTS = ("item", "annotator", "label", "weight", "timestamp")
+PARTS = ("item", "annotator", "label", "weight", "timestamp", "truth")
 
 
 Progress = Callable[[str, float], None]
@@ -104,6 +105,7 @@ def pack(
 ) -> Packed:  # fmt: skip
     """Pack the votes of files into a folder; ``given`` names columns, as in :func:`crowdwise.read_votes`.
 
+    Where no ``truth`` is given, a column of true classes is taken for it, as in memory.
     ``progress`` gets the stage (``names``, ``rows``, ``parts``) and the share of it that is done.
     """
     import polars as pl
@@ -112,7 +114,9 @@ def pack(
     say("names", 0.0)
     frame, from_text = scan(files_of(source))
     names = frame.collect_schema().names()
-    found = columns.resolve(names, {part: given.get(part) for part in (*PARTS, "truth")})
+    found = columns.resolve(names, {part: given.get(part) for part in PARTS})
+    if truth is not None:
+        found["truth"] = None
     missing = [part for part in PARTS[:3] if found[part] is None]
     if missing:
         raise ReadError(f"No column for {listing(missing)}: the files have {listing(names, 12)}. Name it, as item=...")
@@ -128,13 +132,16 @@ def pack(
         )
     who = _names(frame, "annotator", from_text, folder, {})
     said = _names(frame, "label", from_text, folder, {"classes": classes, "normalise_labels": normalise_labels})
+    coded = {"annotator": who[:2], "label": said[:2]}
+    if "truth" in used:
+        coded["truth"] = _true_classes(frame, from_text, folder, said[2])
     if from_text and _whole(frame):
         frame = frame.with_columns(pl.col("item").cast(pl.Int64))
     buckets = max(1, -(-n_rows // rows))
     frame = _watched(frame, n_rows, lambda share: say("rows", share))
-    for name, (raw, codes, _) in (("annotator", who), ("label", said)):
+    for name, (raw, codes) in coded.items():
         codes_of = pl.LazyFrame({name: raw, f"{name}_code": codes})
-        frame = frame.join(codes_of, on=name).drop(name)
+        frame = frame.join(codes_of, on=name, how="left" if name == "truth" else "inner").drop(name)
     frame = frame.with_columns((pl.col("item").hash(7) % buckets).cast(pl.Int32).alias("bucket"))
     frame.sink_parquet(pl.PartitionBy(folder / "rows", key="bucket", include_key=False), compression="lz4")
     sizes: list[int] = []
@@ -144,8 +151,10 @@ def pack(
     for bucket in made:
         say("parts", len(sizes) / len(made))
         table = pl.read_parquet(sorted(bucket.glob("*.parquet"))).sort("row")
-        votes = _votes(table, who[2], said[2], on_duplicate)
+        votes, true = _votes(table, who[2], said[2], on_duplicate)
         mine = {what: one.of_items(votes.items) for what, one in known.items() if one is not None}
+        if true is not None:
+            mine["truth"] = true
         for what, codes in mine.items():
             counted[what] += int((codes >= 0).sum())
         if len(mine) == 2:
@@ -175,13 +184,9 @@ def _complete(frame: pl.LazyFrame, on_missing: str) -> tuple[pl.LazyFrame, int]:
     """The frame without rows that have an empty cell (an error, unless they are to be dropped), and its length."""
     import polars as pl
 
-    kinds = frame.collect_schema()
-
-    def empty(part: str) -> pl.Expr:
-        cell = pl.col(part)
-        return cell.is_null() | cell.is_nan() if kinds[part].is_float() else cell.is_null()
-
-    lost = frame.select(pl.len(), *(empty(part).sum().alias(part) for part in PARTS[:3])).collect(engine="streaming")
+    lost = frame.select(pl.len(), *(_empty(frame, part).sum().alias(part) for part in PARTS[:3])).collect(
+        engine="streaming"
+    )
     counted = {part: int(lost[part][0]) for part in PARTS[:3] if lost[part][0]}
     height = int(lost["len"][0])
     if counted and on_missing == "error":
@@ -190,7 +195,7 @@ def _complete(frame: pl.LazyFrame, on_missing: str) -> tuple[pl.LazyFrame, int]:
             f"Rows have empty cells: {what}.", remedy=Remedy("Leave them out with {}.", Option("on_missing", "drop"))
         )
     if counted:
-        frame = frame.filter(~pl.any_horizontal(empty(part) for part in PARTS[:3]))
+        frame = frame.filter(~pl.any_horizontal(_empty(frame, part) for part in PARTS[:3]))
         left = int(frame.select(pl.len()).collect(engine="streaming").item())
         warn(f"Left out {height - left:,} of {height:,} rows: without an item, an annotator or a label.")
         height = left
@@ -207,6 +212,27 @@ def _names(
 
     raw = frame.select(pl.col(part).unique(maintain_order=True)).collect(engine="streaming")[part]
     return raw, *names_of(raw, part, folder / f"{part}.csv" if from_text else None, **options)
+
+
+def _true_classes(
+    frame: pl.LazyFrame, from_text: bool, folder: Path, classes: Vocabulary
+) -> tuple[pl.Series, Codes]:  # fmt: skip
+    """The values of a column of true classes, and the code of each."""
+    import polars as pl
+
+    given = frame.filter(~_empty(frame, "truth")).select(pl.col("truth").alias("label"))
+    if given.limit(1).collect(engine="streaming").is_empty():
+        return pl.Series(dtype=frame.collect_schema()["truth"]), np.empty(0, dtype=np.int32)
+    raw, codes, names = _names(given, "label", from_text, folder, {})
+    return raw, encode_classes(dict(zip(names, names, strict=True)), names, classes)[codes]
+
+
+def _empty(frame: pl.LazyFrame, part: str) -> pl.Expr:
+    """Where a column has no value."""
+    import polars as pl
+
+    cell = pl.col(part)
+    return cell.is_null() | cell.is_nan() if frame.collect_schema()[part].is_float() else cell.is_null()
 
 
 def names_of(values: pl.Series, part: str, as_text: Path | None = None, **options: Any) -> tuple[Codes, Vocabulary]:
@@ -239,20 +265,30 @@ def _whole(frame: pl.LazyFrame) -> bool:
     return bool(frame.select(same.all()).collect(engine="streaming").item())
 
 
-def _votes(table: pl.DataFrame, annotators: Vocabulary, classes: Vocabulary, on_duplicate: str) -> Votes:
-    """The votes of a bucket, as in memory."""
-    from crowdwise.data.encoding import encode
+def _votes(
+    table: pl.DataFrame, annotators: Vocabulary, classes: Vocabulary, on_duplicate: str
+) -> tuple[Votes, Codes | None]:
+    """The votes of a bucket, as in memory, and the codes of the true classes of its items, where there is a column."""
     from crowdwise.data.source import Source
 
-    item, items = encode(table["item"])
+    item, items = encoding.encode(table["item"])
     beside: dict[str, Any] = {}
     if {"weight", "timestamp"} & set(table.columns):
         beside = Source(table, {"weight": None, "timestamp": None}, "votes").beside()
         beside.pop("kind"), beside.pop("rows")
-    return Votes.from_codes(
+    votes = Votes.from_codes(
         item, table["annotator_code"].to_numpy(), table["label_code"].to_numpy(), items=items, annotators=annotators,
         classes=classes, on_duplicate=on_duplicate, rows=table["row"].to_numpy().astype(np.int64), **beside,
     )  # fmt: skip
+    if "truth_code" not in table.columns:
+        return votes, None
+    code = table["truth_code"].fill_null(-1).to_numpy()
+    known = code >= 0
+    row = one_each(
+        item[known], code[known], len(items),
+        lambda n, two: f"true classes for item {listing(items[[n]])}: {listing(classes[two])}.",
+    )  # fmt: skip
+    return votes, np.append(code[known], -1)[row].astype(np.int32)
 
 
 def _write(votes: Votes, folder: Path, known: dict[str, Codes]) -> None:
