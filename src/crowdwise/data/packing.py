@@ -141,7 +141,7 @@ def pack(
     frame = _watched(frame, n_rows, lambda share: say("rows", share))
     for name, (raw, codes) in coded.items():
         codes_of = pl.LazyFrame({name: raw, f"{name}_code": codes})
-        frame = frame.join(codes_of, on=name, how="left" if name == "truth" else "inner").drop(name)
+        frame = frame.join(codes_of, name, "left" if name == "truth" else "inner").drop(name)
     frame = frame.with_columns((pl.col("item").hash(7) % buckets).cast(pl.Int32).alias("bucket"))
     frame.sink_parquet(pl.PartitionBy(folder / "rows", key="bucket", include_key=False), compression="lz4")
     sizes: list[int] = []
