@@ -28,7 +28,7 @@ from crowdwise.server.database import Database
 from crowdwise.server.item_rows import ItemGiven, add_items
 from crowdwise.server.request_limits import RequestLimits
 from crowdwise.server.store_tables import deliveries
-from crowdwise.server.structured_logs import JsonLines
+from crowdwise.server.structured_logs import JsonLines, TextLines
 from crowdwise.server.webhook_sender import WebhookSender, is_inside
 from server_site import Site, bearer, running
 
@@ -448,6 +448,7 @@ def test_hostile_names_stay_names(site: Site, caplog: pytest.LogCaptureFixture) 
     assert "fake_metric" not in site.client.get("/metrics").text
     lines = [JsonLines().format(record) for record in caplog.records]
     assert lines and all("\n" not in line and json.loads(line) for line in lines)
+    assert all(TextLines().format(record).isprintable() for record in caplog.records)
     assert site.call("GET", f"{path}/audit")[-1]["action"] == "create campaign"
 
 

@@ -26,7 +26,7 @@ WorkersOption = Annotated[int | None, option("--workers", help="Processes that a
 CertificateOption = Annotated[str | None, option("--tls-certificate", help="PEM file of the certificate.")]
 KeyOption = Annotated[str | None, option("--tls-key", help="PEM file of its key.")]
 BaseOption = Annotated[str | None, option("--base-url", help="Address that people see, behind a proxy.")]
-LogOption = Annotated[str | None, option("--log-format", help="json or text.")]
+LogOption = Annotated[str | None, option("--log-format", help="json, text, or auto: text on a terminal.")]
 
 
 @serve.callback(invoke_without_command=True)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from crowdwise.errors import ParameterError, ReadError, suggestion
+from crowdwise.errors import ParameterError, ReadError, either, suggestion
+from crowdwise.server.structured_logs import FORMATS
 
 PREFIX = "CROWDWISE_SERVE_"
 
@@ -44,7 +45,7 @@ class Configuration:
     cors_origins: str = setting("", "Origins of other sites whose scripts may call the API, comma-separated.")
     private_webhooks: bool = setting(False, "Allow webhooks to private and loopback addresses.")
     sample: bool = setting(True, "Offer a sample campaign on the first page.")
-    log_format: str = setting("json", "json (one object a line) or text.")
+    log_format: str = setting("auto", "json (one object a line), text, or auto: text on a terminal, else json.")
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -53,8 +54,8 @@ class Configuration:
                 raise ParameterError(f"{f.name}={value!r}: expected at least {least:g}.")
         if self.port > 65_535:
             raise ParameterError(f"port={self.port}: expected at most 65535.")
-        if self.log_format not in ("json", "text"):
-            raise ParameterError(f"log_format={self.log_format!r}: expected json or text.")
+        if self.log_format not in FORMATS:
+            raise ParameterError(f"log_format={self.log_format!r}: expected {either(FORMATS)}.")
         if bool(self.tls_certificate) != bool(self.tls_key):
             raise ParameterError("TLS needs both files: tls_certificate and tls_key.")
         if self.database and not self.database.startswith(("postgresql://", "postgres://", "sqlite:///")):
