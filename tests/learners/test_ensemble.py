@@ -14,6 +14,7 @@ from crowdwise.learners.held_out_votes import (
     Trial,
     VoteList,
     clearly_better,
+    nearest_to_one,
     posterior,
     scored,
     sharpened,
@@ -155,8 +156,46 @@ def test_the_mean_of_networks_predicts(crowd):
     with torch.no_grad():
         each = [torch.softmax(network(torch.as_tensor(X)), dim=1).numpy() for network in whole.networks]
     assert np.abs(each[0] - each[1]).max() > 1e-4
-    np.testing.assert_allclose(learner.predict_proba(X), np.mean(each, axis=0), atol=1e-6)
+    expected = np.mean(each, axis=0) ** (1.0 / learner.temperature_)
+    np.testing.assert_allclose(learner.predict_proba(X), expected / expected.sum(axis=1, keepdims=True), atol=1e-6)
     assert (learner.consensus_.labels == truth).mean() > 0.9
+
+
+def test_networks_predict_at_the_temperature_of_the_last_round_also_after_saving(crowd, tmp_path, monkeypatch):
+    X, votes, _ = crowd
+    assert Ensemble(**QUICK | {"rounds": 0}).fit(X, votes).temperature_ == 1.0
+    found = iter((1.5, 3.4))
+    monkeypatch.setattr(held_out_votes, "nearest_to_one", lambda gains: next(found))
+    learner = Ensemble(**QUICK).fit(X, votes)
+    assert learner.temperature_ == learner._trainer.network.temperature == 3.4
+    p = learner.predict_proba(X)
+    learner._trainer.network.temperature = 1.0
+    plain = learner.predict_proba(X) ** (1.0 / 3.4)
+    np.testing.assert_allclose(p, plain / plain.sum(axis=1, keepdims=True), atol=1e-6)
+    learner.save(tmp_path / "saved")
+    np.testing.assert_allclose(cw.load(tmp_path / "saved").predict_proba(X), p, atol=1e-6)
+
+
+def test_a_temperature_is_left_only_where_it_is_clearly_worse():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(0.0, 1.0, 400)
+    gains = {1.0: noise, 0.67: noise - 1.0, 1.5: noise + rng.normal(0.02, 0.3, 400), 3.4: noise - 0.5}
+    assert nearest_to_one(gains) == 1.0
+    assert nearest_to_one(gains | {3.4: noise + 0.5}) == 3.4
+    assert nearest_to_one(gains | {1.0: noise - rng.normal(0.2, 0.3, 400)}) == 1.5
+
+
+def test_sure_networks_on_hard_items_are_tempered():
+    """Networks that are right on 70 % of the items and say 99.9 %: the votes bring them to about that."""
+    rng = np.random.default_rng(3)
+    truth, said = rng.integers(0, 2, 2000), rng.random(2000) < 0.7
+    p = np.where((np.where(said, truth, 1 - truth) == 1)[:, None], [[0.001, 0.999]], [[0.999, 0.001]])
+    item = np.repeat(np.arange(2000), 3)
+    label = np.where(rng.random(6000) < 0.8, truth[item], 1 - truth[item])
+    votes = VoteList(item, np.tile(np.arange(3), 2000), label, np.ones(6000), 3)
+    found = scored(p, votes, np.arange(2000) % 5)
+    assert found.p.max(axis=1).mean() == pytest.approx(0.7, abs=0.06)
+    assert 2.0 < found.calm <= found.temperature
 
 
 def test_new_votes_count_with_the_power_also_after_saving(crowd, tmp_path):

@@ -10,7 +10,7 @@
 3. A new network is trained on these probabilities, again once for each fold. Where the votes are more likely under its
    predictions for unseen items than before, they give new class probabilities. ``rounds`` says how often.
 4. A few networks are trained on the class probabilities of all items. Their average, with those of the last round where
-   it counted, predicts.
+   it counted, predicts; at a temperature, where the votes on unseen items clearly ask for one.
 
 No truth is looked at: votes and predictions choose the candidate, the temperature, the power, and whether a round
 counts.
@@ -61,15 +61,15 @@ Candidates = Annotated[
 
 
 class MeanNetwork(nn.Module):
-    """Several networks as one, whose probabilities are the mean of theirs."""
+    """Several networks as one, whose probabilities are the mean of theirs, at a temperature."""
 
-    def __init__(self, networks: Sequence[nn.Module]) -> None:
+    def __init__(self, networks: Sequence[nn.Module], temperature: float = 1.0) -> None:
         super().__init__()
-        self.networks = nn.ModuleList(networks)
+        self.networks, self.temperature = nn.ModuleList(networks), temperature
 
     def forward(self, x: Any) -> Tensor:
         each = torch.stack([torch.log_softmax(network(x).float(), dim=1) for network in self.networks])
-        return torch.logsumexp(each, dim=0)
+        return torch.logsumexp(each, dim=0) / self.temperature
 
 
 class LabelsAndVotes(FixedTargets):
@@ -147,6 +147,9 @@ class Ensemble(Learner):
         How many networks predict: ``n_networks``, and ``folds`` more where the last round counted.
     vote_power_
         The power of the votes' likelihood beside the networks: 1 for votes that err independently, less for others.
+    temperature_
+        What the logarithms of the networks' mean probabilities are divided by: 1, unless votes on items that the
+        networks of the last round have not seen clearly ask for another. 1 without rounds.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.machine(n_annotators=6, n_items=200, votes_per_item=3, random_state=0)
@@ -159,7 +162,7 @@ class Ensemble(Learner):
     key: ClassVar[str] = "ensemble"
     selects_epoch: ClassVar[bool] = False
     corrects: ClassVar[bool] = True
-    saved: ClassVar[tuple[str, ...]] = ("chosen_", "scores_", "n_averaged_", "vote_power_")
+    saved: ClassVar[tuple[str, ...]] = ("chosen_", "scores_", "n_averaged_", "vote_power_", "temperature_")
     candidates: Candidates = CANDIDATES
     folds: Annotated[int, Bounds(minimum=2)] = 5
     rounds: Annotated[int, Bounds(minimum=0)] = 1
@@ -185,7 +188,8 @@ class Ensemble(Learner):
     def _learn(self, inputs: Inputs, answers: Any, gold: Ints | None, callback: Callback | None) -> Trainer:
         trainer = super()._learn(inputs, answers, gold, callback)
         self.n_averaged_ = len(self._trained)
-        self._trainer = Inference(MeanNetwork(self._trained), trainer.head, self._settings(), trainer.device)
+        mean = MeanNetwork(self._trained, self.temperature_)
+        self._trainer = Inference(mean, trainer.head, self._settings(), trainer.device)
         self._trained = []
         if self._held_out is not None:
             votes, self._held_out = self._held_out, None
@@ -231,10 +235,12 @@ class Ensemble(Learner):
                 best, self.chosen_ = found, key
         assert best is not None
         averaged: list[nn.Module] = []
+        self.temperature_ = 1.0
         for turn in range(self.rounds):
             self._targets, self._trained = self._labelled(best, votes, gold), []
             found = scored(self._unseen(f"round{turn + 1}", data, gold, fold, turns), judges, fold)
             self.scores_.append(found.score)
+            self.temperature_ = found.calm
             if found.score > best.score:
                 best, averaged = found, self._trained
         self._trained = averaged
@@ -332,7 +338,7 @@ class Ensemble(Learner):
         if not self._several:
             return super()._build(votes, shape, scale)
         made = [super(Ensemble, self)._build(votes, shape, scale) for _ in range(self.n_averaged_)]
-        return MeanNetwork([network for network, _ in made]), made[0][1]
+        return MeanNetwork([network for network, _ in made], self.temperature_), made[0][1]
 
     def _head(self, votes: Votes, hidden: int) -> Head:
         N, M, K = len(votes), votes.n_annotators, votes.n_classes

@@ -30,11 +30,13 @@ q               ``posterior``          N x K          p[n, k] (prod over votes t
 Three numbers are chosen: first, at temperature 1, with how many votes theta is drawn to the crowd's (``strength``),
 because flat predictions make up for a theta that follows the noise; then, by kappa, temperature and power: the largest
 power that is not clearly worse than the best, because the best of many is partly luck. The score of p is that of its
-own best temperature.
+own best temperature. Networks on new items are tempered with more care: they keep the temperature 1, or the nearest one
+to it under which inputs are not clearly less likely, because an average of networks is less sure than each of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +52,7 @@ POWERS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
 CLEARLY = 5.0
 """By how many standard errors a score must be larger to be preferred: training differs from seed to seed as well."""
 WORSE = 3.0
-"""By how many standard errors kappa must be smaller for a power to be given up."""
+"""By how many standard errors kappa must be smaller for a power, or a temperature, to be given up."""
 FLOOR = 1e-9
 MAX_JUDGES = 100_000
 """Votes that score predictions: of more, those on some of the items."""
@@ -146,6 +148,8 @@ class Scored(NamedTuple):
     temperature: float
     strength: float
     power: float
+    calm: float
+    """The temperature nearest to 1 that is not clearly worse: for networks trained in the same way, on new items."""
     said: Floats
     """E: the probability of each vote."""
     score: float
@@ -169,8 +173,9 @@ def scored(p: Floats, votes: VoteList, fold: Ints) -> Scored:
     strength = max(STRENGTHS, key=lambda one: plain[one].score)
     trials = {1.0: plain[strength]} | {t: tried(t, strength) for t in TEMPERATURES[1:]}
     temperature, power = balanced(trials)
+    calm = nearest_to_one({t: trial.log_kappa(power) for t, trial in trials.items()})
     first = max(trials.values(), key=lambda one: one.score)
-    return Scored(sharpened(p, temperature), temperature, strength, power, first.said, first.score)
+    return Scored(sharpened(p, temperature), temperature, strength, power, calm, first.said, first.score)
 
 
 def balanced(trials: dict[float, Trial]) -> tuple[float, float]:
@@ -180,13 +185,19 @@ def balanced(trials: dict[float, Trial]) -> tuple[float, float]:
         each = {temperature: trial.log_kappa(power) for temperature, trial in trials.items()}
         best = max(each, key=lambda one: float(each[one].mean()))
         gains[best, power] = each[best]
-    top = max(gains.values(), key=lambda gain: float(gain.mean()))
+    return next(choice for choice, gain in gains.items() if not clearly_worse(gain, gains.values()))
 
-    def clearly_worse(gain: Floats) -> bool:
-        less = top - gain
-        return bool(less.mean() > WORSE * less.std() / np.sqrt(len(less)))
 
-    return next(choice for choice, gain in gains.items() if not clearly_worse(gain))
+def nearest_to_one(gains: dict[float, Floats]) -> float:
+    """Of temperatures and the log kappa of every item at each: the one nearest to 1 that is not clearly worse."""
+    order = sorted(gains, key=lambda temperature: abs(np.log(temperature)))
+    return next(temperature for temperature in order if not clearly_worse(gains[temperature], gains.values()))
+
+
+def clearly_worse(gain: Floats, gains: Iterable[Floats]) -> bool:
+    """Whether the mean over items is smaller than the best of all by more than chance."""
+    less = max(gains, key=lambda one: float(one.mean())) - gain
+    return bool(less.mean() > WORSE * less.std() / np.sqrt(len(less)))
 
 
 def clearly_better(one: Scored, other: Scored, votes: VoteList) -> bool:

@@ -1,0 +1,73 @@
+"""How sure the networks of ``ensemble`` are on new items: at temperature 1, and at the one that votes chose.
+
+    python benchmarks/network_temperature.py --inputs FOLDER [--only labelme,digits] [--seeds 0,1] [--out results.jsonl]
+
+FOLDER is that of default_learner.py, the sets are those of vote_power.py and Max-MIG's experts on digits. The learner
+is fitted to 70 % of the items. Every line has a set and a seed, and for the other items how many are right and the log
+loss: of the networks alone (``before``: temperature 1; ``best``: the temperature with the smallest log loss, chosen
+with the truth), and of networks and votes. The truth only measures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from pathlib import Path
+
+import default_learner as sets
+import numpy as np
+import vote_power
+
+import crowdwise as cw
+from crowdwise.learners.held_out_votes import sharpened
+
+TEMPERATURES = (0.5, 0.67, 0.8, 1.0, 1.25, 1.5, 2.0, 2.25, 3.4, 5.0, 7.5, 11.0)
+
+
+def measured(p, truth):
+    return {
+        "right": round(100 * cw.metrics.accuracy(p, truth).value, 1),
+        "log_loss": round(cw.metrics.log_loss(p, truth, floor=1e-9).value, 3),
+    }
+
+
+def compared(inputs, data, seed):
+    x, votes = vote_power.load(inputs, data, seed)
+    truth, mine = np.asarray(votes.truth), np.random.default_rng([seed, 3]).random(len(votes)) < 0.7
+    settings = vote_power.PATCHES if data.endswith("-patches") or data in sets.IMAGES else {}
+    settings = settings | ({"scale": False} if data.endswith("-grams") else {})
+    learner = cw.Ensemble(random_state=seed, **settings)
+    learner.fit(x[mine], votes[np.flatnonzero(mine)])
+    others = votes[np.flatnonzero(~mine)]
+    network = learner._trainer.network
+    found = {"set": data, "seed": seed, "temperature": learner.temperature_, "power": learner.vote_power_}
+    for name, temperature in (("before", 1.0), ("now", learner.temperature_)):
+        network.temperature = temperature
+        alone, both = learner.predict_proba(x[~mine]), learner.predict_proba(x[~mine], others)
+        found[name] = measured(alone, truth[~mine]) | {"with_votes": measured(both, truth[~mine])}
+    raw = sharpened(alone, 1.0 / learner.temperature_)
+    each = {t: measured(sharpened(raw, t), truth[~mine])["log_loss"] for t in TEMPERATURES}
+    best = min(each, key=lambda t: each[t])
+    return found | {"best": {"temperature": best, "log_loss": each[best]}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inputs", type=Path, required=True)
+    parser.add_argument("--only", default=",".join(vote_power.SETS))
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for seed in map(int, given.seeds.split(",")):
+        for data in given.only.split(","):
+            line = json.dumps(compared(given.inputs, data, seed))
+            print(line, flush=True)
+            if given.out:
+                with given.out.open("a") as out:
+                    out.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main()
