@@ -10,10 +10,7 @@ with the truth), and of networks and votes. The truth only measures.
 
 from __future__ import annotations
 
-import argparse
-import json
 import warnings
-from pathlib import Path
 
 import default_learner as sets
 import numpy as np
@@ -52,22 +49,6 @@ def compared(inputs, data, seed):
     return found | {"best": {"temperature": best, "log_loss": each[best]}}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inputs", type=Path, required=True)
-    parser.add_argument("--only", default=",".join(vote_power.SETS))
-    parser.add_argument("--seeds", default="0")
-    parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    for seed in map(int, given.seeds.split(",")):
-        for data in given.only.split(","):
-            line = json.dumps(compared(given.inputs, data, seed))
-            print(line, flush=True)
-            if given.out:
-                with given.out.open("a") as out:
-                    out.write(line + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    warnings.simplefilter("ignore")
+    vote_power.main(compared, __doc__)

@@ -91,8 +91,8 @@ def compared(inputs, data, seed):
     }  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(compared=compared, description=__doc__) -> None:
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--inputs", type=Path, required=True)
     parser.add_argument("--only", default=",".join(SETS))
     parser.add_argument("--seeds", default="0")
