@@ -332,7 +332,7 @@ def test_the_commands_that_go_with_a_server(tmp_path: Path) -> None:
     moved = run("serve", "--data", tmp_path / "moved", "restore", tmp_path / "b.zip")
     assert "Restored 1 campaigns" in moved.stderr, moved.stderr
     wrong = run("serve", "--port", "7000", "--data", tmp_path / "data", "--log-format", "xml")
-    assert wrong.returncode == 2 and "expected json or text" in wrong.stderr
+    assert wrong.returncode == 2 and "expected auto, json or text" in wrong.stderr
 
 
 KINDS = {
