@@ -15,18 +15,12 @@ import warnings
 import default_learner as sets
 import numpy as np
 import vote_power
+from vote_power import figures
 
 import crowdwise as cw
 from crowdwise.learners.held_out_votes import sharpened
 
 TEMPERATURES = (0.5, 0.67, 0.8, 1.0, 1.25, 1.5, 2.0, 2.25, 3.4, 5.0, 7.5, 11.0)
-
-
-def measured(p, truth):
-    return {
-        "right": round(100 * cw.metrics.accuracy(p, truth).value, 1),
-        "log_loss": round(cw.metrics.log_loss(p, truth, floor=1e-9).value, 3),
-    }
 
 
 def compared(inputs, data, seed):
@@ -42,9 +36,9 @@ def compared(inputs, data, seed):
     for name, temperature in (("before", 1.0), ("now", learner.temperature_)):
         network.temperature = temperature
         alone, both = learner.predict_proba(x[~mine]), learner.predict_proba(x[~mine], others)
-        found[name] = measured(alone, truth[~mine]) | {"with_votes": measured(both, truth[~mine])}
+        found[name] = figures(alone, truth[~mine]) | {"with_votes": figures(both, truth[~mine])}
     raw = sharpened(alone, 1.0 / learner.temperature_)
-    each = {t: measured(sharpened(raw, t), truth[~mine])["log_loss"] for t in TEMPERATURES}
+    each = {t: figures(sharpened(raw, t), truth[~mine])["log_loss"] for t in TEMPERATURES}
     best = min(each, key=lambda t: each[t])
     return found | {"best": {"temperature": best, "log_loss": each[best]}}
 

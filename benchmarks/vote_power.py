@@ -65,16 +65,20 @@ def predictions(x, votes, seed, settings):
     return kept[0]
 
 
+def figures(p, truth):
+    return {
+        "right": round(100 * cw.metrics.accuracy(p, truth).value, 1),
+        "log_loss": round(cw.metrics.log_loss(p, truth, floor=1e-9).value, 3),
+    }
+
+
 def measured(p, strength, power, votes):
     """Labels right, in percent, and the log loss of corrected probabilities."""
     rows, truth = held.VoteList.of(votes), np.asarray(votes.truth)
     q = held.posterior(p, held.vote_confusions(p, rows, strength), rows, power)
     found = resolve("auto", votes, q, None, np.log(np.maximum(p, held.FLOOR)), shared_prior=True)
     corrected = correct(q, power * votes_per_item(votes), found)
-    return {
-        "right": round(100 * cw.metrics.accuracy(q, truth).value, 1),
-        "log_loss": round(cw.metrics.log_loss(corrected, truth, floor=1e-9).value, 3),
-    }
+    return figures(corrected, truth)
 
 
 def compared(inputs, data, seed):

@@ -195,7 +195,7 @@ def test_sure_networks_on_hard_items_are_tempered():
     votes = VoteList(item, np.tile(np.arange(3), 2000), label, np.ones(6000), 3)
     found = scored(p, votes, np.arange(2000) % 5)
     assert found.p.max(axis=1).mean() == pytest.approx(0.7, abs=0.06)
-    assert 2.0 < found.calm <= found.temperature
+    assert 2.0 < found.network_temperature <= found.temperature
 
 
 def test_new_votes_count_with_the_power_also_after_saving(crowd, tmp_path):

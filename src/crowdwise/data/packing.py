@@ -214,9 +214,7 @@ def _names(
     return raw, *names_of(raw, part, folder / f"{part}.csv" if from_text else None, **options)
 
 
-def _true_classes(
-    frame: pl.LazyFrame, from_text: bool, folder: Path, classes: Vocabulary
-) -> tuple[pl.Series, Codes]:  # fmt: skip
+def _true_classes(frame: pl.LazyFrame, from_text: bool, folder: Path, classes: Vocabulary) -> tuple[pl.Series, Codes]:
     """The values of a column of true classes, and the code of each."""
     import polars as pl
 

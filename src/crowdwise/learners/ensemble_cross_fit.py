@@ -240,7 +240,7 @@ class Ensemble(Learner):
             self._targets, self._trained = self._labelled(best, votes, gold), []
             found = scored(self._unseen(f"round{turn + 1}", data, gold, fold, turns), judges, fold)
             self.scores_.append(found.score)
-            self.temperature_ = found.calm
+            self.temperature_ = found.network_temperature
             if found.score > best.score:
                 best, averaged = found, self._trained
         self._trained = averaged

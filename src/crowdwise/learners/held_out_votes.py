@@ -148,7 +148,7 @@ class Scored(NamedTuple):
     temperature: float
     strength: float
     power: float
-    calm: float
+    network_temperature: float
     """The temperature nearest to 1 that is not clearly worse: for networks trained in the same way, on new items."""
     said: Floats
     """E: the probability of each vote."""
@@ -173,9 +173,9 @@ def scored(p: Floats, votes: VoteList, fold: Ints) -> Scored:
     strength = max(STRENGTHS, key=lambda one: plain[one].score)
     trials = {1.0: plain[strength]} | {t: tried(t, strength) for t in TEMPERATURES[1:]}
     temperature, power = balanced(trials)
-    calm = nearest_to_one({t: trial.log_kappa(power) for t, trial in trials.items()})
+    careful = nearest_to_one({t: trial.log_kappa(power) for t, trial in trials.items()})
     first = max(trials.values(), key=lambda one: one.score)
-    return Scored(sharpened(p, temperature), temperature, strength, power, calm, first.said, first.score)
+    return Scored(sharpened(p, temperature), temperature, strength, power, careful, first.said, first.score)
 
 
 def balanced(trials: dict[float, Trial]) -> tuple[float, float]:
