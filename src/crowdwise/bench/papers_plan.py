@@ -40,6 +40,7 @@ from typing import Any
 
 from crowdwise import registry
 from crowdwise.bench.papers_data import CROWDS
+from crowdwise.data.boundary import reason
 from crowdwise.errors import ParameterError, ReadError
 
 KEYS = {
@@ -113,7 +114,7 @@ def read_plan(file: Path, changes: Sequence[str] = ()) -> list[PaperTable]:
     try:
         plan = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ReadError(f"{file} cannot be read as a plan: {error}.") from None
+        raise ReadError(f"{file} cannot be read as a plan: {reason(error)}.") from None
     if not plan.get("tables"):
         raise ReadError(f"{file} has no tables: expected [tables.NAME] with network, crowds and learners.")
     return [_table(name, dict(facts), other) for name, facts in plan["tables"].items()]
