@@ -55,7 +55,7 @@ clean: ## remove .venv, the site and all caches
 # The tools that build the package are installed first, from the same pins as everything else.
 $(VENV)/tools: $(NEEDS)
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) pip hatchling editables
+	$(PIP) pip hatchling editables setuptools
 	@touch $@
 
 $(VENV)/installed: $(VENV)/tools
