@@ -52,10 +52,10 @@ def seeded(device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
-def tuned(device: torch.device) -> Iterator[None]:
-    """On a GPU, let the library try which convolution is fastest for the sizes at hand."""
+def tuned(device: torch.device, same_sizes: bool = True) -> Iterator[None]:
+    """On a GPU, let the library try which convolution is fastest for the sizes at hand, unless these change often."""
     before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = before or device.type == "cuda"
+    torch.backends.cudnn.benchmark = before or (device.type == "cuda" and same_sizes)
     try:
         yield
     finally:

@@ -83,6 +83,9 @@ class NetworkEstimator(TrainingSettings, Estimator):
         0 for the weights themselves.
     cuda_graphs
         Record the passes through the network once and replay them: for networks bound by launching kernels.
+    compile
+        Compile the network with ``torch.compile`` for batches of ``batch_size``: for long trainings on images, on a
+        GPU; needs a C compiler.
     device, precision
         ``"auto"``: CUDA, else MPS, else the CPU; bfloat16 for the network where CUDA has it, else float32. Also
         ``"gpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"`` and ``"cpu"``.

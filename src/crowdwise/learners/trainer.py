@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 from crowdwise.core.numerics import Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import DivergedError, InputError
-from crowdwise.learners import graphs
+from crowdwise.learners import network_passes
 from crowdwise.learners.averaging import WeightAverage
 from crowdwise.learners.checkpoints import Checkpoint
 from crowdwise.learners.devices import seeded, tuned
@@ -97,7 +98,8 @@ class Trainer(Inference):
         self.optimiser = self._make_optimiser()
         self.first_weights = {name: value.clone() for name, value in self.network.state_dict().items()}
         self.average = WeightAverage(network, settings.ema) if settings.ema else None
-        self.recorded: graphs.Forward | None = None
+        self.faster: network_passes.Forward | None = None
+        self.hastened = False
         self.group = Processes()
 
     def run(self, callback: Callback | None = None, checkpoint: str | os.PathLike[str] | None = None) -> list[Epoch]:
@@ -112,7 +114,7 @@ class Trainer(Inference):
     def _run(self, callback: Callback | None, checkpoint: str | os.PathLike[str] | None) -> list[Epoch]:
         saved = None if checkpoint is None else Checkpoint(Path(checkpoint), self)
         run = Run() if saved is None or not saved.file.exists() else Run(*saved.resume())
-        with seeded(self.device), tuned(self.device):
+        with seeded(self.device), tuned(self.device, same_sizes=not self.sizes_vary):
             for epoch in range(len(run.history), self.settings.epochs):
                 if self._out_of_patience(run.history):
                     break
@@ -176,7 +178,7 @@ class Trainer(Inference):
         for lo, hi in cuts:
             order[lo:hi].sort()
         places = torch.as_tensor(order, device=self.device)
-        self._record(order)
+        self._hasten(order)
         total, seen = torch.zeros((), device=self.device), 0
         rates = [group["rate"] for group in self.optimiser.param_groups]
         for step, (lo, hi) in enumerate(cuts):
@@ -191,17 +193,41 @@ class Trainer(Inference):
         self._check_finite(mean, epoch)
         return mean
 
-    def _record(self, order: Index) -> None:
-        """Record the network's passes over a batch, where that is asked for and not yet done."""
-        settings, size = self.settings, self.settings.batch_size
-        if not settings.cuda_graphs or self.device.type != "cuda" or self.recorded is not None:
+    def _hasten(self, order: Index) -> None:
+        """Compile or record the network's passes over a batch, where that is asked for; tried once."""
+        settings, head = self.settings, self.head
+        graphs = settings.cuda_graphs and self.device.type == "cuda"
+        if self.hastened or head.network_frozen or not (settings.compile or graphs):
             return
-        if self.head.needs_hidden or self.head.network_frozen or len(order) < size or self.group.size > 1:
+        self.hastened = True
+        hindrance = self._hindrance(len(order))
+        if hindrance:
+            warnings.warn(f"The network is called as it is, neither compiled nor recorded: {hindrance}.", stacklevel=2)
             return
-        self._set_modes(size)
-        sample = self._augmented(order[:size], torch.as_tensor(order[:size], device=self.device))
-        if isinstance(sample, Tensor):
-            self.recorded = graphs.record(self.network, sample, self.autocast)
+        first = order[: settings.batch_size]
+        self._set_modes(len(first))
+        with seeded(self.device):
+            sample = self._augmented(first, torch.as_tensor(first, device=self.device))
+            assert isinstance(sample, Tensor)
+            if settings.compile:
+                varies, hidden = self.sizes_vary, head.needs_hidden
+                self.faster = network_passes.compiled(
+                    self.network, sample, self.autocast, hidden=hidden, any_size=varies, graphs=graphs and not varies
+                )
+            else:
+                self.faster = network_passes.record(self.network, sample, self.autocast)
+
+    def _hindrance(self, n_items: int) -> str:
+        """Why the passes of this training cannot be compiled or recorded; empty where they can."""
+        if self.group.size > 1:
+            return "several processes train it together"
+        if not isinstance(self.read(self.inputs, self.index[:1]), Tensor):
+            return "its inputs are sparse"
+        if n_items < self.settings.batch_size:
+            return f"there are {n_items} items, fewer than batch_size={self.settings.batch_size}"
+        if not self.settings.compile and (self.head.needs_hidden or self.sizes_vary):
+            return "this learner's passes cannot be recorded. Use compile=True"
+        return ""
 
     def _step(self, epoch: int, index: Index, at: Tensor) -> Tensor | None:
         """The one place where a step is taken, on the batch of some items; None where nothing is trained."""
@@ -236,7 +262,7 @@ class Trainer(Inference):
         n_votes = int(self.n_votes[index].sum())
         x = self._augmented(index, at)
         if settings.mixup and isinstance(x, Tensor):
-            mixed = self._mixed_votes if isinstance(self.head, MixesVotes) and n_votes else self._mixed_items
+            mixed = self._mixed_votes if self.sizes_vary and n_votes else self._mixed_items
             loss, logits = mixed(at, x, n_votes)
         else:
             logits, hidden = self.forward(x)
@@ -245,6 +271,11 @@ class Trainer(Inference):
             even = -torch.log_softmax(logits, dim=1).mean()
             loss = (1.0 - settings.label_smoothing) * loss + settings.label_smoothing * even
         return loss
+
+    @property
+    def sizes_vary(self) -> bool:
+        """Whether a batch has a row for every vote, so that its size is not that of the settings."""
+        return bool(self.settings.mixup) and isinstance(self.head, MixesVotes)
 
     def _mixed_items(self, at: Tensor, x: Tensor, n_votes: int) -> tuple[Tensor, Tensor]:
         """Loss and logits of mixtures of two items, with one share for the batch."""
@@ -280,9 +311,11 @@ class Trainer(Inference):
         return loss if self.gold is None else loss + self._gold_loss(batch)
 
     def forward(self, x: Tensor | SparseRows) -> tuple[Tensor, Tensor | None]:
-        if self.recorded is not None and self.network.training and len(x) == self.settings.batch_size:
+        fits = self.sizes_vary or len(x) == self.settings.batch_size
+        if self.faster is not None and self.network.training and fits:
             assert isinstance(x, Tensor)
-            return self.recorded(x).float(), None
+            logits, hidden = self.faster(x)
+            return logits.float(), None if hidden is None else hidden.float()
         n, part = len(x), self.group.part(len(x)) if self.network.training else None
         self.group.rows = None if part is None else (*part, n)
         if part is None:

@@ -45,6 +45,7 @@ class TrainingSettings(Parameterised):
     label_smoothing: Annotated[float, Bounds(minimum=0, below=1)] = 0.0
     ema: Annotated[float, Bounds(minimum=0, below=1)] = 0.0
     cuda_graphs: bool = False
+    compile: bool = False
 
 
 @dataclass(frozen=True)
