@@ -4,7 +4,7 @@
 
 Accuracy: crowds from sparse (3 votes per item, 10 per annotator) to complete, two to five classes, four kinds of
 annotators, the consensus of several methods. The truth is the accuracy that the annotator was drawn with. Agreement:
-the value on a crowd of 200,000 items by the same annotators.
+the value on a crowd of 200,000 items by the same annotators; of few items, the value on all those they are drawn from.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import crowdwise as cw
 from crowdwise.core.numerics import share_with_interval
+from crowdwise.metrics import bootstrap
 from crowdwise.trust import (
     cohen_kappa,
     fleiss_kappa,
@@ -138,6 +140,64 @@ def agreement_coverage(shape: tuple[str, int, int, int, float], crowds: int, see
     return held
 
 
+# -------------------------------------------------------------------- few items
+
+FEW = (2, 3, 5, 8, 10, 15, 20, 30)
+"""How many items (pairs, rankings, sequences) are drawn."""
+
+
+def large_crowds() -> dict[str, tuple[Any, dict[str, Any]]]:
+    """Answers on many items, from which few are drawn, and what :func:`crowdwise.agreement` takes with them."""
+    s = cw.simulate
+    coin: dict[str, Any] = {"n_items": 20_000, "random_state": 0}
+    grades = s.ordinal(20_000, n_annotators=5, votes_per_item=4, random_state=0).votes
+    return {
+        "votes, 3 classes": (s.one_coin(n_annotators=5, n_classes=3, votes_per_item=3, a=70, b=30, **coin).votes, {}),
+        "votes, two annotators": (s.one_coin(n_annotators=2, a=80, b=20, **coin).votes, {}),
+        "votes, 95 % right": (s.one_coin(n_annotators=3, a=95, b=5, **coin).votes, {}),
+        "votes, nine in ten of one class": (s.one_coin(n_annotators=4, a=90, b=10, prior=[0.9, 0.1], **coin).votes, {}),
+        "grades, ordinal": (grades, {"scale": "ordinal"}),
+        "grades, interval": (grades, {"scale": "interval"}),
+        "ratings": (s.ratings(20_000, n_annotators=6, votes_per_item=4, random_state=0).answers, {}),
+        "comparisons": (s.comparisons(60, n_comparisons=9000, honest=0.8, random_state=0).answers, {}),
+        "rankings": (s.rankings(6, n_rankings=1500, n_annotators=1500, random_state=0).answers, {}),
+        "label sets": (s.label_sets(4000, n_annotators=6, n_labels=5, answers_per_item=3, random_state=0).answers, {}),
+        "tags": (s.bio_tags(3000, n_annotators=6, random_state=0).answers, {}),
+    }
+
+
+def some_units(answers: Any, n: int, rng: np.random.Generator) -> Any:
+    """The answers on n units: rankings, pairs of items where answers compare two, otherwise items, sequences."""
+    if isinstance(answers, cw.Rankings):
+        return answers.select(rng.permutation(len(answers.annotator)) < n)
+    if not isinstance(answers, cw.Comparisons):
+        return answers[np.sort(rng.permutation(len(answers))[:n])]
+    pair = np.minimum(answers.left, answers.right) * answers.n_items + np.maximum(answers.left, answers.right)
+    names, count = np.unique(pair, return_counts=True)
+    return answers.select(np.isin(pair, rng.permutation(names[count > 1])[:n]))
+
+
+def few_rows(crowds: int) -> list[dict[str, Any]]:
+    """One row per crowd and number of items: the share of intervals that hold the value on all items, by coefficient.
+
+    Intervals are made whatever the number of items is; crowds whose items are all alike have none."""
+    out = []
+    with mock.patch.object(bootstrap, "MIN_ITEMS", 2):
+        for name, (answers, given) in large_crowds().items():
+            true = cw.agreement(answers, **given, **ONCE).estimates
+            for n in FEW:
+                rng, held = np.random.default_rng([n, len(name)]), {key: [0, 0] for key in true}
+                for seed in range(crowds):
+                    part = some_units(answers, n, rng)
+                    found = cw.agreement(part, resamples=400, random_state=seed, **given).estimates
+                    for key, e in found.items():
+                        held[key][0] += e.low <= true[key].value <= e.high
+                        held[key][1] += e.has_interval
+                share = {key: float(h / made) for key, (h, made) in held.items() if made}
+                out.append({"crowd": name, "items": n, "crowds": crowds, "held": share})
+    return out
+
+
 def accuracy_rows(crowds: int, methods: tuple[str, ...] = METHODS) -> list[dict[str, Any]]:
     """One row per shape, kind of crowd and number of classes."""
     warnings.simplefilter("ignore", cw.errors.ConvergenceWarning)
@@ -168,3 +228,6 @@ if __name__ == "__main__":
     for row in agreement_rows(10 * crowds):
         held = ", ".join(f"{name} {h:.3f}" for name, h in row["held"].items())
         sys.stdout.write(f"{row['shape']} ({row['crowds']}): {held}\n")
+    for row in few_rows(5 * crowds):
+        held = ", ".join(f"{name} {h:.3f}" for name, h in row["held"].items())
+        sys.stdout.write(f"{row['crowd']}, {row['items']} items ({row['crowds']}): {held}\n")

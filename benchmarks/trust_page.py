@@ -13,8 +13,8 @@ the verdicts) were fixed on simulated crowds; the real sets were run once after 
 """
 
 
-def _number(x: float) -> str:
-    return f"{x:.3f}".removeprefix("0")
+def _number(x: float, digits: int = 3) -> str:
+    return f"{x:.{digits}f}".removeprefix("0")
 
 
 def _table(header: list[str], rows: list[list[str]], left: int = 1) -> str:
@@ -231,6 +231,26 @@ The mean is {_number(sum(every) / len(every))}, the least {_number(min(every))},
 """
 
 
+def few_part(rows: list[dict[str, Any]]) -> str:
+    sizes = sorted({r["items"] for r in rows})
+    of = {(r["crowd"], r["items"]): list(r["held"].values()) for r in rows}
+    body = [
+        [name, *(f"{_number(sum(h) / len(h), 2)} ({_number(min(h), 2)})" for h in (of[name, n] for n in sizes))]
+        for name in dict.fromkeys(r["crowd"] for r in rows)
+    ]
+    every = {n: [h for (_, items), held in of.items() if items == n for h in held] for n in sizes}
+    body.append(["all", *(f"{_number(sum(h) / len(h), 2)} ({_number(min(h), 2)})" for h in every.values())])
+    return f"""
+### Few items
+
+The coverage of the 95 % interval where there are few items (pairs of items, rankings, sequences), {rows[0]["crowds"]}
+draws each: the mean of all coefficients that the answers have, and the least. Crowds whose items are all alike have no
+interval. With fewer than 10 items no interval is given; that rule is off here. Standard error of a coefficient: .015.
+
+{_table(["crowd", *(f"{n} items" for n in sizes)], body)}
+"""
+
+
 SECTIONS = {
     "real": real_part,
     "spammers": spammers_part,
@@ -240,6 +260,7 @@ SECTIONS = {
     "alarms": alarms_part,
     "accuracy": accuracy_part,
     "agreement": agreement_part,
+    "few": few_part,
 }
 
 

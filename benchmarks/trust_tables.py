@@ -2,8 +2,8 @@
 
     python benchmarks/trust_tables.py [part ...] [--page]
 
-Parts: spammers, real, colluders, groups, bluebird, alarms, accuracy, agreement; by default all. ``--page`` writes the
-page from the results alone. The real sets are looked for where `crowdwise bench` does.
+Parts: spammers, real, colluders, groups, bluebird, alarms, accuracy, agreement, few; by default all. ``--page`` writes
+the page from the results alone. The real sets are looked for where `crowdwise bench` does.
 """
 
 from __future__ import annotations
@@ -198,6 +198,7 @@ PARTS: dict[str, Callable[[], Any]] = {
     "alarms": lambda: false_alarms.rows(200),
     "accuracy": lambda: interval_coverage.accuracy_rows(6),
     "agreement": lambda: interval_coverage.agreement_rows(200),
+    "few": lambda: interval_coverage.few_rows(200),
 }
 
 

@@ -69,6 +69,8 @@ KINDS = {
     ),
 }
 """File -> its kind, the default method, a file of truth, figures with what they lie between, the first columns."""
+WITHOUT_INTERVAL = ("battles.csv", "rankings.csv", "same.csv")
+"""Their figures have no interval: fewer than ten items, and clusters that are all right."""
 
 
 @pytest.mark.parametrize("file", KINDS)
@@ -90,7 +92,9 @@ def test_every_kind_from_a_file_to_tables_and_a_page(folder, tmp_path, file):
     facts = json.loads(told.stdout)
     assert (facts["answer_type"], facts["method"]) == (kind, method) and "read as" not in told.stderr
     for name, (low, high) in figures.items():
-        assert low <= facts[name] <= high and facts[f"{name}_low"] <= facts[name] <= facts[f"{name}_high"]
+        assert low <= facts[name] <= high
+        ends = facts[f"{name}_low"], facts[f"{name}_high"]
+        assert ends == (None, None) if file in WITHOUT_INTERVAL else ends[0] <= facts[name] <= ends[1]
 
 
 def test_a_report_on_its_own(folder, tmp_path):
@@ -159,7 +163,7 @@ def test_figures_against_truth_as_json(folder):
     )
     facts = json.loads(done.stdout)
     assert facts["answer_type"] == "similarities" and facts["adjusted_rand"] > 0.8
-    assert facts["accuracy_low"] <= facts["accuracy"] <= facts["accuracy_high"]
+    assert facts["accuracy"] == 1.0 and facts["accuracy_low"] is facts["accuracy_high"] is None
     done = run("aggregate", folder / "sets.csv", "--truth", folder / "true.csv", "--json", "--set", "share=false")
     facts = json.loads(done.stdout)
     assert facts["method"] == "binary-relevance" and facts["f1"] > 0.5 and 0 <= facts["subset_accuracy"] <= 1
@@ -303,6 +307,28 @@ def test_ordinal_votes_have_ordinal_agreement(folder, tmp_path):
         r["coefficient"] for r in json.loads(one.stdout)["coefficients"]
     ]
     assert run("agreement", folder / "votes.csv", "--scale", "cubic").exit_code == 2
+
+
+def test_two_items_have_agreement_without_intervals(tmp_path):
+    path, out = tmp_path / "two.csv", tmp_path / "out.csv"
+    path.write_text("item,annotator,label\na,x,cat\na,y,dog\nb,x,cat\nb,y,cat\n", encoding="utf-8")
+    done = run("agreement", path, "--out", out)
+    assert "percent               0.500  –\n" in done.stdout and " CI 0" not in done.stdout
+    assert "it takes 10 items with two answers or more, and there are 2. Collect more" in done.stdout
+    found = json.loads(run("agreement", path, "--json").stdout)
+    assert {(row["low"], row["high"], row["n"]) for row in found["coefficients"]} == {(None, None, 2)}
+    assert found["notes"][0] in done.stdout
+    assert pl.read_csv(out)["low"].is_null().all()
+
+
+def test_few_items_are_measured_without_an_interval(tmp_path):
+    path, truth = tmp_path / "votes.csv", tmp_path / "truth.csv"
+    rows = [f"i{i},{who},{'ab'[i % 2]}" for i in range(20) for who in "xyz"]
+    path.write_text("\n".join(["item,annotator,label", *rows, ""]), encoding="utf-8")
+    truth.write_text("item,label\ni0,a\ni1,b\ni2,b\n", encoding="utf-8")
+    assert "0.6667 (no 95% CI: fewer than 10)" in run("aggregate", path, "--truth", truth).stderr
+    facts = json.loads(run("aggregate", path, "--truth", truth, "--json").stdout)
+    assert facts["accuracy"] == pytest.approx(2 / 3) and facts["accuracy_low"] is facts["accuracy_high"] is None
 
 
 def test_answers_votes_says_that_they_are_votes(folder, tmp_path):

@@ -114,3 +114,23 @@ def test_names_and_codes_give_the_same():
 def test_wrong_arguments_are_explained(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+def test_fewer_than_ten_items_have_no_interval():
+    q, y = random(10)
+    for metric in (metrics.accuracy, metrics.log_loss, metrics.brier, metrics.calibration_error):
+        assert metric(q, y).has_interval
+        few = metric(q[:9], y[:9])
+        assert np.isnan([few.low, few.high]).all() and not few.has_interval and few.n == 9
+        assert few == metric(q[:9], y[:9])  # NaN and all
+        assert "no 95% CI: fewer than 10, n=9" in repr(few)
+
+
+def test_a_share_of_all_items_has_the_exact_interval():
+    from scipy.stats import binomtest
+
+    q, y = np.tile([[0.8, 0.2]], (40, 1)), np.zeros(40, dtype=int)
+    for truth, right in ((y, 40), (1 - y, 0)):
+        found, exact = metrics.accuracy(q, truth), binomtest(right, 40).proportion_ci(0.95)
+        assert (found.value, found.low, found.high) == pytest.approx((right / 40, exact.low, exact.high))
+    assert repr(metrics.brier(q, y)) == "Estimate(0.080, no 95% CI: all alike, n=40)"

@@ -334,3 +334,14 @@ def test_of_very_many_annotators_those_that_matter_most_are_listed(monkeypatch):
     assert [f["words"] for f in page_module._files(report) if f["name"] == "annotators.csv"] == [
         "The 8 annotators that matter most"
     ]
+
+
+def test_few_items_have_no_intervals_on_the_page():
+    votes = cw.Votes.from_dense([[0, 0, 1], [1, 1, 1], [0, 1, 1]])
+    report = cw.build_report(votes, cw.aggregate(votes, "majority"), truth={0: 0, 1: 1, 2: 0})
+    assert all(row["low"] is row["high"] is None and row["words"] == "" for row in report["agreement"])
+    assert any(note.startswith("Agreement: No confidence intervals: it takes 10 items") for note in report["notes"])
+    assert report["truth"]["accuracy"]["low"] is None
+    text = page(report)
+    assert text.count("no 95% CI: fewer than 10</td>") == len(report["agreement"])
+    assert "measured on 3 items, no 95% CI: fewer than 10</small>" in text and "alpha, too few to say more" in text

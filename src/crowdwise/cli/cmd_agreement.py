@@ -24,7 +24,7 @@ def agreement(
     """Measure how much annotators agree beyond chance: all coefficients that suit the answers, with intervals.
 
     Votes have Krippendorff's alpha, Fleiss' kappa, Gwet's AC1 and more, ratings intraclass correlations, rankings
-    Kendall's tau. Agreement is not accuracy: annotators can agree on a mistake.
+    Kendall's tau. Agreement is not accuracy: annotators can agree on a mistake. Fewer than 10 items have no intervals.
 
     Examples:
 
@@ -42,14 +42,14 @@ def agreement(
         scale = "ordinal"
     given: dict[str, Any] = {} if scale is None else {"scale": scale}
     measured = measure(found.table, level=level, **given)
+    table = measured.to_frame(kind="polars").fill_nan(None)
     if out is not None:
-        write_table(measured.to_frame(kind="polars"), out)
+        write_table(table, out)
     if as_json:
-        rows = measured.to_frame(kind="polars").to_dicts()
-        emit(
-            json.dumps({"answer_type": found.answer_type, "level": level, "unit": measured.unit, "coefficients": rows})
-        )
+        facts = {"answer_type": found.answer_type, "level": level, "unit": measured.unit}
+        emit(json.dumps(facts | {"coefficients": table.to_dicts(), "notes": measured.notes}))
         return
     screen = console(stderr=False)
     screen.print(str(measured))
-    screen.print(measured.summary, soft_wrap=True)
+    for sentence in (measured.summary, *measured.notes):
+        screen.print(sentence, soft_wrap=True)

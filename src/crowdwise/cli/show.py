@@ -53,7 +53,7 @@ def measures(screen: Console, measured: dict[str, Estimate], of: str = "") -> No
     for name, e in measured.items():
         screen.print(
             f"{name.replace('_', ' ')}{of} on {e.n:,} items with truth:",
-            strong(f"{e.value:.4f}", f" (95% CI {e.low:.4f}-{e.high:.4f})"),
+            strong(f"{e.value:.4f}", f" ({e.interval('{:.4f}'.format)})"),
         )
 
 

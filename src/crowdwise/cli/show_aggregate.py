@@ -38,10 +38,11 @@ def facts(found: Fitted) -> dict[str, Any]:
 
 
 def figures(measured: dict[str, Any]) -> dict[str, Any]:
-    """Figures against the truth with the ends of their intervals, as JSON holds them."""
+    """Figures against the truth with the ends of their intervals (``None`` where there is none), as JSON holds them."""
     out: dict[str, Any] = {}
-    for name, estimate in measured.items():
-        out |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    for name, e in measured.items():
+        low, high = (e.low, e.high) if e.has_interval else (None, None)
+        out |= {name: e.value, f"{name}_low": low, f"{name}_high": high}
     return out
 
 

@@ -13,7 +13,8 @@ N_p             ``times``      how many items have it
 t(sum_p N_p x)  ``statistic``  the value, from B x D sums to B values
 ==============  =============  =====================================================================================
 
-When it fails: with fewer than about 20 items intervals are rough; items that are near copies count twice.
+When it fails: fewer than ``MIN_ITEMS`` items, or items that all give the same value, say nothing about the spread, and
+there is no interval (NaN); with fewer than about 20 it is rough. Items that are near copies count twice.
 
 Reference: B. Efron, Better bootstrap confidence intervals, JASA 82 (1987).
 """
@@ -35,8 +36,13 @@ WORK = 2e8
 """Resamples times items: above it fewer resamples are drawn (at least 200)."""
 CHUNK = 2**22
 """How many numbers a piece of the bootstrap holds at once."""
+MIN_ITEMS = 10
+"""The fewest items that an interval is made of: with fewer it holds the value far less often than its level says."""
 FEW_VALUES = 64
 """A mean of so many different values or fewer is resampled by value."""
+
+SAME = 1e-12
+"""Draws that differ by less are the same but for rounding."""
 
 Statistic = Callable[[Floats], Floats]
 """From B x D sums over items to B values."""
@@ -44,7 +50,10 @@ Statistic = Callable[[Floats], Floats]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure, the two ends of its interval, and how many items (or annotators) it rests on."""
+    """A figure, the two ends of its interval, and how many items (or annotators) it rests on.
+
+    The ends are NaN where there is no interval: fewer than 10 items, or items that all give the same value.
+    """
 
     value: float
     low: float
@@ -56,7 +65,28 @@ class Estimate:
         return self.value
 
     def __repr__(self) -> str:
-        return f"Estimate({self.value:.3f}, {interval_text(self.low, self.high, level=self.level)}, n={self.n})"
+        return f"Estimate({self.value:.3f}, {self.interval()}, n={self.n})"
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there is an interval."""
+        return bool(np.isfinite(self.low))
+
+    @property
+    def too_few(self) -> bool:
+        """Whether it rests on too few items for an interval."""
+        return self.n < MIN_ITEMS
+
+    def interval(self, form: Callable[[float], str] = "{:.3f}".format) -> str:
+        """The interval in words, or why there is none.
+
+        >>> Estimate(0.6, 0.5, 0.7, 50).interval(), Estimate(0.5, float("nan"), float("nan"), 2).interval()
+        ('95% CI 0.500-0.700', 'no 95% CI: fewer than 10')
+        """
+        if self.has_interval:
+            return interval_text(self.low, self.high, level=self.level, form=form)
+        why = f": fewer than {MIN_ITEMS}" if self.too_few else ": all alike"
+        return f"no {self.level:.0%} CI{why if np.isfinite(self.value) else ''}"
 
 
 class Options(TypedDict, total=False):
@@ -69,7 +99,7 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """How an interval is made.
+    """How an interval is made. There is none (NaN) for fewer than 10 items, and where all give the same value.
 
     Attributes
     ----------
@@ -93,28 +123,48 @@ class Bootstrap:
         """The mean of x with a percentile interval; resampled by value where there are few."""
         values, count = np.unique(x, return_counts=True)
         n = len(x)
-        if len(values) > FEW_VALUES or not n:
+        if len(values) > FEW_VALUES or n < MIN_ITEMS:
             return self.of_weights(lambda w: float(w @ x / w.sum()), n)
         rng = np.random.default_rng(self.random_state)
         means = rng.multinomial(n, count / n, size=self.resamples) @ values / n
         return self._percentiles(float(x.mean()), means, n)
 
+    def share(self, x: Floats) -> Estimate:
+        """The mean of x between 0 and 1. Where all are 0, or all 1, the interval is the exact one: (0, 1 - t) or (t, 1)
+        with t^n = (1 - level) / 2."""
+        n = len(x)
+        if n < MIN_ITEMS or len(values := np.unique(x)) > 1 or values[0] not in (0.0, 1.0):
+            return self.mean(x)
+        t, value = ((1.0 - self.level) / 2.0) ** (1.0 / n), float(values[0])
+        return Estimate(value, t * value, 1.0 - t * (1.0 - value), n, self.level)
+
     def of_weights(self, statistic: Callable[[Floats], float], n: int) -> Estimate:
         """A statistic of how often each of n items was drawn, with a percentile interval."""
         once = some_known(np.ones(n, dtype=np.int64))
+        value = statistic(np.ones(n))
+        if n < MIN_ITEMS:
+            return self._without_interval(value, n)
         draws = [statistic(weight) for some in self._weights(once, n) for weight in some]
-        return self._percentiles(statistic(np.ones(n)), np.array(draws), n)
+        return self._percentiles(value, np.array(draws), n)
+
+    def _without_interval(self, value: float, n: int) -> Estimate:
+        return Estimate(value, np.nan, np.nan, n, self.level)
 
     def _percentiles(self, value: float, draws: Floats, n: int) -> Estimate:
+        if np.ptp(draws) < SAME:
+            return self._without_interval(value, n)
         low, high = np.quantile(draws, [(1.0 - self.level) / 2.0, (1.0 + self.level) / 2.0])
         return Estimate(value, float(low), float(high), n, self.level)
 
     def of_sums(self, table: Any, times: Ints, statistic: Statistic, n: int) -> Estimate:
         """A function of sums over items, with the bias-corrected and accelerated interval.
 
-        ``table`` (P x D, dense or sparse) holds what an item of each pattern adds, ``times`` how many items have it.
+        ``table`` (P x D, dense or sparse) holds what an item of each pattern adds, ``times`` how many items have it;
+        ``n`` is the number of items that say something.
         """
         value = float(statistic(_dense(times.astype(np.float64)[None] @ table))[0])
+        if n < MIN_ITEMS:
+            return self._without_interval(value, n)
         draws = [statistic(_dense(weight @ table)) for weight in self._weights(times, table.shape[1])]
         low, high = bca(value, np.concatenate(draws), *_jackknife(table, times, statistic), self.level)
         return Estimate(value, low, high, n, self.level)
@@ -143,15 +193,13 @@ def _check(level: Fraction, resamples: Count, random_state: RandomState) -> None
 def bca(value: float, draws: Floats, gone: Floats, times: Floats, level: float) -> tuple[float, float]:
     """The bias-corrected and accelerated interval, from bootstrap draws and leave-one-item-out values.
 
-    Draws in which the coefficient does not exist are left out.
+    Draws in which the coefficient does not exist are left out. NaN where all others are the same.
     """
     from scipy.special import ndtr, ndtri
 
     draws = draws[np.isfinite(draws)]
-    if not np.isfinite(value) or len(draws) == 0:
-        return float("nan"), float("nan")
-    if np.ptp(draws) < 1e-12:
-        return value, value
+    if not np.isfinite(value) or len(draws) == 0 or np.ptp(draws) < SAME:
+        return np.nan, np.nan
     B = len(draws)
     below = (np.count_nonzero(draws < value - 1e-12) + np.count_nonzero(np.abs(draws - value) <= 1e-12) / 2.0) / B
     bias = ndtri(np.clip(below, 1.0 / (B + 1), B / (B + 1)))

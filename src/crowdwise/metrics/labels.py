@@ -20,7 +20,7 @@ def accuracy(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     An item with j tied classes counts 1/j if the truth is among them.
     """
     q, y = known_items(result, truth)
-    return Bootstrap(**options).mean(hits(q, y))
+    return Bootstrap(**options).share(hits(q, y))
 
 
 def accuracy_per_class(result: Any, truth: Any, **options: Unpack[Options]) -> dict[Any, Estimate]:
@@ -28,7 +28,7 @@ def accuracy_per_class(result: Any, truth: Any, **options: Unpack[Options]) -> d
     q, y = known_items(result, truth)
     names = result.classes.tolist() if isinstance(result, Consensus) else list(range(q.shape[1]))
     right = hits(q, y)
-    return {names[k]: Bootstrap(**options).mean(right[y == k]) for k in np.unique(y).tolist()}
+    return {names[k]: Bootstrap(**options).share(right[y == k]) for k in np.unique(y).tolist()}
 
 
 def confusion_error(estimated: Any, true: Any, **options: Unpack[Options]) -> Estimate:

@@ -58,7 +58,7 @@ def subset_accuracy(found: Any, truth: Any, **options: Unpack[Options]) -> Estim
     """The share of items whose set is right as a whole."""
     q, true = _known(found, truth)
     right = ((q > 0.5) == true).all(axis=1).astype(np.float64)
-    return Bootstrap(**options).mean(right)
+    return Bootstrap(**options).share(right)
 
 
 def jaccard(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
@@ -66,14 +66,14 @@ def jaccard(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     q, true = _known(found, truth)
     both, either = ((q > 0.5) & true).sum(axis=1), ((q > 0.5) | true).sum(axis=1)
     share = np.divide(both, either, out=np.ones(len(q)), where=either > 0)
-    return Bootstrap(**options).mean(share)
+    return Bootstrap(**options).share(share)
 
 
 def hamming_loss(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The share of all (item, label) pairs that are decided wrongly."""
     q, true = _known(found, truth)
     wrong = ((q > 0.5) != true).mean(axis=1)
-    return Bootstrap(**options).mean(wrong)
+    return Bootstrap(**options).share(wrong)
 
 
 def top_k_with_gold_count(found: Any, truth: Any) -> dict[str, npt.NDArray[Any]]:

@@ -134,14 +134,14 @@ def choose_attributes(found: Mapping[str, Any], wanted: list[str] | None) -> dic
 
 def _agreement(answers: Any, notes: list[str]) -> list[dict[str, Any]]:
     try:
-        with np.errstate(divide="ignore", invalid="ignore"):  # a single item leaves nothing to take away
-            found = agreement(answers).estimates
+        found = agreement(answers)
     except InputError as error:
         notes.append(f"Agreement: {error}")
         return []
+    notes += [f"Agreement: {note}" for note in found.notes]
     return [
-        {"coefficient": name, "title": TITLES[name], **estimate(e), "words": strength(name, e.value)}
-        for name, e in found.items()
+        {"coefficient": name, "title": TITLES[name], **estimate(e), "words": strength(name, e)}
+        for name, e in found.estimates.items()
     ]
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from crowdwise.metrics.bootstrap import Estimate
 
 DIGITS = 4
 """Decimals that are kept: a page shows three, a table that is downloaded four."""
@@ -35,6 +38,12 @@ def estimate(found: Any) -> dict[str, Any]:
         "value": number(found.value), "low": number(found.low), "high": number(found.high), "n": int(found.n),
         "level": found.level,
     }  # fmt: skip
+
+
+def interval_words(found: dict[str, Any], form: Callable[[float], str]) -> str:
+    """The interval in such a dict, or why there is none."""
+    value, low, high = (np.nan if found[name] is None else found[name] for name in ("value", "low", "high"))
+    return Estimate(value, low, high, found["n"], found["level"]).interval(form)
 
 
 def shortened(text: Any, most: int) -> str:

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.intervals import interval_text
 from crowdwise.metrics.measures import MEASURES, measure
 from crowdwise.report import answer_words as words
 from crowdwise.report.answer_findings import answer_actions, whom
@@ -254,7 +253,7 @@ def measured_facts(measured: Mapping[str, Any]) -> dict[str, Any]:
 def measured_tiles(measured: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """The name, value and note of the first two figures against the truth."""
     return [
-        (MEASURES[name], f"{e.value:.3g}", f"measured on {e.n:,}, {interval_text(e.low, e.high, form='{:.3g}'.format)}")
+        (MEASURES[name], f"{e.value:.3g}", f"measured on {e.n:,}, {e.interval('{:.3g}'.format)}")
         for name, e in list(measured.items())[:2]
     ]
 

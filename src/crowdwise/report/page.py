@@ -19,6 +19,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from crowdwise.data.spreadsheets import safe_cell
 from crowdwise.errors import ExtraError, OutputError
 from crowdwise.report.build import build_report
 from crowdwise.report.drawings import objective_line, reliability_diagram
+from crowdwise.report.json_values import interval_words
 from crowdwise.report.section_annotators import MOST_ROWS
 from crowdwise.trust.wording import named, percent
 
@@ -122,8 +124,11 @@ def ends(interval: tuple[float | None, float | None], digits: int = 3) -> str:
 
 
 def ci(found: dict[str, Any], digits: int = 1) -> str:
-    """The interval of a share: ``95% CI 61.0-66.2%``."""
-    return interval_text(found["low"], found["high"], level=found["level"], form=lambda x: percent(x, digits))
+    """The interval of a share: ``95% CI 61.0-66.2%``; of a measured one, why there is none where that is so."""
+    form = partial(percent, digits=digits)
+    if found["low"] is None:
+        return interval_words(found, form)
+    return interval_text(found["low"], found["high"], level=found["level"], form=form)
 
 
 def count(x: float | None) -> str:

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.core.intervals import interval_text
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.vote_sums import outvoted
 from crowdwise.report.findings import Diagnosis, Finding, FindingKind, Verdict
-from crowdwise.report.json_values import number
+from crowdwise.report.json_values import interval_words, number
 from crowdwise.trust.wording import ADVICE, TITLES, WEAKENS, counted, folded, joined, named, percent
 
 MOST_NAMES = 200
@@ -152,7 +151,7 @@ def how_sure(found: Diagnosis, measured: dict[str, Any] | None) -> list[str]:
     kinds = {finding.kind for finding in found.findings}
     out = []
     if measured is not None:
-        ends = interval_text(measured["low"], measured["high"], form=lambda x: percent(x, 1))
+        ends = interval_words(measured, lambda x: percent(x, 1))
         out.append(
             f"Measured on {counted(measured['n'], 'item')} with known truth, {percent(measured['value'], 1)} "
             f"of the labels are right ({ends})."

@@ -11,13 +11,13 @@ is not accuracy: a crowd can agree on a mistake.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
 
 from crowdwise.core.constraints import checked
-from crowdwise.core.intervals import interval_text
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.dataset import Dataset
 from crowdwise.data.label_sets import LabelSets
@@ -27,10 +27,11 @@ from crowdwise.data.similarities import Similarities
 from crowdwise.data.tags import Tags
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
-from crowdwise.metrics.bootstrap import Estimate, Options
+from crowdwise.metrics.bootstrap import MIN_ITEMS, Estimate, Options
 from crowdwise.trust import agreement_by_type as by_type
 from crowdwise.trust.agreement_counts import Scale
 from crowdwise.trust.result_tables import Tables
+from crowdwise.trust.wording import percent
 
 OTHERS: dict[type, tuple[str, Any, str]] = {
     Ratings: ("ratings", by_type.of_ratings, "items"),
@@ -83,17 +84,47 @@ class Agreement(Tables):
         name = next(name for name in ("krippendorff alpha", "kendall tau") if name in self.estimates)
         e = self.estimates[name]
         if not np.isfinite(e.value):
-            return f"{name.capitalize()} does not exist: one class alone was used on {e.n:,} {self.unit}."
-        ends, word = interval_text(e.low, e.high, level=e.level), strength(name, e.value)
-        return f"{name.capitalize()} is {e.value:.3f} ({ends}, {e.n:,} {self.unit}): {word} agreement."
+            return f"{name.capitalize()} does not exist: one class alone was used on {self._counted(e.n)}."
+        if e.too_few:
+            return f"{name.capitalize()} is {e.value:.3f} on {self._counted(e.n)}, too few to say more."
+        word = strength(name, e)
+        return f"{name.capitalize()} is {e.value:.3f} ({e.interval()}, {e.n:,} {self.unit}): {word} agreement."
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on the coefficients that have no interval: why, and what to do."""
+        missing = {name: e for name, e in self.estimates.items() if np.isfinite(e.value) and not e.has_interval}
+        out = []
+        if few := {name: e.n for name, e in missing.items() if e.too_few}:
+            shared = self.unit if self.answer_type == "rankings" else f"{self.unit} with two answers or more"
+            there = f"there is {n}" if (n := max(few.values())) == 1 else f"there are {n}"
+            out.append(
+                f"{self._without(few)}: it takes {MIN_ITEMS} {shared}, and {there}. "
+                f"Collect more; until then values describe these {self.unit} alone."
+            )
+        if alike := [name for name, e in missing.items() if not e.too_few]:
+            n = min(missing[name].n for name in alike)
+            out.append(
+                f"{self._without(alike)}: all {n:,} {self.unit} give the same value, and resampling shows no spread. "
+                f"Up to {percent(3.0 / n, 1)} of others may still differ (3 / {n:,}, the rule of three)."
+            )
+        return out
+
+    def _without(self, names: Iterable[str]) -> str:
+        whole = set(names) == {name for name, e in self.estimates.items() if np.isfinite(e.value)}
+        return "No confidence intervals" if whole else f"No confidence interval of {', '.join(names)}"
+
+    def _counted(self, n: int) -> str:
+        one = "pair of items" if self.unit == "pairs of items" else self.unit.removesuffix("s")
+        return f"{n:,} {one if n == 1 else self.unit}"
 
     def __repr__(self) -> str:
         rows = [
-            (name, f"{e.value:.3f}", interval_text(e.low, e.high, level=e.level).partition(" CI ")[2])
+            (name, f"{e.value:.3f}", e.interval().partition(" CI ")[2] if e.has_interval else "–")
             for name, e in self.estimates.items()
         ]
         first = next(iter(self.estimates.values()))
-        rows = [(f"{self.answer_type}, {first.n:,} {self.unit}", "value", f"{first.level:.0%} CI"), *rows]
+        rows = [(f"{self.answer_type}, {self._counted(first.n)}", "value", f"{first.level:.0%} CI"), *rows]
         wide = max(len(row[0]) for row in rows)
         return "\n".join(f"{name:<{wide}}  {value:>7}  {ends}" for name, value, ends in rows)
 
@@ -105,16 +136,18 @@ class Agreement(Tables):
         }
 
 
-def strength(name: str, value: float) -> str:
-    """Landis and Koch's word for a coefficient; none for a percentage, in which chance has a part."""
-    if name in UNCORRECTED or not np.isfinite(value):
+def strength(name: str, found: Estimate) -> str:
+    """Landis and Koch's word for a coefficient; none for a percentage, in which chance has a part, nor of few items."""
+    if name in UNCORRECTED or not np.isfinite(found.value) or found.too_few:
         return ""
-    return next((word for top, word in STRENGTHS if value <= top), "almost perfect")
+    return next((word for top, word in STRENGTHS if found.value <= top), "almost perfect")
 
 
 @checked
 def agreement(answers: Any, *, scale: Scale | None = None, values: Any = None, **options: Unpack[Options]) -> Agreement:
     """How much annotators agree: all coefficients that suit the answers, with bootstrap intervals.
+
+    A coefficient of fewer than 10 items has no interval (NaN), and ``notes`` of the result says so.
 
     Parameters
     ----------

@@ -114,7 +114,7 @@ def of_rankings(rankings: Rankings, options: Options) -> Found:
     check_unweighted(rankings)
     if len(rankings.annotator) > MOST_RANKINGS:
         rng = np.random.default_rng(options.get("random_state", 0))
-        rankings = rankings[np.sort(rng.permutation(len(rankings.annotator))[:MOST_RANKINGS])]
+        rankings = rankings.select(rng.permutation(len(rankings.annotator)) < MOST_RANKINGS)
     tau, common = _rank_correlations(rankings, rankings.question)
     if not common.any():
         tau, common = _rank_correlations(rankings, np.zeros_like(rankings.question))

@@ -58,7 +58,7 @@ def _one_way(s: Floats, k: int) -> Floats:
     centre = y**2 / S
     within = ratio(squares - between, S - N)
     typical = (S - nn / S) / np.maximum(N - 1.0, 1.0)
-    a = ((between - centre) / np.maximum(N - 1.0, 1.0) - within) / typical
+    a = ratio((between - centre) / np.maximum(N - 1.0, 1.0) - within, typical)
     return ratio(a, a + within / k)
 
 
