@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "label_studio": BELOW,
     "out_of_core": FITS | {"reading", "importers", "metrics"},
     "spark": FITS,
-    "saved": FITS | {"active"},
+    "saved": FITS | {"active", "out_of_core"},
     "bench": BELOW,
     "client": {"errors", "active"},  # it reads votes as a campaign does
     "migrations": set(),

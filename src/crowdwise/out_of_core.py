@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,13 +24,15 @@ from crowdwise.core.limits import free_memory
 from crowdwise.core.progress_bar import shown_stages
 from crowdwise.core.timetable import Passes, Stage, Timetable
 from crowdwise.core.vote_parts import VotePart, VoteParts
+from crowdwise.data import encoding
 from crowdwise.data.boundary import guarded
-from crowdwise.data.consensus_files import ITEMS, write_about
+from crowdwise.data.consensus_files import ABOUT, ABOUT_FILE, ANNOTATORS, ITEMS, PART, write_about
 from crowdwise.data.folders import check_target, replacing, write_whole
 from crowdwise.data.packing import ROWS, Packed, pack, scratch_folder
+from crowdwise.data.saved_files import SavedFiles, read_saved, write_arrays
 from crowdwise.data.vote_files import PARQUET, TEXT, bytes_in, memory_needed, several
 from crowdwise.data.votes import Votes
-from crowdwise.errors import Option, OutputError, ParameterError, Remedy, SizeError
+from crowdwise.errors import Option, OutputError, ParameterError, ReadError, Remedy, SizeError
 from crowdwise.reading import check_labels
 
 if TYPE_CHECKING:
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from crowdwise.metrics.bootstrap import Estimate
 
 KIND = "consensus in parts"
+FORMAT = 1
+ARRAYS = "arrays.npz"
 READING = (
     "item", "annotator", "label", "weight", "timestamp", "classes", "on_duplicate", "on_missing", "normalise_labels",
 )  # fmt: skip
@@ -53,12 +58,13 @@ BASE_BYTES, VOTE_BYTES, FEWEST = 3e8, 150.0, 100_000
 """Memory of the program, and of each vote of the part that is in memory; the fewest votes of a part."""
 SMALL_FILE = 2_000_000
 """Files of up to so many bytes fit into any memory: their rows are not counted."""
+ACCURACY = ("accuracy", "accuracy_low", "accuracy_high")
 ENDINGS = {".parquet": "sink_parquet", ".csv": "sink_csv", ".jsonl": "sink_ndjson"}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WrittenConsensus:
-    """What was written, and what a fit found out about the crowd.
+    """What was written, and what a fit found out about the crowd. :func:`crowdwise.load` makes it of a folder again.
 
     Attributes
     ----------
@@ -103,8 +109,48 @@ class WrittenConsensus:
             "method": self.method, "classes": self.classes.tolist(), "prior": self.prior.tolist(),
             "n_items": self.n_items, "n_votes": self.n_votes, "dependence": self.dependence.plain(),
             "trace": self.trace.tolist(), "iterations": self.iterations, "converged": self.converged,
-            "notes": self.notes,
+            "notes": self.notes, "format": FORMAT, "items_per_class": self.items_per_class.tolist(),
+            "measured": {name: _plain(asdict(found)) for name, found in self.measured.items()},
         }  # fmt: skip
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> WrittenConsensus:
+        """What lies in a folder that was written as ``out`` or ``save``.
+
+        Its files are compared with the manifest, those of the items by their size alone: items are read when they are
+        asked for, part by part.
+        """
+        return cls.of_files(read_saved(folder, KIND, by_size=f"{ITEMS}/"))
+
+    @classmethod
+    def of_files(cls, saved: SavedFiles) -> WrittenConsensus:
+        """The consensus in saved files."""
+        import polars as pl
+
+        from crowdwise.metrics.bootstrap import Estimate
+
+        facts = saved.json(f"{ABOUT}/{ABOUT_FILE}")
+        if facts.pop("format", None) != FORMAT:
+            raise ReadError(
+                f"{saved.folder} was written by another version of crowdwise, which this one does not read."
+            )
+        with saved.reading():
+            arrays = saved.arrays(ARRAYS) if ARRAYS in saved.files else {}
+            people = pl.read_parquet(io.BytesIO(saved.files[f"{ANNOTATORS}/{PART}"]))
+            accuracy = [people[name].to_numpy() for name in ACCURACY if name in people.columns]
+            facts |= {name: np.asarray(facts[name], dtype=np.float64) for name in ("prior", "trace")}
+            measured = {}
+            for name, e in facts.pop("measured").items():
+                value, low, high = (np.nan if e[end] is None else e[end] for end in ("value", "low", "high"))
+                measured[name] = Estimate(value, low, high, e["n"], e["level"])
+            facts["items_per_class"] = np.asarray(facts["items_per_class"], dtype=np.int64)
+            facts["classes"] = encoding.to_vocabulary(facts["classes"])
+            facts["dependence"] = Dependence.of(facts["dependence"])
+            return cls(
+                out=saved.folder, annotator_names=encoding.to_vocabulary(people["annotator"].to_list()),
+                votes_per_annotator=people["votes"].to_numpy(), agreement=people["agreement"].to_numpy(),
+                confusion=arrays.get("confusion"), accuracy=tuple(accuracy) or None, measured=measured, **facts,
+            )  # fmt: skip
 
     @property
     def items(self) -> pl.LazyFrame:
@@ -124,18 +170,18 @@ class WrittenConsensus:
 
         columns = {"annotator": self.annotator_names, "votes": self.votes_per_annotator, "agreement": self.agreement}
         if self.accuracy is not None:
-            columns |= dict(zip(("accuracy", "accuracy_low", "accuracy_high"), self.accuracy, strict=True))
+            columns |= dict(zip(ACCURACY, self.accuracy, strict=True))
         frame: pl.DataFrame = make_frame(columns, "polars")
         return frame
 
 
 @guarded
 def aggregate_files(
-    source: Any, out: str | os.PathLike[str], method: str | None = None, *, gold: Any = None, truth: Any = None,
-    max_memory: str | float | None = None, scratch: str | os.PathLike[str] | None = None,
-    rows_per_part: int | None = None, probabilities: bool = False, annotator_accuracy: bool = False,
-    callback: Callback | None = None, progress: Callable[[Stage], None] | None = None, verbose: bool = False,
-    **options: Any,
+    source: Any, out: str | os.PathLike[str] | None, method: str | None = None, *, gold: Any = None, truth: Any = None,
+    save: str | os.PathLike[str] | None = None, max_memory: str | float | None = None,
+    scratch: str | os.PathLike[str] | None = None, rows_per_part: int | None = None, probabilities: bool = False,
+    annotator_accuracy: bool = False, callback: Callback | None = None,
+    progress: Callable[[Stage], None] | None = None, verbose: bool = False, **options: Any,
 ) -> WrittenConsensus:  # fmt: skip
     """What :func:`crowdwise.aggregate` does with ``out``: from files of votes to files of labels.
 
@@ -147,6 +193,9 @@ def aggregate_files(
         The true classes of items, which measure the consensus and are not used for it: a mapping, a table or a file;
         by default a column of the files, where they have one. Items with gold are left out; of more than a million, as
         many are drawn.
+    save
+        A folder that :func:`crowdwise.load` opens, beside the file ``out`` or, where that is ``None``, instead of it.
+        A folder as ``out`` is such a one already.
     rows_per_part
         How many votes are in memory at once, on average; by default by ``max_memory``, or 4 million.
     probabilities
@@ -162,14 +211,13 @@ def aggregate_files(
     """
     from crowdwise.metrics.measured_parts import MeasuredParts
 
-    target = Path(out)
+    target, kept = check_places(out, save)
     rows = _rows(max_memory, rows_per_part)
     entry = registry.find(method or registry.default_method(registry.VOTES, 2), registry.VOTES)
     certain = options.pop("answer_type", None) is not None or "classes" in options
     model = entry.create(**{key: value for key, value in options.items() if key not in READING})
     model.check_in_parts()
     reading = {key: value for key, value in options.items() if key in READING}
-    check_out(target)
     with shown_stages(entry.key, verbose, progress) as report, scratch_folder(scratch) as folder:
         stages = Timetable(COSTS, report)
         packed = pack(
@@ -208,7 +256,7 @@ def aggregate_files(
         dependence=found.dependence, trace=found.trace, iterations=found.iterations, converged=found.converged,
         notes=found.notes, accuracy=accuracy,
         )  # fmt: skip
-        _publish(made, written)
+        _publish(made, written, kept)
         stages.at("writing", 1.0)
     return written
 
@@ -222,11 +270,6 @@ def to_files(
         raise ParameterError(
             f"Engine 'stream' (and out) take files, and found {type(source).__name__}: leave them out, and write "
             "the table of the result, consensus.to_frame()."
-        )
-    if out is None:
-        raise ParameterError(
-            f"{source}: votes in parts, whose consensus is written to a file or a folder.",
-            remedy=Remedy("Say where: {}.", Option("out", python="'consensus.parquet'", command="consensus.parquet")),
         )
     kind = None if answer_type is None else registry.answer_type(answer_type)
     if kind not in (None, registry.VOTES) or (method in registry.ANSWER_METHODS):
@@ -261,14 +304,28 @@ def too_large(source: Any, memory: str | float | None = None) -> float | None:
     return need if need > least else None
 
 
-def check_out(out: Path) -> None:
-    """Whether a consensus can be written there: to a file with an ending that is known, or to a folder."""
-    ending = out.suffix.lower()
-    if ending in ENDINGS:
-        return
-    if ending and not out.is_dir():
-        raise OutputError(f"{out}: expected a name that ends in {', '.join(ENDINGS)}, or that of a folder.")
-    check_target(out, KIND)
+def check_places(out: str | os.PathLike[str] | None, save: str | os.PathLike[str] | None) -> tuple[Path, Path | None]:
+    """Where a consensus goes: a file with an ending that is known, or a folder; and the folder, if there is one."""
+    target, kept = (None if place is None else Path(place) for place in (out, save))
+    if target is not None and target.suffix.lower() not in ENDINGS:
+        if target.suffix and not target.is_dir():
+            raise OutputError(f"{target}: expected a name that ends in {', '.join(ENDINGS)}, or that of a folder.")
+        if kept is not None:
+            raise ParameterError(
+                f"{target} (out) and {kept} (save) are two folders that would hold the same: leave one of them out, or "
+                f"give a file as out ({', '.join(ENDINGS)})."
+            )
+        kept = target
+    check_target(kept, KIND)
+    found = kept if target is None else target
+    if found is None:
+        raise ParameterError(
+            "The consensus of votes in parts is written to a file or a folder.",
+            remedy=Remedy("Say where: {}.", Option("out", python="'consensus.parquet'", command="consensus.parquet")),
+        )
+    if target is not None and save is not None and os.path.realpath(target) == os.path.realpath(save):
+        raise ParameterError(f"out and save are both {target}: the file and the folder need names of their own.")
+    return found, kept
 
 
 def _rows(memory: str | float | None, rows: int | None) -> int:
@@ -302,18 +359,24 @@ def _write(columns: dict[str, Any], path: Path) -> None:
     make_frame(columns, "polars").write_parquet(path)
 
 
-def _publish(made: Path, written: WrittenConsensus) -> None:
-    """The parts as one file, or as a folder with annotators and the rest beside them."""
+def _publish(made: Path, written: WrittenConsensus, kept: Path | None) -> None:
+    """The parts as one file, and as a folder with annotators and the rest beside them: whichever was asked for."""
     import polars as pl
 
-    target = written.out
     files = sorted(made.glob("*.parquet"))
-    sink = ENDINGS.get(target.suffix.lower())
-    if sink is not None:
-        write_whole(getattr(pl.scan_parquet(files), sink), target)
+    if written.out != kept:
+        write_whole(getattr(pl.scan_parquet(files), ENDINGS[written.out.suffix.lower()]), written.out)
+    if kept is None:
         return
-    with replacing(target, KIND) as temporary:
+    with replacing(kept, KIND) as temporary:
         (temporary / ITEMS).mkdir()
         for file in files:
             shutil.move(file, temporary / ITEMS / file.name)
         write_about(temporary, written.annotators, written.about())
+        if written.confusion is not None:
+            write_arrays(temporary / ARRAYS, {"confusion": written.confusion})
+
+
+def _plain(found: dict[str, Any]) -> dict[str, Any]:
+    """As JSON can hold it: ``None`` for what is not finite."""
+    return {name: None if isinstance(x, float) and not np.isfinite(x) else x for name, x in found.items()}

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 def load(folder: str | os.PathLike[str]) -> Any:
     """Whatever was saved to a folder: a consensus of any answer type, a learner, a stream, a campaign, or a data set.
 
+    Of votes that were read part by part it is a :class:`~crowdwise.WrittenConsensus`, whose items stay on the disk.
+
     >>> import crowdwise as cw, tempfile
     >>> votes = cw.Votes.from_dense([[0, 0, 1], [1, 1, 1]])
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -53,6 +55,12 @@ def _consensus(folder: Path) -> Any:
     return found.of_files(saved)
 
 
+def _written(folder: Path) -> Any:
+    from crowdwise.out_of_core import WrittenConsensus
+
+    return WrittenConsensus.load(folder)
+
+
 def _learner(folder: Path) -> Any:
     from crowdwise.learners.classifier import load_learner
 
@@ -76,5 +84,5 @@ def _campaign(folder: Path) -> Campaign:
     return Campaign.open(folder)
 
 
-OPENED = {"consensus": _consensus, "learner": _learner, "stream": _stream}
+OPENED = {"consensus": _consensus, "consensus in parts": _written, "learner": _learner, "stream": _stream}
 """What a manifest says that a folder holds -> what opens it."""

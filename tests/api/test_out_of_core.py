@@ -316,3 +316,58 @@ def test_a_column_of_true_classes_is_checked_as_in_memory(tmp_path):
             with pytest.raises(LabelError, match=words):
                 cw.aggregate(source, "majority", **({} if source is odd else {"out": out}))
         assert not out.exists()
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_a_folder_is_opened_by_load(tmp_path, text):
+    frame = table(text=text)
+    truth = {name: "cat" if text else 0 for name in frame["item"].unique().sort()[:30].to_list()}
+    found = cw.aggregate(
+        written(tmp_path / "votes", frame), "anchored", out=tmp_path / "c.parquet", save=tmp_path / "kept",
+        rows_per_part=500, truth=truth, annotator_accuracy=True,
+    )  # fmt: skip
+    again = cw.load(tmp_path / "kept")
+    assert isinstance(again, cw.WrittenConsensus) and again.out == tmp_path / "kept"
+    assert again.about() == found.about() and again.measured == found.measured and len(found.measured) == 2
+    assert again.dependence == found.dependence and again.items_per_class.sum() == found.n_items == 400
+    for name in ("annotator_names", "votes_per_annotator", "agreement", "classes", "prior", "confusion", "accuracy"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(found, name), err_msg=name)
+        assert np.asarray(getattr(again, name)).dtype.kind == np.asarray(getattr(found, name)).dtype.kind
+    assert again.items.sort("item").collect().equals(found.items.sort("item").collect())
+    assert again.annotators.equals(found.annotators)
+    folder = cw.aggregate(str(tmp_path / "votes" / "*.parquet"), "majority", out=tmp_path / "folder").out
+    assert cw.load(folder).confusion is None and cw.load(folder).measured == {}
+
+
+def test_a_saved_folder_that_was_changed_is_said(tmp_path):
+    pattern, kept = written(tmp_path / "votes", table()), tmp_path / "kept"
+    cw.aggregate(pattern, "majority", engine="stream", save=kept, rows_per_part=500)
+    part = sorted((kept / "items").iterdir())[1]
+    content = part.read_bytes()
+    part.write_bytes(content[:-1])
+    with pytest.raises(ReadError, match=r"readable consensus in parts: items/part-00001.parquet is damaged"):
+        cw.load(kept)
+    part.unlink()
+    with pytest.raises(ReadError, match=r"items/part-00001.parquet is missing"):
+        cw.load(kept)
+    part.write_bytes(content)
+    assert cw.load(kept).n_items == 400
+    about = kept / "about" / "about.json"
+    about.write_text(about.read_text().replace("majority", "minority"))
+    with pytest.raises(ReadError, match=r"about/about.json is damaged"):
+        cw.load(kept)
+
+
+def test_places_that_do_not_go_together(tmp_path):
+    pattern = written(tmp_path / "votes", table())
+    with pytest.raises(ParameterError, match="two folders that would hold the same: leave one"):
+        cw.aggregate(pattern, out=tmp_path / "a", save=tmp_path / "b")
+    with pytest.raises(ParameterError, match="need names of their own"):
+        cw.aggregate(pattern, out=tmp_path / "a.csv", save=tmp_path / "a.csv")
+    with pytest.raises(ParameterError, match="Say where: out="):
+        cw.aggregate(pattern)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").write_text("")
+    with pytest.raises(OutputError, match="something else than a saved consensus in parts"):
+        cw.aggregate(pattern, out=tmp_path / "a.csv", save=tmp_path / "full")
+    assert not (tmp_path / "a.csv").exists()

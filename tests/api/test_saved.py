@@ -68,7 +68,7 @@ def test_datasets(tmp_path: Path) -> None:
 
 def test_what_is_nothing_of_ours_is_said(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(ReadError, match=r"a saved consensus, learner or stream.*found 'notes.txt'"):
+    with pytest.raises(ReadError, match=r"a saved consensus, consensus in parts, learner or stream.*found 'notes.txt'"):
         cw.load(tmp_path)
     with pytest.raises(ReadError, match="is a file"):
         cw.load(tmp_path / "notes.txt")

@@ -89,11 +89,29 @@ def test_a_file_that_would_not_fit_is_read_part_by_part(votes, monkeypatch):
     assert "Say where: --out" in " ".join(run(*words).output.split())
 
 
+def test_save_writes_a_folder_that_load_opens(votes):
+    folder, frame, gold = votes
+    words = ("aggregate", folder / "votes*.parquet", "--item", "photo", "--method", "dawid-skene")
+    done = run(*words, "--out", folder / "c.csv", "--save", folder / "kept", "--annotators", folder / "people.csv")
+    assert done.exit_code == 0, done.output
+    assert all(str(folder / name) in "".join(done.output.split()) for name in ("c.csv", "kept", "people.csv"))
+    again, whole = cw.load(folder / "kept"), cw.aggregate(frame, "dawid-skene", item="photo")
+    items = again.items.sort("item").collect()
+    assert items["label"].to_list() == whole.labels.tolist()
+    assert items.equals(pl.read_csv(folder / "c.csv").sort("item").cast(items.schema))
+    assert again.annotators.equals(pl.read_csv(folder / "people.csv").cast(again.annotators.schema))
+    alone = run(*words, "--save", folder / "kept", "--json")  # replaces the earlier one
+    assert alone.exit_code == 0 and json.loads(alone.stdout)["out"] == str(folder / "kept")
+    assert cw.load(folder / "kept").accuracy is None
+    page = run("report", folder / "kept", "--out", folder / "page.html")
+    assert page.exit_code == 0, page.output
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--engine", "stream"], "--out consensus.parquet"),
-        (["--engine", "stream", "--out", "c.parquet", "--save", "folder"], "--save: not with votes"),
+        (["--engine", "stream", "--out", "c", "--save", "d"], "two folders that would hold the same"),
         (["--engine", "stream", "--out", "c.parquet", "--report", "r.txt"], ".html"),
         (["--engine", "stream", "--out", "c.parquet", "--form", "wide"], "--form: not with votes"),
         (["--engine", "stream", "--out", "c.parquet", "--method", "glad"], "needs all votes at once"),

@@ -31,8 +31,8 @@ EngineOption = Annotated[
     typer.Option(
         "--engine",
         help="memory: all answers at once. stream: votes in Parquet or CSV files part by part, to --out (.parquet, "
-        ".csv, .jsonl, or a folder). cuda: as memory, on an NVIDIA GPU. auto: stream for a pattern or a folder of such "
-        "files, and for a file that would not fit into memory.",
+        ".csv, .jsonl, or a folder) or --save. cuda: as memory, on an NVIDIA GPU. auto: stream for a pattern or a "
+        "folder of such files, and for a file that would not fit into memory.",
     ),
 ]
 MemoryOption = Annotated[
@@ -85,17 +85,17 @@ def aggregate(
         raise ParameterError("--memory and --scratch are for --engine stream or auto: leave them out.")
     check_outputs(annotators)
     check_outputs(report, endings=(".html",))
-    check_apart([path, truth, gold, graph, features], [out, annotators, report])
+    check_apart([path, truth, gold, graph, features], [out, save, annotators, report])
     if report is not None:
         from crowdwise.report.page import check_extra
 
         check_extra()
     if engine == "stream" or (engine == "auto" and _streams(path, memory)):
-        others: dict[str, Any] = {"--graph": graph, "--save": save, "--features": features, "--text": text}
+        others: dict[str, Any] = {"--graph": graph, "--features": features, "--text": text}
         options = {"max_memory": memory, "scratch": scratch, "probabilities": probabilities, "truth": truth}
         options["annotator_accuracy"] = annotators is not None or report is not None
         options |= opt.assignments(set_, seed)
-        _stream(path, method, options, reading, gold, (out, annotators, report), others, as_json)
+        _stream(path, method, options, reading, gold, (out, save, annotators, report), others, as_json)
         return
     check_outputs(out)
     inputs = opt.chosen_inputs(path, features, text, no_inputs, reading)
@@ -135,12 +135,12 @@ def _stream(
     path: Path, method: str | None, options: dict[str, Any], reading: opt.Reading, gold: Path | None,
     outputs: tuple[Path | None, ...], others: dict[str, Any], as_json: bool,
 ) -> None:  # fmt: skip
-    """``--engine stream``: from files to a file."""
+    """``--engine stream``: from files to a file, or a folder."""
     from crowdwise import api
     from crowdwise.cli import show, show_aggregate
     from crowdwise.out_of_core import READING
 
-    out, annotators, report = outputs
+    out, save, annotators, report = outputs
     reader = reading.options()
     given = [name for name, value in others.items() if value is not None]
     given += [f"--{name.replace('_', '-')}" for name in reader if name not in READING]
@@ -148,10 +148,10 @@ def _stream(
         raise ParameterError(f"{', '.join(given)}: not with votes that are read part by part (--engine stream).")
     with show.stages(method or registry.DEFAULT) as progress:
         found = api.aggregate(
-            path, method, answer_type=reading.answers, gold=gold, out=out, engine="stream", progress=progress,
-            **options, **reader,
+            path, method, answer_type=reading.answers, gold=gold, out=out, save=save, engine="stream",
+            progress=progress, **options, **reader,
         )  # fmt: skip
-    written = [found.out]
+    written = [place for place in (out, save) if place is not None]
     if annotators is not None:
         write_table(found.annotators, annotators)
         written.append(annotators)

@@ -6,6 +6,7 @@
       items/*.parquet        item, label, probability, entropy, votes
       annotators/*.parquet   annotator, votes, agreement, and more where it was asked for
       about/                 one file of JSON: method, classes, prior, trace, notes
+      arrays.npz             confusion matrices, where the method has them (of the stream engine)
 
 A file (or files) of items alone is one, too: a table with item, label and probability, and without annotators.
 """
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 ITEMS, ANNOTATORS, ABOUT = "items", "annotators", "about"
+PART, ABOUT_FILE = "part-00000.parquet", "about.json"
 NEEDED = {"item", "label", "probability"}
 
 
@@ -80,5 +82,5 @@ def write_about(folder: Path, annotators: pl.DataFrame, about: dict[str, Any]) -
     """What lies beside the items of a consensus."""
     for name in (ANNOTATORS, ABOUT):
         (folder / name).mkdir()
-    annotators.write_parquet(folder / ANNOTATORS / "part-00000.parquet")
-    (folder / ABOUT / "about.json").write_text(json.dumps(about), encoding="utf-8")
+    annotators.write_parquet(folder / ANNOTATORS / PART)
+    (folder / ABOUT / ABOUT_FILE).write_text(json.dumps(about), encoding="utf-8")

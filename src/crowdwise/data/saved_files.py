@@ -109,8 +109,11 @@ def kind_of(folder: str | os.PathLike[str]) -> str | None:
     return None if found is None else found.kind
 
 
-def read_saved(folder: str | os.PathLike[str], kind: str) -> SavedFiles:
-    """All files of a saved folder, each compared with its size and SHA-256 in the manifest."""
+def read_saved(folder: str | os.PathLike[str], kind: str, *, by_size: str | None = None) -> SavedFiles:
+    """All files of a saved folder, each compared with its size and SHA-256 in the manifest.
+
+    Those whose names begin with ``by_size`` may be larger than memory: they are compared by size, and are not read.
+    """
     folder = Path(folder)
     for again in reversed(range(TRIES)):
         manifest = None
@@ -120,7 +123,11 @@ def read_saved(folder: str | os.PathLike[str], kind: str) -> SavedFiles:
                 raise _missing(folder, kind)
             if manifest.kind != kind:
                 raise ReadError(f"{folder} holds a saved {manifest.kind}, not a {kind}: use crowdwise.load.")
-            return SavedFiles(folder, kind, {name: _content(folder, name, manifest, kind) for name in manifest.files})
+            large = {name for name in manifest.files if by_size is not None and name.startswith(by_size)}
+            for name in large:
+                _check_size(folder, name, manifest, kind)
+            read = (name for name in manifest.files if name not in large)
+            return SavedFiles(folder, kind, {name: _content(folder, name, manifest, kind) for name in read})
         except OSError as error:
             raise ReadError(f"{folder} does not hold a readable {kind}: {error.strerror or error}.") from error
         except ReadError:
@@ -145,6 +152,15 @@ def _missing(folder: Path, kind: str) -> ReadError:
         f"There is no {kind} in {folder}: it has no {manifests.NAME}, which every saved {kind} has. It was written by "
         "something else or another version of crowdwise, or a part is missing."
     )
+
+
+def _check_size(folder: Path, name: str, manifest: Manifest, kind: str) -> None:
+    try:
+        found = (folder / name).stat().st_size
+    except FileNotFoundError:
+        raise ReadError(f"{folder} does not hold a readable {kind}: {name} is missing.") from None
+    if found != manifest.files[name][0]:
+        raise ReadError(f"{folder} does not hold a readable {kind}: {name} is damaged, it is not as it was saved.")
 
 
 def _content(folder: Path, name: str, manifest: Manifest, kind: str) -> bytes:
