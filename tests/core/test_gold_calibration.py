@@ -76,7 +76,7 @@ def test_nor_does_it_through_the_prior() -> None:
         found, rest = cw.aggregate(sim.votes, gold=gold), slice(60, None)
         assert found.dependence.power < 1.15  # 1.35 with the prior of all labels
         real = (found.label_codes[rest] == sim.truth[rest]).mean()
-        assert abs(found.posterior[rest].max(axis=1).mean() - real) < 0.03
+        assert -0.07 < found.posterior[rest].max(axis=1).mean() - real < 0.03
 
 
 def biased(seed: int, share: float) -> tuple[cw.Votes, np.ndarray]:

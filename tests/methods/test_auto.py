@@ -11,6 +11,7 @@ from crowdwise.core import em
 from crowdwise.core.em import Params, Part
 from crowdwise.core.numerics import winners
 from crowdwise.core.shrinkage import learned_prior
+from crowdwise.core.vote_parts import VoteParts
 from crowdwise.methods import ds_auto
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily
 
@@ -82,6 +83,44 @@ def test_items_with_one_vote_do_not_teach():
     assert np.allclose(whole.predict_proba(some), whole.consensus_.posterior)
     gold = np.where(np.arange(200) < 40, 0, -1).astype(np.int32)
     assert ds_auto.confirmed(some, gold).tolist() == [True] * 40 + [False] * 40 + [True] * 120
+
+
+def single_votes(seed, n_items=200, twice=()):
+    """Votes of five annotators who are right nine times in ten, one on each item, two on some; and the truth."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, 2, n_items)
+    rows = [
+        (n, m, truth[n] if rng.random() < 0.9 else 1 - truth[n])
+        for n in range(n_items)
+        for m in rng.choice(5, 2 if n in twice else 1, replace=False).tolist()
+    ]
+    return cw.Votes.from_records(rows), truth
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_items_with_one_vote_say_how_common_the_classes_are(seed):
+    """The few items with two votes are all of one class: the others are not therefore."""
+    ones = np.flatnonzero(single_votes(seed)[1])[:6].tolist()
+    votes, truth = single_votes(seed, twice=ones)
+    found, majority = cw.Auto().fit(votes).consensus_, cw.MajorityVote().fit(votes).consensus_
+    assert found.score(truth.astype(np.int32)) > majority.score(truth.astype(np.int32)) - 0.05
+    assert 0.3 < found.prior[1] < 0.7
+    parts = VoteParts.of([votes[:70], votes[70:]])
+    in_parts = cw.Auto()._fit_in_parts(parts, None)
+    assert np.allclose(in_parts["prior"], found.prior)
+
+
+@pytest.mark.parametrize("n_gold", [1, 3, 10, 30])
+@pytest.mark.parametrize("seed", range(4))
+def test_few_gold_labels_of_one_class_do_no_harm(seed, n_gold):
+    """One vote on each item, and all gold labels of the same class: votes still mean what they say."""
+    votes, truth = single_votes(seed)
+    gold = np.full(200, -1, dtype=np.int32)
+    gold[np.flatnonzero(truth)[:n_gold]] = 1
+    found, free = cw.Auto().fit(votes, gold).consensus_, gold < 0
+    right = np.mean((found.label_codes == truth)[free])
+    assert right > 0.75
+    assert found.posterior.max(axis=1)[free].mean() - right < 0.2  # and not too sure
 
 
 def test_the_notes_say_what_was_corrected_and_where_it_leaves_the_majority():

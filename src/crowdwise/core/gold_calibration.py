@@ -13,7 +13,8 @@ must do no harm, so both are shrunk towards nothing, a = 1 and b = 0. They maxim
 and how strongly biases are shrunk is learned: t is one of ``BIAS_SD``, and a and b are the means of the maxima under
 each t, weighted by ``BIAS_WEIGHT`` times the evidence for t (Laplace's approximation: the maximum - log det H / 2 + the
 log of the prior's precisions / 2, H the second derivatives). Most crowds have hardly a bias, some have a large one, and
-fifty labels say which. Fewer than ``MIN_LABELS`` cannot: from those there is no bias, and no label changes.
+fifty labels say which. Fewer than ``MIN_LABELS`` cannot, nor can those of one class, where all errors go the same way:
+from those there is no bias, and no label changes.
 
 **A gold item must not vouch for itself.** Its votes taught the matrices what its annotators do, so its posterior under
 these is too good. Its own votes are taken out again, one item at a time: with T[m, k] the counts and pseudo-counts of
@@ -55,7 +56,7 @@ STEPS = 30
 def calibrate(logit: Floats, gold: Ints) -> tuple[float, tuple[float, ...]]:
     """The power a and the biases b[k], from log q' (g x K) and the classes of g gold items."""
     x = logit - logit.mean(axis=1, keepdims=True)
-    if len(gold) < MIN_LABELS:
+    if len(gold) < MIN_LABELS or (gold == gold[0]).all():
         return max(float(_maximum(x, gold, NO_BIAS)[0][0]), 0.05), (0.0,) * x.shape[1]
     found = [_maximum(x, gold, sd) for sd in BIAS_SD]
     log_weight = np.array([evidence for _, evidence in found]) + np.log(BIAS_WEIGHT)

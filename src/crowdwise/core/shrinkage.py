@@ -18,6 +18,10 @@ prior, its strength from the counts too) and v[k] the crowd's on items of class 
     a[m, k] = sigmoid( logit w[m] + logit v[k] - logit w ),     base[m, k, k] = a[m, k]
     base[m, l, k] = (1 - a[m, k]) * the crowd's share of l among wrong votes on k
 
+A class on which there are fewer than ``FEW`` votes says little of how hard it is, and none at all would make it one
+whose votes are drawn by lot. The crowd's matrix has as many votes more as are missing, at the crowd's share of right
+votes (with ``FEW`` more, ``RIGHT`` of them right): labels mean what they say until votes show otherwise.
+
 A crowd of annotators who answer alike is shrunk hard, a mixed one hardly. The counts are of labels, not of vote shares:
 fractions vary less than counts do, so that any crowd would look alike, and the prior would not give way as votes come
 in.
@@ -34,6 +38,9 @@ from crowdwise.core.numerics import Floats, maximise_1d, maximise_smooth, normal
 
 STRENGTH = (1e-2, 1e4)
 """The range in which the strength of a learned prior is looked for."""
+FEW, RIGHT = 5.0, 0.75
+"""Fewer votes on a class than this are made up to it; the share of right ones among those that are added, where nothing
+else is known: about that of public crowds."""
 
 
 def learned_prior(counts: Floats, towards: str = "hierarchical", quick: bool = False) -> Floats:
@@ -41,15 +48,23 @@ def learned_prior(counts: Floats, towards: str = "hierarchical", quick: bool = F
 
     ``quick``: the strength to a few percent, in a third of the evaluations.
     """
-    M, K, _ = counts.shape
-    crowd = normalise(counts.sum(axis=0) + 1e-2, axis=0)
+    K, pooled = counts.shape[1], counts.sum(axis=0)
     if towards == "accuracy":
-        base = ability_table(counts, crowd, quick)
+        base = ability_table(counts, hardness(pooled), quick)
     else:
-        base = np.broadcast_to(crowd, counts.shape)
+        base = np.broadcast_to(normalise(pooled + 1e-2, axis=0), counts.shape)
         if towards == "hierarchical":
             base = 0.5 * base + 0.5 * one_coin_table(own_accuracy(counts), K)
     return strength(counts, base, quick) * base
+
+
+def hardness(pooled: Floats) -> Floats:
+    """P(label l | class k) of the crowd, from its pooled counts[l, k]; classes with few votes are taken to be as hard
+    as all. Where there are no votes, nothing is known."""
+    total, K = pooled.sum(axis=0), len(pooled)
+    accuracy = (np.trace(pooled) + FEW * RIGHT) / (total.sum() + FEW) if total.any() else 1.0 / K
+    usual = one_coin_table(np.array([accuracy]), K)[0]
+    return normalise(pooled + np.maximum(FEW - total, 0.0) * usual + 1e-2, axis=0)
 
 
 def ability_table(counts: Floats, crowd: Floats, quick: bool) -> Floats:

@@ -13,8 +13,12 @@ better informed and the less independent of the fit, so the answer is the averag
 
 a model of the same kind: posterior, prediction and confusion come from it.
 
-Items with a single vote do not teach: nobody confirms or denies what is said there. They get their label from what the
-others taught about its annotator.
+Items with a single vote do not teach what annotators do: nobody confirms or denies what is said there. They get their
+label from what the others taught about its annotator. They do say how common the classes are: the few items with
+several votes or a gold label may all be of one class. With the matrices as they are, the class prior of the answer
+maximises J (:mod:`crowdwise.methods.ds_anchored`) over all items, with a last step without the anchor,
+
+    pi[k] ∝ (1 - a) * sum_n q[n, k] + a * sum_n v[n, k]       until it converges, then       pi[k] ∝ sum_n q[n, k].
 
 **Gold.** Gold labels calibrate the posterior and take a shared bias of the crowd out of it
 (:mod:`crowdwise.core.gold_calibration`); labels go by that. Where they show that the crowd is worse than chance, the
@@ -48,6 +52,7 @@ from crowdwise.core.numerics import binomial_tail, safe_log, winners
 from crowdwise.core.priors import Prior
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.sparse_coin import SparseCoin
+from crowdwise.core.starts import shares
 from crowdwise.core.vote_parts import VotePart, VoteParts, start_statistics
 from crowdwise.core.vote_sums import outvoted, single_annotator_items
 from crowdwise.errors import SizeError
@@ -58,6 +63,8 @@ MAX_CELLS, MANY_CLASSES = 2**27, 100
 """Cells of confusion matrices (annotators x classes x classes) from which on there are none; a quarter of it with many
 classes, where most cells are of pairs that never occur."""
 
+PRIOR_TOL = 1e-3
+"""The class prior of all items has converged where no probability moves by more."""
 GOLD_HELPS, GOLD_ASKED = 0.1, 50
 """Where labels and majority differ on such a share of the items, the notes advise so many gold labels."""
 FREE = "By the gold labels most annotators are mostly wrong: their votes are read by gold labels alone."
@@ -102,7 +109,8 @@ class Auto(Anchored):
         self._sparse = None
         check_memory(votes)
         everything, all_votes, known = Part.of(votes, gold, item_prior), votes, gold
-        several = np.flatnonzero(confirmed(votes, gold))
+        voted, teaches = np.diff(votes.indptr) > 0, confirmed(votes, gold)
+        several, singles = np.flatnonzero(teaches), bool((voted & ~teaches).any())
         if 0 < len(several) < len(votes):
             votes = votes[several]
             gold = None if gold is None else gold[several]
@@ -118,6 +126,12 @@ class Auto(Anchored):
             again = self._relearned(labels, votes, family)
             params, fit = self._second(part, again, stats, params, fit, callback)
         by_votes = None
+        if singles and len(several):
+            at = np.flatnonzero(voted)
+            kept = (None if of_items is None else of_items[at] for of_items in (known, everything.item_prior))
+            every = Part.of(all_votes[at], *kept)
+            at_votes = em.statistics(every, shares(all_votes[at], every.truth if known is not None else None))
+            params = self._with_all_items(every, at_votes.mass, params, family)
         if known is not None and (known >= 0).any():
             at, before = np.flatnonzero(known >= 0), everything.item_prior
             prior = None if before is None else before[at]
@@ -136,6 +150,20 @@ class Auto(Anchored):
 
     def _free(self) -> DawidSkene:
         return DawidSkene(class_prior=self.class_prior, max_iter=self.max_iter, tol=self.tol)
+
+    def _with_all_items(self, engine: Engine, at_votes: Floats, params: Params, family: AnchoredFamily) -> Params:
+        """The parameters with the class prior of all items that were voted on; ``at_votes`` is the mass of the classes
+        by vote shares."""
+        assert isinstance(family.free, ConfusionFamily)
+        fixed, a = family.free.class_prior, family.anchor.share
+        found = em.log_class_prior(at_votes, fixed)
+        for _ in range(self.max_iter if fixed is None else 0):
+            mass = engine.expect(Params(params.log_score, found)).mass
+            before, found = found, em.log_class_prior((1.0 - a) * mass + a * at_votes, fixed)
+            if np.abs(np.exp(found) - np.exp(before)).max() < PRIOR_TOL:
+                break
+        mass = engine.expect(Params(params.log_score, found)).mass
+        return Params(params.log_score, em.log_class_prior(mass, fixed))
 
     def _second(
         self, part: Engine, again: AnchoredFamily, start: Stats, params: Params, first: EMFit,
@@ -187,6 +215,10 @@ class Auto(Anchored):
             params, fit = self._second(several, again, stats, params, fit, callback)
             gold = [_gold_counts(part.votes, part.gold) for part in parts.gold_items() if part.gold is not None]
             others = self._without(np.sum(gold, axis=0), labels, parts.names, family) if gold else others
+        voted = parts.where(_voted)
+        if several.n_items < voted.n_items:
+            at_votes = voted.statistics(lambda part: shares(part.votes, part.gold))
+            params = self._with_all_items(voted, at_votes.mass, params, family)
         self._taught = stats, others
         return params, fit
 
@@ -263,6 +295,10 @@ def contradicted(q: Floats, gold: Ints) -> bool:
 def _gold_counts(votes: Votes, gold: Ints) -> Floats:
     """Counts of the votes on gold items against their gold labels, as in :class:`crowdwise.core.em.Stats`."""
     return em.statistics(Part.of(votes), np.eye(votes.n_classes)[gold]).counts
+
+
+def _voted(part: VotePart) -> npt.NDArray[np.bool_]:
+    return np.asarray(np.diff(part.votes.indptr) > 0)
 
 
 def _by_votes(
