@@ -429,6 +429,16 @@ def test_gold_counts_whenever_it_comes(step: float | None, when: str, tmp_path: 
     assert right > 0.6 > 0.5 > wrong
 
 
+def test_gold_measures_annotators_as_in_a_batch() -> None:
+    """Items with one vote each: only the gold labels say how good an annotator is, and they do."""
+    votes = cw.Votes.from_records([(n, "ann", 1) for n in range(10)] + [(10, "bob", 1)], classes=[0, 1])
+    gold = dict.fromkeys(range(9), 0)
+    stream = cw.Online(cw.OneCoin(), classes=[0, 1]).partial_fit(votes, gold=gold).consensus()
+    batch = cw.OneCoin().fit(votes, gold).consensus_
+    assert np.allclose(stream.accuracy(), batch.accuracy())
+    assert stream.accuracy()[2][0] < 0.3
+
+
 def test_gold_of_items_without_votes_waits_and_odd_gold_is_an_error() -> None:
     online = cw.Online(cw.OneCoin())
     online.partial_fit(cw.Votes.from_records([("a", "ann", "x"), ("b", "ann", "y")]), gold={"c": "y", "7": "x"})

@@ -359,7 +359,7 @@ class Online(CorrectedStream):
         labels = decide(q, pi, self.model.ties, np.random.default_rng(self.model.random_state))
         params = self.model.get_params() | {"online": self.options()}
         depends = resolve(self.model.dependence, votes, q)
-        found = consensus_fields(votes, outcome, labels, found=depends)
+        found = consensus_fields(votes, outcome, labels, votes.truth, found=depends)
         if depends.source == "none":
             found["measured"] = self.shown_dependence()
         return Consensus.of(self.model, votes, params=params, seconds=time.perf_counter() - began, **found)
