@@ -67,7 +67,12 @@ def test_a_vote_counts_once(tmp_path: Path) -> None:
         ([("i9", "ann", "x"), ("nothing", "ann", "x")], None, InputError, "Unknown items: 'nothing'"),
         ([("i9", "ann", "x"), ("i9", "nobody", "x")], None, InputError, "Unknown annotators: 'nobody'"),
         ([("i9", "ann", "x"), ("i8", "ann", "z")], None, LabelError, "A vote on 'i8' says 'z'"),
-        ([("i9", "ann", "x"), ("i0", "ann", "y")], None, DuplicateError, "another content"),
+        (
+            [("i9", "ann", "x"), ("i0", "ann", "y")],
+            None,
+            DuplicateError,
+            "'ann' has voted 'x' on 'i0' before, and votes 'y'",
+        ),
         ([("i9", "ann", "x"), ("i0", "ann", "x")], ["a", "b"], DuplicateError, "has voted on 'i0' before"),
         ([("i9", "ann", "x"), ("i7", "ann", "x")], None, InputError, "closed items: 'i7'"),
         ([("i9", "ann", "x"), ("i8", "ann")], None, InputError, "Expected .item, annotator, class."),

@@ -39,7 +39,7 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Count, CountFromZero, Positive, RandomState, checked, fixed_seed
 from crowdwise.core.model import EMModel
 from crowdwise.data.votes import Votes
-from crowdwise.errors import NotFittedError, OutputError, ParameterError
+from crowdwise.errors import NotFittedError, OutputError, ParameterError, Remedy
 from crowdwise.online.stream import Online
 
 NO_VOTES = "No votes have come in yet: hand some over with campaign.add(votes), or crowdwise campaign add."
@@ -348,7 +348,12 @@ class Campaign:
         """Take back open questions of an annotator, about some items, or both, so that others can be asked; how many
         there were. The annotator may be asked again."""
         if annotator is None and items is None:
-            raise ParameterError("Say what is released: the questions of an annotator, or about items=[...].")
+            raise ParameterError(
+                "Say what is released: the questions of an annotator, about items, or both.",
+                remedy=Remedy(
+                    "Give annotator='...' or items=[...].", command="Give --annotator NAME, or the names of items."
+                ),
+            )
         with self.journal.writing():
             who = None if annotator is None else self.roster.find("annotators", [annotator])[0]
             codes = None if items is None else self.roster.find("items", items)

@@ -64,7 +64,7 @@ def add_votes(
         person_code = roster.codes("annotators", people, price, UNKNOWN)
         content = [(item_code[n], person_code[m], k) for n, m, k in zip(items, people, labels, strict=True)]
         names = given or [f"[{n}, {m}]" for n, m in zip(items, people, strict=True)]
-        new = _new_among(roster, names, content, items, people)
+        new = _new_among(roster, names, content, items, people, classes)
         closed = roster.items_with("closed")
         shut = [json.loads(items[i]) for i in new if content[i][0] in closed] if closed else []
         if shut:
@@ -187,8 +187,9 @@ def class_codes(gold: Mapping[Any, Any] | None, classes: list[Any]) -> dict[Any,
 
 
 def _new_among(
-    roster: Roster, names: list[str], content: list[tuple[int, int, int]], items: list[str], people: list[str]
-) -> list[int]:
+    roster: Roster, names: list[str], content: list[tuple[int, int, int]], items: list[str], people: list[str],
+    classes: list[Any],
+) -> list[int]:  # fmt: skip
     """The places of the votes that are not in the journal yet; an error where one contradicts it."""
     seen: dict[str, tuple[int, ...]] = {}
     pairs: set[tuple[int, ...]] = set()
@@ -213,6 +214,11 @@ def _new_among(
             )
         elif seen[name] != row:
             item, who = json.loads(items[i]), json.loads(people[i])
+            if seen[name][:2] == row[:2]:
+                raise DuplicateError(
+                    f"{who!r} has voted {classes[seen[name][2]]!r} on {item!r} before, and votes {classes[row[2]]!r} "
+                    "now. Votes are not changed: nothing was added."
+                )
             raise DuplicateError(
                 f"The vote {name} is there with another content than {who!r} on {item!r}: "
                 "an id stands for one vote. Nothing was added."
