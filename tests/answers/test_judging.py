@@ -87,6 +87,21 @@ def test_they_are_those_of_a_bootstrap_of_prompts(method: str, params: dict[str,
     assert any("Errors allow for 40 questions" in note for note in ranking.notes)
 
 
+def test_an_item_that_never_lost_is_no_better_known_by_questions() -> None:
+    """Its gradients vanish: with them an error by question would, and the error of all others about the mean."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for q in range(180):
+        a, b = rng.permutation(4)[:2].tolist()
+        won = "left" if a == 0 or (b != 0 and rng.random() < 0.5) else "right"
+        rows.append({"left": a, "right": b, "annotator": "judge", "outcome": won, "question": q // 3})
+    table = cw.Comparisons.from_records(rows)
+    grouped, independent = (fit(table, errors=how) for how in ("clustered", "independent"))
+    best = int(np.argmax(independent.scores))
+    assert grouped.errors[best] >= independent.errors[best] * 0.999
+    assert (grouped.errors > 0.7 * independent.errors).all()
+
+
 def test_few_prompts_or_items_on_few_of_them() -> None:
     few = fit(prompts(12, 1.0, seed=0))
     assert few.n_groups == 0 and any("there are 12, and 20 are needed" in note for note in few.notes)

@@ -10,7 +10,9 @@ theta are eliminated: of scores the part J^-1 u_c is S^-1 (g_c - C D^-1 h_c), S 
 gradients by scores and by theta.
 
 It needs many groups. An item that is in few of them has an error of at least that of independent comparisons, and where
-most items are, all errors are those.
+most items are, all errors are those. So has an item that won, or lost, in hardly any: where nothing is against a score,
+gradients vanish, and with them the spread of their sums, while nothing is known of how much better it is. What its
+error lacks is added to the variance of its own score, before scores are centred.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ MIN_GROUPS = 20
 """With fewer groups their spread is too uncertain to stand for that of all."""
 MIN_OF_ITEM = 10
 """An item that is in fewer groups keeps at least the error of independent comparisons."""
+MIN_EITHER = 5
+"""So does an item that won (or tied) in fewer groups than this, or lost (or tied)."""
 CELLS = 20_000_000
 """Up to so many cells gradients of annotators are kept for every group."""
 
@@ -74,8 +78,10 @@ def clustered(
         theta = np.where(few, np.maximum(wide, theta), wide)
     moved[:, :N] -= moved[:, :N].mean(axis=1, keepdims=True)
     V = moved.T @ moved * (G / (G - 1.0))
-    short = np.where(reach < MIN_OF_ITEM, np.maximum(plain.scores**2 - np.diagonal(V)[:N], 0.0), 0.0)
-    V[np.arange(N), np.arange(N)] += short
+    few = (reach < MIN_OF_ITEM) | (_either(group, matches, G) < MIN_EITHER)
+    short = np.where(few, np.maximum(plain.scores**2 - np.diagonal(V)[:N], 0.0), 0.0)
+    own = (np.eye(N) - 1.0 / N)[:, short > 0.0] * np.sqrt(short[short > 0.0]) / (1.0 - 1.0 / N)
+    V[:N, :N] += own @ own.T
     error = np.sqrt(np.diagonal(V))
     return Clustered(Spread(error[:N], error[N:], theta, _draws(V[:N, :N], scores, len(plain.draws), rng)), G)
 
@@ -120,6 +126,14 @@ def _in_blocks(h: Floats, mix: Floats | None) -> Floats:
 
 def _by(group: Ints, index: Ints, value: Floats, G: int, size: int) -> Floats:
     return tables.total(group * size + index, value, G * size).reshape(G, size)
+
+
+def _either(group: Ints, matches: Matches, G: int) -> Ints:
+    """Of each item the groups in which it won or tied, or those in which it lost or tied, whichever are fewer."""
+    tied = np.arange(len(group)) >= matches.decided
+    sides = ((matches.winner, matches.loser), (matches.loser, matches.winner))
+    in_group, N = np.append(group, group[tied]), matches.n_items
+    return np.minimum(*(_groups_of(in_group, [np.append(one, other[tied])], G, N) for one, other in sides))
 
 
 def _groups_of(group: Ints, indices: list[Ints], G: int, size: int) -> Ints:
