@@ -62,6 +62,14 @@ def test_the_winner_may_be_named() -> None:
     assert cw.Comparisons.from_frame(numbers).outcome.tolist() == [1, 0]
 
 
+def test_an_unknown_word_among_named_winners_is_the_one_that_is_pointed_out() -> None:
+    rows = [("m1", "m2", "ann", "m1"), ("m2", "m3", "ann", "m3"), ("m1", "m3", "ann", "parse error")]
+    with pytest.raises(LabelError, match=r"The outcome in row 2 .* is 'parse error': expected the name"):
+        cw.Comparisons.from_records(rows)
+    tied = cw.Comparisons.from_records([*rows[:2], ("m1", "m3", "ann", "both bad")])
+    assert sorted(tied.outcome.tolist()) == [0, 1, 2]
+
+
 def test_chosen_and_rejected() -> None:
     table = cw.Comparisons.from_frame({"prompt": ["p", "q"], "chosen": ["x", "y"], "rejected": ["y", "z"]})
     assert not table.placed and table.outcome.tolist() == [0, 0] and table.annotators.tolist() == ["everyone"]

@@ -48,6 +48,8 @@ SIDES = {
     "left": 0, "a": 0, "first": 0, "x": 0, "a1": 0, "right": 1, "b": 1, "second": 1, "y": 1, "a2": 1,
     "tie": 2, "ties": 2, "tied": 2, "draw": 2, "equal": 2, "both": 2, "same": 2, "neither": 2, "none": 2,
 }  # fmt: skip
+TIES = ("tie", "draw", "both")
+"""How words for a tie begin: ``tie (bothbad)``, ``both bad``."""
 WORDS = re.compile(r"^(model|item|option|response|answer|assistant|candidate|output|system|player)[\s_\-]*(?=[ab12]$)")
 MEANING = Remedy(
     "Say what its words mean: {}.",
@@ -247,7 +249,7 @@ def _outcome(
         column = column.cast(pl.String)
     code, words = encoding.encode(column)
     said = [str(word).strip().lower() for word in words.tolist()]
-    known = [TIE if word.startswith(("tie", "draw")) else SIDES.get(WORDS.sub("", word), -1) for word in said]
+    known = [TIE if word.startswith(TIES) else SIDES.get(WORDS.sub("", word), -1) for word in said]
     by_word = encoding.recode(code, np.array(known, dtype=np.int32))
     if outcomes is not None:
         side = {str(word).strip(): _side(meaning) for word, meaning in outcomes.items()}
@@ -261,6 +263,7 @@ def _outcome(
     if len(bad) and outcomes is not None:
         raise source.odd(part, int(bad[0]), f"one of the outcomes that were given, {listing(outcomes, 10)}")
     if len(bad):
+        bad = bad[np.argsort(by_name[bad] >= 0, kind="stable")]  # first those that name no item either
         words_for = "the name of one of the two items, or left, right or tie (also a, b, model_a, model_b, draw, equal)"
         raise source.odd(part, int(bad[0]), words_for, remedy=MEANING)
     return found
