@@ -199,3 +199,30 @@ def test_options_that_cannot_be_used_are_errors() -> None:
         cw.aggregate(votes, "majority", lable="said")
     with pytest.raises(ParameterError, match="compare has no option 'lable'"):
         cw.compare(votes, lable="said")
+
+
+def test_names_that_are_spelled_in_two_ways_are_pointed_out() -> None:
+    rows = [
+        ("1", "ann", "x"),
+        ("1 ", "ann ", "y"),
+        ("2", "Bob", "x"),
+        ("2", "bob", "y"),
+        ("a", "cem", "x"),
+        ("A", "cem", "x"),
+    ]
+    with pytest.warns(InputWarning) as said:
+        votes = cw.Votes.from_records(rows)
+    assert votes.n_annotators == 5 and len(votes) == 5  # nothing is changed
+    items, annotators = sorted((str(w.message) for w in said), reverse=True)
+    assert "names of some items differ only in blanks, and count as different items: '1', '1 '." in items
+    assert "annotators differ only in case or blanks" in annotators and "'ann', 'ann '; 'Bob', 'bob'" in annotators
+
+
+def test_truth_under_nearly_the_same_names_is_pointed_out() -> None:
+    """A spreadsheet took the zeros away: 001 is 1 in the table of truth, and 100 is found."""
+    votes = cw.Votes.from_records([(item, m, "x" if m else "y") for item in ("001", "002", "100") for m in range(2)])
+    with pytest.warns(InputWarning, match=r"2 of the 3 items with truth have no votes .*: 1 and '001'\. Their truth"):
+        assert votes.encode_truth({1: "x", 2: "y", 100: "x"}).tolist() == [-1, -1, 0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        votes.encode_truth({"001": "x", "7": "x"})  # an item without votes, and none that is called nearly the same

@@ -17,7 +17,7 @@ from crowdwise.data.answer_frames import with_index
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.places import FileRows, Lines, Rows, called
 from crowdwise.data.schema import Form, OnMissing
-from crowdwise.data.spellings import folded
+from crowdwise.data.spellings import folded, point_out_names
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing, warn
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 EVERYONE = "everyone"
 """Who answered, where a table does not name annotators."""
+NAMED = {"annotator": "annotators"} | dict.fromkeys(("item", "item_a", "left", "chosen"), "items")
+"""Parts whose names may be spelled in two ways -> what they name."""
 DROP = Remedy("Fill them in, or leave them out with {}.", Option("on_missing", "drop"))
 
 
@@ -176,7 +178,10 @@ class Source:
         """Codes and names of a column; of several, one below the other, with the same names."""
         column = self[parts[0]] if len(parts) == 1 else _stacked([self[part] for part in parts])
         code, names = encoding.encode(column)
-        return encoding.integers_in_text(code, names) if self.from_text else (code, names)
+        code, names = encoding.integers_in_text(code, names) if self.from_text else (code, names)
+        if parts[0] in NAMED:
+            point_out_names(names, NAMED[parts[0]])
+        return code, names
 
     def coded_or(self, part: str, name: str = EVERYONE) -> tuple[Codes, Vocabulary]:
         """The same, or one name for all rows where there is no such column."""

@@ -1,4 +1,7 @@
-"""Labels that differ only in case or blanks: ``yes``, ``Yes`` and ``yes `` are one class, spelled in three ways."""
+"""Labels that differ only in case or blanks: ``yes``, ``Yes`` and ``yes `` are one class, spelled in three ways.
+
+Names of annotators and items may be spelled in two ways as well. That is said, and nothing is changed.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ MOST = 10_000
 """More labels than this are texts, of which each is as it is."""
 MOST_TEXTS, TEXTS = 20, 0.5
 """Above this number, and this share of rows, different labels are texts as well."""
+MOST_NAMES = 200_000
+"""Of more names than this spellings are not compared."""
 MERGE = Remedy("Merge them with {}.", Option("normalise_labels", True, command=""))
 
 
@@ -70,6 +75,31 @@ def point_out(counts: Mapping[Any, int]) -> None:
         pairs = "; ".join(listing(names) for names in found[:3])
         more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
         warn(f"Labels that differ only in case or blanks are different classes: {pairs}{more}.", remedy=MERGE)
+
+
+def point_out_names(names: Vocabulary, what: str) -> None:
+    """Say which names of annotators differ only in case or blanks, and which of items only in blanks (their case may
+    matter: ``dQw4`` and ``dqw4`` are two videos)."""
+    if names.dtype != object or len(names) > MOST_NAMES:
+        return
+    groups: dict[str, list[str]] = {}
+    for name in names.tolist():
+        if isinstance(name, str):
+            groups.setdefault(folded(name) if what == "annotators" else _tidy(name), []).append(name)
+    found = [spelled for spelled in groups.values() if len(spelled) > 1]
+    if found:
+        how = "case or blanks" if what == "annotators" else "blanks"
+        pairs = "; ".join(listing(spelled) for spelled in found[:3])
+        more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+        warn(
+            f"The names of some {what} differ only in {how}, and count as different {what}: {pairs}{more}. If they are "
+            "the same, spell them alike."
+        )
+
+
+def nearly(name: Any) -> str:
+    """What is left of the name of an item without case, blanks, and zeros at its beginning."""
+    return str(folded(str(name))).lstrip("0")
 
 
 def counted(names: Iterable[Any]) -> dict[Any, int]:

@@ -18,8 +18,8 @@ from crowdwise.data.answer_frames import with_index
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.frames import is_frame, is_missing, is_pandas, native
 from crowdwise.data.source import Source
-from crowdwise.data.spellings import same_spelling
-from crowdwise.errors import ColumnError, InputError, LabelError, Remedy, listing
+from crowdwise.data.spellings import nearly, same_spelling
+from crowdwise.errors import ColumnError, InputError, LabelError, Remedy, listing, warn
 
 Numbers = npt.NDArray[np.float64]
 DECLARE = Remedy("If the name is right, declare every class: {}.", encoding.CLASSES)
@@ -203,7 +203,25 @@ def _aligned(truth: Any, items: Vocabulary, what: str, expected: str) -> tuple[C
             f"None of the {len(names)} items with truth has {what}: truth names {listing(names, 3)}, the {what} "
             f"{listing(items, 3)}. Check that both name the items alike."
         )
+    _point_out_near(names, items, rows, what)
     return rows, list(known.values())
+
+
+def _point_out_near(names: Vocabulary, items: Vocabulary, rows: Codes, what: str) -> None:
+    """Say which items with truth are not here, while items of nearly the same name are, and have no truth."""
+    lost = np.ones(len(names), dtype=bool)
+    lost[rows[rows >= 0]] = False
+    if not lost.any() or (rows >= 0).all():
+        return
+    free = {nearly(name): name for name in items[rows < 0].tolist()}
+    pairs = [(name, free[near]) for name in names[lost].tolist() if (near := nearly(name)) in free]
+    if pairs:
+        first, second = (listing([name]) for name in pairs[0])
+        warn(
+            f"{len(pairs):,} of the {len(names):,} items with truth have no {what} under that name, and items that "
+            f"differ from them only in case, blanks or leading zeros have: {first} and {second}. Their truth is left "
+            "out. Name the items alike."
+        )
 
 
 def _names(found: Any) -> Vocabulary:
