@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,15 @@ import pyarrow as pa
 import pytest
 
 import crowdwise as cw
-from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError, ParameterError, ReadError
+from crowdwise.errors import (
+    ColumnError,
+    DuplicateError,
+    InputError,
+    InputWarning,
+    LabelError,
+    ParameterError,
+    ReadError,
+)
 
 ROWS = [("a", "ann", 3.5), ("a", "bob", 4.0), ("b", "ann", 1.0), ("c", "cem", -2.0)]
 
@@ -172,3 +181,20 @@ def test_simulated_crowds_have_what_they_were_drawn_from():
     for bad in ({"noise": 0.0}, {"bias": -1.0}, {"n_copiers": 30}):
         with pytest.raises(ParameterError):
             cw.simulate.ratings(10, **bad)
+
+
+def test_decimal_commas_are_read_and_said(tmp_path: Path) -> None:
+    """As spreadsheets in German or Spanish write them."""
+    path = tmp_path / "ratings.csv"
+    path.write_text("item;annotator;value\n1;ann;1,5\n1;bob;2\n2;ann;1,25\n")
+    with pytest.warns(InputWarning, match="column 'value' have a decimal comma: '1,5' is read as 1.5"):
+        assert sorted(cw.read_ratings(path).value.tolist()) == [1.25, 1.5, 2.0]
+    with pytest.warns(InputWarning, match="decimal comma"):
+        assert cw.aggregate(path).answer_type == "ratings"  # not votes for the classes 1,5 and 1,25
+    for text, odd in (("1,500;2,000", "1,500"), ("1,5;1.000,5", "1.000,5"), ("1.5;2,5", "2,5")):
+        wide = tmp_path / "wide.csv"
+        wide.write_text(f"item;ann;bob\nx;{text}\ny;1;2\n")
+        with pytest.raises(
+            LabelError, match=rf"in line 2 \(column '(ann|bob)'\) is '{odd}': expected a number, such as"
+        ):
+            cw.read_ratings(wide, form="wide")

@@ -8,8 +8,8 @@ do not decide: no annotator is called ``comments`` or ``created_at``.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import polars as pl
@@ -64,6 +64,36 @@ def is_row_id(column: pl.Series) -> bool:
     return named_like_an_id(column.name) and simple and len(filled) >= ENOUGH and filled.n_unique() == len(filled)
 
 
+def as_numbers(column: pl.Series) -> pl.Series:
+    """A column as numbers, null where it holds none. Text may have a decimal comma (``1,5``), where no number has a
+    point and one shows that the comma is none of thousands (``1,500``)."""
+    import polars as pl
+
+    values = column.cast(pl.Float64, strict=False)
+    if column.dtype != pl.String or values.null_count() == column.null_count():
+        return values
+    text = column.str.strip_chars()
+    comma, thousands = text.str.contains(r"^[+-]?\d+,\d+$"), text.str.contains(r"^[+-]?[1-9]\d{0,2},\d{3}$")
+    pointed = values.is_not_null() & text.str.contains(".", literal=True)
+    if bool(pointed.any()) or not bool((comma & ~thousands).any()):
+        return values
+    return text.str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
+
+
+def numbers_in(values: Iterable[Any]) -> list[float] | None:
+    """Values as numbers, text as in :func:`as_numbers`; ``None`` where one is none."""
+    import polars as pl
+
+    values = list(values)
+    try:
+        return [float(value) for value in values]
+    except (TypeError, ValueError):
+        if not all(isinstance(value, str) for value in values):
+            return None
+    found = as_numbers(pl.Series(values, dtype=pl.String))
+    return None if found.null_count() else found.to_list()
+
+
 def no_annotators(table: pl.DataFrame, names: Sequence[str], *, numbers: bool = False) -> list[str]:
     """Those of some columns of a wide table that hold no answers of an annotator; ``numbers``: answers are numbers."""
     import polars as pl
@@ -104,11 +134,10 @@ def _has_fractions(column: pl.Series) -> bool:
 
 def _no_numbers(table: pl.DataFrame, names: Sequence[str]) -> set[str]:
     """Columns without a single number, where others have some."""
-    import polars as pl
 
     def none(name: str) -> bool:
         filled = table[name].drop_nulls()
-        return len(filled) > 0 and filled.cast(pl.Float64, strict=False).null_count() == len(filled)
+        return len(filled) > 0 and as_numbers(filled).null_count() == len(filled)
 
     odd = {n for n in names if none(n)}
     return odd if len(odd) < len(names) else set()

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crowdwise.data.column_content import numbers_in
 from crowdwise.data.columns import ALIASES, DIFFERENT, SAME, normal
 from crowdwise.data.files import read_table
 from crowdwise.errors import InputError, InputWarning
@@ -132,8 +133,5 @@ def _is_bio(rows: Mapping[str, Sequence[Any]], column: str) -> bool:
 
 def _numbers(values: Sequence[Any]) -> list[float]:
     """The values, if all are numbers; else none."""
-    try:
-        numbers = [float(value) for value in values if value is not None]
-    except (TypeError, ValueError):
-        return []
+    numbers = numbers_in(value for value in values if value is not None) or []
     return [number for number in numbers if number == number and abs(number) < 1e300]

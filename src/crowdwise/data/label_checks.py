@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.data.column_content import numbers_in
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, Option, Remedy
 
@@ -70,10 +71,8 @@ def scale_of(votes: Votes) -> Scale | None:
 
 def numbers_of(names: Iterable[Any]) -> npt.NDArray[np.float64] | None:
     """Names as numbers; ``None`` where one is none."""
-    try:
-        values = np.array([np.nan if isinstance(name, bool) else float(name) for name in names])
-    except (TypeError, ValueError):
-        return None
+    found = numbers_in(np.nan if isinstance(name, bool) else name for name in names)
+    values = np.array(found if found is not None else [np.nan])
     return values if np.isfinite(values).all() else None
 
 

@@ -50,6 +50,8 @@ class Source:
         self.lines = lines
         self.skipped = ""
         """Which columns were taken for no answers, for a message."""
+        self.unpivoted = False
+        """Whether the table had a column for each annotator."""
         self.rows: Counts | None = None
         """The row of the user's table behind each row that is left; ``None`` where they are the same."""
 
@@ -140,6 +142,7 @@ class Source:
         height = len(self)
         table = self.table.drop(odd) if len(odd) < self.table.width else self.table
         self.table, self.parts, self.rows = _unpivoted(table, self.parts, answer, self.what)
+        self.unpivoted = True
         if odd:
             one = len(odd) == 1
             warn(
@@ -169,10 +172,9 @@ class Source:
         """The error about one cell."""
         column, (where, counted) = self[part], called(at, self.places)
         how = f", rows {counted}" if counted else ""
-        return error(
-            f"The {part} in {where} (column {column.name!r}{how}) is {column[at]!r}: expected {expected}.",
-            **more,
-        )
+        own = self.unpivoted and part not in ("item", "truth", "weight", "timestamp")
+        name = self["annotator"][at] if own else column.name
+        return error(f"The {part} in {where} (column {name!r}{how}) is {column[at]!r}: expected {expected}.", **more)
 
     def coded(self, *parts: str) -> tuple[Codes, Vocabulary]:
         """Codes and names of a column; of several, one below the other, with the same names."""
@@ -209,10 +211,17 @@ class Source:
         import polars as pl
 
         column = self.flat(part, expected, error)
-        values = column.cast(pl.Float64, strict=False)
+        values = column_content.as_numbers(column)
         bad = (values.is_null() & column.is_not_null() if empty else values.is_null()).arg_true()
         if len(bad):
-            raise self.odd(part, int(bad[0]), expected, error, **more)
+            like = ", such as 1234.5" if "," in str(column[int(bad[0])]) else ""
+            raise self.odd(part, int(bad[0]), expected + like, error, **more)
+        if column.dtype == pl.String and values.null_count() < column.cast(pl.Float64, strict=False).null_count():
+            example = column.filter(column.str.contains(",", literal=True))[0]
+            warn(
+                f"The numbers in column {column.name!r} have a decimal comma: {example!r} is read as "
+                f"{float(example.replace(',', '.')):g}."
+            )
         return values.fill_null(float("nan")).to_numpy().astype(np.float64)
 
     def beside(self) -> dict[str, Any]:
