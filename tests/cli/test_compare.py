@@ -58,6 +58,16 @@ def test_the_terminal_shows_the_table_the_agreement_and_the_checks(folder, tmp_p
     assert "Items labelled alike" not in lone.output and "drawn" not in lone.output
 
 
+def test_names_of_methods_are_whole_in_a_narrow_terminal(folder):
+    words = ("compare", folder / "labels.csv", "-m", "dawid-skene,group-conditional,majority", "--truth",
+             folder / "truth.csv", "--repeats", "1", "--replicates", "0")  # fmt: skip
+    done = CliRunner().invoke(app, [str(word) for word in words], prog_name="crowdwise", env={"COLUMNS": "80"})
+    table = done.output.partition("Items labelled alike")[0].splitlines()
+    for name in ("dawid-skene", "group-conditional", "majority"):
+        assert any(line.startswith(f"{name} ") for line in table), done.output
+    assert max(map(len, table[2:6])) <= 80
+
+
 def test_mistakes_are_said(folder, tmp_path):
     assert run("compare", folder / "labels.csv", "-m", "majorit").exit_code == 2
     done = run("compare", folder / "labels.csv", "-m", "gold-weighted")

@@ -13,7 +13,8 @@ from crowdwise.trust.posterior_checks import Check
 if TYPE_CHECKING:
     from rich.table import Table
 
-WIDTH = 22
+LEAST, WIDTH = 10, 22
+"""The columns of a drawn interval."""
 SMALL = 0.05
 """A p-value under this is pointed out."""
 MEANINGS = {
@@ -36,7 +37,7 @@ def show_comparison(found: Comparison) -> None:
         soft_wrap=True,
     )
     screen.print()
-    screen.print(method_table(found))
+    screen.print(method_table(found, screen.width))
     screen.print(verdict(found), soft_wrap=True)
     screen.print(certainty(found), soft_wrap=True)
     if len(found.methods) > 1:
@@ -65,18 +66,22 @@ def certainty(found: Comparison) -> str:
     return words
 
 
-def method_table(found: Comparison) -> Table:
-    """A row for each method, with the interval of how far it is behind the best drawn to scale."""
+def method_table(found: Comparison, width: int) -> Table:
+    """A row for each method, with the interval of how far it is behind the best drawn to scale, as wide as the names
+    of methods leave room for."""
     reach = float(np.nanmax(found.high[np.isfinite(found.high)], initial=0.0))
-    names = ["method", ">score", ">behind", ">calibration", ">seconds"]
+    names = ["|method", ">score", ">behind", ">calibration", ">seconds"]
     names += [] if found.accuracy is None else [">accuracy"]
-    table = new_table(*names, f"|95%, 0 to {reach:.3f}")
+    used = max(map(len, found.methods)) + sum(max(len(name) + 1, 9) for name in names[1:]) + 2
+    room = int(np.clip(width - used, LEAST, WIDTH))
+    title = f"95%, 0 to {reach:.3f}"
+    table = new_table(*names, f"|{title if len(title) <= room else f'0 to {reach:.3f}'}")
     for j, name in enumerate(found.methods):
         row = [name, f"{found.score[j]:.4f}", f"{found.behind[j]:.4f}", f"{found.calibration[j]:.3f}"]
         row.append(f"{found.seconds[j]:.2f}")
         if found.accuracy is not None:
             row.append(f"{found.accuracy[j]:.4f}")
-        drawn = whisker(found.low[j], found.behind[j], found.high[j], WIDTH, 0.0, reach) if j and reach > 0.0 else "●"
+        drawn = whisker(found.low[j], found.behind[j], found.high[j], room, 0.0, reach) if j and reach > 0.0 else "●"
         table.add_row(*row, drawn, style="bold" if j == 0 else None)
     return table
 
