@@ -232,7 +232,7 @@ LOAD = registry.Entry.load
         (["battles.csv", "--answers", "ratings"], 1, "No column found for: item"),
         (["sets.csv", "--answers", "ratings"], 1, "value"),
         (["tags.csv", "--truth", "kinds.csv"], 1, "A truth table needs a sequence column"),
-        (["ratings.csv", "--truth", "true.csv"], 1, "A truth table needs an item column and a value column"),
+        (["ratings.csv", "--truth", "true.csv"], 1, "(column 'labels') is"),
         (["ratings.csv", "--method", "crowd-regression"], 2, "inputs as well"),
         (["battles.csv", "--form", "wide"], 2, "has no option 'form'"),
         (["votes.csv", "--answers", "opinions"], 2, ""),

@@ -14,7 +14,7 @@ import crowdwise as cw
 from command_line import run
 from crowdwise.data.label_checks import scale_of, too_many_classes
 from crowdwise.data.spellings import merged, variants
-from crowdwise.errors import InputError, InputWarning, LabelError, ParameterError
+from crowdwise.errors import ColumnError, InputError, InputWarning, LabelError, ParameterError
 
 RANDOM = np.random.default_rng(1)
 
@@ -226,3 +226,13 @@ def test_truth_under_nearly_the_same_names_is_pointed_out() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         votes.encode_truth({"001": "x", "7": "x"})  # an item without votes, and none that is called nearly the same
+
+
+def test_two_columns_of_truth_may_be_called_anything(tmp_path: Path) -> None:
+    path = tmp_path / "truth.csv"
+    for header in ("Beispiel-Nr.;Wahrheit", "Beispiel-Nr.;Label", "item;Wahrheit"):
+        path.write_text(f"{header}\n001;x\n002;y\n")
+        assert cw.read_truth(path) == {"001": "x", "002": "y"}
+    path.write_text("Nummer;Wahrheit;Datum\n001;x;2026\n")
+    with pytest.raises(ColumnError, match="Call them item and label, or leave all other columns out"):
+        cw.read_truth(path)

@@ -201,11 +201,16 @@ class Table(Readable, ABC):
         if named.get(answer) is not None:
             given |= {cls._truths[0]: named[answer], answer: None}
         parts = columns.resolve(table.columns, given)
-        value = next((part for part in cls._truths if parts[part] is not None), None)
-        if value is None or any(parts[key] is None for key in cls._keys):
-            needed = ", ".join(f"{'an' if key == 'item' else 'a'} {key} column" for key in cls._keys)
+        value = next((part for part in cls._truths if parts[part] is not None), answer)
+        needed = (*cls._keys, value)
+        free = columns.left_over(table.columns, {part: parts[part] for part in needed})
+        if table.width == len(needed):  # the columns that are left, in this order, whatever they are called
+            parts |= zip((part for part in needed if parts[part] is None), free, strict=True)
+        if any(parts[part] is None for part in needed):
+            words = ", ".join(f"{'an' if key == 'item' else 'a'} {key} column" for key in cls._keys)
             raise ColumnError(
-                f"A truth table needs {needed} and a {answer} column: found {listing(table.columns, 12)}."
+                f"A truth table needs {words} and a {answer} column: found {listing(table.columns, 12)}. Call them "
+                f"{' and '.join((*cls._keys, answer))}, or leave all other columns out."
             )
         whole = np.flatnonzero(~np.any([table[str(parts[key])].is_null().to_numpy() for key in cls._keys], axis=0))
         found: dict[Any, Any] = {}
