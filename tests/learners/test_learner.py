@@ -7,12 +7,21 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    StratifiedKFold,
+    cross_val_predict,
+    cross_val_score,
+    train_test_split,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -403,3 +412,25 @@ def test_images_and_features_are_told_apart(crowd):
     assert learner.shape_ == (1, 6, 6) and not hasattr(learner, "n_features_in_")
     with pytest.raises(InputError, match=r"shape \(36,\); the learner was fitted with \(1, 6, 6\)"):
         learner.predict(X.reshape(20, 36))
+
+
+def test_what_needs_one_label_per_item_says_so_of_votes():
+    sim = cw.simulate.one_coin(60, n_annotators=5, n_classes=2, votes_per_item=3, random_state=0)
+    X, votes, model = np.random.default_rng(0).normal(size=(60, 3)), sim.votes, CCEM(epochs=1, random_state=0)
+    with pytest.raises(InputError, match="Probabilities of cross_val_predict need one label per item"):
+        cross_val_predict(model, X, votes, cv=3, method="predict_proba")
+    with pytest.raises(InputError, match="stratify by consensus labels"):
+        train_test_split(X, votes, stratify=votes)
+    with pytest.raises(InputError, match="Take KFold or ShuffleSplit"):
+        cross_val_score(model, X, votes, cv=StratifiedKFold(3), error_score="raise")
+    parts = train_test_split(X, votes, stratify=cw.aggregate(votes).labels, random_state=0)
+    assert [len(part) for part in parts] == [45, 15, 45, 15]
+
+
+@pytest.mark.parametrize("make", [np.asarray, pd.DataFrame, sparse.csr_matrix])
+def test_no_rows_to_predict_for_is_an_error_of_ours(make):
+    sim = cw.simulate.one_coin(40, n_annotators=5, n_classes=2, votes_per_item=3, random_state=0)
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    model = CCEM(epochs=1, random_state=0).fit(make(X), sim.votes)
+    with pytest.raises(InputError, match="X has no rows"):
+        model.predict(make(X[:0]))

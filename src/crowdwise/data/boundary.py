@@ -82,6 +82,18 @@ def called_by(package: str) -> bool:
     return False
 
 
+def caller_within(package: str) -> str:
+    """The name of the nearest function of this package among the callers; nothing where there is none."""
+    frame: Any = sys._getframe(2)
+    for _ in range(12):
+        if frame is None:
+            return ""
+        if str(frame.f_globals.get("__name__", "")).startswith(package):
+            return str(frame.f_code.co_name)
+        frame = frame.f_back
+    return ""
+
+
 def _not_called(error: BaseException) -> bool:
     """Whether the arguments did not fit the function, so that none of it ran: the caller's mistake, as everywhere."""
     trace = error.__traceback__

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assemble, encoding, frames, schema, spellings
-from crowdwise.data.boundary import called_by
+from crowdwise.data.boundary import called_by, caller_within
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.readable import reader
@@ -37,6 +37,19 @@ from crowdwise.data.truth import classes_in, encode_classes
 from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, listing
 
 KIND = " By default those that occur, sorted; a pandas ``category`` or polars ``Enum`` column declares its own."
+
+
+STRATIFIED = (
+    "Folds are stratified by one label per item, and votes are several. Take KFold or ShuffleSplit, or stratify by "
+    "consensus labels: stratify=crowdwise.aggregate(votes).labels."
+)
+ONE_LABEL = {
+    "_make_test_folds": STRATIFIED, "split": STRATIFIED,
+    "cross_val_predict":
+        "Probabilities of cross_val_predict need one label per item in y, and votes are several. Take "
+        "method='predict', or fit on each fold of KFold and predict_proba for the others.",
+}  # fmt: skip
+"""Functions of scikit-learn that make one label per item of votes -> what to do instead."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -162,10 +175,14 @@ class Votes(ByItem):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """N entries, the votes on each item as a dict: what scikit-learn counts and splits.
 
-        Its metrics take votes for true labels: they get the truth of the votes, or an error where there is none.
+        Its metrics take votes for true labels: they get the truth of the votes, or an error where there is none. What
+        needs one label per item gets an error.
         """
         if called_by("sklearn.metrics"):
             return self._true_labels()
+        asked = caller_within("sklearn.model_selection")
+        if asked in ONE_LABEL:
+            raise InputError(ONE_LABEL[asked])
         out, names = np.empty(len(self), dtype=object), self.classes[self.label].tolist()
         who = self.annotators[self.annotator].tolist()
         for n in range(len(self)):

@@ -137,6 +137,8 @@ class NamedInputs:
 
     def _checked(self, x: Any, features: Any, items: Any = None) -> Inputs:
         """Inputs with the columns and the shape of the fit."""
+        if not isinstance(x, (str, Path)) and (x.shape[0] if hasattr(x, "shape") else len(x)) == 0:
+            raise InputError("X has no rows: expected one for each item.")
         words = getattr(self, "text_features_", None)
         if (words is not None) != is_texts(x):
             ours, found = ("numbers", "texts") if words is None else ("texts", "none")
