@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from command_line import run
 from crowdwise.cli.screen import CONTROLS, Screen
+from crowdwise.cli.show_bench import show_bench
 
 HOSTILE = "task,worker,label\n1,[/INST],[unk]\n1,b,[unk]\n2,[/INST],[/b]\n2,\x1b[31mred,é[bold]\n2,b,é[bold]\n"
 FULL = Path("/dev/full")
@@ -67,3 +69,17 @@ def test_output_that_was_cut_is_an_error(words: str, hostile: Path) -> None:
     assert done.returncode == 1
     message = done.stderr.decode()
     assert "No space left on device" in message and "Traceback" not in message
+
+
+def test_tables_of_benchmarks_are_split_where_the_terminal_is_narrow(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    sets = [f"data_set_{n}" for n in range(9)]
+    method = "grouped-dawid-skene"
+    cells = [SimpleNamespace(data=name, method=method, accuracy=0.5 + n / 100) for n, name in enumerate(sets)]
+    show_bench(sets, [method], cells)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    words = " ".join(lines).split()
+    assert [word for word in words if word.startswith("data_set")] == sets
+    assert words.count(method) == len([line for line in lines if line.startswith("accuracy %")]) > 1
+    assert words[-1] == "54.0"

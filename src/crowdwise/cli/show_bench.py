@@ -15,7 +15,7 @@ def show_bench(sets: list[str], methods: list[str], cells: Iterable[Any]) -> Non
     """Accuracy in percent, a row for each method and a column for each data set, the best of a column in bold."""
     found = {(cell.data, cell.method): cell.accuracy for cell in cells}
     best = {s: max((found[s, m] for m in methods if found[s, m] is not None), default=None) for s in sets}
-    table = new_table("accuracy %", *(f">{name}" for name in (*sets, "mean")))
+    rows = {}
     for method in methods:
         row = [found[s, method] for s in sets]
         there = [x for x in row if x is not None]
@@ -24,23 +24,42 @@ def show_bench(sets: list[str], methods: list[str], cells: Iterable[Any]) -> Non
             strong(text) if x is not None and x == best[s] else text
             for x, s, text in zip(row, sets, shown, strict=True)
         ]
-        table.add_row(method, *marks, f"{100 * float(np.mean(there)):.1f}" if len(there) == len(sets) else "")
-    console(stderr=False).print(table)
+        rows[method] = [*marks, f"{100 * float(np.mean(there)):.1f}" if len(there) == len(sets) else ""]
+    _print_tables("accuracy %", [*sets, "mean"], rows)
+
+
+def _print_tables(corner: str, columns: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> None:
+    """A table with a row for each method; as many below each other as it takes for names to be whole."""
+    screen = console(stderr=False)
+    room = screen.width - max(map(len, (corner, *rows)))
+    widths = [2 + max(map(len, (name, *(row[i] for row in rows.values())))) for i, name in enumerate(columns)]
+    first = 0
+    while first < len(columns):
+        last = first + 1
+        while last < len(columns) and sum(widths[first : last + 1]) <= room:
+            last += 1
+        table = new_table(f"|{corner}", *(f">{name}" for name in columns[first:last]))
+        for method, row in rows.items():
+            table.add_row(method, *row[first:last])
+        if first:
+            screen.print()
+        screen.print(table)
+        first = last
 
 
 def show_learner_bench(
     sets: list[str], methods: list[str], cells: dict[tuple[str, str], dict[str, tuple[float, float]]]
 ) -> None:
     """Test accuracy in percent, last epoch and (after the slash) the epoch that held-out votes chose."""
-    table = new_table("last / selected", *(f">{name}" for name in sets))
+    rows = {}
     for method in methods:
         row = []
         for s in sets:
             found = cells.get((s, method), {})
             both = [found.get("accuracy_last"), found.get("accuracy_selected")]
             row.append(" / ".join("–" if x is None else f"{100 * x[0]:.1f}" for x in both) if any(both) else "")
-        table.add_row(method, *row)
-    console(stderr=False).print(table)
+        rows[method] = row
+    _print_tables("last / selected", sets, rows)
 
 
 @contextmanager
