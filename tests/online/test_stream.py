@@ -429,6 +429,12 @@ def test_gold_counts_whenever_it_comes(step: float | None, when: str, tmp_path: 
     assert right > 0.6 > 0.5 > wrong
 
 
+@pytest.mark.parametrize("model", ["one-coin", cw.OneCoin, None])
+def test_a_stream_of_no_model_is_an_error(model: Any) -> None:
+    with pytest.raises(ParameterError, match=r"expected a model, such as crowdwise.OneCoin\(\)"):
+        cw.Online(model)
+
+
 def test_gold_measures_annotators_as_in_a_batch() -> None:
     """Items with one vote each: only the gold labels say how good an annotator is, and they do."""
     votes = cw.Votes.from_records([(n, "ann", 1) for n in range(10)] + [(10, "bob", 1)], classes=[0, 1])

@@ -49,7 +49,7 @@ from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import Bounds, Count, NonNegative, checked
 from crowdwise.core.dependence import resolve
 from crowdwise.core.em import Family, Params, Part, Stats
-from crowdwise.core.model import EMModel
+from crowdwise.core.model import EMModel, Model
 from crowdwise.core.numerics import Floats, Ints, decide, normalise
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
@@ -122,6 +122,8 @@ class Online(CorrectedStream):
 
     def __post_init__(self) -> None:
         self.check_parameters()
+        if not isinstance(self.model, Model):
+            raise ParameterError(f"model={self.model!r}: expected a model, such as crowdwise.OneCoin().")
         self.model.check_parameters()
         self.model.check_stream()
         self.item_names, self.annotator_names = Names(), Names()
