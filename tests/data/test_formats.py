@@ -299,3 +299,11 @@ def test_a_folder_of_spreadsheets(tmp_path: Path) -> None:
     assert cw.read_dataset(tmp_path).votes.truth.tolist() == [1, -1]
     with pytest.raises(ColumnError):
         cw.read_votes(write_xlsx(tmp_path / "x.xlsx", {"S": [["a", "b"], [1, 2]]}))
+
+
+@pytest.mark.parametrize("text", ["sep=;\nitem;annotator;label\n1;a;x\n", "Project 5\n\nitem,annotator,label\n1,a,x\n"])
+def test_lines_above_the_names_of_columns_are_pointed_out(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "votes.csv"
+    path.write_text(text)
+    with pytest.raises(ReadError, match="delete what stands above the names of the columns"):
+        cw.read_votes(path)

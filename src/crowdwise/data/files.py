@@ -193,7 +193,9 @@ def _check_there(path: Path) -> None:
 def _explained(path: Path, kind: str, separator: str | None, error: BaseException) -> tuple[str, str]:
     """Why a file cannot be read, with the line where that is known, and what to do."""
     if "more fields" in str(error):
-        return _ragged(path, separator), "put text that holds the separator in double quotes"
+        above = b"sep=" in (line := first_line(path)) or line.count(separator_in(path, line).encode()) < 2
+        title = "delete what stands above the names of the columns, or " if above else ""
+        return _ragged(path, separator), f"{title}put text that holds the separator in double quotes"
     if kind == "csv" and "utf-8" in str(error).lower():
         return _not_utf8(path), "save it as UTF-8 (in a spreadsheet: CSV UTF-8)"
     where = _odd_line(path) if kind == "jsonl" else ""
