@@ -10,7 +10,7 @@ import pytest
 import crowdwise as cw
 from command_line import run
 from conftest import need_module
-from crowdwise.errors import InputError, ParameterError
+from crowdwise.errors import InputError, InputWarning, ParameterError
 from crowdwise.exporters.write_labels import ARRAYS, WRITERS
 
 ROWS = [("a", "ann", "cat"), ("a", "bob", "cat"), ("a", "cem", "dog"), ("b", "ann", "dog"), ("b", "bob", "dog")]
@@ -52,6 +52,19 @@ def test_argilla_prodigy_doccano_and_datasets(tmp_path: Path, consensus: cw.Cons
     }  # fmt: skip
     row = written(tmp_path, "huggingface", consensus, items=ITEMS)[0]
     assert row["label"] == "cat" and row["classes"] == ["cat", "dog"] and sum(row["soft_labels"]) == pytest.approx(1)
+
+
+def test_items_that_do_not_match_are_said(tmp_path: Path, consensus: cw.Consensus) -> None:
+    """A name must not stand for a text without a word."""
+    with pytest.raises(InputError, match=r"None of the 2 items of the result .*: this names '1', the result 'a', 'b'"):
+        cw.write_labels(consensus, tmp_path / "labels.jsonl", "doccano", items={"item": [1], "text": ["x"]})
+    with pytest.warns(InputWarning, match="1 of 2 items are not in the table of items: 'b'"):
+        rows = written(tmp_path, "doccano", consensus, items={"item": ["a"], "text": ["x"]})
+    assert [row["text"] for row in rows] == ["x", "b"]
+    with pytest.warns(InputWarning, match="The items have no 'body', and their names stand for it: there are 'text'"):
+        written(tmp_path, "doccano", consensus, items=ITEMS, field="body")
+    empty = written(tmp_path, "doccano", consensus, items={"item": ["a", "b"], "text": ["x", None]})
+    assert empty[1]["text"] == "b"
 
 
 def test_label_sets(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from crowdwise.data import columns, frames
 from crowdwise.data.boundary import guarded
 from crowdwise.data.folders import write_text
-from crowdwise.errors import InputError, ParameterError, suggestion
+from crowdwise.errors import InputError, Option, ParameterError, Remedy, listing, suggestion, warn
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Labelled:
 
     def subject(self, field: str) -> str:
         """Its text: the field that is asked for, else its name."""
-        return str(self.about.get(field, self.item))
+        text = self.about.get(field)
+        return str(self.item if text is None else text)
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,14 @@ def write_labels(
         near = suggestion(str(tool), list(TOOLS))
         raise ParameterError(f"Unknown tool {tool!r}: there are {', '.join(TOOLS)}.{near}")
     target = Target(question, field, f"crowdwise {result.method}", hasattr(result, "sets"))
-    found = labelled(result, described(items))
+    about = described(items)
+    fields = dict.fromkeys(name for row in about.values() for name in row)
+    if fields and field not in fields and tool != "coco":
+        warn(
+            f"The items have no {field!r}, and their names stand for it: there are {listing(fields, 12)}.",
+            remedy=Remedy("Name the column with {}.", Option("field")),
+        )
+    found = labelled(result, about)
     if tool == "coco":
         whole = _coco(list(found), target)
         write_text(json.dumps(whole, ensure_ascii=False, indent=1) + "\n", path)
@@ -105,6 +113,7 @@ def labelled(result: Any, about: Mapping[str, Mapping[str, Any]]) -> Iterator[La
     if result.answer_type not in KINDS:
         raise InputError(f"Labels of votes and label sets can be written for tools, not {type(result).__name__}.")
     names, posterior = result.item_names.tolist(), result.posterior
+    _check_names(names, about)
     if hasattr(result, "sets"):
         known = [str(name) for name in result.labels.tolist()]
         found = [(labels, float(p[m].min()) if m.any() else float(1 - p.max()))
@@ -116,6 +125,18 @@ def labelled(result: Any, about: Mapping[str, Mapping[str, Any]]) -> Iterator[La
     for name, (labels, score), p in zip(names, found, posterior.tolist(), strict=True):
         shares = dict(zip(known, (round(share, 6) for share in p), strict=True))
         yield Labelled(name, labels, round(score, 6), shares, about.get(str(name), {}))
+
+
+def _check_names(names: list[Any], about: Mapping[str, Any]) -> None:
+    """An error where the table of items has none of the result's, and a warning where it lacks some."""
+    lost = [name for name in names if str(name) not in about] if about else []
+    if lost and len(lost) == len(names):
+        raise InputError(
+            f"None of the {len(names):,} items of the result is in the table of items: this names {listing(about, 3)}, "
+            f"the result {listing(names, 3)}. Check that both name the items alike."
+        )
+    if lost:
+        warn(f"{len(lost):,} of {len(names):,} items are not in the table of items: {listing(lost, 3)}.")
 
 
 def described(items: Any) -> dict[str, Mapping[str, Any]]:
