@@ -359,6 +359,7 @@ GARBAGE = bytes(np.random.default_rng(0).integers(0, 256, 600, dtype=np.uint8))
         ("short.csv", CSV + "3,ann\n", LabelError, ["1 row has no label", "line 5"]),
         ("sheet.xlsx", GARBAGE, ReadError, ["sheet.xlsx could not be read as sheet", "Excel"]),
         ("garbage.csv", GARBAGE, ReadError, ["garbage.csv", "UTF-8"]),
+        ("mac.csv", b"item,annotator,label\r1,a,x\r1,b,y\r", ReadError, ["carriage return alone", "Save it again"]),
         ("zeros.csv", b"\0" * 50, ReadError, ["binary data"]),
         ("parquet.csv", PARQUET.getvalue(), ReadError, ["binary data", "ending"]),
         ("plain.csv.gz", CSV, ReadError, ["plain.csv.gz", "gzip"]),

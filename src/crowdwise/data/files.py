@@ -249,6 +249,11 @@ def _read_text(
             f"{path} holds binary data or another encoding: expected {EXPECTED['csv']}. Save it as "
             "UTF-8, or give it the ending of what it is."
         )
+    if b"\r" in line.strip():
+        raise ReadError(
+            f"{path} ends its lines with a carriage return alone, as old spreadsheets do: expected line feeds. Save it "
+            "again as CSV UTF-8."
+        )
     separator = separator or separator_in(path, line)
     options: dict[str, Any] = {"separator": separator, "null_values": list(null_values), "glob": False}
     head = _head(path, options)

@@ -205,6 +205,11 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[_Read]) -> tuple[li
         content = (item, who, vote.answer)
         name, person = json.loads(vote.item), json.loads(vote.annotator)
         if vote.id in by_id:
+            if by_id[vote.id] != content and by_id[vote.id][:2] == content[:2]:
+                raise DuplicateError(
+                    f"{person!r} has answered {by_id[vote.id][2]} on {name!r} before, and answers {vote.answer} now. "
+                    "Votes are not changed: nothing was added."
+                )
             if by_id[vote.id] != content:
                 raise DuplicateError(
                     f"The vote {vote.id} is there with another content than {person!r} on {name!r}: an id stands for "
