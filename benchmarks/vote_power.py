@@ -72,10 +72,10 @@ def figures(p, truth):
     }
 
 
-def measured(p, strength, power, votes):
+def measured(p, strength, base, power, votes):
     """Labels right, in percent, and the log loss of corrected probabilities."""
     rows, truth = held.VoteList.of(votes), np.asarray(votes.truth)
-    q = held.posterior(p, held.vote_confusions(p, rows, strength), rows, power)
+    q = held.posterior(p, held.vote_confusions(p, rows, strength, base), rows, power)
     found = resolve("auto", votes, q, None, np.log(np.maximum(p, held.FLOOR)), shared_prior=True)
     corrected = correct(q, power * votes_per_item(votes), found)
     return figures(corrected, truth)
@@ -90,8 +90,9 @@ def compared(inputs, data, seed):
     before = max(BEFORE, key=lambda t: score[t])
     return {
         "set": data, "seed": seed, "temperature": now.temperature, "power": now.power, "temperature_before": before,
-        "before": measured(held.sharpened(p, before), now.strength, 1.0, votes),
-        "now": measured(now.p, now.strength, now.power, votes),
+        "base": now.base, "strength": now.strength,
+        "before": measured(held.sharpened(p, before), now.strength, "crowd", 1.0, votes),
+        "now": measured(now.p, now.strength, now.base, now.power, votes),
     }  # fmt: skip
 
 

