@@ -51,12 +51,12 @@ def build(name: str) -> dict[str, Any]:
 def hostile() -> dict[str, Any]:
     """Names that are markup, long, or written from right to left."""
     base = cw.simulate.hammer_spammer(
-        120, n_annotators=10, n_classes=3, share=0.7, votes_per_item=6, random_state=0
+        120, n_annotators=10, n_classes=3, share=0.7, votes_per_item=3, random_state=0
     ).votes
     names = [*EVIL, "a" * 150, "مصنف البيانات ٤", "b", "c", "d"]
     items = [f"<img src=x onerror=alert({n})>" for n in range(120)]
     votes = cw.Votes.from_codes(
-        base.item, base.annotator, base.label, items=items, annotators=names, classes=["<i>x</i>", "صنف", "word " * 12]
+        base.item, base.annotator, base.label, items=items, annotators=names, classes=["<i>x</i>", "صنف", "word " * 30]
     )
     return cw.build_report(
         votes, cw.aggregate(votes, "dawid-skene"), title="<script>x</script>", all_items=True,

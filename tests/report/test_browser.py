@@ -67,6 +67,23 @@ def test_quiet_self_contained_and_nothing_sticks_out(each):
     assert [url for url in opened.asked if not url.startswith("data:")] == [opened.file.as_uri()]
 
 
+def test_bars_of_a_picture_begin_at_one_place_and_names_have_room(each):
+    """Whatever the labels of bars and the names of classes are: nothing is cut or set letter under letter."""
+    name, opened = each
+    for width in (360, 1280):
+        opened.turn(width, "light")
+        starts = opened.page.locator(".hist li > i").evaluate_all("all => all.map((e) => e.getBoundingClientRect().x)")
+        assert not starts or max(starts) - min(starts) < 1.0
+        cut = opened.page.locator(".hist:not(.board) li > span").evaluate_all(
+            "all => all.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)"
+        )
+        assert cut == []
+        narrow = opened.page.locator(".item dd:not(:empty)").evaluate_all(
+            "all => all.filter((e) => e.offsetParent && e.clientWidth < 48).map((e) => e.textContent)"
+        )
+        assert narrow == [] and (name != "hostile" or opened.page.locator(".item dd").count() > 5)
+
+
 def test_no_barrier_that_axe_can_see(each):
     """The page with everything in it in both colours and widths, the others in one."""
     name, opened = each
