@@ -202,3 +202,35 @@ def test_one_item_and_one_annotator():
     assert "only" in page(cw.build_report(ratings, cw.aggregate(ratings, "mean")))
     pairs = cw.Comparisons.from_records([("a", "b", "ann", "left")])
     assert "is ahead, but not surely" in page(cw.build_report(pairs, cw.aggregate(pairs, "bradley-terry")))
+
+
+def test_numbers_are_written_as_people_write_them():
+    rng = np.random.default_rng(0)
+    true = rng.normal(4e7, 9e6, 40)
+    bias = np.array([1e7, 0.0, 0.0, 0.0, 0.0, 0.0])
+    prices = cw.Ratings.from_records(
+        [(f"house-{n}", f"a{m}", true[n] + bias[m] + rng.normal(0, 5e5)) for n in range(40) for m in range(6)]
+    )
+    report = cw.build_report(prices, cw.aggregate(prices))
+    assert re.search(r"known to ± \d{1,3}(,\d{3})+ on average", report["summary"]["headline"])
+    assert re.search(r"a0 \(by \d{1,3}(,\d{3})+\)", report["summary"]["actions"][0]["lines"][0])
+    assert all(re.fullmatch(r"± [\d,]+-[\d,]+", bar["range"]) for bar in report["summary"]["picture"]["bars"])
+    shown = re.sub(r"<script.*?</script>", "", page(report), flags=re.DOTALL)
+    assert "e+0" not in shown and not re.search(r">\d{8}<", shown)
+
+
+def test_counts_are_whole_numbers_under_the_name_of_what_is_counted():
+    def column(answers, table, name):
+        found = next(t for t in cw.build_report(answers, cw.aggregate(answers))["tables"] if t["key"] == table)
+        at = [c["name"] for c in found["columns"]].index(name)
+        return found["columns"][at]
+
+    decided = cw.Comparisons.from_records(
+        [("x", "y", f"j{n}", "left" if n % 3 else "right") for n in range(9)]
+        + [("y", "z", f"j{n}", "left" if n % 4 else "right") for n in range(9)]
+    )
+    assert column(decided, "leaderboard", "ties")["digits"] == 0  # 0, not 0.0000
+    assert column(decided, "annotators", "comparisons")["title"] == "Comparisons"
+    once = cw.Rankings.from_records([(f"r{m}", "q", ["a", "b", "c"] if m % 3 else ["b", "c", "a"]) for m in range(8)])
+    counted = column(once, "annotators", "comparisons")
+    assert counted["digits"] == 0 and counted["title"] == "Rankings" and counted["tip"] == "How many rankings"

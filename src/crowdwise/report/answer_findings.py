@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.trust.wording import begun, counted, joined, named, percent
+from crowdwise.trust.wording import begun, counted, figure, joined, named, percent
 
 MATTERS, LOUD, WIDE, ENOUGH, USEFUL, OFTEN, DOUBT = 0.1, 1.5, 2.0, 20, 0.2, 0.2, 0.95
 NAMED = 10
@@ -130,16 +130,16 @@ def _ratings(frames: Mapping[str, Frame], _: str) -> Iterator[Found]:
         sides = (("too high", people["bias_low"] > 0.0), ("too low", people["bias_high"] < 0.0))
         for side, sure in sides:
             some = _where(sure & follows & (np.abs(bias) >= enough), np.abs(bias))
-            figures = [f"by {abs(x):.3g}" for x in bias[some]]
+            figures = [f"by {figure(abs(x))}" for x in bias[some]]
             yield from _line("bias", f"Rates {side}", "annotator", names[some], figures)
     if "noise" in people:
         loud = _where((people["noise_low"] > LOUD * np.median(people["noise"])) & follows, people["noise"])
-        figures = [f"± {x:.3g}, the median is {np.median(people['noise']):.3g}" for x in people["noise"][loud]]
+        figures = [f"± {figure(x)}, the median is {figure(np.median(people['noise']))}" for x in people["noise"][loud]]
         yield from _line("noise", "Scatters more than others", "annotator", names[loud], figures)
     if "low" in items:
         width = (items["high"] - items["low"]) / 2.0
         wide = _where(width > WIDE * np.median(width), width)
-        figures = [f"± {x:.3g}" for x in width[wide]]
+        figures = [f"± {figure(x)}" for x in width[wide]]
         yield from _line("wide", "Known half as well as the median item", "item", items["item"][wide], figures)
 
 

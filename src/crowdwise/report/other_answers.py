@@ -29,7 +29,7 @@ from crowdwise.report.answer_findings import answer_actions, whom
 from crowdwise.report.inspection import Progress
 from crowdwise.report.json_values import estimate, number, plain_list, shortened
 from crowdwise.report.section_summary import sureness
-from crowdwise.trust.wording import begun, counted, named, percent
+from crowdwise.trust.wording import begun, counted, figure, named, percent
 
 SHOWN = {"items": 60, "annotators": 200, "leaderboard": 200}
 """Rows of a table that a page shows; ``MOST`` of the others."""
@@ -78,7 +78,7 @@ def headline(kind: str, result: Any) -> str:
     if kind == "ratings":
         low, high = result.interval()
         reach = float(np.mean(high - low)) / 2.0
-        return f"{counted(N, 'number')} from {counted(M, 'annotator')}, each known to ± {reach:.3g} on average."
+        return f"{counted(N, 'number')} from {counted(M, 'annotator')}, each known to ± {figure(reach)} on average."
     if kind in ("comparisons", "rankings"):
         order = np.argsort(-result.scores, kind="stable")
         first, *others = (result.item_names[n] for n in order[:2])
@@ -120,15 +120,16 @@ def _picture(kind: str, result: Any, tables: list[dict[str, Any]]) -> dict[str, 
     if not len(width):
         return {"kind": "none"}
     height, edges = np.histogram(width, bins=min(7, max(1, len(np.unique(np.round(width, 6))))))
-    digits = int(np.clip(np.ceil(-np.log10(max(float(edges[1] - edges[0]), 1e-9))) + 1, 0, 4))
+    digits = min(int(np.ceil(-np.log10(max(float(edges[1] - edges[0]), 1e-9)))) + 1, 4)
     typical = float(np.median(width))
+    ends = [f"{round(edge, digits):,.{max(digits, 0)}f}" for edge in edges.tolist()]
     bars = [
-        {"range": f"± {a:.{digits}f}-{b:.{digits}f}", "count": int(n), "tone": "sure" if a <= typical else "fair"}
-        for (a, b), n in zip(pairwise(edges.tolist()), height.tolist(), strict=True)
+        {"range": f"± {a}-{b}", "count": int(n), "tone": "sure" if low <= typical else "fair"}
+        for (a, b), n, low in zip(pairwise(ends), height.tolist(), edges.tolist(), strict=False)
     ]
     return {
         "kind": "bars", "title": "How exactly the numbers are known", "unit": "half the width of the 95% CI",
-        "words": f"Half of the numbers are known to ± {typical:.3g} or better", "bars": bars,
+        "words": f"Half of the numbers are known to ± {figure(typical)} or better", "bars": bars,
     }  # fmt: skip
 
 
@@ -144,7 +145,12 @@ def shown_table(result: Any, name: str, texts: Mapping[Any, str] | None = None) 
     size = len(next(iter(frame.values())))
     order = _order(name, frame, size)[: SHOWN.get(name, MOST)]
     ends = {end for column in frame for end in _ends(column, frame)}
-    heads = [_column(column, values, frame) for column, values in frame.items() if column not in ends]
+    meant = {"comparisons": "rankings"} if getattr(result, "answer_type", "") == "rankings" else {}
+    heads = [
+        _column(column, values, frame, meant.get(column, column))
+        for column, values in frame.items()
+        if column not in ends
+    ]
     named = next((head for head in heads if head["name"] in words.NAMES), heads[0])
     named["header"] = True
     names = [head["name"] for head in heads]
@@ -183,20 +189,22 @@ def _ends(column: str, frame: Mapping[str, Any]) -> tuple[str, ...]:
     return ("low", "high") if column in ("value", "score", "probability") and "low" in frame else ()
 
 
-def _column(name: str, values: npt.NDArray[Any], frame: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
-    """Name, what the cells are, decimals, and the scale on which intervals are drawn."""
+def _column(name: str, values: npt.NDArray[Any], frame: Mapping[str, npt.NDArray[Any]], meant: str) -> dict[str, Any]:
+    """Name, what the cells are, decimals, and the scale on which intervals are drawn. ``meant``: what it is called."""
     numeric = values.dtype.kind in "fiu" and name not in words.NAMES
-    head: dict[str, Any] = {"name": name, "title": words.HEADINGS.get(name) or name.replace("_", " ").capitalize()}
-    meant = "token" if name == "position" and values.dtype.kind in "iu" else name  # of a tag, not a bias
+    head: dict[str, Any] = {"name": name, "title": words.HEADINGS.get(name) or meant.replace("_", " ").capitalize()}
+    if name == "position" and values.dtype.kind in "iu":  # of a tag, not a bias
+        meant = "token"
     head |= {"numeric": numeric, "tip": words.tip(meant), "unit": words.unit(meant) if numeric else ""}
     if not numeric:
         return head | {"noun": "annotator" if name == "partner" else name}
     head["share"] = name in words.SHARES
     if values.dtype.kind == "f":
         finite = values[np.isfinite(values)]
-        top = float(np.abs(finite).max()) if len(finite) else 1.0
+        top = float(np.abs(finite).max(initial=0.0)) or 1.0
         whole = bool((finite == np.rint(finite)).all())
-        head["digits"] = 0 if whole and top >= 2 else int(np.clip(3 - np.ceil(np.log10(max(top, 1e-9))), 0, 4))
+        whole &= top >= 2 or head["unit"] == "count"
+        head["digits"] = 0 if whole else int(np.clip(3 - np.ceil(np.log10(max(top, 1e-9))), 0, 4))
         head["digits"] = 2 if name in words.SHARES or name.startswith("p(") else head["digits"]
     ends = _ends(name, frame)
     if ends and values.dtype.kind == "f":
@@ -253,7 +261,7 @@ def measured_facts(measured: Mapping[str, Any]) -> dict[str, Any]:
 def measured_tiles(measured: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """The name, value and note of the first two figures against the truth."""
     return [
-        (MEASURES[name], f"{e.value:.3g}", f"measured on {e.n:,}, {e.interval('{:.3g}'.format)}")
+        (MEASURES[name], figure(e.value), f"measured on {e.n:,}, {e.interval(figure)}")
         for name, e in list(measured.items())[:2]
     ]
 
@@ -264,7 +272,7 @@ def _figures(answers: Any, result: Any, measured: Mapping[str, Any]) -> list[dic
     out = measured_tiles(measured)
     out.append(("Tokens" if "tokens" in answers.describe() else "Items", f"{len(result.item_names):,}", ""))
     out.append(("Annotators", f"{M:,}", ""))
-    out.append(("Answers", f"{result.n_answers:,}", f"{result.n_answers / max(M, 1):.3g} of each annotator"))
+    out.append(("Answers", f"{result.n_answers:,}", f"{figure(result.n_answers / max(M, 1))} per annotator"))
     return [dict(zip(("name", "value", "note"), figure, strict=True)) for figure in out]
 
 
@@ -288,7 +296,7 @@ def _figure(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, (int, np.integer)):
         return f"{value:,}"
-    return f"{value:.3g}" if isinstance(value, (float, np.floating)) else str(value)
+    return figure(float(value)) if isinstance(value, (float, np.floating)) else str(value)
 
 
 def _plain(values: Any) -> list[Any]:

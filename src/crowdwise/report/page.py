@@ -111,8 +111,8 @@ def num(x: float | None, digits: int = 2) -> str:
     """A number with a true minus sign, an en dash for nothing."""
     if x is None:
         return "–"
-    text = f"{x:.{digits}f}"
-    return (text.lstrip("-") if float(text) == 0.0 else text).replace("-", "\u2212")
+    text = f"{x:,.{digits}f}"
+    return (text.lstrip("-") if not text.strip("-0.") else text).replace("-", "\u2212")
 
 
 def ends(interval: tuple[float | None, float | None], digits: int = 3) -> str:

@@ -19,7 +19,7 @@ from crowdwise.report.build import FORMAT, method_facts
 from crowdwise.report.json_values import plain_list
 from crowdwise.report.other_answers import DOUBT, SHOWN, measured_facts, measured_tiles, shown_table
 from crowdwise.report.section_summary import STEPS, SURE, sureness_bars
-from crowdwise.trust.wording import counted, joined, named, percent
+from crowdwise.trust.wording import counted, figure, joined, named, percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +84,7 @@ def written_report(
     if columns:
         figures.append(("Annotators", f"{len(columns['annotator']):,}", ""))
     if counts["votes"] is not None:
-        figures.append(("Votes", f"{counts['votes']:,}", f"{counts['votes'] / max(total, 1):.3g} of each item"))
+        figures.append(("Votes", f"{counts['votes']:,}", f"{figure(counts['votes'] / max(total, 1))} per item"))
     method = method_facts(_Fit(files.about))
     report: dict[str, Any] = {
         "format": FORMAT, "answer_type": registry.VOTES, "says": registry.ANSWER_TYPES[registry.VOTES].says,

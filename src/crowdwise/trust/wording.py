@@ -70,6 +70,11 @@ def percent(x: float, digits: int = 0) -> str:
     return f"{100 * x:.{digits}f}%"
 
 
+def figure(x: float) -> str:
+    """Three digits, without an exponent where it is large: ``0.0123``, ``9.39``, ``93,912,345``."""
+    return f"{x:,.0f}" if abs(float(f"{x:.3g}")) >= 1000.0 else f"{x:.3g}"
+
+
 def joined(words: Iterable[str], limit: int = 8) -> str:
     """``a, b and c``; after ``limit`` of them, how many more."""
     words = list(words)
