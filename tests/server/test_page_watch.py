@@ -92,10 +92,11 @@ def test_the_buttons(site: Site, watched: tuple[Tab, str]) -> None:
 
     page.get_by_label("Budget", exact=True).fill("321")
     page.get_by_label("Target accuracy").fill("92.5")
+    page.get_by_label("Say after a gold question").check()  # it can be seen, and so be clicked
     page.get_by_role("button", name="Save").click()
     has_text(page, "#said", "Saved.")
     settings = site.call("GET", f"/campaigns/{campaign}")["settings"]
-    assert (settings["budget"], settings["target"]) == (321, 0.925)
+    assert (settings["budget"], settings["target"], settings["feedback"]) == (321, 0.925, True)
 
     page.get_by_label("Name").fill("new <b>one</b>")
     page.get_by_role("button", name="Make a link").click()
