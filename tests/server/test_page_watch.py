@@ -8,6 +8,7 @@ import pytest
 
 import crowdwise as cw
 from conftest import chromium
+from crowdwise.server.routes_pages import amount
 from server_browser import HOSTILE, SIZES, Tab, has_text, website
 from server_site import Site
 
@@ -57,6 +58,12 @@ def test_accuracy_annotators_and_items_are_shown(site: Site, watched: tuple[Tab,
     assert page.locator(".doubt").first.locator(".given li").count() == review[0]["votes"]
     tab.check_look([*SIZES, (1920, "light")])
     assert tab.said == []
+
+
+def test_amounts_are_written_alike_by_scripts_and_templates(watched: tuple[Tab, str]) -> None:
+    values = [0.0, 0.002, 0.125, 1.0, 45.25, 60.0, 100.4, 1234567.25]
+    found = watched[0].page.evaluate("xs => import('/static/elements.js').then((m) => xs.map(m.amount))", values)
+    assert found == ["0", "0.002", "0.125", "1", "45.25", "60", "100", "1,234,567"] == [*map(amount, values)]
 
 
 def test_votes_of_others_appear_without_a_reload(site: Site, watched: tuple[Tab, str]) -> None:

@@ -47,6 +47,25 @@ def test_every_route_is_guarded_or_meant_to_be_open() -> None:
     assert {route.path for _, route in routes()} >= OPEN | PAGES
 
 
+def test_an_address_without_a_page_is_a_page_for_people_and_a_problem_for_programs(site: Site) -> None:
+    for_people = site.client.get("/nowhere", headers={"Accept": "text/html,*/*;q=0.8"})
+    assert for_people.status_code == 404 and "<h1>Not there</h1>" in for_people.text
+    assert "There is nothing at /nowhere." in for_people.text
+    for path, accept in (("/nowhere", "*/*"), ("/api/v1/nowhere", "text/html"), ("/static/nowhere.js", "*/*")):
+        found = site.client.get(path, headers={"Accept": accept})
+        assert found.status_code == 404 and found.json()["title"] == "Not Found"
+
+
+def test_money_on_pages_is_written_in_full(site: Site) -> None:
+    campaign = site.campaign(2, ["ann"], price=1234567.25)
+    site.votes(campaign, ("p0", "ann", "wren"))
+    signed = {"token": site.secret, "next": "/"}
+    home = site.client.post("/login", data=signed, follow_redirects=True).text
+    assert "1,234,567 spent" in home
+    assert 'placeholder="1234567.25"' in site.client.get(f"/watch/{campaign}").text
+    site.client.cookies.clear()
+
+
 @pytest.fixture(scope="module")
 def tokens(site: Site) -> dict[str, Any]:
     """A campaign, tokens of every role for it, and one of a lead of another campaign."""

@@ -68,6 +68,7 @@ def create_app(configuration: Configuration, service: Service | None = None) -> 
         redoc_url=None, description="Campaigns: questions go out, votes come in, labels come out.",
     )  # fmt: skip
     add_handlers(app)
+    app.add_exception_handler(404, routes_pages.not_there)
     for module in ROUTERS:
         app.include_router(module.router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")

@@ -27,7 +27,7 @@ MEDIA = "application/problem+json"
 
 log = logging.getLogger("crowdwise.server")
 
-__all__ = ["MEDIA", "Problem", "add_handlers", "problem", "responses"]
+__all__ = ["MEDIA", "Problem", "add_handlers", "http_problem", "problem", "responses"]
 
 
 class Problem(BaseModel):
@@ -70,7 +70,7 @@ async def _ours(_: Request, error: Exception) -> JSONResponse:
     return problem(status, type(error).__name__, str(error), headers)
 
 
-async def _http(_: Request, error: Exception) -> JSONResponse:
+async def http_problem(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     return problem(
         error.status_code, HTTPStatus(error.status_code).phrase, str(error.detail), dict(error.headers or {})
@@ -105,7 +105,7 @@ async def _unexpected(request: Request, error: Exception) -> JSONResponse:
 
 def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(CrowdwiseError, _ours)
-    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(HTTPException, http_problem)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(sa.exc.SQLAlchemyError, _store)
     for kind in NO_STORE:

@@ -17,6 +17,7 @@ from crowdwise.server.annotator_rows import add_annotators
 from crowdwise.server.browser_sessions import COOKIE
 from crowdwise.server.caller import Caller, ServiceOf, find_caller, is_embedded
 from crowdwise.server.campaign_rows import CampaignRow, NotThere, find_campaign, list_campaigns
+from crowdwise.server.http_problems import http_problem
 from crowdwise.server.name_rows import find_numbers
 from crowdwise.server.routes_votes import progress
 from crowdwise.server.sample_campaign import make_sample
@@ -29,7 +30,15 @@ OWN_SITE = ("same-origin", "none")
 TITLES = {403: "Not for you", 404: "Not there"}
 """Errors that people get as a page."""
 
-__all__ = ["router"]
+__all__ = ["not_there", "router"]
+
+
+def amount(x: float) -> str:
+    """Money as elements.js writes it: ``1,234``, ``45.25``, ``0.002``."""
+    return f"{x:,.0f}" if x >= 100 else f"{x:.2f}".rstrip("0").rstrip(".") if x >= 1 else f"{x:.3g}"
+
+
+templates.env.filters["amount"] = amount
 
 
 class PageRoute(APIRoute):
@@ -76,6 +85,15 @@ def _home(token: Token) -> str:
 
 def _page(request: Request, name: str, caller: Caller | None, status: int = 200, **facts: Any) -> HTMLResponse:
     return templates.TemplateResponse(request, name, {"caller": caller, **facts}, status)
+
+
+async def not_there(request: Request, error: Exception) -> Response:
+    """An address of nothing: a page for people, else a problem as everywhere."""
+    path = request.url.path
+    if path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
+        return await http_problem(request, error)
+    caller = await find_caller(request)
+    return _page(request, "problem.html", caller, 404, title=TITLES[404], detail=f"There is nothing at {path}.")
 
 
 async def _allowed(request: Request, service: Service, campaign: str, *roles: str) -> tuple[Caller, CampaignRow]:

@@ -31,5 +31,6 @@ export const percent = (x, digits = 0) => (x === null || x === undefined ? "unkn
 
 export function amount(x) {
   if (x === null || x === undefined) return "–";
-  return x.toLocaleString("en", { maximumFractionDigits: Math.abs(x) < 100 ? 2 : 0 });
+  const size = Math.abs(x);
+  return x.toLocaleString("en", size < 1 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: size < 100 ? 2 : 0 });
 }
