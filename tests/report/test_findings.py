@@ -311,3 +311,12 @@ def test_groups_of_a_large_crowd_are_looked_for_among_the_busiest(monkeypatch):
     some = inspect(crowd.votes, consensus)
     assert len(some.dependent.names) == 6
     assert some.notes["groups"] == "Looked for among the 6 annotators with the most votes, of 12."
+
+
+def test_a_diagnosis_is_a_line_in_a_notebook():
+    found, _ = diagnosed(0)
+    said = repr(found)
+    assert len(said) < 200 and said.startswith(f"Diagnosis({len(found.verdicts)} annotators: ")
+    for verdict, words in (("drop", "to drop"), ("look", "to look at")):
+        assert f"{len(found.by_verdict(verdict))} {words}" in said
+    assert f"{len(found.findings)} findings" in said and f"{percent(found.expected, 1)} of the labels" in said

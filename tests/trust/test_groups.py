@@ -174,3 +174,15 @@ def test_thousands_of_annotators_on_one_item_need_little_memory():
     tracemalloc.stop()
     assert peak < 50e6  # every pair of annotators: 9 million
     assert np.allclose(found.posterior, 0.5)
+
+
+def test_results_are_a_line_in_a_notebook_however_many_annotators_there_are():
+    votes = cw.simulate.groups(400, n_annotators=40, n_groups=5, random_state=0).votes
+    consensus = cw.aggregate(votes, "one-coin")
+    few = "annotators: 0 flagged at level 0.05)"
+    for found in (find_groups(votes), cw.trust.shared_mistakes(votes, consensus), cw.trust.find_colluders(votes)):
+        flagged, groups = int(found.flagged.sum()), len(found.groups)
+        said = f"{flagged} flagged in {groups} group{'s' if groups != 1 else ''} at level 0.05)" if flagged else few
+        assert repr(found).startswith(f"{type(found).__name__}(40 annotators") and repr(found).endswith(said)
+    pairs = cw.trust.pairwise_agreement(votes)
+    assert repr(pairs).startswith(f"PairwiseAgreement({len(pairs)} pairs of annotators, median kappa 0.")

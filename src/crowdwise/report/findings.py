@@ -30,7 +30,7 @@ When it fails: where most of a crowd errs in the same way, the votes do not show
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.report.inspection import Inspection, Progress, inspect
 from crowdwise.trust.flags import Finding, FindingKind, Flag, FlagKind, Verdict
-from crowdwise.trust.wording import sentence
+from crowdwise.trust.wording import counted, percent, sentence
 
 __all__ = ["Diagnosis", "Finding", "FindingKind", "Verdict", "diagnose"]
 
@@ -60,7 +60,7 @@ RANK = {name: place for kinds in (FindingKind, Verdict) for place, name in enume
 """The place of each finding and each verdict, the most pressing first."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
     """What was found, the most pressing first, and a verdict on every annotator.
 
@@ -79,7 +79,15 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     verdicts: dict[Any, Verdict]
     expected: float
-    inspection: Inspection = field(repr=False)
+    inspection: Inspection
+
+    def __repr__(self) -> str:
+        drop, look = (f"{len(self.by_verdict(verdict)):,}" for verdict in (Verdict.DROP, Verdict.LOOK))
+        sure = f", {percent(self.expected, 1)} of the labels expected to be right" if np.isfinite(self.expected) else ""
+        found = counted(len(self.findings), "finding")
+        return (
+            f"Diagnosis({counted(len(self.verdicts), 'annotator')}: {drop} to drop, {look} to look at; {found}{sure})"
+        )
 
     def of_kind(self, kind: FindingKind | str) -> list[Finding]:
         """The findings of one kind."""

@@ -188,7 +188,7 @@ def light_kappa(votes: Votes, *, weights: Weights = None, values: Any = None, **
     return Bootstrap(**options).of_sums(table, np.ones(len(items), dtype=np.int64), statistic, len(items))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PairwiseAgreement(Tables):
     """All pairs of annotators with common items: who, how many items, agreement, kappa and its interval."""
 
@@ -205,6 +205,11 @@ class PairwiseAgreement(Tables):
 
     def __len__(self) -> int:
         return len(self.common)
+
+    def __repr__(self) -> str:
+        known = self.kappa[np.isfinite(self.kappa)]
+        middle = f", median kappa {np.median(known):.3f}" if len(known) else ""
+        return f"PairwiseAgreement({len(self):,} pairs of annotators{middle})"
 
     def _columns(self, table: str) -> dict[str, Any]:
         named = {name: getattr(self, name) for name in ("first", "second", "common", "agreement", "kappa")}

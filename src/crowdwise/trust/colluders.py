@@ -43,7 +43,7 @@ MANY = 50
 """Pairs of annotators from which on their middle shows how wide the null is."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SharedMistakes(AnnotatorPairs):
     """Which annotators make the same mistakes, more than chance, hard items and favourite wrong labels explain.
 

@@ -65,7 +65,7 @@ FOLDS = 10
 """Parts of the items for the jackknife."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Colluders(AnnotatorGroups):
     """What the agreement matrix says of rings.
 

@@ -37,7 +37,7 @@ from crowdwise.trust.result_tables import AnnotatorPairs
 AtLeastTwo = Annotated[int, Bounds(minimum=2)]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class DependentGroups(AnnotatorPairs):
     """Groups of dependent annotators.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -36,7 +36,7 @@ class Tables(ABC):
         """The columns of a table, by name."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class AnnotatorGroups(Tables):
     """A result that puts annotators into groups: a score, a flag and a group of each."""
 
@@ -45,7 +45,13 @@ class AnnotatorGroups(Tables):
     flagged: npt.NDArray[np.bool_]
     group: Ints
     level: float
-    kind: str = field(default="polars", repr=False)
+    kind: str = "polars"
+
+    def __repr__(self) -> str:
+        flagged, groups = int(self.flagged.sum()), len(self.groups)
+        inside = f" in {groups:,} group{'s' if groups != 1 else ''}" if flagged else ""
+        people = f"{len(self.names):,} annotators: {flagged:,} flagged{inside}"
+        return f"{type(self).__name__}({people} at level {self.level:g})"
 
     @property
     def annotators(self) -> list[Any]:
@@ -63,7 +69,7 @@ class AnnotatorGroups(Tables):
         return {"annotator": self.names, "score": self.score, "flagged": self.flagged, "group": self.group}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class AnnotatorPairs(AnnotatorGroups):
     """Groups that were found pair by pair: positions of the two annotators, common items, an interval, a p-value."""
 
