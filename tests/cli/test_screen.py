@@ -9,13 +9,18 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import crowdwise as cw
 from command_line import run
 from crowdwise.cli.screen import CONTROLS, Screen
+from crowdwise.cli.show import histogram
+from crowdwise.cli.show_aggregate import annotator_table, class_table, leaderboard
 from crowdwise.cli.show_bench import show_bench
+from crowdwise.cli.show_compare import method_table
 
 HOSTILE = "task,worker,label\n1,[/INST],[unk]\n1,b,[unk]\n2,[/INST],[/b]\n2,\x1b[31mred,é[bold]\n2,b,é[bold]\n"
 FULL = Path("/dev/full")
@@ -83,3 +88,43 @@ def test_tables_of_benchmarks_are_split_where_the_terminal_is_narrow(capsys, mon
     assert [word for word in words if word.startswith("data_set")] == sets
     assert words.count(method) == len([line for line in lines if line.startswith("accuracy %")]) > 1
     assert words[-1] == "54.0"
+
+
+def shown(table: object, width: int) -> str:
+    screen = Screen(file=io.StringIO(), width=width, force_terminal=False)
+    screen.print(table)
+    return screen.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_drawings_are_scaled_to_the_room_they_have(width: int) -> None:
+    """A bar or an interval that is cut says something else: the longest looks like all others, an estimate is gone."""
+    long = "annotator with a name that takes most of the line"
+    accuracy = (np.array([0.9, 0.5]), np.array([0.8, 0.3]), np.array([0.95, 0.7]))
+    people = shown(annotator_table([long, "b"], np.array([12, 7]), accuracy), width)
+    assert people.count("●") == 2 and "…" not in people and "100%" in people
+    classes = shown(class_table([long, "b"], np.array([30, 15])), width)
+    blocks = [line.count("█") for line in classes.splitlines() if "█" in line]
+    assert blocks[0] // 2 == blocks[1] > 3 and "…" not in classes
+    counts = shown(histogram("Votes per item", np.array([2, 2, 3])), width)
+    assert "…" not in counts
+    ranking = cw.aggregate(cw.simulate.comparisons(5, n_comparisons=200, random_state=0).comparisons, "bradley-terry")
+    board = shown(leaderboard(ranking), width)
+    assert board.count("●") == 5 and "…" not in board
+    assert all(str(name) in board for name in ranking.item_names)
+
+
+def test_compared_methods_keep_their_names_on_a_narrow_screen() -> None:
+    votes = cw.simulate.one_coin(60, n_annotators=5, random_state=0).votes
+    table = shown(method_table(cw.compare(votes, ["majority", "dawid-skene"], repeats=1), 40), 40)
+    assert "majority" in table and "dawid-skene" in table and "…" not in table
+
+
+def test_the_last_bin_of_a_histogram_ends_where_the_counts_do() -> None:
+    assert "512 to 800" in shown(histogram("Votes", np.array([20, 600, 800])), 80)
+
+
+def test_what_is_so_or_not_is_said_by_yes_and_no(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("left,right,annotator,winner\na,b,x,left\nb,c,x,right\n", encoding="utf-8")
+    assert "weighted: no" in run("describe", path).stdout

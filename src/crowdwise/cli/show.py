@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from crowdwise.cli.screen import Drawing
     from crowdwise.core.loop import Callback, Progress
     from crowdwise.metrics import Estimate
 
@@ -105,16 +106,17 @@ def steps(total: int) -> Iterator[Callable[..., None]]:
         yield lambda *words: bar.update(task, advance=1, description=": ".join(words))
 
 
-def new_table(*columns: str, title: str | None = None, header: bool = True, **more: Any) -> Table:
-    """A plain table. A column whose name begins with ``>`` is set to the right and, as one with ``|``, never wraps."""
+def new_table(*columns: str | Drawing, title: str | None = None, header: bool = True, **more: Any) -> Table:
+    """A plain table. A column whose name begins with ``>`` (set to the right) or ``|`` (to the left) never wraps."""
     from rich.table import Table
 
     table = Table(
         box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", show_header=header, **more
     )
     for name in columns:
-        side: Any = "right" if name.startswith(">") else "left"
-        table.add_column(name.removeprefix(">").removeprefix("|"), justify=side, no_wrap=name[:1] in (">", "|"))
+        mark = name[:1] if isinstance(name, str) and name.startswith((">", "|")) else ""
+        head = name.removeprefix(mark) if isinstance(name, str) else name
+        table.add_column(head, justify="right" if mark == ">" else "left", no_wrap=bool(mark))
     return table
 
 
@@ -150,8 +152,9 @@ def histogram(title: str, counts: Any) -> Table:
     heights, _ = np.histogram(counts, bins=edges)
     table = new_table(title=title, header=False)
     for height, a, b in zip(heights.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        share = bar(height / max(heights.max(), 1), 30)
-        table.add_row(f"{a:,}" if b - a == 1 else f"{a:,} to {b - 1:,}", f"{height:,}", share)
+        last = min(b - 1, high)
+        share = bar_cell(height / max(heights.max(), 1))
+        table.add_row(f"{a:,}" if a == last else f"{a:,} to {last:,}", f"{height:,}", share)
     return table
 
 
@@ -159,6 +162,30 @@ def bar(share: float, width: int) -> str:
     """A horizontal bar, to an eighth of a character."""
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     return "█" * (eighths // 8) + (BLOCKS[eighths % 8] if eighths % 8 else "")
+
+
+def bar_cell(share: float, width: int = 30) -> Drawing:
+    """A bar in a table, shorter where the table has little room."""
+    from crowdwise.cli.screen import Drawing
+
+    return Drawing(lambda room: bar(share, room), width)
+
+
+def ends_cell(first: str, last: str, width: int) -> Drawing:
+    """The heading of a column of intervals: where their scale begins and ends."""
+    from crowdwise.cli.screen import Drawing
+
+    least = len(first) + len(last) + 1
+    return Drawing(lambda room: f"{first}{last:>{max(room - len(first), len(last) + 1)}}", width, least)
+
+
+def whisker_cell(
+    low: float, middle: float, high: float, width: int, start: float = 0.0, end: float = 1.0, blank: str = " "
+) -> Drawing:
+    """An interval in a table, as :func:`whisker` draws it."""
+    from crowdwise.cli.screen import Drawing
+
+    return Drawing(lambda room: whisker(low, middle, high, room, start, end, blank), width)
 
 
 def whisker(

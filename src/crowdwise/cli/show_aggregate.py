@@ -8,7 +8,18 @@ import numpy as np
 
 from crowdwise.answers.comparisons_scales import MEANINGS as MEANS
 from crowdwise.answers.comparisons_scales import Scale
-from crowdwise.cli.show import bar, console, frame_table, histogram, measures, new_table, strong, whisker, written
+from crowdwise.cli.show import (
+    bar_cell,
+    console,
+    ends_cell,
+    frame_table,
+    histogram,
+    measures,
+    new_table,
+    strong,
+    whisker_cell,
+    written,
+)
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 
@@ -123,7 +134,7 @@ def class_table(classes: Any, count: Ints, limit: int = 12) -> Table:
     """How many items have each label."""
     table = new_table("class", ">items", "share", title="Labels")
     for k in np.argsort(-count, kind="stable")[:limit].tolist():
-        table.add_row(str(classes[k]), f"{count[k]:,}", bar(count[k] / max(count.max(), 1), 30))
+        table.add_row(str(classes[k]), f"{count[k]:,}", bar_cell(count[k] / max(count.max(), 1)))
     if len(count) > limit:
         table.add_row(f"... {len(count) - limit} more", "", "")
     return table
@@ -136,7 +147,7 @@ def annotator_table(names: Any, votes: Ints, found: tuple[Floats, ...], limit: i
     if len(order) > 2 * limit:
         worst = np.argsort(np.nan_to_num(high, nan=2.0), kind="stable")[:limit][::-1]
         order = np.concatenate([order[:limit], [-1], worst])
-    scale = "0%" + " " * 34 + "100%"
+    scale = ends_cell("0%", "100%", 40)
     table = new_table("annotator", ">votes", ">accuracy", scale, title="Annotators: accuracy, with a 95% interval")
     for m in order.tolist():
         if m < 0:
@@ -144,7 +155,7 @@ def annotator_table(names: Any, votes: Ints, found: tuple[Floats, ...], limit: i
         else:
             table.add_row(
                 str(names[m]), f"{votes[m]:,}", f"{accuracy[m]:.3f}",
-                whisker(low[m], accuracy[m], high[m], 40, blank="·"),
+                whisker_cell(low[m], accuracy[m], high[m], 40, blank="·"),
             )  # fmt: skip
     return table
 
@@ -162,8 +173,7 @@ def leaderboard(ranking: Any, scale: Scale = "score", limit: int = 20) -> Table:
     low, high = float(rows["low"].min()), float(rows["high"].max())
     ends = [f"{end:{DIGITS[scale].replace('+', '').replace('.2f', '.1f')}}" for end in (low, high)]
     title = f"Leaderboard: {MEANS[scale]}, with a 95% interval"
-    bars = "|" + ends[0].ljust(WIDTH - len(ends[1])) + ends[1]
-    table = new_table(">rank", "ranks", "item", f">{scale}", bars, title=title)
+    table = new_table(">rank", "ranks", "item", f">{scale}", ends_cell(ends[0], ends[1], WIDTH), title=title)
     for n in shown:
         if n < 0:
             table.add_row("...", "", "", "", "")
@@ -171,7 +181,7 @@ def leaderboard(ranking: Any, scale: Scale = "score", limit: int = 20) -> Table:
         table.add_row(
             f"{rows['rank'][n]}", f"{rows['rank_low'][n]}–{rows['rank_high'][n]}", str(rows["item"][n])[:40],
             f"{rows['score'][n]:{DIGITS[scale]}}",
-            whisker(rows["low"][n], rows["score"][n], rows["high"][n], WIDTH, low, high),
+            whisker_cell(rows["low"][n], rows["score"][n], rows["high"][n], WIDTH, low, high),
         )  # fmt: skip
     return table
 
@@ -235,7 +245,8 @@ def show_description(table: Any) -> None:
         screen.print(strong(table.answer_type, f": {len(table):,} items, {len(table.annotators):,} annotators"))
         plain = {k: v for k, v in d.items() if not isinstance(v, (dict, list)) and k not in ("items", "annotators")}
         for name, value in plain.items():
-            screen.print(f"{name.replace('_', ' ')}: {value:,}" if isinstance(value, int) else f"{name}: {value}")
+            said = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+            screen.print(f"{name.replace('_', ' ')}: " + (f"{said:,}" if isinstance(said, int) else str(said)))
         screen.print()
         screen.print(spread_table(d))
         return
@@ -260,7 +271,7 @@ def show_description(table: Any) -> None:
     shares = new_table(title="Votes per class", header=False)
     top = max(d["votes_per_class"].values())
     for name, count in list(d["votes_per_class"].items())[:20]:
-        shares.add_row(str(name), f"{count:,}", bar(count / max(top, 1), 30), "" if count else "nobody used it")
+        shares.add_row(str(name), f"{count:,}", bar_cell(count / max(top, 1)), "" if count else "nobody used it")
     screen.print(shares)
 
 

@@ -46,7 +46,9 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
     screen.print(f"{lead}{why if lead == 'Stop' else why.replace(' (waiting)', '')}.{advice}", markup=False)
 
 
-def bar(part: float, whole: float) -> str:
-    """A part of a whole, drawn."""
-    filled = round(WIDTH * min(max(part / whole if whole else 0.0, 0.0), 1.0))
-    return "█" * filled + "░" * (WIDTH - filled)
+def bar(part: float, whole: float) -> Any:
+    """A part of a whole, drawn in the room there is."""
+    from crowdwise.cli.screen import Drawing
+
+    share = min(max(part / whole if whole else 0.0, 0.0), 1.0)
+    return Drawing(lambda room: "█" * round(room * share) + "░" * (room - round(room * share)), WIDTH)

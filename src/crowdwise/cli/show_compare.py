@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdwise.cli.show import console, new_table, strong, whisker
+from crowdwise.cli.show import console, new_table, strong, whisker_cell
 from crowdwise.trust.method_comparison import Comparison
 from crowdwise.trust.posterior_checks import Check
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-LEAST, WIDTH = 10, 22
-"""The columns of a drawn interval."""
+WIDTH, WIDE = 22, 66
+"""Characters of a drawn interval, and of a screen that has room for every column."""
 SMALL = 0.05
 """A p-value under this is pointed out."""
 MEANINGS = {
@@ -67,21 +67,20 @@ def certainty(found: Comparison) -> str:
 
 
 def method_table(found: Comparison, width: int) -> Table:
-    """A row for each method, with the interval of how far it is behind the best drawn to scale, as wide as the names
-    of methods leave room for."""
+    """A row for each method, with the interval of how far it is behind the best drawn to scale; on a narrow screen
+    without calibration and seconds."""
     reach = float(np.nanmax(found.high[np.isfinite(found.high)], initial=0.0))
-    names = ["|method", ">score", ">behind", ">calibration", ">seconds"]
+    more = [">calibration", ">seconds"] if width >= WIDE else []
+    names = ["|method", ">score", ">behind", *more]
     names += [] if found.accuracy is None else [">accuracy"]
-    used = max(map(len, found.methods)) + sum(max(len(name) + 1, 9) for name in names[1:]) + 2
-    room = int(np.clip(width - used, LEAST, WIDTH))
-    title = f"95%, 0 to {reach:.3f}"
-    table = new_table(*names, f"|{title if len(title) <= room else f'0 to {reach:.3f}'}")
+    table = new_table(*names, f"95%, 0 to {reach:.3f}")
     for j, name in enumerate(found.methods):
-        row = [name, f"{found.score[j]:.4f}", f"{found.behind[j]:.4f}", f"{found.calibration[j]:.3f}"]
-        row.append(f"{found.seconds[j]:.2f}")
+        row = [name, f"{found.score[j]:.4f}", f"{found.behind[j]:.4f}"]
+        row += [f"{found.calibration[j]:.3f}", f"{found.seconds[j]:.2f}"] if more else []
         if found.accuracy is not None:
             row.append(f"{found.accuracy[j]:.4f}")
-        drawn = whisker(found.low[j], found.behind[j], found.high[j], room, 0.0, reach) if j and reach > 0.0 else "●"
+        ends = found.low[j], found.behind[j], found.high[j]
+        drawn = whisker_cell(*ends, WIDTH, 0.0, reach) if j and reach > 0.0 else "●"
         table.add_row(*row, drawn, style="bold" if j == 0 else None)
     return table
 
