@@ -204,3 +204,13 @@ def test_classes_and_names_that_are_numbers(folder: Path) -> None:
     (folder / "votes.csv").write_text("item,worker,label\n7,12,1\n8,12,2\n", encoding="utf-8")
     assert "2 votes added" in run("campaign", "add", folder / "m", folder / "votes.csv").output
     assert "1 item skipped" in run("campaign", "skip", folder / "m", "12", "7").output
+
+
+def test_an_accuracy_that_is_not_known_has_no_figure(folder: Path) -> None:
+    path = made(folder)
+    (folder / "few.csv").write_text("item,worker,label\na,ann,wren\nb,ann,robin\n", encoding="utf-8")
+    run("campaign", "add", path, folder / "few.csv")
+    facts = json.loads(run("campaign", "status", path, "--json").stdout)
+    assert facts["accuracy_known"] is False
+    shown = next(line for line in run("campaign", "status", path).stdout.splitlines() if line.startswith("accuracy"))
+    assert "not known" in shown and "%" not in shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from crowdwise.cli.show import console, strong
+from crowdwise.trust.wording import counted
 
 WIDTH = 30
 
@@ -21,7 +22,9 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
     table.add_row("items voted on", f"{facts['voted_on']:,} of {items:,}", bar(facts["voted_on"], items))
     done = facts["finished"] + facts["closed"]
     table.add_row("finished", f"{done:,}", bar(done, items))
-    table.add_row("votes", f"{facts['votes']:,}", f"by {facts['annotators']:,} annotators, {facts['asked']:,} awaited")
+    table.add_row(
+        "votes", f"{facts['votes']:,}", f"by {counted(facts['annotators'], 'annotator')}, {facts['asked']:,} awaited"
+    )
     budget = facts["budget"]
     table.add_row(
         "spent", f"{facts['spent']:,.2f}" + ("" if budget is None else f" of {budget:,.2f}"),
@@ -29,8 +32,13 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
     )  # fmt: skip
     if facts["accuracy"] is not None:
         low, high = facts["accuracy_low"], facts["accuracy_high"]
-        how = "estimated without truth" if facts["accuracy_known"] else "not known yet: few items have two votes"
-        table.add_row("accuracy", f"{100 * facts['accuracy']:.1f} %", f"{100 * low:.1f} to {100 * high:.1f} %, {how}")
+        found = "not known", "too few items have two votes"
+        if facts["accuracy_known"]:
+            found = (
+                f"{100 * facts['accuracy']:.1f} %",
+                f"{100 * low:.1f} to {100 * high:.1f} %, estimated without truth",
+            )
+        table.add_row("accuracy", *found)
     if facts["target"] is not None:
         reachable = facts["reachable"]
         table.add_row(
