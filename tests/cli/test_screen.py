@@ -21,6 +21,7 @@ from crowdwise.cli.show import histogram
 from crowdwise.cli.show_aggregate import annotator_table, class_table, leaderboard
 from crowdwise.cli.show_bench import show_bench
 from crowdwise.cli.show_compare import method_table
+from crowdwise.report.page import page
 
 HOSTILE = "task,worker,label\n1,[/INST],[unk]\n1,b,[unk]\n2,[/INST],[/b]\n2,\x1b[31mred,é[bold]\n2,b,é[bold]\n"
 FULL = Path("/dev/full")
@@ -128,3 +129,14 @@ def test_what_is_so_or_not_is_said_by_yes_and_no(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text("left,right,annotator,winner\na,b,x,left\nb,c,x,right\n", encoding="utf-8")
     assert "weighted: no" in run("describe", path).stdout
+
+
+def test_one_is_singular(tmp_path: Path) -> None:
+    path = tmp_path / "one.csv"
+    path.write_text("item,annotator,label\ni,ann,yes\ni,bob,no\n", encoding="utf-8")
+    assert run("describe", path).stdout.startswith("2 votes by 2 annotators on 1 item, 2 classes\n")
+    assert "auto: 1 item, 2 annotators, 2 classes, 2 votes" in run("aggregate", path).stderr
+    diagnosis = run("diagnose", path).stdout
+    assert "2 votes by 2 annotators on 1 item, 2 classes;" in diagnosis and "1 of 1 label is in doubt" in diagnosis
+    text = page(cw.build_report(cw.read_votes(path)))
+    assert "0 of 1 label has a probability" in text and "A single one." in text and "The first 1" not in text

@@ -54,10 +54,12 @@ def test_what_is_least_sure_comes_first(made):
 
 def test_headlines(made):
     says = {kind: made(kind)[0]["summary"]["headline"] for kind in TYPES}
-    assert re.fullmatch(r"70 numbers from 8 annotators, each known to ± [\d.]+ on average\.", says["ratings"])
+    assert re.fullmatch(r"70 values from 8 annotators, each known to ± [\d.]+ on average\.", says["ratings"])
     assert re.search(r"(leads|is ahead, but not surely): better than <b>\d</b> with a prob", says["comparisons"])
     assert says["similarities"].startswith("40 items in 3 clusters")
-    assert re.match(r"\d+ spans in \d+ tokens, ", says["tags"])
+    assert re.match(r"\d+ spans in \d+ tokens, \d+ tokens? in doubt\.", says["tags"])  # not spans
+    assert says["label-sets"].startswith("40 label sets, ")
+    assert "Label sets (any number of classes), aggregated by" in page(made("label-sets")[0])
 
 
 def actions(answers, **params):

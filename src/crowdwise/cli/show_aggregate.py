@@ -22,6 +22,7 @@ from crowdwise.cli.show import (
 )
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
+from crowdwise.trust.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,8 +60,8 @@ def figures(measured: dict[str, Any]) -> dict[str, Any]:
 
 def show_written(found: WrittenConsensus, paths: list[Any]) -> None:
     """A summary of a consensus that was written part by part, for people, to standard error."""
-    sizes = f"{found.n_items:,} items, {len(found.annotator_names):,} annotators"
-    first = strong(found.method, f": {sizes}, {len(found.classes)} classes, {found.n_votes:,} votes")
+    sizes = f"{counted(found.n_items, 'item')}, {counted(len(found.annotator_names), 'annotator')}"
+    first = strong(found.method, f": {sizes}, {counted(len(found.classes), 'class')}, {counted(found.n_votes, 'vote')}")
     screen = _begun(first, f"{found.iterations} passes", found.notes, found.measured)
     screen.print(class_table(found.classes, found.items_per_class))
     screen.print()
@@ -108,9 +109,9 @@ def _begun(first: Any, passes: str, notes: list[str], measured: dict[str, Any]) 
 def fitted_line(found: Fitted) -> Any:
     """What was fitted to how much."""
     result, votes = found.result, isinstance(found.table, Votes)
-    sizes = f"{len(result.item_names):,} items, {len(result.annotator_names):,} annotators"
-    classes = f"{len(result.classes)} classes, " if votes else ""
-    return strong(result.method, f": {sizes}, {classes}{result.n_answers:,} {'votes' if votes else 'answers'}")
+    sizes = f"{counted(len(result.item_names), 'item')}, {counted(len(result.annotator_names), 'annotator')}"
+    classes = f"{counted(len(result.classes), 'class')}, " if votes else ""
+    return strong(result.method, f": {sizes}, {classes}{counted(result.n_answers, 'vote' if votes else 'answer')}")
 
 
 def least_certain(consensus: Consensus, limit: int = 5) -> list[str]:
@@ -242,7 +243,8 @@ def show_description(table: Any) -> None:
     d = table.describe()
     screen = console(stderr=False)
     if not isinstance(table, Votes):
-        screen.print(strong(table.answer_type, f": {len(table):,} items, {len(table.annotators):,} annotators"))
+        sizes = f"{counted(len(table), 'item')}, {counted(len(table.annotators), 'annotator')}"
+        screen.print(strong(table.answer_type, f": {sizes}"))
         plain = {k: v for k, v in d.items() if not isinstance(v, (dict, list)) and k not in ("items", "annotators")}
         for name, value in plain.items():
             said = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
@@ -252,8 +254,9 @@ def show_description(table: Any) -> None:
         return
     screen.print(
         strong(
-            f"{d['votes']:,} votes",
-            f" by {d['annotators']:,} annotators on {d['items']:,} items, {len(d['classes'])} classes",
+            counted(d["votes"], "vote"),
+            f" by {counted(d['annotators'], 'annotator')} on {counted(d['items'], 'item')}, "
+            + counted(len(d["classes"]), "class"),
         )
     )
     screen.print(f"{d['density']:.2%} of all (item, annotator) pairs")

@@ -9,7 +9,7 @@ from crowdwise.cli.show_aggregate import figures
 from crowdwise.report.findings import VERDICT_OF, Diagnosis, FindingKind
 from crowdwise.report.json_values import number
 from crowdwise.report.section_summary import headline, how_sure
-from crowdwise.trust.wording import ADVICE, TITLES, folded, to_dict
+from crowdwise.trust.wording import ADVICE, TITLES, counted, folded, to_dict
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,8 +26,9 @@ def show_diagnosis(found: Diagnosis, measured: dict[str, Any] | None = None, scr
     screen.print(Text(headline(found), style="bold"))
     screen.print(
         Text(
-            f"{consensus.n_answers:,} votes by {len(consensus.annotator_names):,} annotators on "
-            f"{len(consensus.item_names):,} items, {len(consensus.classes)} classes; labels by {consensus.method}"
+            f"{counted(consensus.n_answers, 'vote')} by {counted(len(consensus.annotator_names), 'annotator')} on "
+            f"{counted(len(consensus.item_names), 'item')}, {counted(len(consensus.classes), 'class')}; "
+            f"labels by {consensus.method}"
         )
     )
     accuracy = vars(measured["accuracy"]) if measured else None

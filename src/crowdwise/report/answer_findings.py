@@ -6,7 +6,7 @@ type            finding                    condition
 ratings         ``scale``                  the interval of an annotator's scale contains 0
                 ``bias``                   the interval of the bias is on one side of 0, ``MATTERS`` of the spread away
                 ``noise``                  the whole interval of the noise is above ``LOUD`` times the median
-                ``wide``                   the interval of a number is ``WIDE`` times as wide as the median
+                ``wide``                   the interval of a value is ``WIDE`` times as wide as the median
 comparisons,    ``reversed``               the interval of the reliability is under one half
 rankings        ``guessing``               it contains one half, with ``ENOUGH`` answers or more
                 ``position``               how often the first of two is chosen is ``MATTERS`` away from one half, and
@@ -40,19 +40,19 @@ NAMED = 10
 Frame = Mapping[str, npt.NDArray[Any]]
 WORDS = {
     "reversed": ("Annotators who reverse the order", "Drop their answers, or ask whether they read the question."),
-    "scale": ("Numbers that do not follow the truth", "Drop their numbers, or ask how they used the scale."),
+    "scale": ("Ratings that do not follow the truth", "Drop their ratings, or ask how they used the scale."),
     "guessing": ("No better than guessing", "Drop their answers, or give them examples."),
     "splits": ("Annotators who miss much", "Show them examples of what belongs."),
     "joins": ("Annotators who accept too much", "Show them examples of what does not belong."),
     "inexact": ("Less accurate than the others", "Look at their answers, and show them the guideline."),
-    "noise": ("Noisy annotators", "Look at their numbers; the method gives them little weight."),
+    "noise": ("Noisy annotators", "Look at their ratings; the method gives them little weight."),
     "bias": ("Annotators with a bias", "Agree on what the scale means; the method corrects for it."),
     "position": ("The order of two decides", "Show every pair in both orders, or fit position-bt."),
     "open": ("The first place is open", "Collect more answers on these."),
     "apart": ("Scores that cannot be compared", "Collect answers that link them."),
     "missed": ("Labels that are often left out", "Say in the guideline when they apply."),
     "confused": ("Tags that are confused", "Sharpen the guideline between them."),
-    "wide": ("Numbers that are least known", "Collect more ratings on these."),
+    "wide": ("Values that are least known", "Collect more ratings on these."),
     "items": ("In doubt", "Look at them in the order given."),
 }
 """Title and advice of each finding, the most pressing first."""
@@ -124,7 +124,7 @@ def _ratings(frames: Mapping[str, Frame], _: str) -> Iterator[Found]:
         follows = (people["scale_low"] > 0.0) | (people["scale_high"] < 0.0)
         flat = _where(~follows, -people["scale"])
         figures = [f"{x:.2f} for a step of 1" for x in people["scale"][flat]]
-        yield from _line("scale", "Their numbers may not move with the truth at all", "annotator", names[flat], figures)
+        yield from _line("scale", "Their ratings may not move with the truth at all", "annotator", names[flat], figures)
     if "bias" in people:
         bias, enough = people["bias"], MATTERS * float(np.std(value))
         sides = (("too high", people["bias_low"] > 0.0), ("too low", people["bias_high"] < 0.0))

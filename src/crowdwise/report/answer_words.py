@@ -28,12 +28,12 @@ SHARES = {
 SIGNED = {"bias", "position", "location"}
 """Columns in which 0 means no bias."""
 WORDS = {
-    "value": "the estimated true number",
+    "value": "the estimated true value",
     "deviation": "its standard deviation",
     "bias": "how much more than the truth an annotator says, on average",
-    "scale": "how much an annotator's numbers move when the truth moves by one",
+    "scale": "how much an annotator's ratings move when the truth moves by one",
     "precision": "one over the variance of an annotator's noise",
-    "noise": "how far an annotator's numbers scatter around what they mean to say (a standard deviation)",
+    "noise": "how far an annotator's ratings scatter around what they mean to say (a standard deviation)",
     "partner": "with whom an annotator's errors go together",
     "rank": "the place, 1 the best; behind it the places that are possible (95% CI)",
     "score": "log-odds: an item one point above another is preferred in 73% of the decided answers",

@@ -78,7 +78,7 @@ def headline(kind: str, result: Any) -> str:
     if kind == "ratings":
         low, high = result.interval()
         reach = float(np.mean(high - low)) / 2.0
-        return f"{counted(N, 'number')} from {counted(M, 'annotator')}, each known to ± {figure(reach)} on average."
+        return f"{counted(N, 'value')} from {counted(M, 'annotator')}, each known to ± {figure(reach)} on average."
     if kind in ("comparisons", "rankings"):
         order = np.argsort(-result.scores, kind="stable")
         first, *others = (result.item_names[n] for n in order[:2])
@@ -89,14 +89,14 @@ def headline(kind: str, result: Any) -> str:
         how = "leads" if sure >= DOUBT else "is ahead, but not surely"
         return begun(f"{name} {how}: better than {named('item', others[0])} with a probability of {percent(sure)}.")
     doubt = int((np.asarray(result.to_frame("items", kind="dict")["probability"]) < DOUBT).sum())
-    unsure = f"{doubt:,} in doubt" if doubt else "none in doubt"
+    unsure = f"{counted(doubt, 'token') if kind == 'tags' else f'{doubt:,}'} in doubt" if doubt else "none in doubt"
     if kind == "similarities":
         return f"{counted(N, 'item')} in {counted(len(np.unique(result.clusters)), 'cluster')}, {unsure}."
     if kind == "tags":
         spans = len(result.to_frame("spans", kind="dict")["type"]) if "spans" in result.TABLES else 0
         found = f"{counted(spans, 'span')} in " if spans else ""
         return f"{found}{counted(N, 'token')}, {unsure}."
-    return f"{counted(N, 'set')} of labels, {unsure}."
+    return f"{counted(N, 'label set')}, {unsure}."
 
 
 def _picture(kind: str, result: Any, tables: list[dict[str, Any]]) -> dict[str, Any]:
@@ -128,8 +128,8 @@ def _picture(kind: str, result: Any, tables: list[dict[str, Any]]) -> dict[str, 
         for (a, b), n, low in zip(pairwise(ends), height.tolist(), edges.tolist(), strict=False)
     ]
     return {
-        "kind": "bars", "title": "How exactly the numbers are known", "unit": "half the width of the 95% CI",
-        "words": f"Half of the numbers are known to ± {figure(typical)} or better", "bars": bars,
+        "kind": "bars", "title": "How exactly the values are known", "unit": "half the width of the 95% CI",
+        "words": f"Half of the values are known to ± {figure(typical)} or better", "bars": bars,
     }  # fmt: skip
 
 

@@ -61,10 +61,11 @@ def sureness_bars(height: Ints, sure: int, total: int, what: str, of: str = "") 
         {"range": word, "count": int(n), "tone": "sure" if low >= SURE else "fair" if low >= FAIR else "open"}
         for word, n, low in zip(words, height.tolist(), edges, strict=False)
     ][::-1]
+    have = "has" if total == 1 else "have"
     last = max((place for place, bar in enumerate(bars) if bar["count"]), default=0)
     return {
         "kind": "bars", "title": f"How sure the {what}s are", "unit": f"probability of a {what}",
-        "words": f"{sure:,} of {counted(total, of or what)} have a probability of {percent(SURE)} or more",
+        "words": f"{sure:,} of {counted(total, of or what)} {have} a probability of {percent(SURE)} or more",
         "share": number(sure / max(total, 1)), "bars": bars[: max(last, 3) + 1],
     }  # fmt: skip
 

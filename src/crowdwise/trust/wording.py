@@ -84,8 +84,8 @@ def joined(words: Iterable[str], limit: int = 8) -> str:
 
 
 def counted(n: int, noun: str) -> str:
-    """``1 item``, ``1,200 items``"""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+    """``1 item``, ``1,200 items``, ``2 classes``"""
+    return f"{n:,} {noun}{'' if n == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def begun(text: str) -> str:
@@ -221,7 +221,8 @@ def sentence(finding: Finding) -> str:
     if kind is FindingKind.ITEMS:
         first = [named("item", item) for item in finding.items[: len(finding.reasons)]]
         first[0] += f" ({item_reasons(*finding.reasons[0])})"
-        doubt = f"{x['in_doubt']:,.0f} of {x['items']:,.0f} labels are in doubt ({percent(x['in_doubt'] / x['items'])})"
+        verb, share = "is" if x["in_doubt"] == 1 else "are", percent(x["in_doubt"] / x["items"])
+        doubt = f"{x['in_doubt']:,.0f} of {counted(round(x['items']), 'label')} {verb} in doubt ({share})"
         if x["suggested"] < x["in_doubt"]:
             doubt += f"; {percent(x['held'])} of the expected errors are in {x['suggested']:,.0f} of them"
         return f"{doubt}; first {joined(first)}."
