@@ -84,6 +84,16 @@ def test_bars_of_a_picture_begin_at_one_place_and_names_have_room(each):
         assert narrow == [] and (name != "hostile" or opened.page.locator(".item dd").count() > 5)
 
 
+def test_a_printed_page_has_the_width_of_the_paper(each):
+    """A4 upright, with margins of 1 cm: no column of a table runs off it."""
+    _, opened = each
+    opened.turn(718, "light")
+    opened.page.emulate_media(media="print")
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 718
+    assert opened.page.locator("button:visible").count() == opened.page.locator("th button:visible").count()
+    opened.page.emulate_media(media="screen")
+
+
 def test_no_barrier_that_axe_can_see(each):
     """The page with everything in it in both colours and widths, the others in one."""
     name, opened = each
