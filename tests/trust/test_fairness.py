@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -353,3 +354,13 @@ def test_toxicity_no_group_differs_beyond_chance(real):
     assert min(report.attributes.values()) > 0.05
     gender = (report.columns["attribute"] == "gender") & (report.columns["outcome"] == "1")
     assert (np.abs(report.columns["difference"][gender]) < 0.03).all()
+
+
+def test_gaps_are_told_in_percent_by_the_names_of_the_rates():
+    votes = cw.simulate.one_coin(200, n_annotators=6, random_state=0).votes
+    consensus = cw.aggregate(votes, "one-coin")
+    groups = dict(zip(votes.items.tolist(), ["a", "b"] * 100, strict=True))
+    said = " ".join(cw.trust.assess_fairness(votes, consensus, groups).sentences())
+    rates = r"is \d+\.\d% for [ab] and \d+\.\d% for [ab], a gap of \d+\.\d points \(95% CI \d+\.\d-\d+\.\d\)"
+    for name in ("Demographic parity: the selection rate", "Equal opportunity: the true positive rate"):
+        assert re.search(f"{name} {rates}", said), said

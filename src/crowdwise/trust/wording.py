@@ -172,18 +172,20 @@ def fairness_sentences(
     """The gaps between groups of items, each with the two groups that are furthest apart."""
     out = [] if basis == "truth" else ["No truth was given: rates are expected ones under the posterior of the votes."]
     of = {"demographic parity": "selection", "equal opportunity": "true_positive", "accuracy": "accuracy"}
+    names = {"selection": "the selection rate", "true_positive": "the true positive rate", "accuracy": "accuracy"}
     for criterion, rate in of.items():
         gap = gaps[criterion]
         values = {g: e.value for g, e in rates[rate].items() if np.isfinite(e.value)}
         if len(values) < 2:
             continue
         most, least = max(values, key=lambda g: values[g]), min(values, key=lambda g: values[g])
-        ends = interval_text(gap.low, gap.high, level=gap.level, form="{:.2f}".format)
-        where = f"{values[most]:.2f} for {named('group', most)} and {values[least]:.2f} for {named('group', least)}"
-        where = where if most != least else f"{values[most]:.2f} for every group"
+        ends = interval_text(gap.low, gap.high, level=gap.level, form=lambda x: f"{100 * x:.1f}")
+        top, low = (percent(values[group], 1) for group in (most, least))
+        where = f"{top} for {named('group', most)} and {low} for {named('group', least)}"
+        where = where if most != least else f"{top} for every group"
         chance = "" if differs[criterion] else ", which chance may explain"
-        what = f"{criterion.capitalize()}: {rate.replace('_', ' ')} is {where}"
-        out.append(f"{what}, a gap of {gap.value:.2f} ({ends}){chance}.")
+        what = f"{criterion.capitalize()}: {names[rate]} is {where}"
+        out.append(f"{what}, a gap of {100 * gap.value:.1f} points ({ends}){chance}.")
     return out
 
 
