@@ -14,8 +14,9 @@ import crowdwise as cw
 torch = pytest.importorskip("torch")
 
 from crowdwise import registry  # noqa: E402
-from crowdwise.learners.network_passes import compiled  # noqa: E402
+from crowdwise.learners.network_passes import compiled, hindrance  # noqa: E402
 from crowdwise.learners.networks import build, mlp  # noqa: E402
+from crowdwise.learners.training_settings import TrainingSettings  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +74,21 @@ def test_hidden_vectors_of_another_module_are_not_compiled():
     module = torch.nn.Sequential(torch.nn.Linear(20, 8), torch.nn.Linear(8, 3))
     with pytest.warns(UserWarning, match="one of crowdwise's networks"):
         assert compiled(module, torch.randn(8, 20), autocast=False, hidden=True) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({}, ""),
+        ({"processes": 2}, "several processes"),
+        ({"sparse": True}, "sparse"),
+        ({"n_items": 63}, "63 items, fewer than batch_size=64"),
+        ({"only_compiled": True}, "Use compile=True"),
+    ],
+)
+def test_every_hindrance_is_named(changed, why):
+    given = {"n_items": 64, "sparse": False, "processes": 1, "only_compiled": False} | changed
+    found = hindrance(TrainingSettings(cuda_graphs=True), **given)
+    assert why in found and bool(found) == bool(why)
+    if "only_compiled" in changed:
+        assert not hindrance(TrainingSettings(compile=True), **given)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise.learners.networks_base import Network
+from crowdwise.learners.training_settings import TrainingSettings
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 """From a batch to logits and, where they were asked for, hidden vectors."""
@@ -38,6 +39,34 @@ class LogitsAndHidden(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self.network.trunk(self.before(x))
         return self.network.head(hidden), hidden
+
+
+def hindrance(settings: TrainingSettings, n_items: int, *, sparse: bool, processes: int, only_compiled: bool) -> str:
+    """Why the passes of a training can be neither compiled nor recorded; empty where they can be.
+
+    ``only_compiled``: they give hidden vectors or have batches of different sizes, which cannot be recorded.
+    """
+    if processes > 1:
+        return "several processes train it together"
+    if sparse:
+        return "its inputs are sparse"
+    if n_items < settings.batch_size:
+        return f"there are {n_items} items, fewer than batch_size={settings.batch_size}"
+    if only_compiled and not settings.compile:
+        return "this learner's passes cannot be recorded. Use compile=True"
+    return ""
+
+
+def hastened(
+    network: nn.Module, sample: Tensor, settings: TrainingSettings, autocast: bool, *, hidden: bool, any_size: bool
+) -> Forward | None:  # fmt: skip
+    """The network's passes as the settings ask for them: compiled, recorded, or both."""
+    graphs = settings.cuda_graphs and sample.is_cuda
+    if not settings.compile:
+        return record(network, sample, autocast)
+    if graphs and any_size:
+        warnings.warn("The network is compiled and not recorded: batches have different sizes.", stacklevel=2)
+    return compiled(network, sample, autocast, hidden=hidden, any_size=any_size, graphs=graphs and not any_size)
 
 
 def record(network: nn.Module, sample: Tensor, autocast: bool) -> Forward | None:

@@ -195,39 +195,25 @@ class Trainer(Inference):
 
     def _hasten(self, order: Index) -> None:
         """Compile or record the network's passes over a batch, where that is asked for; tried once."""
-        settings, head = self.settings, self.head
-        graphs = settings.cuda_graphs and self.device.type == "cuda"
-        if self.hastened or head.network_frozen or not (settings.compile or graphs):
+        settings, hidden, varies = self.settings, self.head.needs_hidden, self.sizes_vary
+        asked = settings.compile or (settings.cuda_graphs and self.device.type == "cuda")
+        if self.hastened or self.head.network_frozen or not asked:
             return
         self.hastened = True
-        hindrance = self._hindrance(len(order))
-        if hindrance:
-            warnings.warn(f"The network is called as it is, neither compiled nor recorded: {hindrance}.", stacklevel=2)
-            return
         first = order[: settings.batch_size]
         self._set_modes(len(first))
         with seeded(self.device):
             sample = self._augmented(first, torch.as_tensor(first, device=self.device))
-            assert isinstance(sample, Tensor)
-            if settings.compile:
-                varies, hidden = self.sizes_vary, head.needs_hidden
-                self.faster = network_passes.compiled(
-                    self.network, sample, self.autocast, hidden=hidden, any_size=varies, graphs=graphs and not varies
-                )
-            else:
-                self.faster = network_passes.record(self.network, sample, self.autocast)
-
-    def _hindrance(self, n_items: int) -> str:
-        """Why the passes of this training cannot be compiled or recorded; empty where they can."""
-        if self.group.size > 1:
-            return "several processes train it together"
-        if not isinstance(self.read(self.inputs, self.index[:1]), Tensor):
-            return "its inputs are sparse"
-        if n_items < self.settings.batch_size:
-            return f"there are {n_items} items, fewer than batch_size={self.settings.batch_size}"
-        if not self.settings.compile and (self.head.needs_hidden or self.sizes_vary):
-            return "this learner's passes cannot be recorded. Use compile=True"
-        return ""
+            sparse = not isinstance(sample, Tensor)
+            why = network_passes.hindrance(
+                settings, len(order), sparse=sparse, processes=self.group.size, only_compiled=hidden or varies
+            )
+            if why or not isinstance(sample, Tensor):
+                warnings.warn(f"The network is called as it is, neither compiled nor recorded: {why}.", stacklevel=2)
+                return
+            self.faster = network_passes.hastened(
+                self.network, sample, settings, self.autocast, hidden=hidden, any_size=varies
+            )
 
     def _step(self, epoch: int, index: Index, at: Tensor) -> Tensor | None:
         """The one place where a step is taken, on the batch of some items; None where nothing is trained."""
