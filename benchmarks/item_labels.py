@@ -5,8 +5,9 @@
 
 Sets are those of the page of learners (``--data``), Max-MIG's experts on digits (``mig-low-naive``) and, with features
 of random patches, 10,000 images of CIFAR-10 (CROWDWISE_IMAGES; ``low-patches``, ``cifar10n``..., with three folds, no
-round and one network). Every line has a set and a seed, how many labels are right and the log loss, and the accuracy on
-test items where there are any. The truth only measures.
+round and one network). Every line has a set and a seed, how many labels are right and the log loss (also of
+the mean of both), and the accuracy on test items where there are any. In the results, ``version`` says whether a line
+is from before matrices could be drawn to annotators of their own. The truth only measures.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def measured(data, inputs, name, seed):
     learner = cw.Ensemble(random_state=seed, **known).fit(x, votes, items=votes.items)
     truth = np.asarray(votes.truth)
     found = {"set": name, "seed": seed, "chosen": learner.chosen_, "power": learner.vote_power_}
-    for key, q in (("labels", learner.consensus_.posterior), ("networks", learner.predict_proba(x))):
+    labels, networks = learner.consensus_.posterior, learner.predict_proba(x)
+    for key, q in (("labels", labels), ("networks", networks), ("mean_of_both", 0.5 * (labels + networks))):
         found[key] = vote_power.figures(q[truth >= 0], truth[truth >= 0])
     if test is not None:
         right = learner.predict_proba(test[0]).argmax(axis=1) == np.asarray(test[1])

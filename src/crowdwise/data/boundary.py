@@ -70,20 +70,9 @@ def guarded(function: Function) -> Function:
     return cast("Function", call)
 
 
-def called_by(package: str) -> bool:
-    """Whether a function of this package (of another library) is among the callers, below any of the user's."""
-    frame: Any = sys._getframe(2)
-    for _ in range(12):
-        if frame is None:
-            return False
-        if str(frame.f_globals.get("__name__", "")).startswith(package):
-            return True
-        frame = frame.f_back
-    return False
-
-
 def caller_within(package: str) -> str:
-    """The name of the nearest function of this package among the callers; nothing where there is none."""
+    """The name of the nearest function of this package (of another library) among the callers, below any of the
+    user's; nothing where there is none."""
     frame: Any = sys._getframe(2)
     for _ in range(12):
         if frame is None:

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assemble, encoding, frames, schema, spellings
-from crowdwise.data.boundary import called_by, caller_within
+from crowdwise.data.boundary import caller_within
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.readable import reader
@@ -178,7 +178,7 @@ class Votes(ByItem):
         Its metrics take votes for true labels: they get the truth of the votes, or an error where there is none. What
         needs one label per item gets an error.
         """
-        if called_by("sklearn.metrics"):
+        if caller_within("sklearn.metrics"):
             return self._true_labels()
         asked = caller_within("sklearn.model_selection")
         if asked in ONE_LABEL:
