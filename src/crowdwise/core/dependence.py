@@ -25,10 +25,10 @@ probability sum_l theta[m, k, l] theta[m', k, l]. Items that mislead many at onc
     E[n] = sum_k q[n, k] sum_pairs sum_l theta[m, k, l] theta[m', k, l]
     A    = sum_n (O - E) / sum_n (pairs - E)               the excess agreement: 0 for independent votes, 1 for copies
 
-with a standard error from the items, s² = sum_n (O - E - A (pairs - E))² / (sum_n (pairs - E))². It is a kappa against
-the model, and the intraclass correlation that the model has left over. The fit hides most of the dependence: q was
-fitted to the very votes and explains common errors as another class. Before A is taken the matrices are freed of
-anchors and priors of the method by ``PASSES`` passes of EM, so that A of independent votes is 0 or less.
+with a standard error s from the items, which allows for few of them (:mod:`crowdwise.core.excess_agreement`). It is a
+kappa against the model, and the intraclass correlation that the model has left over. The fit hides most of the
+dependence: q was fitted to the very votes and explains common errors as another class. Before A is taken the matrices
+are freed of anchors and priors of the method by ``PASSES`` passes of EM, so that A of independent votes is 0 or less.
 
 **The estimate.** The evidence is r = ``GAIN`` * A, held between 0 and ``MAX_RHO``; GAIN makes up for what the fit
 hides. It is shrunk towards real crowds, with mean ``PRIOR_RHO`` and standard deviation ``PRIOR_SD``:
@@ -78,6 +78,9 @@ CROWD_SD = 0.4
 PASSES = 3
 MAX_VOTES = 50_000
 """The excess agreement is taken from at most so many votes, of whole items."""
+UNMEASURED = 0.99
+"""With such a weight of the prior the votes have said nothing (the standard error of the excess agreement is 50% and
+more)."""
 MIN_SHIFT = 0.1
 """Biases of classes that differ by less are not worth a word."""
 MAX_TABLE = 2**23
@@ -141,7 +144,11 @@ class Dependence:
         if self.source == "given":
             return f"The correlation of votes on an item was given: {self.rho:.2f}."
         what = f"Votes on an item are correlated by {self.rho:.2f}: n votes count as n / (1 + {self.rho:.2f} (n - 1)). "
-        if np.isfinite(self.excess):
+        if np.isfinite(self.excess) and self.weight >= UNMEASURED:
+            what += (
+                "The votes are too few, or too much alike, to measure it: that is the usual correlation of real crowds."
+            )
+        elif np.isfinite(self.excess):
             what += (
                 f"Pairs of votes agree {100 * self.excess:+.1f}% (standard error {100 * self.error:.1f}%) beyond what "
                 f"the model explains; the usual correlation of real crowds, {PRIOR_RHO}, has the weight "
