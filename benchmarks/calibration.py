@@ -386,8 +386,8 @@ independent crowds, and by {missed("dependent"):.2f} in dependent ones.
 ## Tiny tables
 
 A first try: a few items that three to five annotators have all seen, two to four classes; one coin, confusion matrices
-and two coins (independent), misleading and hard items (dependent). So few votes say nothing about their dependence, and
-rho is about that of real crowds, 0.25. Before the standard error of the excess agreement allowed for few items, it was
+and two coins (independent), misleading and hard items (dependent). So few votes say little about their dependence, and
+rho is near that of real crowds, 0.25. Before the standard error of the excess agreement allowed for few items, it was
 0 where there is one item, and where no votes disagree, and rho was 0 or 0.5 at full weight. Then the corrected log loss
 was 0.716 and 0.879 with one item (independent, dependent), 0.763 and 0.863 with two, 0.631 and 0.622 with three, 0.520
 and 0.616 with five, and the same within 0.002 with ten and twenty; the calibration error was 0.102 and 0.115 with one
