@@ -19,7 +19,16 @@ import crowdwise as cw
 from command_line import run
 from crowdwise.data import unpacking
 from crowdwise.data.files import read_table
-from crowdwise.errors import ColumnError, CrowdwiseError, InputWarning, ParameterError, ReadError, SizeError
+from crowdwise.errors import (
+    ColumnError,
+    CrowdwiseError,
+    DuplicateError,
+    InputWarning,
+    LabelError,
+    ParameterError,
+    ReadError,
+    SizeError,
+)
 from spreadsheets import write_xlsx
 
 ROWS = [("q1", "ann", "oui"), ("q1", "bob", "non"), ("q2", "ann", "peut-être"), ("q2", "zoë", "oui")]
@@ -145,6 +154,19 @@ def test_spreadsheets(tmp_path: Path) -> None:
         cw.read_votes(write_xlsx(tmp_path / "c.xlsx", {"Empty": []}))
     with pytest.raises(ReadError, match="has no votes"):
         cw.read_votes(write_xlsx(tmp_path / "d.xlsx", {"Head": [list(NAMES)]}))
+
+
+def test_errors_name_the_rows_that_the_spreadsheet_shows(tmp_path: Path) -> None:
+    """Rows above the header and empty ones between the others count."""
+    rows = [[None] * 3, list(NAMES), ["a", "ann", "x"], [None] * 3, ["b", "ann", "y"], ["NA"] * 3, ["c", None, "x"]]
+    with pytest.raises(LabelError, match=r"sheet row 7\."):
+        cw.read_votes(write_xlsx(tmp_path / "a.xlsx", {"Empty": [], "S": rows}))
+    with pytest.raises(DuplicateError, match=r"in sheet rows 3 and 8"):
+        rows[6:] = [[None] * 3, ["a", "ann", "y"]]
+        cw.read_votes(write_xlsx(tmp_path / "b.xlsx", {"First": [["x"], ["y"]], "S": rows}), sheet="S")
+    rows = [["item", "annotator", "value"], ["a", "ann", 1], [None] * 3, ["b", "ann", "much"]]
+    with pytest.raises(LabelError, match=r"value in sheet row 4 \(column 'value'\) is 'much'"):
+        cw.read_ratings(write_xlsx(tmp_path / "c.xlsx", {"S": rows}))
 
 
 def test_cells_of_spreadsheets_keep_their_kinds(tmp_path: Path) -> None:

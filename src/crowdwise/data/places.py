@@ -1,4 +1,5 @@
-"""What rows are called in messages: by their numbers, or by the lines of a text file as an editor counts them.
+"""What rows are called in messages: by their numbers, by the lines of a text file as an editor counts them, or by the
+rows of a sheet as the spreadsheet counts them.
 
 The header is line 1; blank lines and line breaks inside quotes are lines, too. Lines are counted when a message needs
 them, and checked against the table that was read: where they do not fit, messages give row numbers.
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from crowdwise.data.encoding import Counts
 from crowdwise.data.files import COMPRESSED, PathLike, first_line, format_of, separator_in
 from crowdwise.data.plain_files import opened
 from crowdwise.data.schema import NULLS
+from crowdwise.data.sheets import sheet_rows
 from crowdwise.errors import listing
 
 
@@ -35,12 +37,17 @@ class Lines:
     height: int
     separator: str | None = None
     nulls: Sequence[str] = ("",)
+    word: ClassVar[str] = "line"
 
     @classmethod
-    def of(cls, path: PathLike, table: Any, separator: str | None, nulls: Sequence[str]) -> Lines | None:
-        """Those of a table that was read from a file; ``None`` where the file is no plain text."""
+    def of(
+        cls, path: PathLike, table: Any, separator: str | None, nulls: Sequence[str], sheet: str | None = None
+    ) -> Lines | SheetRows | None:
+        """Those of a table that was read from a file; ``None`` where the file is neither plain text nor a sheet."""
         path = Path(path)
         kind = None if path.suffix.lower() in (".zip", ".zst") else format_of(path)
+        if kind == "sheet":
+            return SheetRows(path, sheet, table.height, nulls)
         if kind not in ("csv", "jsonl") or (kind == "jsonl" and path.suffix.lower() in COMPRESSED):
             return None
         return cls(path, table.columns if kind == "csv" else None, table.height, separator, (*nulls, ""))
@@ -76,11 +83,31 @@ class Lines:
 
 
 @dataclass(frozen=True, eq=False)
+class SheetRows:
+    """Which rows of a spreadsheet were read. ``sheet`` is the one that was asked for, ``height`` how many rows were
+    read, ``nulls`` the words for empty cells."""
+
+    path: Path
+    sheet: str | None
+    height: int
+    nulls: Sequence[str]
+    word: ClassVar[str] = "sheet row"
+
+    @cached_property
+    def first(self) -> Counts | None:
+        """The row of the sheet behind each row that was read; ``None`` where that is not known."""
+        with contextlib.suppress(Exception):  # whatever the library raises: the file may have changed
+            found = sheet_rows(self.path, self.sheet, self.nulls)
+            return np.array(found, dtype=np.int64) if len(found) == self.height else None
+        return None
+
+
+@dataclass(frozen=True, eq=False)
 class FileRows:
     """The rows of a file behind those of a table: their numbers (``None``: the same), and their lines."""
 
     rows: Counts | None
-    lines: Lines
+    lines: Lines | SheetRows
 
     def __getitem__(self, index: Any) -> Any:
         found = np.asarray(index) if self.rows is None else self.rows[index]
@@ -96,12 +123,12 @@ Rows = FileRows | npt.NDArray[Any] | None
 
 def called(at: int | Iterable[int], rows: Rows, join: str | None = None) -> tuple[str, str]:
     """What one or several rows are called, and how they are counted: ``("row 3", "counted from 0")``, ``("lines 2 and
-    7", "")``. ``join`` is put between them, instead of a list."""
+    7", "")``, ``("sheet row 5", "")``. ``join`` is put between them, instead of a list."""
     several = [int(n) for n in at] if isinstance(at, Iterable) else [int(at)]
     numbers: list[Any] = several if rows is None else [rows[n] for n in several]
     word, counted = "row", "counted from 0"
     if isinstance(rows, FileRows) and rows.lines.first is not None:
-        numbers, word, counted = [rows.line(n) for n in several], "line", ""
+        numbers, word, counted = [rows.line(n) for n in several], rows.lines.word, ""
     if isinstance(at, Iterable) and join is None:
         numbers = sorted(set(numbers))
     shown = listing(numbers) if join is None else join.join(map(str, numbers))

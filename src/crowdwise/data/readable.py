@@ -102,7 +102,7 @@ class Readable(Frozen):
         table, from_text = files.read_table(path, choose, wide=wide, **how)
         if table.height == 0:
             raise ReadError(f"{path} has no {cls._rows}: it names {listing(table.columns, 12)} and has no rows.")
-        lines = Lines.of(path, table, how["separator"], how["null_values"])
+        lines = Lines.of(path, table, how["separator"], how["null_values"], how["sheet"])
         return Source(table, given, cls._rows, from_text=from_text, parts=found or None, lines=lines)
 
     @classmethod

@@ -42,6 +42,22 @@ def read_sheet(path: Path, sheet: str | None, null_values: Sequence[str], n_rows
     return tables[(filled or named)[0]]
 
 
+def sheet_rows(path: Path, sheet: str | None, null_values: Sequence[str]) -> list[int]:
+    """The rows of the sheet, as the spreadsheet numbers them, that :func:`read_sheet` makes a table of."""
+    import fastexcel
+    import polars as pl
+
+    book = fastexcel.read_excel(path)
+    found: list[int] = []
+    for name in book.sheet_names if sheet is None else [sheet]:
+        cells = book.load_sheet(name, header_row=None, skip_rows=0, dtypes="string").to_polars()
+        filled = cells.select(pl.any_horizontal(~pl.all().fill_null("").str.strip_chars().is_in([*null_values, ""])))
+        found = [row + 1 for row in filled.to_series().arg_true()][1:] if cells.width else []
+        if found:
+            break
+    return found
+
+
 def _cells(book: Any, name: str, null_values: Sequence[str], n_rows: int | None) -> pl.DataFrame:
     """The cells of a sheet, with whole numbers as integers, without empty rows and columns."""
     import polars as pl

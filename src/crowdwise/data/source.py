@@ -15,7 +15,7 @@ import numpy.typing as npt
 from crowdwise.data import column_content, columns, encoding, frames
 from crowdwise.data.answer_frames import with_index
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
-from crowdwise.data.places import FileRows, Lines, Rows, called
+from crowdwise.data.places import FileRows, Lines, Rows, SheetRows, called
 from crowdwise.data.schema import Form, OnMissing
 from crowdwise.data.spellings import folded, point_out_names
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing, warn
@@ -40,7 +40,7 @@ class Source:
 
     def __init__(
         self, frame: Any, given: Mapping[str, str | None], what: str, *, from_text: bool = False,
-        parts: Mapping[str, str | None] | None = None, lines: Lines | None = None,
+        parts: Mapping[str, str | None] | None = None, lines: Lines | SheetRows | None = None,
     ) -> None:  # fmt: skip
         self.frame, self.given, self.what, self.from_text = with_index(frame, given), given, what, from_text
         self.table = frames.to_polars(self.frame)
