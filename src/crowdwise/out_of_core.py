@@ -25,8 +25,8 @@ from crowdwise.core.progress_bar import shown_stages
 from crowdwise.core.timetable import Passes, Stage, Timetable
 from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.data import encoding
-from crowdwise.data.boundary import guarded
-from crowdwise.data.consensus_files import ABOUT, ABOUT_FILE, ANNOTATORS, ITEMS, PART, write_about
+from crowdwise.data.boundary import guarded, reading
+from crowdwise.data.consensus_files import ABOUT, ABOUT_FILE, ANNOTATORS, ITEMS, PART, ConsensusFiles, write_about
 from crowdwise.data.folders import check_target, replacing, write_whole
 from crowdwise.data.packing import ROWS, Packed, pack, scratch_folder
 from crowdwise.data.saved_files import SavedFiles, read_saved, write_arrays
@@ -138,19 +138,33 @@ class WrittenConsensus:
             arrays = saved.arrays(ARRAYS) if ARRAYS in saved.files else {}
             people = pl.read_parquet(io.BytesIO(saved.files[f"{ANNOTATORS}/{PART}"]))
             accuracy = [people[name].to_numpy() for name in ACCURACY if name in people.columns]
-            facts |= {name: np.asarray(facts[name], dtype=np.float64) for name in ("prior", "trace")}
-            measured = {}
-            for name, e in facts.pop("measured").items():
-                value, low, high = (np.nan if e[end] is None else e[end] for end in ("value", "low", "high"))
-                measured[name] = Estimate(value, low, high, e["n"], e["level"])
+            measured = {name: Estimate.of(stored) for name, stored in facts.pop("measured").items()}
             facts["items_per_class"] = np.asarray(facts["items_per_class"], dtype=np.int64)
-            facts["classes"] = encoding.to_vocabulary(facts["classes"])
-            facts["dependence"] = Dependence.of(facts["dependence"])
             return cls(
-                out=saved.folder, annotator_names=encoding.to_vocabulary(people["annotator"].to_list()),
-                votes_per_annotator=people["votes"].to_numpy(), agreement=people["agreement"].to_numpy(),
-                confusion=arrays.get("confusion"), accuracy=tuple(accuracy) or None, measured=measured, **facts,
+                out=saved.folder, confusion=arrays.get("confusion"), accuracy=tuple(accuracy) or None,
+                measured=measured, **_typed(facts, people),
             )  # fmt: skip
+
+    @classmethod
+    def of_spark(cls, files: ConsensusFiles) -> WrittenConsensus:
+        """The consensus that Spark has written, which has no manifest: its items are counted instead."""
+        import polars as pl
+
+        with reading(files.path, "a consensus of Spark's"):
+            people = pl.DataFrame() if files.annotators is None else files.annotators
+            facts = _typed(files.about, people)
+            counted = dict(files.items.group_by("label").len().collect(engine="streaming").iter_rows())
+            per_class = np.array([counted.get(k, 0) for k in facts["classes"].tolist()], dtype=np.int64)
+            confusion = None
+            if "confusion" in people.columns:
+                confusion = np.array(people["confusion"].cast(pl.List(pl.List(pl.Float64))).to_list())
+            found = cls(out=files.path, items_per_class=per_class, confusion=confusion, **facts)
+        if sum(counted.values()) != found.n_items:
+            raise ReadError(
+                f"{files.path} holds {sum(counted.values()):,} of the {found.n_items:,} items that Spark has labelled: "
+                "copy the whole folder."
+            )
+        return found
 
     @property
     def items(self) -> pl.LazyFrame:
@@ -217,15 +231,15 @@ def aggregate_files(
     certain = options.pop("answer_type", None) is not None or "classes" in options
     model = entry.create(**{key: value for key, value in options.items() if key not in READING})
     model.check_in_parts()
-    reading = {key: value for key, value in options.items() if key in READING}
+    how = {key: value for key, value in options.items() if key in READING}
     with shown_stages(entry.key, verbose, progress) as report, scratch_folder(scratch) as folder:
         stages = Timetable(COSTS, report)
         packed = pack(
             source, folder, gold=Votes.truth_of(gold), truth=Votes.truth_of(truth), rows=rows,
-            progress=lambda name, share: stages.at(STAGES[name], share), **reading,
+            progress=lambda name, share: stages.at(STAGES[name], share), **how,
         )  # fmt: skip
         if not certain:
-            check_labels(packed.load(0)[0], packed.n_rows, method, "label" in reading)
+            check_labels(packed.load(0)[0], packed.n_rows, method, "label" in how)
         stages.at("fitting", 0.0)
         passes = Passes(stages, "fitting", PASS, PASSES, float(getattr(model, "tol", 0.0)))
         load = [partial(_load, packed, i) for i in range(len(packed.sizes))]
@@ -375,6 +389,16 @@ def _publish(made: Path, written: WrittenConsensus, kept: Path | None) -> None:
         write_about(temporary, written.annotators, written.about())
         if written.confusion is not None:
             write_arrays(temporary / ARRAYS, {"confusion": written.confusion})
+
+
+def _typed(facts: dict[str, Any], people: pl.DataFrame) -> dict[str, Any]:
+    """What lies beside the items, and a table of annotators, as attributes of a consensus."""
+    arrays = {name: np.asarray(facts[name], dtype=np.float64) for name in ("prior", "trace")}
+    return facts | arrays | {
+        "classes": encoding.to_vocabulary(facts["classes"]), "dependence": Dependence.of(facts["dependence"]),
+        "annotator_names": encoding.to_vocabulary(people["annotator"].to_list()),
+        "votes_per_annotator": people["votes"].to_numpy(), "agreement": people["agreement"].to_numpy(),
+    }  # fmt: skip
 
 
 def _plain(found: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdwise import registry
 from crowdwise.data import manifests
+from crowdwise.data.consensus_files import ConsensusFiles, find_consensus
 from crowdwise.data.saved_files import kind_of, read_saved
 from crowdwise.errors import ReadError, either, listing
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 def load(folder: str | os.PathLike[str]) -> Any:
     """Whatever was saved to a folder: a consensus of any answer type, a learner, a stream, a campaign, or a data set.
 
-    Of votes that were read part by part it is a :class:`~crowdwise.WrittenConsensus`, whose items stay on the disk.
+    Of votes that were read part by part, and of what :meth:`crowdwise.spark.SparkConsensus.save` wrote, it is a
+    :class:`~crowdwise.WrittenConsensus`, whose items stay on the disk.
 
     >>> import crowdwise as cw, tempfile
     >>> votes = cw.Votes.from_dense([[0, 0, 1], [1, 1, 1]])
@@ -27,12 +29,17 @@ def load(folder: str | os.PathLike[str]) -> Any:
     ...     cw.load(folder).labels.tolist()
     [0, 1]
     """
+    if "://" in str(folder):
+        raise ReadError(f"{folder} is an address: copy the folder to this machine, and open the copy.")
     folder = Path(folder)
     if (folder / "campaign.db").is_file():
         return _campaign(folder)
     kind = kind_of(folder)
     if kind in OPENED:
         return OPENED[kind](folder)
+    files = find_consensus(folder) if kind is None and folder.is_dir() else None
+    if files is not None and "format" not in files.about:  # the stream engine's has one, and a manifest
+        return _of_spark(files)
     from crowdwise.data.dataset import find_table, read_dataset
 
     if folder.is_dir() and find_table(folder, "votes") is not None:
@@ -59,6 +66,12 @@ def _written(folder: Path) -> Any:
     from crowdwise.out_of_core import WrittenConsensus
 
     return WrittenConsensus.load(folder)
+
+
+def _of_spark(files: ConsensusFiles) -> Any:
+    from crowdwise.out_of_core import WrittenConsensus
+
+    return WrittenConsensus.of_spark(files)
 
 
 def _learner(folder: Path) -> Any:

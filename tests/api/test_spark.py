@@ -22,7 +22,7 @@ from conftest import ROOT, data_folder, need_module, need_program
 from crowdwise import registry
 from crowdwise.core import dependence
 from crowdwise.core.vote_parts import VotePart, VoteParts
-from crowdwise.data import blocks
+from crowdwise.data import blocks, encoding
 from crowdwise.errors import (
     ColumnError,
     DuplicateError,
@@ -236,6 +236,12 @@ def hard_votes(spark, folder, monkeypatch):
     about = json.loads(line)
     assert about["method"] == "dawid-skene" and np.allclose(about["prior"], found.prior)
     assert about["trace"] == found.trace.tolist() and len(about["trace"]) == 4
+    again = cw.load(f"{folder}/saved")
+    assert again.items_per_class.sum() == again.n_items == found.n_items and again.method == found.method
+    for name in ("prior", "trace"):
+        assert np.array_equal(getattr(again, name), getattr(found, name))
+    order = encoding.locate(again.annotator_names, found.annotator_names)
+    assert np.allclose(again.confusion, found.confusion[order]) and again.dependence == found.dependence
     found.unpersist()
 
 

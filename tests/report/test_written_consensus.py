@@ -76,6 +76,39 @@ def test_a_page_from_a_folder_or_a_file_of_items(written):
     assert refused.returncode != 0 and "--method" in refused.stderr
 
 
+def test_figures_that_were_stored_are_shown(written):
+    folder, _, _, whole = written
+    truth = dict(zip(whole.item_names.tolist()[:50], whole.labels.tolist(), strict=False))
+    found = cw.aggregate(folder / "votes.parquet", "majority", out=folder / "measured", truth=truth)
+    facts = json.loads(run("report", folder / "measured", "--json").stdout)
+    assert facts["measured"]["accuracy"]["value"] == round(found.measured["accuracy"].value, 4)
+    assert facts["measured"]["accuracy"]["n"] == 50
+    assert facts["summary"]["figures"][0]["name"] == "Right against the known truth"
+
+
+def test_a_folder_as_spark_writes_it(written, tmp_path):
+    """No manifest, parts of any name, confusion matrices in the table of annotators."""
+    _, out, found, _ = written
+    for name in ("items", "annotators", "about"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "_SUCCESS").touch()
+    for n, part in enumerate(sorted((out / "items").iterdir())):
+        (tmp_path / "items" / f"part-{n}-c000.snappy.parquet").write_bytes(part.read_bytes())
+    people = found.annotators.with_columns(confusion=pl.Series(found.confusion.tolist()))
+    people.write_parquet(tmp_path / "annotators" / "part-0.snappy.parquet")
+    about = {k: v for k, v in found.about().items() if k not in ("format", "measured", "items_per_class")}
+    (tmp_path / "about" / "part-0.txt").write_text(json.dumps(about), encoding="utf-8")
+    again = cw.load(tmp_path)
+    assert isinstance(again, cw.WrittenConsensus) and again.items.collect().height == 400 and again.measured == {}
+    assert (again.confusion == found.confusion).all() and (again.items_per_class == found.items_per_class).all()
+    assert run("report", tmp_path, "--json").returncode == 0
+    next((tmp_path / "items").glob("*.parquet")).unlink()
+    with pytest.raises(ReadError, match=r"of the 400 items that Spark has labelled: copy the whole folder"):
+        cw.load(tmp_path)
+    with pytest.raises(ReadError, match="is an address: copy the folder"):
+        cw.load("s3://bucket/run-1")
+
+
 def test_items_without_a_probability_are_refused(tmp_path):
     for name in ("items", "about"):
         (tmp_path / name).mkdir()

@@ -151,4 +151,4 @@ def write_report_of(found: WrittenConsensus, title: str, out: Path) -> None:
     from crowdwise.report.written_consensus import written_report
 
     files = ConsensusFiles(found.out, found.items, found.annotators, found.about())
-    write_text(page(written_report(files, title, found.measured)), out)
+    write_text(page(written_report(files, title)), out)

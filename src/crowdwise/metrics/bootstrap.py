@@ -21,7 +21,7 @@ Reference: B. Efron, Better bootstrap confidence intervals, JASA 82 (1987).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -60,6 +60,12 @@ class Estimate:
     high: float
     n: int
     level: float = 0.95
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Estimate:
+        """The one that was stored as JSON, ``None`` for NaN."""
+        value, low, high = (np.nan if stored[end] is None else stored[end] for end in ("value", "low", "high"))
+        return cls(value, low, high, stored["n"], stored["level"])
 
     def __float__(self) -> float:
         return self.value

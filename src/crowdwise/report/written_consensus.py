@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdwise import __version__, registry
+from crowdwise.data.boundary import reading
 from crowdwise.data.consensus_files import ConsensusFiles
+from crowdwise.metrics.bootstrap import Estimate
 from crowdwise.report.answer_findings import WORDS
 from crowdwise.report.build import FORMAT, method_facts
 from crowdwise.report.json_values import plain_list
@@ -22,11 +24,7 @@ from crowdwise.report.section_summary import STEPS, SURE, sureness_bars
 from crowdwise.trust.wording import counted, figure, joined, named, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import polars as pl
-
-    from crowdwise.metrics.bootstrap import Estimate
 
 MOST_ITEMS, MOST_PEOPLE, NAMED = 20_000, 100_000, 10
 """Items and annotators up to which the page holds the whole table; names in one line."""
@@ -46,12 +44,10 @@ class Tables:
         return self.tables[name]
 
 
-def written_report(
-    files: ConsensusFiles, title: str | None = None, measured: Mapping[str, Estimate] | None = None
-) -> dict[str, Any]:
+def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str, Any]:
     """Everything that the page of a written consensus shows, in the form of :func:`crowdwise.build_report`.
 
-    ``measured`` has figures against the truth, where there are any.
+    Figures against the truth are those that were stored with it, where there are any.
 
     >>> import crowdwise as cw, tempfile
     >>> from crowdwise.data.consensus_files import find_consensus
@@ -78,7 +74,8 @@ def written_report(
     if columns:
         tables.append(shown_table(Tables(annotators=columns), "annotators"))
     inexact = _inexact(columns)
-    measured = measured or {}
+    with reading(files.path, "a consensus in files"):
+        measured = {name: Estimate.of(stored) for name, stored in files.about.get("measured", {}).items()}
     figures = measured_tiles(measured)
     figures += [("Items", f"{total:,}", ""), ("Expected to be right", percent(counts["mean"], 1), "of the labels")]
     if columns:
