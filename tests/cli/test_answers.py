@@ -349,3 +349,18 @@ def test_what_to_do_with_tags_is_said_in_options(tmp_path):
     done = run("aggregate", tmp_path / "tags.csv")
     assert done.exit_code == 1 and "--column on_invalid=repair" in " ".join(done.stderr.split())
     assert run("aggregate", tmp_path / "tags.csv", "--column", "on_invalid=repair").exit_code == 0
+
+
+def test_small_ratings_are_not_shown_as_nothing(tmp_path):
+    rows = [f"{n},{who},{n * 1e-4 + 2e-5 * off:.6f}" for n in range(1, 9) for off, who in enumerate("abc")]
+    (tmp_path / "small.csv").write_text("\n".join(["item,annotator,rating", *rows]) + "\n")
+    done = run(
+        "aggregate", tmp_path / "small.csv", "--answers", "ratings", "--method", "mean", "--out", tmp_path / "o.csv"
+    )
+    assert "0.00012 " in done.stderr and "0.000 " not in done.stderr
+    facts = json.loads(run("report", tmp_path / "small.csv", "--answers", "ratings", "--json").stdout)
+    items = facts["tables"][0]
+    at = [column["name"] for column in items["columns"]].index("value")
+    assert items["columns"][at]["digits"] == 6 and {round(row[at]["v"], 6) for row in items["rows"]} >= {0.00012}
+    run("report", tmp_path / "small.csv", "--answers", "ratings", "--out", tmp_path / "r.html")
+    assert ">0.000120<" in (tmp_path / "r.html").read_text(encoding="utf-8")

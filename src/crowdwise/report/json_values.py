@@ -10,7 +10,7 @@ import numpy as np
 from crowdwise.metrics.bootstrap import Estimate
 
 DIGITS = 4
-"""Decimals that are kept: a page shows three, a table that is downloaded four."""
+"""Decimals that are kept: a page shows three, a table that is downloaded four (more in a column of small numbers)."""
 
 
 def number(x: Any, digits: int = DIGITS) -> float | int | None:
@@ -26,8 +26,10 @@ def plain_list(values: Any) -> list[Any]:
     """An array of numbers or words as a list."""
     values = np.asarray(values)
     if values.dtype.kind == "f":
+        top = float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
+        digits = DIGITS + int(np.clip(-np.ceil(np.log10(top)), 0, 20))
         # Adding 0 turns -0.0 into 0.0.
-        return [None if x != x or x in (np.inf, -np.inf) else x for x in (np.round(values, DIGITS) + 0.0).tolist()]
+        return [None if x != x or x in (np.inf, -np.inf) else x for x in (np.round(values, digits) + 0.0).tolist()]
     listed: list[Any] = values.tolist()
     return listed
 

@@ -42,6 +42,8 @@ DOUBT = 0.95
 """Below this probability an answer counts as in doubt."""
 FAR = 3.0
 """How much wider than the middle 98 % all intervals may be before the outermost are cut off in drawings."""
+PLACES = 12
+"""The most decimals that are shown."""
 LONG = 300
 """Characters of a text that are shown."""
 
@@ -119,8 +121,11 @@ def _picture(kind: str, result: Any, tables: list[dict[str, Any]]) -> dict[str, 
     width = width[np.isfinite(width)]
     if not len(width):
         return {"kind": "none"}
-    height, edges = np.histogram(width, bins=min(7, max(1, len(np.unique(np.round(width, 6))))))
-    digits = min(int(np.ceil(-np.log10(max(float(edges[1] - edges[0]), 1e-9)))) + 1, 4)
+    height, edges = np.histogram(
+        width, bins=min(7, max(1, len(np.unique(np.round(width / width.max(), 6)) if width.max() else [0])))
+    )
+    most = 4 + max(0, -int(np.ceil(np.log10(max(float(edges[-1]), 1e-12)))))
+    digits = min(int(np.ceil(-np.log10(max(float(edges[1] - edges[0]), 1e-12)))) + 1, most)
     typical = float(np.median(width))
     ends = [f"{round(edge, digits):,.{max(digits, 0)}f}" for edge in edges.tolist()]
     bars = [
@@ -204,7 +209,7 @@ def _column(name: str, values: npt.NDArray[Any], frame: Mapping[str, npt.NDArray
         top = float(np.abs(finite).max(initial=0.0)) or 1.0
         whole = bool((finite == np.rint(finite)).all())
         whole &= top >= 2 or head["unit"] == "count"
-        head["digits"] = 0 if whole else int(np.clip(3 - np.ceil(np.log10(max(top, 1e-9))), 0, 4))
+        head["digits"] = 0 if whole else int(np.clip(3 - np.ceil(np.log10(top)), 0, PLACES))
         head["digits"] = 2 if name in words.SHARES or name.startswith("p(") else head["digits"]
     ends = _ends(name, frame)
     if ends and values.dtype.kind == "f":
@@ -238,9 +243,10 @@ def _cell(head: Mapping[str, Any], frame: Mapping[str, npt.NDArray[Any]], n: int
     value = frame[head["name"]][n]
     if not head["numeric"]:
         return {"v": str(value)}
-    cell: dict[str, Any] = {"v": number(value, 6)}
+    places = max(6, head.get("digits", 0))
+    cell: dict[str, Any] = {"v": number(value, places)}
     if "ends" in head and cell["v"] is not None:
-        low, high = (number(frame[end][n], 6) for end in head["ends"])
+        low, high = (number(frame[end][n], places) for end in head["ends"])
         cell |= {"low": low, "high": high}
         if "scale" in head:
             a, b = head["scale"]
