@@ -35,7 +35,7 @@ class Option:
 
     >>> print(Option("on_duplicate", "first", "last", "all"))
     on_duplicate='first', 'last' or 'all'
-    >>> print(Option("item"), Option("classes", python="[...]", command="A,B,..."), sep="; ")
+    >>> print(Option("item"), Option("classes", python="[...]", command="A,B,C"), sep="; ")
     item='...'; classes=[...]
     """
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import crowdwise as cw
+from crowdwise import registry
 from crowdwise.cli.main import app
 from crowdwise.cli.options import flag
 from crowdwise.errors import ExtraError, InputError, NotFittedError, Option, OutputError, Remedy, Setting
@@ -89,7 +92,7 @@ def test_a_folder_that_cannot_be_saved_to_is_known_before_the_work(crowd, tmp_pa
     [
         ("diagnose", "item,annotator,label\n1,a,x\n1,a,y\n", "--on-duplicate first or last, or count every row with"),
         ("describe", "item,annotator,label\n1,a,x\n1,b,\n", "leave them out with --on-missing drop."),
-        ("aggregate", "item,annotator,label\n1,a,x\n1,b,x\n", "declare them: --classes A,B,..."),
+        ("aggregate", "item,annotator,label\n1,a,x\n1,b,x\n", "declare them: --classes A,B,C"),
         ("compare", "foo,bar,baz\n1,2,3\n", "e.g. --item NAME, or pass --form wide if"),
         ("rank", "foo,bar,baz\n1,2,3\n", "e.g. --left NAME."),
     ],
@@ -197,4 +200,19 @@ def test_a_parameter_is_set_where_the_command_has_no_option_for_it():
     assert flag(Setting("coins", "one"), ["--set"]) == "--set coins=one"
     assert flag(Setting("coins", "one"), ["--column"]) is None
     assert flag(Option("scheme", "plain"), ["--set", "--column"]) == "--column scheme=plain"
-    assert flag(Option("classes", python="[...]", command="A,B,..."), ["--classes"]) == "--classes A,B,..."
+    assert flag(Option("classes", python="[...]", command="A,B,C"), ["--classes"]) == "--classes A,B,C"
+
+
+def test_errors_propose_values_that_their_options_take():
+    """``Option("on_missing", "drop")`` anywhere in the package names a value of ``--on-missing``."""
+    taken = {"answer_type": set(registry.ANSWER_TYPES)}
+    for option in (option for kind in (cw.Votes, cw.Comparisons, cw.Tags) for option in kind.options):
+        taken.setdefault(option.name, set()).update(option.choices)
+    proposed = {}
+    for file in Path(cw.__file__).parent.rglob("*.py"):
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Option":
+                name, *values = (getattr(arg, "value", None) for arg in call.args)
+                proposed.setdefault(name, set()).update(value for value in values if isinstance(value, str))
+    assert {"answer_type", "on_duplicate", "on_missing", "form"} <= {name for name in proposed if proposed[name]}
+    assert {name: values - taken[name] for name, values in proposed.items() if values and values - taken[name]} == {}

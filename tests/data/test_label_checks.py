@@ -45,11 +45,11 @@ def test_numbers_on_a_scale(table: dict[str, Any]) -> None:
     found = scale_of(votes)
     assert found is not None and found.certain
     assert f"{votes.n_classes} different whole numbers" in found.words
-    with pytest.raises(InputError, match=r"ratings\?.*answer_type='numbers'.*answer_type='votes'"):
+    with pytest.raises(InputError, match=r"ratings\?.*answer_type='ratings'.*answer_type='votes'"):
         cw.aggregate(table)
     with pytest.warns(InputWarning, match="Read as ratings"):
         assert cw.aggregate(table, answer_type="auto").answer_type == "ratings"
-    assert cw.aggregate(table, answer_type="numbers").answer_type == "ratings"
+    assert cw.aggregate(table, answer_type="ratings").answer_type == "ratings"
     with warnings.catch_warnings():
         warnings.simplefilter("error", InputWarning)
         assert cw.aggregate(table, "majority", answer_type="votes").answer_type == "votes"
@@ -83,19 +83,19 @@ def test_the_command_asks_with_the_right_count(tmp_path: Path) -> None:
     done = run("aggregate", tmp_path / "scores.csv", "--json")
     assert done.returncode == 1 and done.stdout == ""
     assert f"The labels are {len(np.unique(table['label']))} different whole numbers from 0 to 100" in done.stderr
-    assert "--answers numbers" in done.stderr and "--answers votes" in done.stderr
+    assert "--answers ratings" in done.stderr and "--answers votes" in done.stderr
     for words in (["--answers", "auto"], ["--answers", "numbers"]):
         done = run("aggregate", tmp_path / "scores.csv", "--json", *words)
         assert done.returncode == 0 and '"answer_type": "ratings"' in done.stdout
     assert run("describe", tmp_path / "scores.csv", "--json", "--answers", "votes").returncode == 0
-    assert "--answers numbers" in run("compare", tmp_path / "scores.csv", "--methods", "majority").stderr
+    assert "--answers ratings" in run("compare", tmp_path / "scores.csv", "--methods", "majority").stderr
 
 
 def test_a_folder_with_true_numbers_is_asked_about_too(tmp_path: Path) -> None:
     table = rated(n=40, step=10)
     pl.DataFrame(table).write_csv(tmp_path / "labels.csv")
     pl.DataFrame({"item": range(40), "truth": np.linspace(0.5, 99.5, 40)}).write_csv(tmp_path / "truth.csv")
-    assert "--answers numbers" in run("aggregate", tmp_path, "--json").stderr
+    assert "--answers ratings" in run("aggregate", tmp_path, "--json").stderr
     assert '"mae"' in run("aggregate", tmp_path, "--json", "--answers", "auto").stdout
 
 

@@ -32,6 +32,7 @@ from crowdwise.core.starts import Start
 from crowdwise.core.unseen import recode, scores_with_unseen
 from crowdwise.core.vote_parts import IN_PARTS, Totals, VotePart, VoteParts, start_statistics
 from crowdwise.data.boundary import guarded
+from crowdwise.data.encoding import CLASSES
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, NotFittedError, Option, ParameterError, Remedy
 
@@ -382,10 +383,7 @@ def check_classes(votes: Votes, what: str = "votes") -> None:
     if votes.n_classes < 2:
         raise LabelError(
             f"All {what} are {votes.classes[0]!r}: with a single class there is nothing to decide.",
-            remedy=Remedy(
-                "If there are other classes that nobody chose, declare them: {}.",
-                Option("classes", python="[...]", command="A,B,..."),
-            ),
+            remedy=Remedy("If there are other classes that nobody chose, declare them: {}.", CLASSES),
         )
 
 

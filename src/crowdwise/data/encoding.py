@@ -24,7 +24,7 @@ Vocabulary = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-CLASSES = Option("classes", python="[...]", command="A,B,...")
+CLASSES = Option("classes", python="[...]", command="A,B,C")
 """The list of all classes, in remedies."""
 NATIVE_ROWS = sys.maxsize if os.environ.get("CROWDWISE_ENGINE") == "reference" else 1_000_000
 """From this many rows on, text is coded by the compiled hash table: below it, loading it costs more."""

@@ -34,7 +34,7 @@ CLASSES_PER_VOTE, ENOUGH = 0.7, 50
 
 
 AS_CLASSES = Option("answer_type", "votes")
-AS_NUMBERS = Remedy("Say {} for numbers on a scale, or {} for classes.", Option("answer_type", "numbers"), AS_CLASSES)
+AS_NUMBERS = Remedy("Say {} for numbers on a scale, or {} for classes.", Option("answer_type", "ratings"), AS_CLASSES)
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ def setting(default: Any, help_: str, *, minimum: float | None = None) -> Any:
 
 @dataclass(frozen=True)
 class Configuration:
-    """All settings. The option of ``rate_limit`` is ``--rate-limit``, its variable
-    ``CROWDWISE_SERVE_RATE_LIMIT``."""
+    """All settings. The variable of ``rate_limit`` is ``CROWDWISE_SERVE_RATE_LIMIT``; those that are set most have an
+    option as well (``--log-format``)."""
 
     data: str = setting("crowdwise-data", "Folder for the SQLite database, snapshots and the secret of the server.")
     database: str = setting("", "postgresql://user:password@host/name; empty: SQLite in the data folder.")
