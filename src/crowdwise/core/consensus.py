@@ -162,8 +162,11 @@ class Consensus(Result):
         return estimate(self.votes, self.independent_posterior, self.gold, self.item_prior, shared_prior=shared)
 
     def expected_accuracy(self, level: float = 0.95) -> tuple[float, float, float]:
-        """The share of labels that are expected to be right, and an interval for it.
+        """The share of labels that are expected to be right by the method's own probabilities (corrected for votes that
+        err together), and an interval for it.
 
+        The report, which takes the labels of any method, has another estimate: see ``expected`` of
+        :func:`crowdwise.diagnose`.
         The interval is for how much one crowd differs from another (see :mod:`crowdwise.core.dependence`).
         """
         return expected_accuracy(self.corrected_posterior, self.label_codes, level)

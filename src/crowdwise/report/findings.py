@@ -71,7 +71,9 @@ class Diagnosis:
     verdicts
         Annotator -> :class:`Verdict`.
     expected
-        The share of labels that are expected to be right, by the votes alone; NaN where it is not known.
+        The share of labels that are expected to be right, by the votes alone: the mean of ``right`` of
+        :func:`crowdwise.trust.assess_items`, for which the probabilities of the method do not count. NaN where it is
+        not known. ``consensus.expected_accuracy()`` is the estimate by the method's own probabilities.
     inspection
         What the detectors returned.
     """
