@@ -144,6 +144,24 @@ def test_answers_survive_a_lost_connection_and_count_once(site: Site, tab: Tab) 
     assert site.call("GET", f"/campaigns/{campaign}/status")["votes"] == 4
 
 
+def test_two_tabs_of_one_annotator_count_alike(site: Site, tab: Tab) -> None:
+    """A tab that answers what the other has answered is refused, and then counts what the other did, too."""
+    campaign = asked(site, [{"text": f"bird {i}"} for i in range(5)])
+    page = tab.join(site, campaign)
+    other = tab.context.new_page()
+    other.goto(page.url)
+    has_text(other, "#heading", "Question 1")
+    assert shown(page) == shown(other)
+    for done in (1, 2):
+        page.keyboard.press("1")
+        saved(page, done)
+    other.keyboard.press("2")
+    has_text(other, "#done", "2")
+    has_text(other, "#heading", "Question 3")
+    assert "An answer was not taken" in other.locator("#said").inner_text()
+    assert set(votes(site, campaign).values()) == {"wren"} and len(votes(site, campaign)) == 2
+
+
 def test_pairs_are_shown_in_the_order_that_is_recorded(site: Site, tab: Tab) -> None:
     pairs = [{"left": {"item": f"a{i}", "text": f"left {i}"}, "right": f"right {i}"} for i in range(6)]
     campaign = asked(site, pairs, answer_type="comparisons", classes=None, ties=True, max_votes=1)

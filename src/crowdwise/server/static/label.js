@@ -21,6 +21,7 @@ const outbox = new Outbox(`crowdwise:${campaign}:${annotator}`, send, happened);
 let queue = []; // questions, the first is shown
 const old = new Set(outbox.entries.map((entry) => entry.id)); // of an earlier visit: the server may have counted them
 let done = Number(page.dataset.done) + outbox.entries.filter((entry) => entry.path === "votes").length;
+let behind = false; // another tab may have done more than this one knows
 let past = []; // what was done here, the last action last
 const over = new Set(); // items that were answered or skipped here: an answer of "next" may be older than that
 let form = null; // the way to answer that is shown
@@ -41,12 +42,31 @@ function happened(what, entry, result) {
   if (what === "sent" && result.feedback && result.feedback.length) tellFeedback(result.feedback[0], entry);
   if (what === "sent" && result.repeated && old.has(entry.id)) done -= 1;
   if (what === "refused") {
-    if (entry.path === "votes") done -= 1;
+    if (entry.path === "votes") {
+      done -= 1;
+      behind = true;
+    }
     past = past.filter((action) => action.id !== entry.id);
     over.delete(String(entry.body.item));
     say(`An answer was not taken: ${result.message}`);
   }
   if (what === "signed-out") endSession();
+  drawLine();
+  if (behind && !outbox.length) recount();
+}
+
+// How much is done, by the server: after an answer that was not taken, since another tab may have given it, and more.
+async function recount() {
+  behind = false;
+  const before = done;
+  try {
+    const found = await call(`${api}/progress?${new URLSearchParams(as)}`);
+    if (done !== before || outbox.length) behind = true; // answered meanwhile: count again after that
+    else done = found.done;
+  } catch {
+    behind = true;
+  }
+  if (queue.length && form) heading.textContent = `Question ${done + 1}`;
   drawLine();
 }
 
