@@ -161,6 +161,9 @@ def test_a_matrix_opens_and_closes_by_keyboard(digits):
     page.keyboard.press("Enter")
     assert page.locator("#confusion-box").is_visible()
     assert page.inner_text("#confusion-name") == "lazy"
+    heads = [page.locator(f"{place} thead th").first for place in ("#confusion-table", "#classes .heat")]
+    assert [head.inner_text().replace("\u00a0", " ") for head in heads] == ["true class ↓ answered →"] * 2
+    assert all(head.evaluate("element => element.scrollWidth <= element.clientWidth") for head in heads)
     rows = page.locator("#confusion-table tbody tr")
     assert rows.count() == 10
     assert rows.nth(4).locator("td").all_inner_texts()[1] == "100"

@@ -161,8 +161,8 @@ def how_sure(found: Diagnosis, measured: dict[str, Any] | None) -> list[str]:
         weak = [words for kind, words in WEAKENS.items() if kind in kinds]
         less = f" Expect less than that, since {joined(weak)}." if weak else ""
         out.append(
-            f"By the votes alone, not by the method's own probabilities, {percent(found.expected, 1)} of the labels are "
-            f"expected to be right, common errors allowed for as far as votes show them.{less}"
+            f"By the votes alone, not by the method's own probabilities, {percent(found.expected, 1)} of the labels "
+            f"are expected to be right, common errors allowed for as far as votes show them.{less}"
         )
     if FindingKind.CAPTURED in kinds:
         out.append("Do not trust these labels: annotators who repeat each other may have decided them.")

@@ -77,7 +77,8 @@ def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str,
     with reading(files.path, "a consensus in files"):
         measured = {name: Estimate.of(stored) for name, stored in files.about.get("measured", {}).items()}
     figures = measured_tiles(measured)
-    figures += [("Items", f"{total:,}", ""), ("Expected to be right", percent(counts["mean"], 1), "by the method’s own probabilities")]
+    figures.append(("Items", f"{total:,}", ""))
+    figures.append(("Expected to be right", percent(counts["mean"], 1), "by the method’s own probabilities"))
     if columns:
         figures.append(("Annotators", f"{len(columns['annotator']):,}", ""))
     if counts["votes"] is not None:

@@ -82,9 +82,9 @@
     const draw = (name) => {
       const { share, votes } = annotators[name], table = document.createElement("table");
       table.className = "heat";
-      table.createCaption().append(cell("span", "Rows: what the item is, by the other votes. Columns: what was said. Percent of a row; the last column is votes."));
+      table.createCaption().append(cell("span", "Rows: the true class, by the other votes. Columns: what was answered. Percent of a row; the last column is votes."));
       const head = table.createTHead().insertRow();
-      head.append(cell("th", "is ↓ said →", { scope: "col" }), ...classes.map((c) => cell("th", c, { scope: "col", title: c })), cell("th", "votes", { scope: "col" }));
+      head.append(cell("th", "true\u00a0class\u00a0↓ answered\u00a0→", { scope: "col" }), ...classes.map((c) => cell("th", c, { scope: "col", title: c })), cell("th", "votes", { scope: "col" }));
       const body = table.createTBody();
       share.forEach((row, k) => {
         const line = body.insertRow();
