@@ -311,6 +311,19 @@ def test_a_closed_pipe_is_not_an_error_report(labels):
     assert done.stderr == ""
 
 
+def test_the_table_marks_annotators_with_too_few_votes(tmp_path):
+    crowd = cw.simulate.one_coin(200, n_annotators=6, n_classes=2, votes_per_item=5, random_state=0)
+    table = crowd.votes.with_truth(None).to_frame("polars").select("item", "annotator", "label")
+    table.write_csv(tmp_path / "many.csv")
+    said = run("aggregate", tmp_path / "many.csv", "--out", tmp_path / "o.csv").stderr
+    assert "too few votes" not in said and "?" not in said
+    once = pl.DataFrame({"item": [0], "annotator": ["once"], "label": [0]}, schema=table.schema)
+    pl.concat([table, once]).write_csv(tmp_path / "one.csv")
+    said = run("aggregate", tmp_path / "one.csv", "--out", tmp_path / "o.csv").stderr
+    (line,) = [line for line in said.splitlines() if line.startswith("once")]
+    assert "? " in line and said.count("?") == 2 and "too few votes to judge" in said
+
+
 # -------------------------------------------------------------------- the other commands
 
 

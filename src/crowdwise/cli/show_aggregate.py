@@ -142,7 +142,10 @@ def class_table(classes: Any, count: Ints, limit: int = 12) -> Table:
 
 
 def annotator_table(names: Any, votes: Ints, found: tuple[Floats, ...], limit: int = 6) -> Table:
-    """The best and the worst annotators, by the end of their interval that would have to be wrong."""
+    """The best and the worst annotators, by the end of their interval that would have to be wrong. Those with too few
+    votes to be judged, as in reports, have a question mark."""
+    from crowdwise.trust.annotators import FEW
+
     accuracy, low, high = found
     order = np.argsort(-np.nan_to_num(low, nan=-1.0), kind="stable")
     if len(order) > 2 * limit:
@@ -150,12 +153,17 @@ def annotator_table(names: Any, votes: Ints, found: tuple[Floats, ...], limit: i
         order = np.concatenate([order[:limit], [-1], worst])
     scale = ends_cell("0%", "100%", 40)
     table = new_table("annotator", ">votes", ">accuracy", scale, title="Annotators: accuracy, with a 95% interval")
+    few = high - low > FEW
+    room = " " if few[order[order >= 0]].any() else ""
+    if room:
+        table.caption = f"?: too few votes to judge (an interval of more than {100 * FEW:.0f} points)"
+        table.caption_justify, table.caption_style = "left", ""
     for m in order.tolist():
         if m < 0:
             table.add_row("...", "", "", "")
         else:
             table.add_row(
-                str(names[m]), f"{votes[m]:,}", f"{accuracy[m]:.3f}",
+                str(names[m]), f"{votes[m]:,}", f"{accuracy[m]:.3f}{'?' if few[m] else room}",
                 whisker_cell(low[m], accuracy[m], high[m], 40, blank="·"),
             )  # fmt: skip
     return table
