@@ -257,10 +257,10 @@ def test_a_few_items_leave_the_crowd_at_what_crowds_are_like():
 
 def test_tiny_tables_are_not_too_sure():
     """One item, or two, as if crowds were as usual: not as if votes were independent, nor as if they were copies."""
-    for K in (2, 3):
-        assert cw.aggregate(one_item([0, 1], K)).posterior[0, :2] == pytest.approx(0.5, abs=1e-6)
+    for K, tied in ((2, 0.5), (3, 0.46)):  # nobody said the third class, which is possible all the same
+        assert cw.aggregate(one_item([0, 1], K)).posterior[0, :2] == pytest.approx(tied, abs=0.005)
     outvoted = [cw.aggregate(one_item([0] * n + [1], 2)).posterior[0, 0] for n in (2, 3, 5)]
-    assert outvoted == sorted(outvoted) and 0.8 < outvoted[0] < 0.9 and outvoted[1] < 0.97 and outvoted[2] < 0.999
+    assert outvoted == sorted(outvoted) and 0.6 < outvoted[0] < 0.8 and outvoted[1] < 0.9 and outvoted[2] < 0.99
     votes = cw.Votes.from_records([("a", m, "yes") for m in range(3)] + [("b", 0, "no")])
     assert 0.9 < cw.aggregate(votes).posterior.max(axis=1)[0] < 0.98
 

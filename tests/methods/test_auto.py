@@ -13,7 +13,7 @@ from crowdwise.core.numerics import winners
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.vote_parts import VoteParts
 from crowdwise.methods import ds_auto
-from crowdwise.methods.ds_dawid_skene import ConfusionFamily
+from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 
@@ -52,7 +52,8 @@ def test_the_answer_averages_a_prior_from_the_majority_and_one_from_the_fit():
     shares = em.statistics(part, votes.shares())
 
     def fit(pseudo, start):
-        family, stats = ConfusionFamily(lambda c: c / c.sum(axis=1, keepdims=True), pseudo, None), start
+        family = ConfusionFamily(lambda c: c / c.sum(axis=1, keepdims=True), pseudo, None, even_items=1.0)
+        stats = start
         for _ in range(400):
             params = family.maximise(em.Stats((stats.counts + shares.counts) / 2, (stats.mass + shares.mass) / 2))
             stats = em.expect(part, params)[0]
@@ -70,6 +71,43 @@ def test_the_answer_averages_a_prior_from_the_majority_and_one_from_the_fit():
     log_score = np.log(theta.transpose(0, 2, 1)).reshape(-1, 3)
     q = em.expect(part, Params(log_score, np.log(prior)), posterior=True)[1]
     assert np.allclose(found.independent_posterior, q, atol=1e-4)
+
+
+def same_answers(n_items, n_annotators, K):
+    """Everybody answers the first of K classes everywhere."""
+    item, who = np.divmod(np.arange(n_items * n_annotators), n_annotators)
+    names = {"items": range(n_items), "annotators": range(n_annotators), "classes": range(K)}
+    return cw.Votes.from_codes(item, who, np.zeros(len(item), int), **names)
+
+
+def test_votes_that_all_agree_leave_the_other_classes_possible():
+    """They were impossible, at probability 1, however few the votes; more votes and more items make surer."""
+    by_votes = [cw.aggregate(same_answers(1, n, 2)).posterior[0, 0] for n in (2, 3, 5, 9)]
+    by_items = [cw.aggregate(same_answers(n, 3, 4)).posterior[0, 0] for n in (1, 2, 5, 20)]
+    for found in (by_votes, by_items):
+        assert found == sorted(found) and 0.9 < found[0] < 0.99 and found[-1] < 1.0
+    few = cw.Auto().fit(same_answers(3, 3, 2)).consensus_
+    assert few.prior == pytest.approx([(3.0 + 0.5) / 4.0, 0.5 / 4.0], abs=0.03)  # one item more, half of each class
+    fixed = cw.Auto(class_prior=[0.5, 0.5]).fit(same_answers(3, 3, 2)).consensus_
+    assert fixed.prior.tolist() == [0.5, 0.5]
+
+
+def test_the_item_more_is_a_part_of_the_objective():
+    """No other class prior is better than the one of the maximisation step, and the objective never falls."""
+    rng = np.random.default_rng(0)
+    mass = np.array([2.5, 0.5, 0.0, 0.0])
+    family = ConfusionFamily(full, rng.uniform(1, 2, (3, 4, 4)), None, even_items=1.0)
+    best = family.maximise(em.Stats(rng.uniform(0, 2, (12, 4)), mass))
+
+    def bound(log_prior):
+        return mass @ log_prior + family.objective(0.0, Params(best.log_score, log_prior[None]))
+
+    others = np.log(rng.dirichlet(np.ones(4), 2000))
+    assert max(map(bound, others)) < bound(best.log_prior[0])
+    for seed in range(5):
+        votes = cw.simulate.dirichlet(4, n_annotators=4, n_classes=3, votes_per_item=3, random_state=seed).votes
+        trace = cw.Auto(accelerate=False, tol=0.0, max_iter=40).fit(votes).consensus_.trace
+        assert len(trace) > 2 and (np.diff(trace) > -1e-12 * abs(trace[0])).all()
 
 
 def test_items_with_one_vote_do_not_teach():

@@ -112,9 +112,9 @@ class Stats:
         K = self.counts.shape[1]
         return self.counts.reshape(-1, K, K)
 
-    def params(self, theta: Floats, class_prior: Floats | None) -> Params:
+    def params(self, theta: Floats, class_prior: Floats | None, even_items: float = 0.0) -> Params:
         """Parameters with these theta[m, l, k], and a class prior: the given one, or from the mass of the classes."""
-        return Params(safe_log(theta).reshape(self.counts.shape), log_class_prior(self.mass, class_prior))
+        return Params(safe_log(theta).reshape(self.counts.shape), log_class_prior(self.mass, class_prior, even_items))
 
 
 @dataclass(frozen=True)
@@ -193,9 +193,10 @@ def best_fit(fits: Iterable[EMFit], margin: float = 0.0) -> EMFit:
     return best
 
 
-def log_class_prior(mass: Floats, fixed: Floats | None) -> Floats:
-    """1 x K: the logarithm of the class prior, fixed or from the expected number of items of each class."""
-    return safe_log(normalise(mass, axis=0) if fixed is None else fixed)[None]
+def log_class_prior(mass: Floats, fixed: Floats | None, even_items: float = 0.0) -> Floats:
+    """1 x K: the logarithm of the class prior, fixed or from the expected number of items of each class; there
+    ``even_items`` more are spread evenly over the classes."""
+    return safe_log(normalise(mass + even_items / len(mass), axis=0) if fixed is None else fixed)[None]
 
 
 def expect(

@@ -1,6 +1,6 @@
 """The default method: Dawid-Skene held to what the labels mean, with a prior that is learned twice.
 
-``auto`` is ``anchored`` with two changes.
+``auto`` is ``anchored`` with some changes.
 
 **The prior.** Annotators are shrunk towards one ability each, on top of how hard the crowd finds a class
 (``prior="accuracy"``, :mod:`crowdwise.core.shrinkage`), not towards half the crowd's matrix and half a one-coin matrix.
@@ -18,7 +18,11 @@ label from what the others taught about its annotator. They do say how common th
 several votes or a gold label may all be of one class. With the matrices as they are, the class prior of the answer
 maximises J (:mod:`crowdwise.methods.ds_anchored`) over all items, with a last step without the anchor,
 
-    pi[k] ∝ (1 - a) * sum_n q[n, k] + a * sum_n v[n, k]       until it converges, then       pi[k] ∝ sum_n q[n, k].
+    pi[k] ∝ 1/K + (1 - a) sum_n q[n, k] + a sum_n v[n, k]     until it converges, then     pi[k] ∝ 1/K + sum_n q[n, k].
+
+**Few items.** A class prior of few items is taken for exact by the posterior, and votes that all agree make the other
+classes impossible: three equal votes on one item had the probability 1. So one item more, which is of each class with
+probability 1/K, counts in pi (and (1/K) sum_k log pi_k is a part of J). Among a hundred items it is not felt.
 
 **Gold.** Gold labels calibrate the posterior and take a shared bias of the crowd out of it
 (:mod:`crowdwise.core.gold_calibration`); labels go by that. Where they show that the crowd is worse than chance, the
@@ -35,7 +39,7 @@ With so many classes that tables over pairs of them are out of proportion (``MAX
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -95,6 +99,7 @@ class Auto(Anchored):
     key = "auto"
     reads_backwards = True
     _quick = True
+    _even_items = 1.0
 
     prior: Prior = "accuracy"
     dependence: Setting = "auto"
@@ -155,15 +160,15 @@ class Auto(Anchored):
         """The parameters with the class prior of all items that were voted on; ``at_votes`` is the mass of the classes
         by vote shares."""
         assert isinstance(family.free, ConfusionFamily)
-        fixed, a = family.free.class_prior, family.anchor.share
-        found = em.log_class_prior(at_votes, fixed)
+        fixed, even, a = family.free.class_prior, family.free.even_items, family.anchor.share
+        found = em.log_class_prior(at_votes, fixed, even)
         for _ in range(self.max_iter if fixed is None else 0):
             mass = engine.expect(Params(params.log_score, found)).mass
-            before, found = found, em.log_class_prior((1.0 - a) * mass + a * at_votes, fixed)
+            before, found = found, em.log_class_prior((1.0 - a) * mass + a * at_votes, fixed, even)
             if np.abs(np.exp(found) - np.exp(before)).max() < PRIOR_TOL:
                 break
         mass = engine.expect(Params(params.log_score, found)).mass
-        return Params(params.log_score, em.log_class_prior(mass, fixed))
+        return Params(params.log_score, em.log_class_prior(mass, fixed, even))
 
     def _second(
         self, part: Engine, again: AnchoredFamily, start: Stats, params: Params, first: EMFit,
@@ -252,7 +257,7 @@ class Auto(Anchored):
         counts = labels.table()
         past = 0.0 if self.history is None else priors.history_counts(self.history, votes)
         pseudo = learned_prior(counts + past, self.prior, quick=True) + past
-        return AnchoredFamily(ConfusionFamily(self._tie, pseudo, family.free.class_prior), family.anchor)
+        return AnchoredFamily(replace(family.free, pseudo=pseudo), family.anchor)
 
     def _without(self, gold: Floats, labels: Stats, votes: Votes, family: AnchoredFamily) -> ConfusionFamily:
         """The family with the prior that items without gold labels teach; ``gold``: the counts of the others."""

@@ -82,13 +82,17 @@ class ConfusionFamily(Family):
     pseudo: Floats
     class_prior: Floats | None
     hard: bool = False
+    even_items: float = 0.0
+    """So many items, spread evenly over the classes, are added to those that a learned class prior is taken from."""
 
     def maximise(self, stats: Stats) -> Params:
-        return stats.params(self.tie(stats.table() + self.pseudo), self.class_prior)
+        return stats.params(self.tie(stats.table() + self.pseudo), self.class_prior, self.even_items)
 
     def objective(self, log_likelihood: float, params: Params) -> float:
-        """log-likelihood + sum b log theta."""
+        """log-likelihood + sum b log theta + (even items / K) sum log pi."""
         K = params.log_score.shape[1]
+        if self.even_items and self.class_prior is None:
+            log_likelihood += self.even_items / K * float(params.log_prior.sum())
         if self.pseudo.shape[0] == 1:
             return log_likelihood + float((self.pseudo[0] * params.log_score.reshape(-1, K, K).sum(axis=0)).sum())
         return log_likelihood + float(self.pseudo.ravel() @ params.log_score.ravel())
@@ -122,6 +126,7 @@ class DawidSkene(StreamingModel):
     _tie = staticmethod(full)
     _hard = False
     _quick = False
+    _even_items = 0.0
 
     prior: priors.Prior = 0.01
     history: priors.History = None
@@ -141,7 +146,7 @@ class DawidSkene(StreamingModel):
 
         pseudo = priors.pseudo_counts(self.prior, self.history, totals.names, counts=counts, quick=self._quick)
         class_prior = priors.class_prior_counts(self.class_prior, totals.names)
-        return ConfusionFamily(self._tie, pseudo, class_prior, self._hard)
+        return ConfusionFamily(self._tie, pseudo, class_prior, self._hard, self._even_items)
 
 
 class OneCoin(DawidSkene):
