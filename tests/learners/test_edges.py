@@ -102,3 +102,37 @@ class TestSplitting:
         votes = vote(np.zeros(40, dtype=int), confusions(6, 3), 3)
         one, two, three = (split(votes, 0.3, np.random.default_rng(s))[1] for s in (1, 1, 2))
         assert by_loops(one, range(40)) == by_loops(two, range(40)) != by_loops(three, range(40))
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=12), st.integers(1, 4), st.integers(0, 2**16))
+def test_drawn_votes_are_different_ones_of_each_item_and_stand_for_all(counts, per_item, seed):
+    rng = np.random.default_rng(seed)
+    item = np.repeat(np.arange(len(counts)), counts)
+    who = np.concatenate([np.arange(count) for count in counts])
+    votes = Votes.from_codes(
+        item, who, rng.integers(0, 3, len(item)), items=range(len(counts)), annotators=range(7), classes=range(3)
+    )
+    index = rng.permutation(len(counts))
+    kept = np.minimum(np.array(counts)[index], per_item)
+    torch.manual_seed(seed)
+    edges = Edges.of(votes)
+    row, annotator, label, weight = (
+        part.numpy() for part in edges.draw(torch.as_tensor(index), len(item), per_item, int(kept.sum()))
+    )
+    assert np.bincount(row, minlength=len(index)).tolist() == kept.tolist()
+    said = {(n, m): votes.label[at] for at, (n, m) in enumerate(zip(item.tolist(), who.tolist(), strict=True))}
+    drawn = list(zip(index[row].tolist(), annotator.tolist(), strict=True))
+    assert len(set(drawn)) == len(drawn) and [said[pair] for pair in drawn] == label.tolist()
+    np.testing.assert_allclose(np.bincount(row, weight), np.array(counts)[index], rtol=1e-6)
+
+
+def test_every_vote_is_drawn_equally_often():
+    votes = Votes.from_codes(
+        np.zeros(5, int), np.arange(5), np.zeros(5, int), items=["a"], annotators=range(5), classes=range(2)
+    )
+    torch.manual_seed(0)
+    edges = Edges.of(votes)
+    found = np.bincount(
+        np.concatenate([edges.draw(torch.zeros(1, dtype=torch.int64), 5, 2, 2)[1] for _ in range(2000)])
+    )
+    assert abs(found - 800).max() < 4 * np.sqrt(2000 * 0.4 * 0.6)

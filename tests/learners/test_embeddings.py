@@ -156,7 +156,26 @@ def test_every_vote_passes_through_the_network_and_gold_items_whole(monkeypatch)
     cw.AnnotMix(**settings).fit(X, votes)
     cw.AnnotMix(**settings).fit(X, votes, gold=gold)
     cw.AnnotMix(mixup=0.0, **settings).fit(X, votes)
-    assert sizes == [180, 240, 60]
+    cw.AnnotMix(votes_per_item=2, **settings).fit(X, votes)
+    one_each = cw.AnnotMix(votes_per_item=1, **settings).fit(X, votes)
+    assert sizes == [180, 240, 60, 120, 60]
+    assert not one_each._trainer.sizes_vary
+
+
+def test_votes_are_drawn_for_mixtures_alone():
+    X, votes, _ = small(n=60)
+    with pytest.raises(cw.errors.ParameterError, match=r"votes_per_item=2 .* mixup=0"):
+        cw.AnnotMix(votes_per_item=2, mixup=0.0, epochs=1).fit(X, votes)
+
+
+def test_one_vote_of_each_item_teaches_as_well_as_all():
+    """As many passes through the network: 15 epochs with one of six votes each, two with all."""
+    crowd = cw.simulate.machine(n_annotators=8, n_items=400, votes_per_item=6, random_state=0)
+    X, votes = crowd.features["x_train"], crowd.votes
+    usual = {"random_state": 0, "holdout": None}
+    some = cw.AnnotMix(votes_per_item=1, epochs=15, **usual).fit(X, votes).consensus_.score(crowd.truth)
+    every = cw.AnnotMix(epochs=2, **usual).fit(X, votes).consensus_.score(crowd.truth)
+    assert some > max(0.9, every - 0.02)
 
 
 @pytest.mark.parametrize("kind", [cw.MaDL, cw.AnnotMix])

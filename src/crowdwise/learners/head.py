@@ -123,6 +123,9 @@ class Head(nn.Module):
 class MixesVotes(Head):
     """A head that trains on mixtures of votes, where the setting ``mixup`` asks for it: of inputs and annotators."""
 
+    votes_per_item: int | None = None
+    """How many votes on an item are drawn in each epoch; all of them where none is given."""
+
     @abstractmethod
     def mixed_loss(self, batch: Batch, other: Batch, share: Tensor) -> Tensor:
         """The loss of E votes, each mixed with another one.

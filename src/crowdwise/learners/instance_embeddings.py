@@ -44,6 +44,7 @@ from torch import Tensor, nn
 from crowdwise.core.constraints import Count, Fraction, NonNegative, Positive
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
+from crowdwise.errors import ParameterError
 from crowdwise.learners.head import AnnotatorTerms, Head, MixesVotes
 from crowdwise.learners.instance_confusions import InstanceHead, InstanceLearner
 from crowdwise.learners.tensors import as_array, columns, log_softmax
@@ -156,9 +157,12 @@ def kernel(a: Tensor, b: Tensor, gamma: Tensor) -> Tensor:
 class Mixed(EmbeddedConfusions, MixesVotes):
     """``annot-mix``: votes mixed in pairs."""
 
-    def __init__(self, n_annotators: int, n_classes: int, hidden: int, embedding: int, accuracy: float) -> None:
+    def __init__(
+        self, n_annotators: int, n_classes: int, hidden: int, embedding: int, accuracy: float,
+        votes_per_item: int | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(n_annotators, n_classes, hidden, embedding, accuracy)
-        Q = embedding
+        Q, self.votes_per_item = embedding, votes_per_item
         self.between = nn.Sequential(nn.Dropout(0.5), nn.Linear(2 * Q, Q), nn.BatchNorm1d(Q), nn.ReLU())
 
     def combined(self, a: Tensor, v: Tensor) -> Tensor:
@@ -218,7 +222,8 @@ class AnnotMix(InstanceLearner):
     """Confusion matrices from embeddings of annotator and input, trained on mixtures of votes.
 
     A mixture is of two inputs, two annotators and two labels; sparse inputs are not mixed. Each vote of a batch passes
-    through the network as an input of its own, so that an epoch costs as many times more as there are votes per item.
+    through the network as an input of its own, so that an epoch costs as many times more as there are votes per item;
+    with ``votes_per_item=1`` it costs as much as that of other learners.
 
     Parameters
     ----------
@@ -226,6 +231,9 @@ class AnnotMix(InstanceLearner):
         Dimensions of the embeddings of annotators and inputs.
     mixup
         The share of the first vote in a mixture is drawn from Beta(mixup, mixup); 0 for no mixtures.
+    votes_per_item
+        How many of the votes on an item, drawn anew in every epoch, are trained on; all of them by default. Needs
+        mixtures.
     lr, schedule
         Those of the authors' runs on features; they train networks on images with 0.001.
     """
@@ -236,6 +244,15 @@ class AnnotMix(InstanceLearner):
     accuracy: Fraction = 0.9
     embedding: Count = 128
     mixup: NonNegative = 1.0
+    votes_per_item: Count | None = None
+
+    def _check_together(self) -> None:
+        super()._check_together()
+        if self.votes_per_item is not None and not self.mixup:
+            raise ParameterError(
+                f"votes_per_item={self.votes_per_item} is for mixtures of votes, and mixup=0 makes none. Leave one out."
+            )
 
     def _head(self, votes: Votes, hidden: int) -> Head:
-        return Mixed(votes.n_annotators, votes.n_classes, hidden, self.embedding, self._start(votes))
+        M, K, start = votes.n_annotators, votes.n_classes, self._start(votes)
+        return Mixed(M, K, hidden, self.embedding, start, self.votes_per_item)

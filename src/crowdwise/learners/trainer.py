@@ -248,8 +248,10 @@ class Trainer(Inference):
         n_votes = int(self.n_votes[index].sum())
         x = self._augmented(index, at)
         if settings.mixup and isinstance(x, Tensor):
-            mixed = self._mixed_votes if self.sizes_vary and n_votes else self._mixed_items
-            loss, logits = mixed(at, x, n_votes)
+            if self.mixes_votes and n_votes:
+                loss, logits = self._mixed_votes(index, at, x, n_votes)
+            else:
+                loss, logits = self._mixed_items(at, x, n_votes)
         else:
             logits, hidden = self.forward(x)
             loss = self._votes_loss(self.edges.batch(at, logits, hidden, n_votes))
@@ -259,9 +261,15 @@ class Trainer(Inference):
         return loss
 
     @property
-    def sizes_vary(self) -> bool:
-        """Whether a batch has a row for every vote, so that its size is not that of the settings."""
+    def mixes_votes(self) -> bool:
+        """Whether a batch has a row for every vote."""
         return bool(self.settings.mixup) and isinstance(self.head, MixesVotes)
+
+    @property
+    def sizes_vary(self) -> bool:
+        """Whether the size of a batch is not that of the settings."""
+        one_each = isinstance(self.head, MixesVotes) and self.head.votes_per_item == 1 and self.gold is None
+        return self.mixes_votes and not one_each
 
     def _mixed_items(self, at: Tensor, x: Tensor, n_votes: int) -> tuple[Tensor, Tensor]:
         """Loss and logits of mixtures of two items, with one share for the batch."""
@@ -271,11 +279,15 @@ class Trainer(Inference):
         one, other = (self._votes_loss(self.edges.batch(i, logits, hidden, n_votes)) for i in (at, at[order]))
         return share * one + (1.0 - share) * other, logits
 
-    def _mixed_votes(self, at: Tensor, x: Tensor, n_votes: int) -> tuple[Tensor, Tensor]:
+    def _mixed_votes(self, index: Index, at: Tensor, x: Tensor, n_votes: int) -> tuple[Tensor, Tensor]:
         """Loss and logits of mixtures of two votes, with a share for each; items of known class are not mixed."""
         assert isinstance(self.head, MixesVotes)
-        row, annotator, label, weight = self.edges.take(at, n_votes)
-        a = self.settings.mixup
+        most, a = self.head.votes_per_item, self.settings.mixup
+        if most is None:
+            row, annotator, label, weight = self.edges.take(at, n_votes)
+        else:
+            n_all, n_votes = n_votes, int(np.minimum(self.n_votes[index], most).sum())
+            row, annotator, label, weight = self.edges.draw(at, n_all, most, n_votes)
         share = torch.as_tensor(self.shares.beta(a, a, size=n_votes), dtype=x.dtype)
         share, order = share.to(self.device), torch.randperm(n_votes, device=self.device)
         whole = torch.lerp(x[row[order]], x[row], share.reshape(-1, *(1 for _ in x.shape[1:])))

@@ -119,6 +119,18 @@ class Edges:
         row, at = vote_places(self.indptr, index, n_votes)
         return row, self.annotator[at], self.label[at], self.weight[at]
 
+    def draw(self, index: Tensor, n_votes: int, per_item: int, n_drawn: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The same of at most ``per_item`` votes on each item, drawn at random, with weights that make them stand for
+        all ``n_votes`` on these items; the host knows as well how many are drawn."""
+        row, at = vote_places(self.indptr, index, n_votes)
+        count = self.indptr[index + 1] - self.indptr[index]
+        kept = count.clamp_max(per_item)
+        shuffled = torch.argsort(row + torch.rand(n_votes, dtype=torch.float64, device=row.device))
+        drawn = rows_of(kept, n_drawn)
+        first, before = torch.cumsum(count, 0) - count, torch.cumsum(kept, 0) - kept
+        at = at[shuffled[torch.arange(n_drawn, device=row.device) + (first - before)[drawn]]]
+        return drawn, self.annotator[at], self.label[at], self.weight[at] * (count / kept)[drawn]
+
     def batch(
         self, index: Tensor, logits: Tensor, hidden: Tensor | None = None, n_votes: int | None = None
     ) -> Batch:  # fmt: skip
