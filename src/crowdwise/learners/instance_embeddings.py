@@ -232,7 +232,7 @@ class AnnotMix(InstanceLearner):
     mixup
         The share of the first vote in a mixture is drawn from Beta(mixup, mixup); 0 for no mixtures.
     votes_per_item
-        How many of the votes on an item, drawn anew in every epoch, are trained on; all of them by default. Needs
+        How many of the votes on an item, drawn at random in every epoch, are trained on; all of them by default. Needs
         mixtures.
     lr, schedule
         Those of the authors' runs on features; they train networks on images with 0.001.

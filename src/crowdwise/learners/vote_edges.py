@@ -120,8 +120,8 @@ class Edges:
         return row, self.annotator[at], self.label[at], self.weight[at]
 
     def draw(self, index: Tensor, n_votes: int, per_item: int, n_drawn: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The same of at most ``per_item`` votes on each item, drawn at random, with weights that make them stand for
-        all ``n_votes`` on these items; the host knows as well how many are drawn."""
+        """What :meth:`take` gives, of at most ``per_item`` random votes on each item, with weights that make them stand
+        for all ``n_votes`` on these items; the host knows how many are drawn, too."""
         row, at = vote_places(self.indptr, index, n_votes)
         count = self.indptr[index + 1] - self.indptr[index]
         kept = count.clamp_max(per_item)
