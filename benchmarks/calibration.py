@@ -421,7 +421,7 @@ evenly over the classes, counts in it. The corrected log loss before both, after
 | 10 | 0.423, 0.421, 0.414 | 0.462, 0.461, 0.455 |
 | 20 | 0.427, 0.428, 0.426 | 0.461, 0.460, 0.458 |
 
-On the real sets no label changed by the item more. Half an item for each class, one or two were tried on
+On the real sets no accuracy changed by the item more. Half an item for each class, one or two were tried on
 crowds like the [random ones](#random-crowds): they gain no more with few items, and lose with many classes.
 
 Tiny tables are still too sure, because matrices are estimated from the same few votes and then taken as known. Where no
