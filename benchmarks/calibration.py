@@ -173,8 +173,8 @@ def random_crowds(file: Path = ROOT / "benchmarks" / "results" / "random_crowds.
     count = sizes[-1]["crowds"]
     return f"""Nothing is chosen here: {count:,} crowds with 2 to 12 classes, 3 to 150 annotators and 1 to 7 votes per
 item, classes as rare as it happens, good and poor crowds, random, biased, hostile and copying annotators, and hard
-items are drawn at random (`benchmarks/random_crowds.py`). Accuracy in %, log loss, and by how many points the
-probabilities expect more than that accuracy:
+items are drawn at random (`benchmarks/random_crowds.py`). Accuracy in % (ties by the rule of the labels), log loss, and
+by how many points the probabilities expect more than that accuracy:
 
 {head}"""
 

@@ -98,7 +98,7 @@ def main() -> None:
                 print(len(rows), "crowds", flush=True)
     sizes = []
     for low, high in (*SIZES, (SIZES[0][0], SIZES[-1][1])):
-        some = [row for row in rows if low <= row["items"] <= high - (high != SIZES[-1][1])]
+        some = [row for row in rows if low <= row["items"] < high]
         means = {key: np.mean([row[key] for row in some], axis=0).round(4).tolist() for key in METHODS}
         sizes.append({"items": [low, high], "crowds": len(some), **means})
     given.out.write_text(json.dumps(sizes, indent=1) + "\n", encoding="utf-8")

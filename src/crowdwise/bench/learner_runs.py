@@ -205,7 +205,7 @@ def create(method: str, seed: int, epochs: int | None, **more: Any) -> Any:
 
 
 def measure_all(plan: Plan, *, jobs: int = 1, progress: OnCell | None = None) -> dict[str, Any]:
-    """The facts of a run, with one thread for each fit; each of several jobs is a process."""
+    """The facts of a run. Torch has one thread for each fit, and each of several jobs is a process with one thread."""
     shapes = {name: load_task(plan.folder, name).shape() for name in plan.sets}
     found: dict[Run, Cell] = {}
     for run, cell in _cells(plan.runs, jobs):
@@ -231,7 +231,7 @@ def _cells(runs: Sequence[Run], jobs: int) -> Iterator[tuple[Run, Cell]]:
 
 
 def _work(run: Run) -> tuple[Run, Cell]:
-    """Cells of one process have one thread, too: several round sums differently."""
+    """With one thread of torch in one process, too: several round sums differently."""
     from crowdwise.learners.devices import one_thread
 
     with one_thread():
