@@ -31,8 +31,9 @@ Written by `crowdwise bench papers` from a file with a line for every finished c
 Figures are in percent. **Last epoch** and **chosen epoch** are of one and the same fit, with {share:g} % of the votes
 held out: the last epoch is what training ends with, the chosen epoch is the one after which the held-out votes were
 most likely. *Chosen by held-out votes* is, for each seed, the last epoch of the learner under which the held-out votes
-are most likely, among those that were run with that seed. Test images and true labels choose nothing, neither an epoch
-nor a setting; one setting serves all learners of a table. Published figures are often those of the best *test* epoch.
+are most likely, among those that were run with that seed; early runs did not store how likely they are, and their seeds
+are left out of this line. Test images and true labels choose nothing, neither an epoch nor a setting; one setting
+serves all learners of a table. Published figures are often those of the best *test* epoch.
 
 A cell is the mean over seeds (which draw simulated votes, too), ± their standard deviation; the number in parentheses
 says how many of {seeds} seeds there are where some are missing. A figure is **bold** where it is at least as good as
