@@ -75,12 +75,12 @@ def compare_methods(crowd: Simulated) -> list[MethodRow]:
 
 def compare_learners(crowd: Simulated) -> list[LearnerRow]:
     """Learners on pixels and votes."""
-    from crowdwise.learners.devices import one_thread
+    from crowdwise.learners.devices import one_torch_thread
 
     rows = []
     for key, settings in LEARNERS:
         learner = registry.find(key, inputs=True).create(random_state=0, **settings)
-        with one_thread():
+        with one_torch_thread():
             learner.fit(crowd.features["x_train"], crowd.votes)
         right = learner.predict(crowd.features["x_test"]) == crowd.features["y_test"]
         found = learner.consensus_

@@ -226,15 +226,15 @@ def _cells(runs: Sequence[Run], jobs: int) -> Iterator[tuple[Run, Cell]]:
     if jobs == 1:
         yield from map(_work, runs)
         return
-    with _one_thread(), get_context("spawn").Pool(jobs, initializer=ignore_interrupts) as pool:
+    with _one_thread_in_children(), get_context("spawn").Pool(jobs, initializer=ignore_interrupts) as pool:
         yield from pool.imap_unordered(_work, runs)
 
 
 def _work(run: Run) -> tuple[Run, Cell]:
     """With one thread of torch in one process, too: several round sums differently."""
-    from crowdwise.learners.devices import one_thread
+    from crowdwise.learners.devices import one_torch_thread
 
-    with one_thread():
+    with one_torch_thread():
         return run, measure(load_task(run.folder, run.data), run.data, run.method, run.seed, run.epochs)
 
 
@@ -244,8 +244,8 @@ def ignore_interrupts() -> None:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Processes that are started now compute with one thread each."""
+def _one_thread_in_children() -> Iterator[None]:
+    """Processes that are started within the context compute with one thread each."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "CROWDWISE_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))

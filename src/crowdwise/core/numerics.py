@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -180,3 +182,15 @@ def binomial_tail(x: Any, n: Any, p: Any) -> Floats:
 
     x, n = np.asarray(x, dtype=np.float64), np.asarray(n, dtype=np.float64)
     return np.where(x > 1e-12, betainc(np.maximum(x, 1e-12), np.maximum(n - x, 0.0) + 1.0, p), 1.0)
+
+
+def one_algebra_thread() -> AbstractContextManager[object]:
+    """Linear algebra on a single thread within the context.
+
+    A solver makes thousands of short calls; splitting each over several threads takes many times as long where the
+    processors are busy, and sums in another order.
+    """
+    import scipy.linalg  # noqa: F401  loads the library whose threads are to be limited
+
+    limits: AbstractContextManager[object] = import_module("threadpoolctl").threadpool_limits(limits=1)
+    return limits

@@ -22,9 +22,7 @@ code                   shape    meaning
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib import import_module
 
 import numpy as np
 import numpy.typing as npt
@@ -36,18 +34,6 @@ Hashes = npt.NDArray[np.uint64]
 ROUNDS = 4
 MANY = 1_000_000
 """Votes from which on a round is saved: there are neighbours enough to tell annotators apart."""
-
-
-def one_thread() -> AbstractContextManager[object]:
-    """Linear algebra on a single thread within the context.
-
-    A solver makes thousands of short calls; splitting each over several threads takes many times as long where the
-    processors are busy, and sums in another order.
-    """
-    import scipy.linalg  # noqa: F401  loads the library whose threads are to be limited
-
-    limits: AbstractContextManager[object] = import_module("threadpoolctl").threadpool_limits(limits=1)
-    return limits
 
 
 def mix(x: Hashes) -> Hashes:

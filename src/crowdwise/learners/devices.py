@@ -63,8 +63,8 @@ def tuned(device: torch.device, same_sizes: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread: networks this small gain nothing by more, and lose much where the machine is busy."""
+def one_torch_thread() -> Iterator[None]:
+    """Torch on one thread: small networks gain nothing by more, and lose much where the machine is busy."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

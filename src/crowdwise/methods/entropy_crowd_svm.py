@@ -39,9 +39,9 @@ import numpy as np
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative, Positive, fixed_seed
 from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Callback, Outcome, Rounds, Votes, declared
-from crowdwise.core.numerics import Floats, Ints, clamp, decide, normalise, safe_log, softmax
+from crowdwise.core.numerics import Floats, Ints, clamp, decide, normalise, one_algebra_thread, safe_log, softmax
 from crowdwise.core.unseen import with_unseen
-from crowdwise.core.vote_order import Canonical, one_thread
+from crowdwise.core.vote_order import Canonical
 from crowdwise.errors import InputError
 from crowdwise.methods.entropy_m3v import MarginModel, confusion_counts, margins, rivals, scores
 
@@ -181,7 +181,7 @@ class CrowdSVM(MarginModel):
     def _fit_cost(self, v: Canonical, y: Ints, cost: float, restart: int, callback: Callback | None) -> Chain:
         """One run of the sampler from the classes y."""
         rounds = Rounds(self.burn_in + self.samples, len(v.item), callback, restart)
-        with one_thread():
+        with one_algebra_thread():
             return self._sample(v, y, cost, np.random.default_rng(self._seed), rounds)
 
     def _sample(self, v: Canonical, y: Ints, c: float, rng: np.random.Generator, rounds: Rounds) -> Chain:

@@ -40,9 +40,9 @@ import numpy as np
 from crowdwise.core import starts
 from crowdwise.core.constraints import Count, NonNegative, Positive
 from crowdwise.core.model import Callback, Outcome, Part, Rounds, StartedModel, Votes, declared
-from crowdwise.core.numerics import Floats, Ints, normalise, posterior_and_evidence
+from crowdwise.core.numerics import Floats, Ints, normalise, one_algebra_thread, posterior_and_evidence
 from crowdwise.core.unseen import with_unseen
-from crowdwise.core.vote_order import Canonical, one_thread
+from crowdwise.core.vote_order import Canonical
 from crowdwise.core.vote_sums import Edges
 from crowdwise.errors import InputError
 
@@ -126,7 +126,7 @@ def fit_terms(
         return value, np.concatenate([(d_sigma / scale_sigma).ravel(), (d_tau / scale_tau).ravel()])
 
     start = np.concatenate([(sigma * scale_sigma).ravel(), (tau * scale_tau).ravel()])
-    with one_thread():
+    with one_algebra_thread():
         relative = slack / max(scaled(start)[0], 1.0)
         options = {"maxiter": rounds, "ftol": relative, "gtol": 1e-9}
         found = minimize(scaled, start, jac=True, method="L-BFGS-B", options=options)
