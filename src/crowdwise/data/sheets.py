@@ -45,14 +45,14 @@ def read_sheet(path: Path, sheet: str | None, null_values: Sequence[str], n_rows
 def sheet_rows(path: Path, sheet: str | None, null_values: Sequence[str]) -> list[int]:
     """The rows of the sheet, as the spreadsheet numbers them, that :func:`read_sheet` makes a table of."""
     import fastexcel
-    import polars as pl
 
     book = fastexcel.read_excel(path)
     found: list[int] = []
     for name in book.sheet_names if sheet is None else [sheet]:
         cells = book.load_sheet(name, header_row=None, skip_rows=0, dtypes="string").to_polars()
-        filled = cells.select(pl.any_horizontal(~pl.all().fill_null("").str.strip_chars().is_in([*null_values, ""])))
-        found = [row + 1 for row in filled.to_series().arg_true()][1:] if cells.width else []
+        if cells.width:
+            filled = _nulled(cells, null_values).select(_filled_rows()).to_series()
+            found = [row + 1 for row in filled.arg_true()][1:]
         if found:
             break
     return found
@@ -62,15 +62,28 @@ def _cells(book: Any, name: str, null_values: Sequence[str], n_rows: int | None)
     """The cells of a sheet, with whole numbers as integers, without empty rows and columns."""
     import polars as pl
 
-    table: pl.DataFrame = book.load_sheet(name, n_rows=n_rows, schema_sample_rows=None).to_polars()
-    text = pl.col(pl.String)
-    table = table.with_columns(pl.when(~text.str.strip_chars().is_in(list(null_values))).then(text))
+    table = _nulled(book.load_sheet(name, n_rows=n_rows, schema_sample_rows=None).to_polars(), null_values)
     empty = [c for c in table.columns if c.startswith(UNNAMED) and table[c].null_count() == table.height]
     table = table.drop(empty)
     if table.width == 0:
         return table
-    table = table.filter(~pl.all_horizontal(pl.all().is_null()))
+    table = table.filter(_filled_rows())
     return table.with_columns(table[c].cast(pl.Int64, strict=False) for c in table.columns if _whole(table[c]))
+
+
+def _nulled(table: pl.DataFrame, null_values: Sequence[str]) -> pl.DataFrame:
+    """The table with null for the words that stand for an empty cell, blanks around them or not."""
+    import polars as pl
+
+    text = pl.col(pl.String)
+    return table.with_columns(pl.when(~text.str.strip_chars().is_in(list(null_values))).then(text))
+
+
+def _filled_rows() -> pl.Expr:
+    """Whether a row has any cell that is not null; the others are not part of the table."""
+    import polars as pl
+
+    return ~pl.all_horizontal(pl.all().is_null())
 
 
 def _whole(column: pl.Series) -> bool:
