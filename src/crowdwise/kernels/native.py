@@ -64,7 +64,7 @@ def count_moments(
     T = threads or threads_for(len(cell), 2 * n_cells)
     counts, spread = np.zeros((2, T, n_cells, q.shape[1]))
     cuts = item_cuts(indptr, T)
-    in_threads(lambda t: _moments(cuts[t], cuts[t + 1], indptr, cell, weight, q, counts[t], spread[t]), T)
+    in_threads(lambda t: _scatter(cuts[t], cuts[t + 1], indptr, cell, weight, q, counts[t], spread[t]), T)
     return _total(counts), _total(spread)
 
 
@@ -90,7 +90,7 @@ def scatter(indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, t
     T = threads or threads_for(len(cell), n_cells)
     counts = np.zeros((T, n_cells, q.shape[1]))
     cuts = item_cuts(indptr, T)
-    in_threads(lambda t: _scatter(cuts[t], cuts[t + 1], indptr, cell, weight, q, counts[t]), T)
+    in_threads(lambda t: _scatter(cuts[t], cuts[t + 1], indptr, cell, weight, q, counts[t], counts[t, :0]), T)
     return _total(counts)
 
 
@@ -223,24 +223,16 @@ def _shares(lo: int, hi: int, indptr: Any, label: Any, weight: Any, out: Any) ->
 
 
 @njit(nogil=True, cache=True)
-def _scatter(lo: int, hi: int, indptr: Any, cell: Any, weight: Any, q: Any, counts: Any) -> None:
+def _scatter(lo: int, hi: int, indptr: Any, cell: Any, weight: Any, q: Any, counts: Any, spread: Any) -> None:
+    """The counts and, unless their table is empty, the variances that go with them."""
     K = q.shape[1]
     for n in range(lo, hi):
         for s in range(indptr[n], indptr[n + 1]):
             w = weight[s] if weight.size else 1.0
             for k in range(K):
                 counts[cell[s], k] += w * q[n, k]
-
-
-@njit(nogil=True, cache=True)
-def _moments(lo: int, hi: int, indptr: Any, cell: Any, weight: Any, q: Any, counts: Any, spread: Any) -> None:
-    K = q.shape[1]
-    for n in range(lo, hi):
-        for s in range(indptr[n], indptr[n + 1]):
-            w = weight[s] if weight.size else 1.0
-            for k in range(K):
-                counts[cell[s], k] += w * q[n, k]
-                spread[cell[s], k] += w * q[n, k] * (1.0 - q[n, k])
+                if spread.size:
+                    spread[cell[s], k] += w * q[n, k] * (1.0 - q[n, k])
 
 
 @njit(nogil=True, cache=True)
