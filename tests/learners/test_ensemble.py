@@ -22,7 +22,7 @@ from crowdwise.learners.held_out_votes import (
     vote_confusions,
 )
 from crowdwise.learners.inputs import as_inputs
-from crowdwise.learners.trainer import TrainingData
+from crowdwise.learners.training_data import TrainingData
 from learners.crowd import small
 
 QUICK = {"folds": 2, "n_networks": 2, "epochs": 4, "lr": 1e-2, "candidates": ("ccem",), "random_state": 0}

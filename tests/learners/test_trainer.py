@@ -17,7 +17,8 @@ from crowdwise.learners.head import Head
 from crowdwise.learners.inputs import as_inputs
 from crowdwise.learners.joint_confusions import CCEM, Confusions, identity
 from crowdwise.learners.stages import Stages
-from crowdwise.learners.trainer import Trainer, TrainingData
+from crowdwise.learners.trainer import Trainer
+from crowdwise.learners.training_data import TrainingData
 from crowdwise.learners.training_settings import SCHEDULES, Epoch
 from crowdwise.learners.training_settings import TrainingSettings as Settings
 from crowdwise.learners.vote_edges import Edges, split

@@ -39,7 +39,8 @@ from crowdwise.learners.head import FLOOR, Head
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.stages import Stages
 from crowdwise.learners.tensors import as_array, log_softmax
-from crowdwise.learners.trainer import Trainer, TrainingData
+from crowdwise.learners.trainer import Trainer
+from crowdwise.learners.training_data import TrainingData
 from crowdwise.learners.training_settings import Callback
 from crowdwise.learners.vote_edges import Batch
 

@@ -43,7 +43,8 @@ from crowdwise.learners import losses
 from crowdwise.learners.head import FLOOR, Head, count_confusion, cross_entropy
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.tensors import as_array
-from crowdwise.learners.trainer import Trainer, TrainingData
+from crowdwise.learners.trainer import Trainer
+from crowdwise.learners.training_data import TrainingData
 from crowdwise.learners.training_settings import Callback
 from crowdwise.learners.vote_edges import Batch, Edges
 

@@ -44,7 +44,8 @@ from crowdwise.learners.inputs import Inputs, Scale
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.network_estimator import NetworkChoice
 from crowdwise.learners.tensors import probabilities
-from crowdwise.learners.trainer import Trainer, TrainingData
+from crowdwise.learners.trainer import Trainer
+from crowdwise.learners.training_data import TrainingData
 from crowdwise.learners.training_settings import Callback, Epoch
 from crowdwise.learners.vote_edges import Batch
 

@@ -1,4 +1,4 @@
-"""The one training loop: batches, steps, held-out votes, selection, checkpoints.
+"""The one training loop: steps, held-out votes, selection, checkpoints.
 
 Everything random comes from the seed and the number of the epoch. A run is therefore repeatable bit for bit on a CPU,
 and a run that was interrupted continues as if it had not been. Gold is used where it is given, truth never.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import time
-import warnings
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field
@@ -20,40 +19,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdwise.core.numerics import Ints
-from crowdwise.data.votes import Votes
 from crowdwise.errors import DivergedError, InputError
-from crowdwise.learners import network_passes
 from crowdwise.learners.averaging import WeightAverage
 from crowdwise.learners.checkpoints import Checkpoint
 from crowdwise.learners.devices import seeded, tuned
 from crowdwise.learners.distributed import Processes
-from crowdwise.learners.head import Head, MixesVotes
-from crowdwise.learners.images import Images, augmented
-from crowdwise.learners.inference import Inference
-from crowdwise.learners.inputs import ArrayInputs, Index, Inputs
+from crowdwise.learners.head import Head
+from crowdwise.learners.inputs import Index
 from crowdwise.learners.optimisers import make_optimiser
-from crowdwise.learners.sparse_inputs import SparseRows, prepare
+from crowdwise.learners.training_data import TrainingData
+from crowdwise.learners.training_loss import TrainingLoss
 from crowdwise.learners.training_settings import SCHEDULES, Callback, Epoch, TrainingSettings
-from crowdwise.learners.vote_edges import Batch, Edges
-
-RESIDENT = 2**30
-"""The most bytes of inputs that stay whole, as float32, in the memory of the CPU."""
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingData:
-    """What a network learns from. Row n of the inputs is item n of the votes.
-
-    Items without votes take no part in training. Items with known class (``gold``: N codes, -1 where unknown) are
-    trained on as if one more annotator, who is always right, had voted; with ``select="gold"`` they are left out of
-    training and choose the epoch instead. ``held_out`` are votes on the same items that measure every epoch.
-    """
-
-    inputs: Inputs
-    votes: Votes
-    held_out: Votes | None = None
-    gold: Ints | None = None
+from crowdwise.learners.vote_edges import Edges
 
 
 @dataclass
@@ -65,7 +42,7 @@ class Run:
     best_state: dict[str, Tensor] | None = None
 
 
-class Trainer(Inference):
+class Trainer(TrainingLoss):
     """A network and a head in training. Both are trained in place.
 
     Make them under :func:`~crowdwise.learners.devices.seeded`, after ``torch.manual_seed``, for repeatable first
@@ -76,16 +53,10 @@ class Trainer(Inference):
         self, network: nn.Module, head: Head, data: TrainingData, settings: TrainingSettings, *, seed: int = 0,
         device: str | torch.device = "auto",
     ) -> None:  # fmt: skip
-        super().__init__(network, head, settings, device)
-        self.data, self.inputs, self.seed = data, data.inputs, seed
-        self.edges = Edges.of(data.votes, self.device)
+        super().__init__(network, head, data, settings, device)
+        self.data, self.seed = data, seed
         self.held_out = None if data.held_out is None else Edges.of(data.held_out, self.device)
         gold = data.gold
-        self.gold = None if gold is None else torch.as_tensor(gold, dtype=torch.int64, device=self.device)
-        if self.takes_sparse and isinstance(self.inputs, ArrayInputs) and self.inputs.sparse:
-            prepare(network)
-        self.resident = self._load()
-        self.n_votes = np.diff(data.votes.indptr)
         used = self.n_votes > 0
         if gold is not None:
             used = used & (gold < 0) if settings.select == "gold" else used | (gold >= 0)
@@ -98,9 +69,6 @@ class Trainer(Inference):
         self.optimiser = self._make_optimiser()
         self.first_weights = {name: value.clone() for name, value in self.network.state_dict().items()}
         self.average = WeightAverage(network, settings.ema) if settings.ema else None
-        self.faster: network_passes.Forward | None = None
-        self.hastened = False
-        self.group = Processes()
 
     def run(self, callback: Callback | None = None, checkpoint: str | os.PathLike[str] | None = None) -> list[Epoch]:
         """Train for all epochs (or until patience or the callback ends it) and return the history."""
@@ -193,28 +161,6 @@ class Trainer(Inference):
         self._check_finite(mean, epoch)
         return mean
 
-    def _hasten(self, order: Index) -> None:
-        """Compile or record the network's passes over a batch, where that is asked for; tried once."""
-        settings, hidden, varies = self.settings, self.head.needs_hidden, self.sizes_vary
-        asked = settings.compile or (settings.cuda_graphs and self.device.type == "cuda")
-        if self.hastened or self.head.network_frozen or not asked:
-            return
-        self.hastened = True
-        first = order[: settings.batch_size]
-        self._set_modes(len(first))
-        with seeded(self.device):
-            sample = self._augmented(first, torch.as_tensor(first, device=self.device))
-            sparse = not isinstance(sample, Tensor)
-            why = network_passes.hindrance(
-                settings, len(order), sparse=sparse, processes=self.group.size, only_compiled=hidden or varies
-            )
-            if why or not isinstance(sample, Tensor):
-                warnings.warn(f"The network is called as it is, neither compiled nor recorded: {why}.", stacklevel=2)
-                return
-            self.faster = network_passes.hastened(
-                self.network, sample, settings, self.autocast, hidden=hidden, any_size=varies
-            )
-
     def _step(self, epoch: int, index: Index, at: Tensor) -> Tensor | None:
         """The one place where a step is taken, on the batch of some items; None where nothing is trained."""
         self._set_modes(len(index))
@@ -242,114 +188,6 @@ class Trainer(Inference):
                 f"lower lr={self.settings.lr:g} or crowd_lr={self.settings.crowd_lr:g}, or set clip=1.0."
             )
 
-    def _loss(self, index: Index, at: Tensor) -> Tensor:
-        """The head's loss on a batch, with what the settings add to it: known classes, mixtures, smooth labels."""
-        settings = self.settings
-        n_votes = int(self.n_votes[index].sum())
-        x = self._augmented(index, at)
-        if settings.mixup and isinstance(x, Tensor):
-            if self.mixes_votes and n_votes:
-                loss, logits = self._mixed_votes(index, at, x, n_votes)
-            else:
-                loss, logits = self._mixed_items(at, x, n_votes)
-        else:
-            logits, hidden = self.forward(x)
-            loss = self._votes_loss(self.edges.batch(at, logits, hidden, n_votes))
-        if settings.label_smoothing:
-            even = -torch.log_softmax(logits, dim=1).mean()
-            loss = (1.0 - settings.label_smoothing) * loss + settings.label_smoothing * even
-        return loss
-
-    @property
-    def mixes_votes(self) -> bool:
-        """Whether a batch has a row for every vote."""
-        return bool(self.settings.mixup) and isinstance(self.head, MixesVotes)
-
-    @property
-    def sizes_vary(self) -> bool:
-        """Whether the size of a batch is not that of the settings."""
-        one_each = isinstance(self.head, MixesVotes) and self.head.votes_per_item == 1 and self.gold is None
-        return self.mixes_votes and not one_each
-
-    def _mixed_items(self, at: Tensor, x: Tensor, n_votes: int) -> tuple[Tensor, Tensor]:
-        """Loss and logits of mixtures of two items, with one share for the batch."""
-        share = float(self.shares.beta(self.settings.mixup, self.settings.mixup))
-        order = torch.randperm(len(at), device=self.device)
-        logits, hidden = self.forward(torch.lerp(x[order], x, share))
-        one, other = (self._votes_loss(self.edges.batch(i, logits, hidden, n_votes)) for i in (at, at[order]))
-        return share * one + (1.0 - share) * other, logits
-
-    def _mixed_votes(self, index: Index, at: Tensor, x: Tensor, n_votes: int) -> tuple[Tensor, Tensor]:
-        """Loss and logits of mixtures of two votes, with a share for each; items of known class are not mixed."""
-        assert isinstance(self.head, MixesVotes)
-        most, a = self.head.votes_per_item, self.settings.mixup
-        if most is None:
-            row, annotator, label, weight = self.edges.take(at, n_votes)
-        else:
-            n_all, n_votes = n_votes, int(np.minimum(self.n_votes[index], most).sum())
-            row, annotator, label, weight = self.edges.draw(at, n_all, most, n_votes)
-        share = torch.as_tensor(self.shares.beta(a, a, size=n_votes), dtype=x.dtype)
-        share, order = share.to(self.device), torch.randperm(n_votes, device=self.device)
-        whole = torch.lerp(x[row[order]], x[row], share.reshape(-1, *(1 for _ in x.shape[1:])))
-        gold = self.gold is not None and self.settings.select != "gold"
-        logits, hidden = self.forward(torch.cat([whole, x]) if gold else whole)
-        one, own = logits[:n_votes], None if hidden is None else hidden[:n_votes]
-        each = torch.arange(n_votes, device=self.device)
-        votes = [
-            Batch(at[row[i]], one, own, each, annotator[i], label[i], weight[i].to(one.dtype)) for i in (each, order)
-        ]
-        loss = self.head.mixed_loss(votes[0], votes[1], share.to(one.dtype))
-        if gold:
-            rest = None if hidden is None else hidden[n_votes:]
-            loss = loss + self._gold_loss(self.edges.batch(at, logits[n_votes:], rest, n_votes))
-        return loss, one
-
-    def _votes_loss(self, batch: Batch) -> Tensor:
-        loss = self.head.loss(batch)
-        return loss if self.gold is None else loss + self._gold_loss(batch)
-
-    def forward(self, x: Tensor | SparseRows) -> tuple[Tensor, Tensor | None]:
-        fits = self.sizes_vary or len(x) == self.settings.batch_size
-        if self.faster is not None and self.network.training and fits:
-            assert isinstance(x, Tensor)
-            logits, hidden = self.faster(x)
-            return logits.float(), None if hidden is None else hidden.float()
-        n, part = len(x), self.group.part(len(x)) if self.network.training else None
-        self.group.rows = None if part is None else (*part, n)
-        if part is None:
-            return super().forward(x)
-        logits, hidden = super().forward(x[slice(*part)])
-        return self.group.gathered(logits, n), None if hidden is None else self.group.gathered(hidden, n)
-
-    def log_probs(self, inputs: Inputs, index: Index | None = None) -> Tensor:
-        index = np.arange(len(inputs)) if index is None else index
-        part = self.group.part(len(index))
-        if part is None:
-            return super().log_probs(inputs, index)
-        return self.group.gathered(super().log_probs(inputs, index[slice(*part)]), len(index))
-
-    def vote_log_likelihood(self, edges: Edges, inputs: Inputs, index: Index | None = None) -> float:
-        index = np.arange(len(inputs)) if index is None else index
-        part = self.group.part(len(index))
-        total = super().vote_log_likelihood(edges, inputs, index if part is None else index[slice(*part)])
-        whole = torch.tensor(total, dtype=torch.float64, device=self.device)
-        return total if part is None else float(self.group.summed(whole))
-
-    def _augmented(self, index: Index, at: Tensor) -> Tensor | SparseRows:
-        """Inputs to train on."""
-        if isinstance(self.resident, Images):
-            return self.resident.read(at, self.settings.augment)
-        x = self.read(self.inputs, index) if self.resident is None else self.resident[at]
-        return augmented(x, self.settings.augment) if isinstance(x, Tensor) else x
-
-    def _set_modes(self, size: int) -> None:
-        self.network.train(not self.head.network_frozen)
-        self.head.train()
-        if size == 1:  # a batch of one has no deviation to normalise by
-            for module in self.network.modules():
-                if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                    module.eval()
-
     def _end_epoch(self, run: Run, loss: float, began: float) -> None:
         """The one place where an epoch ends: measure it, note it, and keep its state where it is the best so far."""
         settings, done = self.settings, len(run.history) + 1
@@ -362,15 +200,6 @@ class Trainer(Inference):
         if score is not None and score > run.best_score:
             with self._averaged():
                 run.best_score, run.best_state = score, {name: value.clone() for name, value in self.state().items()}
-
-    def _gold_loss(self, batch: Batch) -> Tensor:
-        """The cross-entropy of items with known class, each counted as one vote."""
-        if self.gold is None or self.settings.select == "gold":
-            return batch.logits.new_zeros(())
-        gold = self.gold[batch.index]
-        known = gold >= 0
-        said = self.head.predict_log_probs(batch).gather(1, gold.clamp_min(0)[:, None])[:, 0]
-        return -(said * known).sum() / len(batch)
 
     def _measure(self) -> tuple[float | None, float | None]:
         """The mean log-likelihood of held-out votes, and the accuracy on gold that selects the epoch."""
@@ -408,22 +237,3 @@ class Trainer(Inference):
 
     def _make_optimiser(self) -> torch.optim.Optimizer:
         return make_optimiser(self.network, self.head, self.settings, self.device)
-
-    def _load(self) -> Tensor | Images | None:
-        """The inputs on the device, where they fit there whole with room to spare; images of bytes as bytes."""
-        inputs = self.inputs
-        if not isinstance(inputs, ArrayInputs) or inputs.sparse or isinstance(inputs.array, np.memmap):
-            return None
-        room = torch.cuda.mem_get_info(self.device)[0] // 2 if self.device.type == "cuda" else RESIDENT
-        images = inputs.byte and len(inputs.shape) == 3
-        if len(inputs) * math.prod(inputs.shape) * (1 if images else 4) > room:
-            return None
-        if images:
-            return Images.of(inputs.array, inputs.last, self.device)
-        return inputs.rows(np.arange(len(inputs))).to(self.device)
-
-    def read(self, inputs: Inputs, index: Index) -> Tensor | SparseRows:
-        if inputs is not self.inputs or self.resident is None:
-            return super().read(inputs, index)
-        at = torch.as_tensor(index, device=self.device)
-        return self.resident.read(at) if isinstance(self.resident, Images) else self.resident[at]
