@@ -116,9 +116,8 @@ def test_drawn_votes_are_different_ones_of_each_item_and_stand_for_all(counts, p
     kept = np.minimum(np.array(counts)[index], per_item)
     torch.manual_seed(seed)
     edges = Edges.of(votes)
-    row, annotator, label, weight = (
-        part.numpy() for part in edges.draw(torch.as_tensor(index), len(item), per_item, int(kept.sum()))
-    )
+    each = np.array(counts)[index]
+    row, annotator, label, weight = (part.numpy() for part in edges.draw(torch.as_tensor(index), each, per_item))
     assert np.bincount(row, minlength=len(index)).tolist() == kept.tolist()
     said = {(n, m): votes.label[at] for at, (n, m) in enumerate(zip(item.tolist(), who.tolist(), strict=True))}
     drawn = list(zip(index[row].tolist(), annotator.tolist(), strict=True))
@@ -133,6 +132,6 @@ def test_every_vote_is_drawn_equally_often():
     torch.manual_seed(0)
     edges = Edges.of(votes)
     found = np.bincount(
-        np.concatenate([edges.draw(torch.zeros(1, dtype=torch.int64), 5, 2, 2)[1] for _ in range(2000)])
+        np.concatenate([edges.draw(torch.zeros(1, dtype=torch.int64), np.array([5]), 2)[1] for _ in range(2000)])
     )
     assert abs(found - 800).max() < 4 * np.sqrt(2000 * 0.4 * 0.6)

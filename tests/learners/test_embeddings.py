@@ -157,8 +157,9 @@ def test_every_vote_passes_through_the_network_and_gold_items_whole(monkeypatch)
     cw.AnnotMix(**settings).fit(X, votes, gold=gold)
     cw.AnnotMix(mixup=0.0, **settings).fit(X, votes)
     cw.AnnotMix(votes_per_item=2, **settings).fit(X, votes)
+    cw.AnnotMix(votes_per_item=2, **settings).fit(X, votes, gold=gold)
     one_each = cw.AnnotMix(votes_per_item=1, **settings).fit(X, votes)
-    assert sizes == [180, 240, 60, 120, 60]
+    assert sizes == [180, 240, 60, 120, 180, 60]
     assert not one_each._trainer.sizes_vary
 
 

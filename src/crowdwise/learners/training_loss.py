@@ -37,7 +37,7 @@ class TrainingLoss(TrainingPasses):
         x = self._augmented(index, at)
         if settings.mixup and isinstance(x, Tensor):
             if self.mixes_votes and n_votes:
-                loss, logits = self._mixed_votes(index, at, x, n_votes)
+                loss, logits = self._mixed_votes(index, at, x)
             else:
                 loss, logits = self._mixed_items(at, x, n_votes)
         else:
@@ -67,29 +67,26 @@ class TrainingLoss(TrainingPasses):
         one, other = (self._votes_loss(self.edges.batch(i, logits, hidden, n_votes)) for i in (at, at[order]))
         return share * one + (1.0 - share) * other, logits
 
-    def _mixed_votes(self, index: Index, at: Tensor, x: Tensor, n_votes: int) -> tuple[Tensor, Tensor]:
+    def _mixed_votes(self, index: Index, at: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Loss and logits of mixtures of two votes, with a share for each; items of known class are not mixed."""
         assert isinstance(self.head, MixesVotes)
-        most, a = self.head.votes_per_item, self.settings.mixup
-        if most is None:
-            row, annotator, label, weight = self.edges.take(at, n_votes)
-        else:
-            n_all, n_votes = n_votes, int(np.minimum(self.n_votes[index], most).sum())
-            row, annotator, label, weight = self.edges.draw(at, n_all, most, n_votes)
-        share = torch.as_tensor(self.shares.beta(a, a, size=n_votes), dtype=x.dtype)
-        share, order = share.to(self.device), torch.randperm(n_votes, device=self.device)
+        n_votes, a = self.n_votes[index], self.settings.mixup
+        row, annotator, label, weight = self.edges.draw(at, n_votes, self.head.votes_per_item)
+        E = len(row)
+        share = torch.as_tensor(self.shares.beta(a, a, size=E), dtype=x.dtype)
+        share, order = share.to(self.device), torch.randperm(E, device=self.device)
         whole = torch.lerp(x[row[order]], x[row], share.reshape(-1, *(1 for _ in x.shape[1:])))
         gold = self.gold is not None and self.settings.select != "gold"
         logits, hidden = self.forward(torch.cat([whole, x]) if gold else whole)
-        one, own = logits[:n_votes], None if hidden is None else hidden[:n_votes]
-        each = torch.arange(n_votes, device=self.device)
+        one, own = logits[:E], None if hidden is None else hidden[:E]
+        each = torch.arange(E, device=self.device)
         votes = [
             Batch(at[row[i]], one, own, each, annotator[i], label[i], weight[i].to(one.dtype)) for i in (each, order)
         ]
         loss = self.head.mixed_loss(votes[0], votes[1], share.to(one.dtype))
         if gold:
-            rest = None if hidden is None else hidden[n_votes:]
-            loss = loss + self._gold_loss(self.edges.batch(at, logits[n_votes:], rest, n_votes))
+            rest = None if hidden is None else hidden[E:]
+            loss = loss + self._gold_loss(self.edges.batch(at, logits[E:], rest, int(n_votes.sum())))
         return loss, one
 
     def _votes_loss(self, batch: Batch) -> Tensor:

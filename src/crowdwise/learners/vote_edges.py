@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crowdwise.core.numerics import Ints
 from crowdwise.data.ratings import Ratings
 from crowdwise.data.votes import Votes
 from crowdwise.learners.tensors import log_softmax
@@ -119,13 +120,17 @@ class Edges:
         row, at = vote_places(self.indptr, index, n_votes)
         return row, self.annotator[at], self.label[at], self.weight[at]
 
-    def draw(self, index: Tensor, n_votes: int, per_item: int, n_drawn: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def draw(self, index: Tensor, n_votes: Ints, per_item: int | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """What :meth:`take` gives, of at most ``per_item`` random votes on each item, with weights that make them stand
-        for all ``n_votes`` on these items; the host knows how many are drawn, too."""
-        row, at = vote_places(self.indptr, index, n_votes)
+        for all of its votes (``None``: all votes); the host knows how many there are on each item (``n_votes``)."""
+        total = int(n_votes.sum())
+        if per_item is None:
+            return self.take(index, total)
+        n_drawn = int(np.minimum(n_votes, per_item).sum())
+        row, at = vote_places(self.indptr, index, total)
         count = self.indptr[index + 1] - self.indptr[index]
         kept = count.clamp_max(per_item)
-        shuffled = torch.argsort(row + torch.rand(n_votes, dtype=torch.float64, device=row.device))
+        shuffled = torch.argsort(row + torch.rand(total, dtype=torch.float64, device=row.device))
         drawn = rows_of(kept, n_drawn)
         first, before = torch.cumsum(count, 0) - count, torch.cumsum(kept, 0) - kept
         at = at[shuffled[torch.arange(n_drawn, device=row.device) + (first - before)[drawn]]]
