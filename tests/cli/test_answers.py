@@ -364,3 +364,13 @@ def test_small_ratings_are_not_shown_as_nothing(tmp_path):
     assert items["columns"][at]["digits"] == 6 and {round(row[at]["v"], 6) for row in items["rows"]} >= {0.00012}
     run("report", tmp_path / "small.csv", "--answers", "ratings", "--out", tmp_path / "r.html")
     assert ">0.000120<" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_large_ratings_are_shown_as_whole_numbers(tmp_path):
+    rows = [f"{n},{who},{n * 123_456_789.125 + off}" for n in range(1, 9) for off, who in enumerate("abc")]
+    (tmp_path / "large.csv").write_text("\n".join(["item,annotator,rating", *rows]) + "\n")
+    done = run(
+        "aggregate", tmp_path / "large.csv", "--answers", "ratings", "--method", "mean", "--out", tmp_path / "o.csv"
+    )
+    assert " 123,456,790 " in done.stderr and ".125" not in done.stderr
+    assert "123456790.125" in (tmp_path / "o.csv").read_text()

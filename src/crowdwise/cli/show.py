@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from crowdwise.metrics import Estimate
 
 BLOCKS = " ▏▎▍▌▋▊▉█"
-SMALL = 0.01
-"""Numbers under it have three digits, not three places: they would be 0.000."""
+SMALL, LARGE = 0.01, 10_000.0
+"""Numbers have three places; under the first, three digits (they would be 0.000); from the second on, none."""
 PATIENCE = 0.7
 """Seconds before a fit shows its progress: quick ones stay quiet."""
 
@@ -123,8 +123,8 @@ def new_table(*columns: str | Drawing, title: str | None = None, header: bool = 
 
 
 def frame_table(title: str, frame: Any, limit: int = 8) -> Table:
-    """The first rows of a result's table, numbers to three places (three digits where they are small); of many columns,
-    without the ends of intervals."""
+    """The first rows of a result's table, numbers to three places (three digits where they are small, whole where they
+    are large); of many columns, without the ends of intervals."""
     if len(frame.columns) > 8:
         frame = frame.select([name for name in frame.columns if not name.endswith(("_low", "_high"))])
     numeric = [frame[name].dtype.is_numeric() for name in frame.columns]
@@ -142,7 +142,7 @@ def _shown(value: Any) -> str:
 
     if not isinstance(value, float):
         return str(value)
-    if 0.0 < abs(value) < SMALL:
+    if value and not SMALL <= abs(value) < LARGE:
         return figure(value)
     return f"{value:.0f}" if value.is_integer() and abs(value) >= 2 else f"{value:.3f}"
 
