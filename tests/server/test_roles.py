@@ -56,6 +56,18 @@ def test_an_address_without_a_page_is_a_page_for_people_and_a_problem_for_progra
         assert found.status_code == 404 and found.json()["title"] == "Not Found"
 
 
+READ = [route.path for method, route in GUARDED if method == "GET" and "/{campaign}" in route.path]
+NO_ERROR = {"/api/v1/campaigns/{campaign}/audit", "/api/v1/campaigns/{campaign}/tokens"}
+"""What is left of a campaign that was deleted can be read."""
+
+
+@pytest.mark.parametrize("path", READ)
+def test_a_campaign_that_is_not_there_is_an_error(site: Site, path: str) -> None:
+    known = {"campaign": "nowhere", "name": "ann", "item": "i1", "hook": "h", "annotator": "ann"}
+    found = site.client.get(path.format(**known), params={"annotator": "ann"}, headers=site.admin)
+    assert found.status_code == (200 if path in NO_ERROR else 404), found.text
+
+
 def test_money_on_pages_is_written_in_full(site: Site) -> None:
     campaign = site.campaign(2, ["ann"], price=1234567.25)
     site.votes(campaign, ("p0", "ann", "wren"))

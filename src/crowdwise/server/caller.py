@@ -17,7 +17,10 @@ from crowdwise.server.service import Service, add_audit
 SAFE = ("GET", "HEAD", "OPTIONS")
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
-__all__ = ["Anybody", "Caller", "Needs", "ServiceOf", "caller_of", "find_caller", "is_embedded", "service_of"]
+__all__ = [
+    "Admin", "Caller", "Lead", "Needs", "Reader", "ServiceOf", "Voter", "caller_of", "find_caller", "is_embedded",
+    "service_of",
+]  # fmt: skip
 
 
 def service_of(request: Request) -> Service:
@@ -112,4 +115,7 @@ class Needs:
         return caller
 
 
-Anybody = Needs("admin", "lead", "annotator", "reader")
+Admin = Annotated[Caller, Depends(Needs("admin"))]
+Lead = Annotated[Caller, Depends(Needs("admin", "lead"))]
+Reader = Annotated[Caller, Depends(Needs("admin", "lead", "reader"))]
+Voter = Annotated[Caller, Depends(Needs("admin", "lead", "annotator"))]

@@ -11,11 +11,13 @@ from fastapi import APIRouter, Query
 from crowdwise.server.access_tokens import list_tokens, make_token, revoke_token
 from crowdwise.server.annotator_rows import annotator_of
 from crowdwise.server.api_messages import TokenMade
-from crowdwise.server.caller import ServiceOf
+from crowdwise.server.caller import Admin, Lead, ServiceOf
 from crowdwise.server.campaign_rows import find_campaign
 from crowdwise.server.http_problems import responses
-from crowdwise.server.routes_campaigns import Admin, Lead
 from crowdwise.server.store_tables import audit
+
+Before = Annotated[int, Query(ge=1, lt=2**31)]
+Limit = Annotated[int, Query(ge=1, le=1000)]
 
 router = APIRouter(prefix="/api/v1", responses=responses(), tags=["access"])
 
@@ -80,9 +82,8 @@ async def campaign_revoke(service: ServiceOf, caller: Lead, campaign: str, token
 
 @router.get("/audit")
 async def audit_list(
-    service: ServiceOf, caller: Admin, before: Annotated[int, Query(ge=1, lt=2**31)] = 2**31 - 1,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> list[dict[str, Any]]:  # fmt: skip
+    service: ServiceOf, caller: Admin, before: Before = 2**31 - 1, limit: Limit = 100
+) -> list[dict[str, Any]]:
     """Who did what, the latest first."""
     found: list[dict[str, Any]] = await service.read_now(lambda conn: read_audit(conn, before, limit))
     return found
@@ -90,9 +91,8 @@ async def audit_list(
 
 @router.get("/campaigns/{campaign}/audit")
 async def campaign_audit(
-    service: ServiceOf, caller: Lead, campaign: str, before: Annotated[int, Query(ge=1, lt=2**31)] = 2**31 - 1,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> list[dict[str, Any]]:  # fmt: skip
+    service: ServiceOf, caller: Lead, campaign: str, before: Before = 2**31 - 1, limit: Limit = 100
+) -> list[dict[str, Any]]:
     """Who changed what of a campaign, the latest first."""
     found: list[dict[str, Any]] = await service.read_now(
         lambda conn: read_audit(conn, before, limit, audit.c.campaign == campaign)

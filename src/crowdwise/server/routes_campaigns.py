@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 
 from crowdwise.server.access_tokens import make_token
 from crowdwise.server.annotator_rows import add_annotators, change_annotator, list_annotators
@@ -18,7 +18,7 @@ from crowdwise.server.api_messages import (
     ItemsChanged,
     StateChanged,
 )  # fmt: skip
-from crowdwise.server.caller import Caller, Needs, ServiceOf
+from crowdwise.server.caller import Admin, Lead, Reader, ServiceOf
 from crowdwise.server.campaign_rows import (
     change_campaign,
     create_campaign,
@@ -30,13 +30,9 @@ from crowdwise.server.campaign_rows import (
 from crowdwise.server.http_problems import responses
 from crowdwise.server.item_rows import change_items, list_items
 
-Admin = Annotated[Caller, Depends(Needs("admin"))]
-Lead = Annotated[Caller, Depends(Needs("admin", "lead"))]
-Reader = Annotated[Caller, Depends(Needs("admin", "lead", "reader"))]
-
 router = APIRouter(prefix="/api/v1", responses=responses(409))
 
-__all__ = ["Admin", "Lead", "Reader", "router"]
+__all__ = ["router"]
 
 
 @router.get("/campaigns", tags=["campaigns"])
@@ -113,12 +109,7 @@ async def items_list(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> dict[str, Any]:  # fmt: skip
     """A page of items; the next begins after ``next``."""
-
-    def read(conn: Any) -> Any:
-        find_campaign(conn, campaign)
-        return list_items(conn, campaign, after, limit)
-
-    found = await service.read_now(read)
+    found = await service.read_now(lambda conn: list_items(conn, campaign, after, limit), campaign)
     return {"items": found, "next": found[-1]["number"] if len(found) == limit else None}
 
 
@@ -138,12 +129,7 @@ async def items_change(service: ServiceOf, caller: Lead, campaign: str, given: I
 @router.get("/campaigns/{campaign}/annotators", tags=["annotators"])
 async def annotators_list(service: ServiceOf, caller: Lead, campaign: str) -> list[dict[str, Any]]:
     """All annotators with prices and counts."""
-
-    def read(conn: Any) -> Any:
-        find_campaign(conn, campaign)
-        return list_annotators(conn, campaign)
-
-    found: list[dict[str, Any]] = await service.read_now(read)
+    found: list[dict[str, Any]] = await service.read_now(lambda conn: list_annotators(conn, campaign), campaign)
     return found
 
 

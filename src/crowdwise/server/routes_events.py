@@ -13,10 +13,9 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Header, HTTPException, Query, Request
 from fastapi.responses import StreamingResponse
 
-from crowdwise.server.caller import ServiceOf
-from crowdwise.server.campaign_rows import NotThere, find_campaign
+from crowdwise.server.caller import Reader, ServiceOf
+from crowdwise.server.campaign_rows import NotThere
 from crowdwise.server.http_problems import responses
-from crowdwise.server.routes_campaigns import Reader
 from crowdwise.server.store_tables import events
 
 PAUSE = 0.5
@@ -41,7 +40,6 @@ def read_events(conn: sa.Connection, campaign: str, after: int, limit: int = 500
 
 
 def last_event(conn: sa.Connection, campaign: str) -> int:
-    find_campaign(conn, campaign)
     return int(conn.execute(sa.select(sa.func.max(events.c.id)).where(events.c.campaign == campaign)).scalar() or 0)
 
 
@@ -60,7 +58,7 @@ async def stream(
     token, streams = caller.token.id, service.streams
     if streams[token] >= MOST:
         raise HTTPException(429, f"A token has at most {MOST} event streams at a time.", {"Retry-After": "60"})
-    now = await service.read_now(lambda conn: last_event(conn, campaign))
+    now = await service.read_now(lambda conn: last_event(conn, campaign), campaign)
     seen = int(last_event_id) if last_event_id and last_event_id.isdecimal() else now if after is None else after
 
     async def lines() -> AsyncIterator[str]:

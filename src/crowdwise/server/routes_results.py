@@ -11,10 +11,9 @@ from fastapi import APIRouter, Query, Response
 
 from crowdwise.data.spreadsheets import safe_table
 from crowdwise.errors import ParameterError
-from crowdwise.server.caller import ServiceOf
+from crowdwise.server.caller import Reader, ServiceOf
 from crowdwise.server.http_problems import responses
 from crowdwise.server.item_rows import items_since
-from crowdwise.server.routes_campaigns import Reader
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(409))
 

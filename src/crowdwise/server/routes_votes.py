@@ -5,21 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi import APIRouter, HTTPException, Query, Request
 
 from crowdwise.active.end_state import ENDS
 from crowdwise.server.api_messages import Asked, Ballot, Name, Questions, Receipt, Released, Undone, Vote
-from crowdwise.server.caller import Caller, Needs, ServiceOf
+from crowdwise.server.caller import Caller, Lead, ServiceOf, Voter
 from crowdwise.server.campaign_rows import find_campaign
 from crowdwise.server.http_problems import responses
 from crowdwise.server.lease_rows import ask_again, release, skip
 from crowdwise.server.name_rows import find_numbers
-from crowdwise.server.routes_campaigns import Lead
 from crowdwise.server.service import Service
 from crowdwise.server.store_tables import annotators, answers, items
 from crowdwise.server.vote_rows import VoteGiven, list_votes, undo, votes_of_item
 
-Voter = Annotated[Caller, Depends(Needs("admin", "lead", "annotator"))]
 For = Annotated[str | None, Query(description="For leads: which annotator.", max_length=500)]
 
 FOR_ANNOTATORS = {
@@ -174,12 +172,7 @@ async def votes_list(
     limit: Annotated[int, Query(ge=1, le=10_000)] = 5_000,
 ) -> dict[str, Any]:  # fmt: skip
     """The votes that count, in the order in which they came; the next page begins after ``next``."""
-
-    def read(conn: Any) -> Any:
-        find_campaign(conn, campaign)
-        return list_votes(conn, campaign, after, limit)
-
-    found = await service.read_now(read)
+    found = await service.read_now(lambda conn: list_votes(conn, campaign, after, limit), campaign)
     return {"votes": found, "next": found[-1]["seq"] if len(found) == limit else None}
 
 
@@ -188,8 +181,7 @@ async def votes_of(service: ServiceOf, caller: Lead, campaign: str, item: str) -
     """The votes on an item that count."""
 
     def read(conn: Any) -> Any:
-        find_campaign(conn, campaign)
         return votes_of_item(conn, campaign, find_numbers(conn, items, campaign, [item])[0])
 
-    found: list[dict[str, Any]] = await service.read_now(read)
+    found: list[dict[str, Any]] = await service.read_now(read, campaign)
     return found

@@ -10,12 +10,10 @@ from fastapi.responses import HTMLResponse
 
 from crowdwise.report.build import build_report
 from crowdwise.report.page import check_extra, page
-from crowdwise.server.caller import ServiceOf
-from crowdwise.server.campaign_rows import find_campaign
+from crowdwise.server.caller import Lead, Reader, ServiceOf
 from crowdwise.server.http_problems import responses
 from crowdwise.server.name_rows import find_numbers
 from crowdwise.server.point_rows import list_points, skill_history
-from crowdwise.server.routes_campaigns import Lead, Reader
 from crowdwise.server.routes_results import plain_rows
 from crowdwise.server.store_tables import annotators
 from crowdwise.server.watching import annotator_flags, items_to_review, pace
@@ -35,12 +33,7 @@ __all__ = ["router"]
 @router.get("/history")
 async def history(service: ServiceOf, caller: Reader, campaign: str) -> list[dict[str, Any]]:
     """Votes, money and the estimated accuracy over time."""
-
-    def read(conn: Any) -> Any:
-        find_campaign(conn, campaign)
-        return list_points(conn, campaign)
-
-    found: list[dict[str, Any]] = await service.read_now(read)
+    found: list[dict[str, Any]] = await service.read_now(lambda conn: list_points(conn, campaign), campaign)
     return found
 
 
@@ -49,11 +42,10 @@ async def annotator_history(service: ServiceOf, caller: Lead, campaign: str, nam
     """The accuracy of an annotator over time, with intervals."""
 
     def read(conn: Any) -> Any:
-        find_campaign(conn, campaign)
         find_numbers(conn, annotators, campaign, [name])
         return skill_history(conn, campaign, name)
 
-    found: list[dict[str, Any]] = await service.read_now(read)
+    found: list[dict[str, Any]] = await service.read_now(read, campaign)
     return found
 
 
@@ -79,12 +71,7 @@ async def review(
 @router.get("/throughput")
 async def throughput(service: ServiceOf, caller: Reader, campaign: str) -> dict[str, Any]:
     """Votes of the last minute, hour and day, of each of the last 60 minutes (the latest last), and questions out."""
-
-    def read(conn: Any) -> Any:
-        find_campaign(conn, campaign)
-        return pace(conn, campaign)
-
-    found: dict[str, Any] = await service.read_now(read)
+    found: dict[str, Any] = await service.read_now(lambda conn: pace(conn, campaign), campaign)
     return found
 
 

@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 
 from crowdwise.server.api_messages import WebhookMade
-from crowdwise.server.caller import ServiceOf
+from crowdwise.server.caller import Lead, ServiceOf
 from crowdwise.server.campaign_rows import find_campaign
 from crowdwise.server.http_problems import responses
-from crowdwise.server.routes_campaigns import Lead
 from crowdwise.server.webhook_rows import add_webhook, list_deliveries, list_webhooks, remove_webhook, retry_delivery
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}/webhooks", responses=responses(), tags=["webhooks"])
@@ -21,12 +20,7 @@ __all__ = ["router"]
 @router.get("")
 async def webhooks_list(service: ServiceOf, caller: Lead, campaign: str) -> list[dict[str, Any]]:
     """The webhooks of a campaign, with counts of what waits, arrived and was given up."""
-
-    def read(conn: Any) -> Any:
-        find_campaign(conn, campaign)
-        return list_webhooks(conn, campaign)
-
-    found: list[dict[str, Any]] = await service.read_now(read)
+    found: list[dict[str, Any]] = await service.read_now(lambda conn: list_webhooks(conn, campaign), campaign)
     return found
 
 

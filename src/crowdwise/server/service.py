@@ -71,13 +71,15 @@ class Service:
         standing = {"state": view.standing.state, "stop": view.standing.why, "advice": view.standing.advice}
         self.write(lambda conn: add_point(conn, made, standing), view.row.id)
 
-    def read(self, run: Callable[[sa.Connection], Any]) -> Any:
-        """Read something of one moment."""
+    def read(self, run: Callable[[sa.Connection], Any], campaign: str | None = None) -> Any:
+        """Read something of one moment; of a campaign, an error where there is none."""
         with self.database.reading() as conn:
+            if campaign is not None:
+                find_campaign(conn, campaign)
             return run(conn)
 
-    async def read_now(self, run: Callable[[sa.Connection], Any]) -> Any:
-        return await asyncio.to_thread(self.read, run)
+    async def read_now(self, run: Callable[[sa.Connection], Any], campaign: str | None = None) -> Any:
+        return await asyncio.to_thread(self.read, run, campaign)
 
     def write(self, run: Callable[[sa.Connection], Any], campaign: str | None = None) -> Any:
         """Write something; it is on the disk when this returns."""
