@@ -111,18 +111,24 @@ def slots(labels: npt.NDArray[Any], truth: Codes) -> Votes:
     )  # fmt: skip
 
 
+def stored_arrays(data: Path | None, name: str, *arrays: str) -> list[npt.NDArray[Any]]:
+    """Arrays of a data set: of CIFAR-10N from ``cifar10n/cifar10n.npz`` in the folder of data sets."""
+    folder = name.lower().replace("-", "")
+    file = (data or Path()) / folder / f"{folder}.npz"
+    try:
+        with np.load(file) as stored:
+            return [stored[array] for array in arrays]
+    except (OSError, KeyError, ValueError) as error:
+        raise ReadError(f"{file} cannot be read as {name}: {error}. Say where it is: --data FOLDER.") from None
+
+
 def people(*columns: str) -> Crowd:
     """The labels of CIFAR-10N, a column for each annotator."""
 
     def task(folder: Path, data: Path | None, seed: int) -> ImageTask:
         x, y = cifar10(folder)
         n = len(y) - len(y) // 6
-        file = (data or Path()) / "cifar10n" / "cifar10n.npz"
-        try:
-            with np.load(file) as stored:
-                labels = np.stack([stored[name] for name in columns], axis=1)
-        except (OSError, KeyError, ValueError) as error:
-            raise ReadError(f"{file} cannot be read as CIFAR-10N: {error}. Say where it is: --data FOLDER.") from None
+        labels = np.stack(stored_arrays(data, "CIFAR-10N", *columns), axis=1)
         return ImageTask(x[:n], slots(labels, y[:n]), x[n:], y[n:])
 
     return task
@@ -135,12 +141,7 @@ def counts(folder: Path, data: Path | None, seed: int) -> ImageTask:
     """
     x, y = cifar10(folder)
     n = len(y) - len(y) // 6
-    file = (data or Path()) / "cifar10h" / "cifar10h.npz"
-    try:
-        with np.load(file) as stored:
-            table = stored["counts"]
-    except (OSError, KeyError, ValueError) as error:
-        raise ReadError(f"{file} cannot be read as CIFAR-10H: {error}. Say where it is: --data FOLDER.") from None
+    (table,) = stored_arrays(data, "CIFAR-10H", "counts")
     item, label = np.nonzero(table)
     votes = Votes.from_codes(
         item, np.zeros(len(item), dtype=np.int32), label, items=np.arange(len(table)), annotators=["crowd"],

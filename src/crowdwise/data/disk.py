@@ -121,21 +121,21 @@ def _library() -> ctypes.CDLL | None:
 
 def sync_file(path: Path) -> None:
     """Wait until a file is on the disk."""
-    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    _sync(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
 
 
 def sync_folder(path: Path) -> None:
     """Wait until the names in a folder are on the disk, where the system can do that."""
     with suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _sync(path, os.O_RDONLY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    handle = os.open(path, flags)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def sync_tree(folder: Path) -> None:

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +49,7 @@ from crowdwise.learners.head import AnnotatorTerms, Head, MixesVotes
 from crowdwise.learners.instance_confusions import InstanceHead, InstanceLearner
 from crowdwise.learners.tensors import as_array, columns, log_softmax
 from crowdwise.learners.trainer import Trainer
+from crowdwise.learners.training_settings import Schedule
 from crowdwise.learners.vote_edges import Batch
 
 WIDTH = 128
@@ -204,7 +205,7 @@ class MaDL(InstanceLearner):
 
     key: ClassVar[str] = "madl"
     lr: Positive = 1e-2
-    schedule: Literal["constant", "cosine", "step", "one-cycle"] = "cosine"
+    schedule: Schedule = "cosine"
     embedding: Count = 16
     shape: Positive = 1.25
     rate: Positive = 0.25
@@ -240,7 +241,7 @@ class AnnotMix(InstanceLearner):
 
     key: ClassVar[str] = "annot-mix"
     lr: Positive = 1e-2
-    schedule: Literal["constant", "cosine", "step", "one-cycle"] = "cosine"
+    schedule: Schedule = "cosine"
     accuracy: Fraction = 0.9
     embedding: Count = 128
     mixup: NonNegative = 1.0

@@ -13,7 +13,8 @@ from crowdwise.core.loop import Progress, Rounds
 from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.learners.images import Augment
 
-SCHEDULES: dict[str, Callable[[float], float]] = {
+Schedule = Literal["constant", "cosine", "step", "one-cycle"]
+SCHEDULES: dict[Schedule, Callable[[float], float]] = {
     "constant": lambda t: 1.0,
     "cosine": lambda t: 0.5 * (1.0 + math.cos(math.pi * t)),
     "step": lambda t: 10.0 ** -math.floor(4.0 * t),
@@ -33,7 +34,7 @@ class TrainingSettings(Parameterised):
     crowd_lr: Positive = 1e-2
     weight_decay: NonNegative = 1e-4
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
-    schedule: Literal["constant", "cosine", "step", "one-cycle"] = "constant"
+    schedule: Schedule = "constant"
     clip: Positive | None = None
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     select: Literal["last", "votes", "gold"] = "last"

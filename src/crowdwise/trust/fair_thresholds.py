@@ -176,13 +176,16 @@ def cut_curve(score: Floats, y: Floats) -> Curve:
 def _one_window(curves: list[Curve], rates: list[Floats], gap: float) -> list[int]:
     """The best cut of each group inside the best window of rates; windows begin where some group can be."""
     starts = np.unique(np.concatenate(rates))
-    total, picks = np.zeros(len(starts)), []
-    for curve, rate in zip(curves, rates, strict=True):
-        best = range_argmax(curve.right, *_inside(rate, starts, gap))
-        total += np.where(best >= 0, curve.right[best], -np.inf)
-        picks.append(best)
-    window = int(total.argmax())
-    return [int(best[window]) for best in picks]
+    return _best_cuts(curves, [_inside(rate, starts, gap) for rate in rates])
+
+
+def _best_cuts(curves: list[Curve], ranges: list[tuple[Ints, Ints]]) -> list[int]:
+    """The best cut of each group in the window that is best for all together; ``ranges`` has those of a group's cuts,
+    one for every window."""
+    found = [range_argmax(curve.right, *inside) for curve, inside in zip(curves, ranges, strict=True)]
+    total = sum(np.where(best >= 0, curve.right[best], -np.inf) for curve, best in zip(curves, found, strict=True))
+    window = int(np.argmax(total))
+    return [int(best[window]) for best in found]
 
 
 def range_argmax(x: Floats, first: Ints, last: Ints) -> Ints:
@@ -221,16 +224,12 @@ def _two_windows(curves: list[Curve], gap: float) -> list[int]:
         high = np.minimum(high, np.where(some, c.false_positive[np.maximum(last - 1, 0)], -np.inf))
     meet = low <= high + 1e-12
     second = np.linspace(low[meet], np.maximum(low, high)[meet], WITHIN).T  # windows x WITHIN
-    total, picks = np.zeros(second.size), []
+    ranges = []
     for curve, (first, last) in zip(curves, spans, strict=True):
         begin, end = _inside(curve.false_positive, second.ravel(), gap)
         begin = np.maximum(begin, np.repeat(first[meet], WITHIN))
-        end = np.minimum(end, np.repeat(last[meet], WITHIN))
-        best = range_argmax(curve.right, begin, end)
-        total += np.where(best >= 0, curve.right[best], -np.inf)
-        picks.append(best)
-    window = int(total.argmax())
-    return [int(best[window]) for best in picks]
+        ranges.append((begin, np.minimum(end, np.repeat(last[meet], WITHIN))))
+    return _best_cuts(curves, ranges)
 
 
 def _inside(rate: Floats, starts: Floats, gap: float) -> tuple[Ints, Ints]:
