@@ -10,7 +10,7 @@ from busy_crowd import ordered
 from crowdwise.core import em
 from crowdwise.core.em import Params, Part
 from crowdwise.core.numerics import winners
-from crowdwise.core.shrinkage import learned_prior
+from crowdwise.core.shrinkage import learned_prior, strength
 from crowdwise.core.vote_parts import VoteParts
 from crowdwise.methods import ds_auto
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full
@@ -43,6 +43,25 @@ def test_the_prior_of_abilities():
     assert np.allclose(ability, ability[:, :1])  # one number for each annotator
     right = np.einsum("mkk->m", counts) / counts.sum(axis=(1, 2))
     assert (np.argsort(ability[:, 0]) == np.argsort(right)).all()
+
+
+def test_few_votes_do_not_say_how_much_annotators_differ():
+    """The most likely strength of two annotators who were right twice is an end of the range; of many it stays."""
+    few = np.array([[2.0, 0.0], [2.0, 0.0], [0.0, 1.0]])[:, :, None]
+    base = np.broadcast_to(np.array([0.8, 0.2])[None, :, None], few.shape)
+    assert strength(few, base) < 0.02 and 20.0 < strength(few, base, usual=True) < 60.0
+    rng = np.random.default_rng(0)
+    right = rng.binomial(40, rng.beta(8.0, 2.0, 100))
+    many = np.stack([right, 40 - right], axis=1)[:, :, None].astype(float)
+    base = np.broadcast_to(np.array([0.8, 0.2])[None, :, None], many.shape)
+    assert strength(many, base, usual=True) == pytest.approx(strength(many, base), rel=0.05)
+    assert strength(many, base) == pytest.approx(10.0, rel=0.4)
+
+
+def test_who_was_outvoted_once_is_not_always_wrong():
+    rows = [("a", "ann", "x"), ("a", "bob", "x"), ("a", "cem", "y"), ("b", "ann", "y"), ("b", "bob", "y")]
+    found = cw.aggregate(cw.Votes.from_records(rows))
+    assert found.labels.tolist() == ["x", "y"] and 0.6 < found.posterior[0, 0] < 0.85 and found.posterior[1, 1] < 0.95
 
 
 def test_the_answer_averages_a_prior_from_the_majority_and_one_from_the_fit():
@@ -107,7 +126,7 @@ def test_the_item_more_is_a_part_of_the_objective():
     for seed in range(5):
         votes = cw.simulate.dirichlet(4, n_annotators=4, n_classes=3, votes_per_item=3, random_state=seed).votes
         trace = cw.Auto(accelerate=False, tol=0.0, max_iter=40).fit(votes).consensus_.trace
-        assert len(trace) > 2 and (np.diff(trace) > -1e-12 * abs(trace[0])).all()
+        assert len(trace) >= 2 and (np.diff(trace) > -1e-12 * abs(trace[0])).all()
 
 
 def test_items_with_one_vote_do_not_teach():
@@ -146,6 +165,36 @@ def test_items_with_one_vote_say_how_common_the_classes_are(seed):
     parts = VoteParts.of([votes[:70], votes[70:]])
     in_parts = cw.Auto()._fit_in_parts(parts, None)
     assert np.allclose(in_parts["prior"], found.prior)
+
+
+@pytest.mark.parametrize("n_annotators", [5, 50, 200])
+def test_single_votes_alone_are_the_labels(n_annotators):
+    """Nothing speaks against them, and nothing says how often they are right: labels are the votes, not for certain."""
+    sim = cw.simulate.one_coin(200, n_annotators=n_annotators, n_classes=3, votes_per_item=1, random_state=0)
+    found = cw.Auto().fit(sim.votes).consensus_
+    assert (found.label_codes == sim.votes.label).all()
+    top = found.posterior.max(axis=1)
+    assert 0.9 < top.min() and top.max() < 0.98
+    few = cw.Auto().fit(sim.votes[:5]).consensus_
+    assert few.posterior.max(axis=1).mean() < 0.9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_prior_of_items_is_a_witness_of_single_votes(seed):
+    """Half of the annotators are poor, which a classifier shows: labels are better than votes and classifier."""
+    rng = np.random.default_rng(seed)
+    N, M, K = 400, 20, 4
+    truth, who, skill = rng.integers(0, K, N), rng.integers(0, M, N), np.where(np.arange(M) < 10, 0.95, 0.45)
+
+    def drawn(right):
+        return np.where(rng.random(N) < right, truth, (truth + rng.integers(1, K, N)) % K)
+
+    label, guess = drawn(skill[who]), drawn(0.8)
+    votes = cw.Votes.from_codes(np.arange(N), who, label, items=range(N), annotators=range(M), classes=range(K))
+    prior = np.where(np.eye(K, dtype=bool)[guess], 0.8, 0.2 / (K - 1))
+    found = cw.Auto().fit(votes, item_prior=prior).consensus_
+    assert found.score(truth.astype(np.int32)) > max((label == truth).mean(), (guess == truth).mean())
+    assert np.corrcoef(found.confusion[:, range(K), range(K)].mean(axis=1), skill)[0, 1] > 0.7
 
 
 @pytest.mark.parametrize("n_gold", [1, 3, 10, 30])

@@ -22,6 +22,12 @@ A class on which there are fewer than ``FEW`` votes says little of how hard it i
 whose votes are drawn by lot. The crowd's matrix has as many votes more as are missing, at the crowd's share of right
 votes (with ``FEW`` more, ``RIGHT`` of them right): labels mean what they say until votes show otherwise.
 
+**Few votes.** Two annotators with two votes each say next to nothing about how much annotators differ, and the most
+likely strength is then one end of the range: nobody is like anybody else, and who was outvoted once is always wrong.
+For ``"accuracy"`` both strengths therefore have a prior of their own: log s is normal, with the median ``USUAL`` votes
+and the standard deviation ``USUAL_SD``, so that s is between 1 and 2,700 with probability .95. Some tens of annotators
+with some tens of votes each outweigh it.
+
 A crowd of annotators who answer alike is shrunk hard, a mixed one hardly. The counts are of labels, not of vote shares:
 fractions vary less than counts do, so that any crowd would look alike, and the prior would not give way as votes come
 in.
@@ -38,7 +44,9 @@ from crowdwise.core.numerics import Floats, maximise_1d, maximise_smooth, normal
 
 STRENGTH = (1e-2, 1e4)
 """The range in which the strength of a learned prior is looked for."""
-FEW, RIGHT = 5.0, 0.75
+USUAL, USUAL_SD = 50.0, 2.0
+"""The median of the strength under its own prior, and the standard deviation of its logarithm."""
+FEW, RIGHT = 20.0, 0.75
 """Fewer votes on a class than this are made up to it; the share of right ones among those that are added, where nothing
 else is known: about that of public crowds."""
 
@@ -55,7 +63,7 @@ def learned_prior(counts: Floats, towards: str = "hierarchical", quick: bool = F
         base = np.broadcast_to(normalise(pooled + 1e-2, axis=0), counts.shape)
         if towards == "hierarchical":
             base = 0.5 * base + 0.5 * one_coin_table(own_accuracy(counts), K)
-    return strength(counts, base, quick) * base
+    return strength(counts, base, quick, usual=towards == "accuracy") * base
 
 
 def hardness(pooled: Floats) -> Floats:
@@ -74,7 +82,7 @@ def ability_table(counts: Floats, crowd: Floats, quick: bool) -> Floats:
     mean = float(np.clip(right.sum() / max(total.sum(), 1.0), 0.01, 0.99))
     # Two "labels", right and wrong, of one "class": the same search for the strength of a prior.
     pairs, prior = np.stack([right, total - right], axis=1)[:, :, None], np.array([mean, 1.0 - mean])[None, :, None]
-    s = strength(pairs, np.broadcast_to(prior, pairs.shape), quick)
+    s = strength(pairs, np.broadcast_to(prior, pairs.shape), quick, usual=True)
     ability = logit(np.clip((right + s * mean) / (total + s), 1e-3, 1.0 - 1e-3)) - logit(mean)
     a = np.clip(expit(ability[:, None] + logit(np.clip(np.diag(crowd), 0.01, 0.99))), 1e-3, 1.0 - 1e-3)
     wrong = crowd * (1.0 - np.eye(K))
@@ -108,8 +116,9 @@ def one_coin_table(accuracy: Floats, K: int) -> Floats:
     return out
 
 
-def strength(counts: Floats, base: Floats, quick: bool = False) -> float:
-    """The number of pseudo-votes per row under which the counts are most probable.
+def strength(counts: Floats, base: Floats, quick: bool = False, usual: bool = False) -> float:
+    """The number of pseudo-votes per row under which the counts are most probable; with ``usual``, the most probable
+    number given the counts, under its own prior.
 
     An annotator with a single vote says nothing about how much annotators differ, and is left out;
     where nobody has two, everybody is taken to be alike.
@@ -121,7 +130,12 @@ def strength(counts: Floats, base: Floats, quick: bool = False) -> float:
     row, cell = c.sum(axis=1) > 0.0, c > 0.0  # what was never seen adds nothing at any strength
     totals, sums, seen, shares = c.sum(axis=1)[row], b.sum(axis=1)[row], c[cell], b[cell]
     search = partial(maximise_smooth, width=1.0) if quick else partial(maximise_1d, tol=1e-3)
-    return float(np.exp(search(lambda t: _evidence(np.exp(t), totals, sums, seen, shares), *np.log(STRENGTH))))
+
+    def score(t: float) -> float:
+        beyond = (t - np.log(USUAL)) / USUAL_SD if usual else 0.0
+        return _evidence(np.exp(t), totals, sums, seen, shares) - 0.5 * beyond**2
+
+    return float(np.exp(search(score, *np.log(STRENGTH))))
 
 
 def _evidence(s: float, totals: Floats, sums: Floats, seen: Floats, shares: Floats) -> float:

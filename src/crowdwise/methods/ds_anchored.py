@@ -31,12 +31,13 @@ With a = 0 this is ``dawid-skene`` under the hierarchical prior.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from crowdwise.core.constraints import Share
 from crowdwise.core.em import Engine
-from crowdwise.core.model import Family, Params, Stats, declared
+from crowdwise.core.model import Family, Params, SingleVotes, Stats, declared
 from crowdwise.core.priors import Prior
 from crowdwise.core.starts import shares
 from crowdwise.core.vote_parts import Totals
@@ -95,7 +96,7 @@ class Anchored(DawidSkene):
     key = "anchored"
     streams = False
     reads_backwards = False
-    single_votes = "certain"
+    single_votes: ClassVar[SingleVotes] = "certain"
 
     anchor: Share = 0.5
     prior: Prior = "hierarchical"

@@ -20,6 +20,16 @@ maximises J (:mod:`crowdwise.methods.ds_anchored`) over all items, with a last s
 
     pi[k] ∝ 1/K + (1 - a) sum_n q[n, k] + a sum_n v[n, k]     until it converges, then     pi[k] ∝ 1/K + sum_n q[n, k].
 
+**Single votes alone.** Where no item has two votes or a gold label, all votes are right by their own labels, and the
+likelihood is flat: an annotator with one vote may as well be always right as always wrong. With next to no prior EM
+drifts along it, away from votes that nothing speaks against. The prior of the strength
+(:mod:`crowdwise.core.shrinkage`) keeps matrices near the crowd's, so that labels are the votes. Their probability is
+below 1, by less the more votes there are, and it is no estimate: only gold labels show how often such votes are right.
+
+A prior of each item, from inputs say, is a second witness of single votes. A prior learned from votes that are all
+right by their own labels would outweigh it, so the first round has next to none (that of ``dawid-skene``), and the
+second learns one from the labels of the first.
+
 **Few items.** A class prior of few items is taken for exact by the posterior, and votes that all agree make the other
 classes impossible: three equal votes on one item had the probability 1. So one item more, which is of each class with
 probability 1/K, counts in pi (and (1/K) sum_k log pi_k is a part of J). Among a hundred items it is not felt.
@@ -48,7 +58,7 @@ import numpy.typing as npt
 from crowdwise.core import em, priors
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.dependence import Setting
-from crowdwise.core.em import EMFit, Engine, Stats
+from crowdwise.core.em import EMFit, Engine, Family, Stats
 from crowdwise.core.gold_calibration import without_own
 from crowdwise.core.limits import check_memory
 from crowdwise.core.model import Callback, Floats, Ints, Outcome, Params, Part, Rounds, Votes, declared
@@ -98,6 +108,7 @@ class Auto(Anchored):
 
     key = "auto"
     reads_backwards = True
+    single_votes = "doubted"
     _quick = True
     _even_items = 1.0
 
@@ -145,6 +156,15 @@ class Auto(Anchored):
             if item_prior is None and contradicted(by_votes, known[at]):
                 return self._fit_free(everything, all_votes, known, callback)
         return self._outcome(everything, fit, params, gold_by_votes=by_votes)
+
+    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
+        family = super()._family(part, start, votes, gold)
+        if part.item_prior is None or not isinstance(self.prior, str) or confirmed(votes, gold).any():
+            return family
+        # Single votes are all right by their own labels: a prior learned from these would outweigh that of the items.
+        assert isinstance(family, AnchoredFamily) and isinstance(family.free, ConfusionFamily)
+        pseudo = priors.pseudo_counts(DawidSkene.prior, self.history, votes)
+        return AnchoredFamily(replace(family.free, pseudo=pseudo), family.anchor)
 
     def _fit_free(self, part: Part, votes: Votes, gold: Ints, callback: Callback | None) -> Outcome:
         """Dawid-Skene from the gold labels, without the anchor: for a crowd that is mostly wrong."""
