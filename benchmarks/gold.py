@@ -155,7 +155,7 @@ def page(rows: dict[tuple[str, int], dict[str, list[dict[str, Any]]]], draws: in
         curves[way] = (xs, ys)
     PICTURE.write_text(
         draw(
-            [Line(way.replace("`", ""), x, y) for way, (x, y) in curves.items()],
+            [Line("by crowdwise gold" if way == ASKED else way, x, y) for way, (x, y) in curves.items()],
             title="auto: change of log loss on the other items", x_label="gold labels", y_label="change of log loss",
             description="Two curves over the number of gold labels, drawn evenly and as crowdwise gold asks.",
         ),

@@ -25,7 +25,7 @@ votes (with ``FEW`` more, ``RIGHT`` of them right): labels mean what they say un
 **Few votes.** Two annotators with two votes each say next to nothing about how much annotators differ, and the most
 likely strength is then one end of the range: nobody is like anybody else, and who was outvoted once is always wrong.
 For ``"accuracy"`` both strengths therefore have a prior of their own: log s is normal, with the median ``USUAL`` votes
-and the standard deviation ``USUAL_SD``, so that s is between 1 and 2,700 with probability .95. Some tens of annotators
+and the standard deviation ``USUAL_SD``, so that s is between 1 and 2,500 with probability .95. Some tens of annotators
 with some tens of votes each outweigh it.
 
 A crowd of annotators who answer alike is shrunk hard, a mixed one hardly. The counts are of labels, not of vote shares:
