@@ -1,6 +1,7 @@
 """Methods on crowds drawn at random: how many items, annotators, classes and votes, and what kinds of annotators.
 
     python benchmarks/random_crowds.py [--crowds 600] [--jobs 2] [--out benchmarks/results/random_crowds.json]
+    python benchmarks/random_crowds.py --crowds 240 --votes-per-item 1 --out benchmarks/results/single_votes.json
 
 No crowd is chosen: sizes are drawn evenly on a logarithmic scale, everything else as :func:`crowd` says. What is
 written is the mean over the crowds of each size; ``benchmarks/calibration.py`` puts it on its page.
@@ -12,6 +13,7 @@ import argparse
 import json
 import os
 import warnings
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -70,9 +72,18 @@ def matrix(kind: str, mean: float, known: float, K: int, rng: np.random.Generato
     return theta / theta.sum(axis=1, keepdims=True)
 
 
-def figures(seed: int) -> dict[str, Any]:
+def few_votes(votes: cw.Votes, most: int, seed: int) -> cw.Votes:
+    """At most so many votes of each item, drawn at random."""
+    order = np.random.default_rng(seed).permutation(votes.n_votes)
+    order = order[np.argsort(votes.item[order], kind="stable")]
+    place = np.arange(votes.n_votes) - votes.indptr[votes.item[order]]
+    return votes.select(np.isin(np.arange(votes.n_votes), order[place < most]))
+
+
+def figures(seed: int, most: int | None = None) -> dict[str, Any]:
     """Accuracy, log loss, and what the probabilities expect beyond the accuracy, of each method."""
     votes, truth = crowd(seed)
+    votes = votes if most is None else few_votes(votes, most, seed)
     row: dict[str, Any] = {"items": len(votes)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -87,12 +98,13 @@ def figures(seed: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--crowds", type=int, default=600)
+    parser.add_argument("--votes-per-item", type=int, help="Keep at most so many votes of each item.")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
-    rows = []
+    rows, work = [], partial(figures, most=given.votes_per_item)
     with get_context("spawn").Pool(given.jobs) as pool:
-        for row in pool.imap_unordered(figures, range(given.crowds), chunksize=4):
+        for row in pool.imap_unordered(work, range(given.crowds), chunksize=4):
             rows.append(row)
             if len(rows) % 50 == 0:
                 print(len(rows), "crowds", flush=True)
