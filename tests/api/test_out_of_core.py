@@ -93,7 +93,7 @@ def test_weights_duplicates_and_empty_cells_are_those_of_memory(tmp_path):
         cw.aggregate(pattern, out=tmp_path / "d.parquet")
     holes = frame.drop("weight").with_columns(
         pl.when(pl.int_range(pl.len()) % 9 == 0).then(None).otherwise(pl.col("label")).alias("label")
-    )
+    ).with_columns(pl.when(pl.int_range(pl.len()) % 18 == 0).then(pl.lit(" ")).otherwise(pl.col("label")).alias("label"))
     for kind in ("parquet", "csv"):
         pattern = written(tmp_path / f"holes-{kind}", holes, kind)
         with pytest.raises(LabelError, match="178 without a label"):

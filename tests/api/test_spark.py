@@ -186,7 +186,9 @@ def hard_table():
         "said": pl.Series(["cat", "dog", "owl"])[rng.integers(0, 3, 3300).tolist()],
         "sure": rng.uniform(0.1, 3.0, 3300),
     })  # fmt: skip
-    return frame.with_columns(pl.when(pl.int_range(pl.len()) % 50 == 7).then(None).otherwise("said").alias("said"))
+    row = pl.int_range(pl.len())
+    said = pl.when(row % 100 == 7).then(None).when(row % 100 == 57).then(pl.lit(" \t")).otherwise("said").alias("said")
+    return frame.with_columns(said)
 
 
 HARD = {"item": "the item", "annotator": "worker", "label": "said", "weight": "sure", "on_missing": "drop"}

@@ -24,6 +24,7 @@ from crowdwise.errors import (
     CrowdwiseError,
     DuplicateError,
     InputError,
+    InputWarning,
     LabelError,
     ParameterError,
     ReadError,
@@ -125,7 +126,7 @@ def test_an_enum_in_parquet_declares_the_classes(tmp_path: Path):
 
 
 PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1, max_size=5).filter(
-    lambda t: t not in files.NULLS and not re.fullmatch(r"[+-]?\d+", t) and t.lower() not in ("true", "false")
+    lambda t: t.strip() and t not in files.NULLS and not re.fullmatch(r"[+-]?\d+", t) and t.lower() not in ("true", "false")
 )
 
 
@@ -255,6 +256,26 @@ def test_null_values_can_be_chosen(write: Write):
     with pytest.raises(LabelError, match=r"1 row has no label .* line 2"):
         read_votes(path)
     assert read_votes(path, null_values=["-"], on_missing="drop").classes.tolist() == ["NA"]
+
+
+@pytest.mark.parametrize("empty", ["", " ", " \t", "\u00a0"])
+def test_blanks_are_no_label_and_no_name(write: Write, empty: str):
+    """From a file or a dataframe, long or wide."""
+    rows = [("a", "ann", "x"), ("a", "bob", empty), ("b", "ann", "y"), ("b", "bob", "y")]
+    path = write("a.csv", "item,annotator,label\n" + "".join(f"{i},{w},{label}\n" for i, w, label in rows))
+    frame = {"item": [r[0] for r in rows], "annotator": [r[1] for r in rows], "label": [r[2] for r in rows]}
+    for source, read in ((path, read_votes), (frame, Votes.from_frame), (rows, Votes.from_records)):
+        with pytest.raises(LabelError, match="1 row has no label"):
+            read(source)
+    with pytest.warns(InputWarning, match="Left out 1 of 4 rows: without a label"):
+        assert Votes.from_frame(frame, on_missing="drop").classes.tolist() == ["x", "y"]
+    with pytest.raises(LabelError, match="1 row has no annotator"):
+        Votes.from_frame(frame | {"annotator": ["ann", empty, "ann", "bob"], "label": ["x", "y"] * 2})
+    assert Votes.from_frame({"item": ["a", "b"], "ann": ["x", "y"], "bob": [empty, "y"]}).n_votes == 3
+    cells = [["x", "y"], [empty, "y"]]
+    assert Votes.from_dense(cells).n_votes == 3 == Votes.from_dense(np.array(cells)).n_votes
+    known = Votes.from_frame(frame | {"label": ["x", "x", "y", "y"], "truth": ["x", "x", empty, empty]})
+    assert known.truth.tolist() == [0, -1]
 
 
 def test_optional_columns_and_options(write: Write):

@@ -40,8 +40,8 @@ def triples(votes: Votes) -> list[tuple[Any, Any, Any]]:
 
 @st.composite
 def crowds(draw: st.DrawFn, min_size: int = 1) -> list[tuple[Any, Any, Any]]:
-    """Any set of votes without duplicates: text, integers or booleans as names and labels."""
-    text, integers = st.text(max_size=4), st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 5)
+    """Any set of votes without duplicates: text (not blanks alone), integers or booleans as names and labels."""
+    text, integers = st.text(max_size=4).filter(str.strip), st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 5)
     item, annotator = draw(st.sampled_from([text, integers])), draw(st.sampled_from([text, integers]))
     label = draw(st.sampled_from([text, integers, st.booleans()]))
     pairs = draw(st.lists(st.tuples(item, annotator), min_size=min_size, max_size=25, unique=True))

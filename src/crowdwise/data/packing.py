@@ -25,6 +25,7 @@ import numpy as np
 from crowdwise.data import columns, disk, encoding
 from crowdwise.data.blocks import KnownClasses
 from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.schema import BLANK
 from crowdwise.data.truth import encode_classes, one_each
 from crowdwise.data.vote_files import files_of, scan
 from crowdwise.data.votes import Votes
@@ -229,8 +230,10 @@ def _empty(frame: pl.LazyFrame, part: str) -> pl.Expr:
     """Where a column has no value."""
     import polars as pl
 
-    cell = pl.col(part)
-    return cell.is_null() | cell.is_nan() if frame.collect_schema()[part].is_float() else cell.is_null()
+    cell, dtype = pl.col(part), frame.collect_schema()[part]
+    if dtype == pl.String:
+        return cell.is_null() | cell.str.contains(BLANK)
+    return cell.is_null() | cell.is_nan() if dtype.is_float() else cell.is_null()
 
 
 def names_of(values: pl.Series, part: str, as_text: Path | None = None, **options: Any) -> tuple[Codes, Vocabulary]:

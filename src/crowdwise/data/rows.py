@@ -57,7 +57,7 @@ def dense(
     values: Any, items: Sequence[Any] | None, annotators: Sequence[Any] | None, missing: Any = None
 ) -> tuple[npt.NDArray[Any], dict[str, Any]]:
     """The cells of an items x annotators array that hold an answer, and their codes and names for ``from_codes``. A
-    cell holds none where the array is masked, NaN or ``None``, or equals ``missing``. A table names its rows and
+    cell holds none where the array is masked, NaN, ``None`` or blank, or equals ``missing``. A table names its rows and
     columns itself."""
     values, items, annotators = cells_of(values, items, annotators)
     # As objects a list keeps what it holds: numpy would make text of a NaN beside text.
@@ -81,8 +81,9 @@ def dense(
     present = ~np.ma.getmaskarray(values) if as_is else np.ones(table.shape, dtype=bool)
     if table.dtype.kind == "f":
         present &= ~np.isnan(table)
-    if table.dtype == object:
-        present &= np.array([not is_missing(v) for v in table.ravel()], dtype=bool).reshape(table.shape)
+    if table.dtype.kind in "OU":
+        filled = [not is_missing(v) and not (isinstance(v, str) and not v.strip()) for v in table.ravel().tolist()]
+        present &= np.array(filled, dtype=bool).reshape(table.shape)
     if missing is not None:
         present &= table != missing
     item, annotator = np.nonzero(present)

@@ -24,6 +24,8 @@ Form = Literal["auto", "long", "wide"]
 CHOICES = ("error", "first", "last", "all")
 """What ``on_duplicate`` may be."""
 NULLS = ("", "NA", "NaN", "nan", "null")
+BLANK = r"^\s*$"
+"""Text that is no name and no label: nothing, or blanks alone."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from crowdwise.data import column_content, columns, encoding, frames
 from crowdwise.data.answer_frames import with_index
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.places import FileRows, Lines, Rows, SheetRows, called
-from crowdwise.data.schema import Form, OnMissing
+from crowdwise.data.schema import BLANK, Form, OnMissing
 from crowdwise.data.spellings import folded, point_out_names
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing, warn
 
@@ -47,6 +47,7 @@ class Source:
         if self.table.width == 0 or self.table.height == 0:
             raise InputError(f"No {what}: the table has {self.table.height} rows and {self.table.width} columns.")
         self.parts = dict(columns.resolve(self.table.columns, given) if parts is None else parts)
+        self.table = _without_blanks(self.table, [name for part, name in self.parts.items() if name and part != "word"])
         self.lines = lines
         self.skipped = ""
         """Which columns were taken for no answers, for a message."""
@@ -258,6 +259,15 @@ def _empty(column: pl.Series) -> pl.Series:
     return column.is_null() | column.is_nan() if column.dtype.is_float() else column.is_null()
 
 
+def _without_blanks(table: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Cells that hold blanks alone are empty."""
+    import polars as pl
+
+    text = [name for name in dict.fromkeys(names) if table[name].dtype == pl.String]
+    blank = [name for name in text if bool(table[name].str.contains(BLANK).any())]
+    return table.with_columns(pl.when(~pl.col(name).str.contains(BLANK)).then(pl.col(name)) for name in blank)
+
+
 def _share_labels(table: pl.DataFrame, names: Sequence[str]) -> bool:
     found = [{folded(label) for label in table[name].drop_nulls().unique().to_list()} for name in names]
     return len(set().union(*found)) < sum(map(len, found))
@@ -302,6 +312,7 @@ def _unpivoted(
     if parts["item"] is None:
         parts = {**parts, "item": "item"}
         table = table.with_row_index("item")
+    table = _without_blanks(table, cells)
     kinds = {table[c].dtype for c in cells} - {pl.Null()}
     if len(kinds) > 1:
         if all(kind.is_numeric() for kind in kinds):

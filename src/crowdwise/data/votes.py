@@ -116,7 +116,7 @@ class Votes(ByItem):
     ) -> Votes:  # fmt: skip
         """Votes from an N x M array, one row per item and one column per annotator.
 
-        A cell is missing where the array is masked, NaN or ``None``, or equals ``missing``.
+        A cell is missing where the array is masked, NaN, ``None`` or blank, or equals ``missing``.
 
         >>> import numpy as np
         >>> Votes.from_dense(np.array([[0, 1, -1], [1, 1, 0]]), missing=-1)

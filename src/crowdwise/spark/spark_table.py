@@ -150,7 +150,8 @@ def _expressions(name: str, kind: str, part: str) -> tuple[str, str, str]:
         whole = f"try_cast({name} as bigint)"
         empty = f"({name} is null or isnan({name}))"
         return whole, empty, f"(not {empty} and ({whole} is null or {whole} <> {name}))"
-    return (f"cast({name} as bigint)" if kind in WHOLE else name), f"({name} is null)", "false"
+    blank = f" or trim(both ' \t\n\r' from {name}) = ''" if kind == "string" else ""
+    return (f"cast({name} as bigint)" if kind in WHOLE else name), f"({name} is null{blank})", "false"
 
 
 def _counted(frame: Any, used: dict[str, str], on_missing: str) -> tuple[int, pl.Series]:
