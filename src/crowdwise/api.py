@@ -51,13 +51,13 @@ def aggregate(
     ----------
     answers
         A table of answers (:class:`~crowdwise.Votes`, :class:`~crowdwise.Ratings`, ...); a file or a dataset folder; or
-        a dataframe that :meth:`~crowdwise.Votes.from_frame` takes. With ``out``: a Parquet or CSV file of votes, a
+        a dataframe that :meth:`~crowdwise.Votes.from_frame` (or its like of another answer type) takes. With ``out``: a Parquet or CSV file of votes, a
         pattern (``"votes/*.parquet"``), a folder of such files, or a list of them.
     method
         A key of ``crowdwise methods``; by default that of the answer type.
     answer_type
-        A key of ``crowdwise.ANSWER_TYPES``. By default that of the table or of the method; of a file it is guessed
-        from its columns. ``"auto"`` takes labels that look like numbers on a scale for ratings; else they are an error.
+        A key of ``crowdwise.ANSWER_TYPES``. By default that of the table or of the method; of a file or a dataframe it
+        is guessed from its columns. ``"auto"`` takes labels that look like numbers on a scale for ratings; else they are an error.
     gold
         The truth of the items where it is known, for the method to use: a mapping from item to class, or N class codes
         with -1 for unknown. The truth that lies with the answers is not looked at.
@@ -117,7 +117,7 @@ def aggregate(
     if given:
         raise ParameterError(f"{', '.join(given)}: only engine 'stream' takes it, which is chosen where out is given.")
     check_fits(answers)
-    kind = answer_type_of(answers, answer_type, method)[0]
+    kind = answer_type_of(answers, answer_type, method, reading=options)[0]
     reading, params = reading_options(answers, kind, options)
     with on_gpu(engine == "cuda"):
         return fit(
@@ -301,7 +301,7 @@ def prepare(
     graph: Any = None, inputs: Any = None, reading: Mapping[str, Any] | None = None,
 ) -> Task:  # fmt: skip
     """The first half of :func:`fit`: all that can be wrong with a method or a file is said here, before the work."""
-    answer_type, _ = answer_type_of(source, answers, method)
+    answer_type, _ = answer_type_of(source, answers, method, reading=reading)
     if graph is not None and method is None and answer_type == registry.VOTES:
         answer_type = "graph"
     auto = is_auto(inputs)

@@ -47,11 +47,13 @@ def read(source: Any, answers: str | None = None, *, reading: Mapping[str, Any] 
 
 
 def answer_type_of(
-    source: Any, asked: str | None = None, method: str | None = None, *, question: str | None = None
-) -> tuple[str, Guess | None]:
+    source: Any, asked: str | None = None, method: str | None = None, *, question: str | None = None,
+    reading: Mapping[str, Any] | None = None,
+) -> tuple[str, Guess | None]:  # fmt: skip
     """The type that was asked for, else that of the table or the method, else a guess.
 
-    A dataset folder is taken for votes; what its answers look like is in the guess. ``question`` is that of an export.
+    A dataset folder is taken for votes; what its answers look like is in the guess. ``question`` is that of an export;
+    ``reading`` has the columns that were named (and other options of the reader, which do not matter here).
     """
     if asked not in (None, AUTO):
         return registry.answer_type(str(asked)), None
@@ -62,30 +64,39 @@ def answer_type_of(
         return named.answer_type if named is not None and is_ours else own, None
     if method is not None:
         return named.answer_type if named is not None else registry.VOTES, None
-    if isinstance(source, (str, os.PathLike)):
+    is_file = isinstance(source, (str, os.PathLike))
+    if is_file:
         found = export_of(Path(source))
         if found is not None:
             return _exported(found, None, question).table.answer_type, None
-    guess = _guess(Path(source)) if isinstance(source, (str, os.PathLike)) else None
+    guess = _guess(source, reading or {})
     if guess is None or guess.kind == registry.VOTES:
         return registry.VOTES, guess
-    if Path(source).is_dir() and guess.reason != SAID:
+    if is_file and Path(source).is_dir() and guess.reason != SAID:
         return registry.VOTES, replace(guess, kind=registry.VOTES, doubt=guess.kind)
     return guess.kind, guess
 
 
-def _guess(path: Path) -> Guess | None:
-    """The type of answers in a file (or a dataset folder), by its first rows; ``None`` where these cannot be read."""
-    from crowdwise.data.dataset import find_table
-    from crowdwise.data.guess import Guess, glance, guess
+def _guess(source: Any, reading: Mapping[str, Any]) -> Guess | None:
+    """The type of answers in a dataframe or a file (or a dataset folder), by its first rows; ``None`` where these
+    cannot be read, or have a column for each annotator."""
+    from crowdwise.data.dataset import Dataset, find_table
+    from crowdwise.data.guess import Guess, glance, glance_at, guess
 
-    if path.is_dir():
-        named = _named_type(path / "meta.json")
-        if named:
-            return Guess(named, SAID)
-    file = find_table(path, "votes") if path.is_dir() else path
-    head = glance(file) if file is not None and file.is_file() else None
-    return None if head is None else guess(head.columns, {name: head[name].to_list() for name in head.columns})
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        if path.is_dir():
+            named = _named_type(path / "meta.json")
+            if named:
+                return Guess(named, SAID)
+        file = find_table(path, "votes") if path.is_dir() else path
+        head = glance(file) if file is not None and file.is_file() else None
+    else:
+        head = None if isinstance(source, Dataset) else glance_at(source)
+    if head is None or reading.get("form") == "wide":
+        return None
+    given = {part: reading.get(part) for part in ("item", "annotator", "label")}
+    return guess(head.columns, {name: head[name].to_list() for name in head.columns}, given)
 
 
 def checked(source: Any, asked: str | None, method: str | None, options: dict[str, Any]) -> Answers:
@@ -96,7 +107,7 @@ def checked(source: Any, asked: str | None, method: str | None, options: dict[st
         if export is not None:
             options = dict(options)
             return _exported(export, asked if asked != AUTO else None, options.pop("question", None), options)
-    answer_type = answer_type_of(source, asked, method)[0]
+    answer_type = answer_type_of(source, asked, method, reading=options)[0]
     if asked not in (None, AUTO) or was_read(source) or answer_type != registry.VOTES or "classes" in options:
         return _read(source, answer_type, options)
     try:

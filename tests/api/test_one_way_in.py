@@ -95,6 +95,26 @@ def test_a_table_and_its_file_give_the_same(name: str, found: dict[str, api.Fitt
     assert np.allclose(value(python), value(found[name].result), atol=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "dict"])
+@pytest.mark.parametrize("name", [name for name in TABLES if name not in ASKED])
+def test_a_dataframe_has_the_type_of_its_file(name: str, kind: str, found: dict[str, api.Fitted]) -> None:
+    frame = TABLES[name].to_frame("polars").drop("truth", strict=False)
+    frame = {"pandas": frame.to_pandas, "polars": frame.clone, "pyarrow": frame.to_arrow, "dict": frame.to_dict}[kind]()
+    read = api.read(frame)
+    assert read.answer_type == name and type(read.table) is type(TABLES[name])
+    if kind == "pandas":
+        assert np.allclose(value(cw.aggregate(frame, **PARAMS.get(name, {}))), value(found[name].result), atol=1e-9)
+
+
+def test_a_dataframe_with_an_index_and_a_named_label_column() -> None:
+    pd = pytest.importorskip("pandas")
+    rated = pd.DataFrame({"item": [1, 1, 2, 2], "annotator": ["a", "b"] * 2, "score": [0.5, 1, 3, 4]})
+    assert api.read(rated.set_index(["item", "annotator"])).answer_type == "ratings"
+    both = rated.assign(mood=["good", "good", "bad", "bad"])
+    assert api.read(both).answer_type == "ratings"
+    assert cw.aggregate(both, label="mood").labels.tolist() == ["good", "bad"]
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_commands_give_what_python_gives(
     name: str, found: dict[str, api.Fitted], files: dict[str, Path], tmp_path: Path
@@ -194,3 +214,10 @@ def test_a_table_of_another_type_is_refused() -> None:
         api.fit(TABLES["ratings"], "mean", gold={0: 1.0})
     with pytest.raises(ParameterError, match="no inputs to learn from"):
         api.fit(TABLES["votes"], "two-stage", inputs=True)
+
+
+def test_names_that_are_numbers_are_written_as_numbers() -> None:
+    with pytest.raises(InputError, match=r"^All votes are 3: "):
+        cw.aggregate({"item": [1, 2], "annotator": [7, 8], "label": [3, 3]})
+    with pytest.raises(InputError, match=r"single annotator, 7:"):
+        cw.aggregate({"item": [1, 2], "annotator": [7, 7], "score": [0.5, 2.5]})

@@ -29,6 +29,10 @@ ITEM = ["item", "annotator"]
         ([*ITEM, "rating"], {"rating": ["1.5", "2", None]}, "ratings"),
         ([*ITEM, "score"], {"score": [0.25, 3.0]}, "ratings"),
         ([*ITEM, "score"], {"score": [7, 93]}, "ratings"),
+        ([*ITEM, "grade"], {"grade": [7, 93]}, "ratings"),
+        ([*ITEM, "label"], {"label": ["['a', 'b']", '["a"]', None]}, "label-sets"),
+        ([*ITEM, "labels", "rating"], {"labels": ["a|b"], "rating": [1]}, "label-sets"),
+        ([*ITEM, "annotation_id", "score"], {"annotation_id": list(range(20)), "score": [0.5] * 20}, "ratings"),
     ],
 )
 def test_clear_cases(columns, rows, kind):
@@ -51,11 +55,29 @@ def test_clear_cases(columns, rows, kind):
         (["document", "worker", "label"], {"label": ["O", "A"]}),
         (["left", "right", "worker", "label"], {"label": ["yes", "no"]}),
         (["first", "second", "annotator", "label"], {"label": ["cat"]}),
+        ([*ITEM, "score", "label"], {"score": [0.5, 0.9], "label": ["cat", "dog"]}),  # a confidence, not a rating
+        ([*ITEM, "rating", "label"], {"rating": [0.5, 0.9], "label": [0, 1]}),
+        ([*ITEM, "label", "categories"], {"label": ["cat"], "categories": ["pets"]}),
+        ([*ITEM, "rank", "label"], {"rank": [1, 2], "label": ["relevant", "not"]}),
+        ([*ITEM, "chosen", "rejected", "label"], {"label": ["agree"]}),
         ([], {}),
     ],
 )
 def test_all_else_is_classes(columns, rows):
     assert guess(columns, rows).kind == "votes"
+
+
+@pytest.mark.parametrize("columns", [["item", "annotator", "score", "mood"], ["item", "annotator", "mood", "labels"]])
+def test_a_label_column_that_is_named_decides(columns):
+    rows = {"score": [0.5], "mood": ["good"], "labels": ["a|b"]}
+    assert guess(columns, rows).kind != "votes" == guess(columns, rows, {"label": "mood"}).kind
+    assert guess([*ITEM, "labels"], {"labels": ["a|b"]}, {"label": "labels"}).kind == "label-sets"
+
+
+def test_what_lies_beside_labels_is_a_doubt():
+    found = guess([*ITEM, "rank", "label"], {"label": ["relevant", "not"]})
+    assert (found.kind, found.doubt) == ("votes", "rankings") and "'rank'" in found.reason
+    assert not guess([*ITEM, "rank", "label"], {"label": ["relevant"]}, {"label": "label"}).doubt
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])

@@ -54,6 +54,21 @@ def test_lists_delimiters_and_offers_in_columns():
     assert sets_of(cw.LabelSets.from_frame(offered.to_frame())) == sets_of(offered)
 
 
+@pytest.mark.parametrize("column", ["labels", "label"])
+def test_lists_that_were_written_as_text(tmp_path, column):
+    """What pandas writes to a CSV file, what JSON calls a list, and a set."""
+    sets = [["x, y", "z"], [], ["x, y"], ["z"]]
+    frame = pd.DataFrame({"item": [1, 1, 2, 2], "annotator": ["ann", "bob"] * 2, column: sets})
+    frame.to_csv(tmp_path / "sets.csv", index=False)
+    written = [tmp_path / "sets.csv", frame.assign(**{column: ['["z","x, y"]', "[]", '["x, y"]', "{'z'}"]})]
+    for source in written:
+        assert cw.aggregate(source).labels.tolist() == ["x, y", "z"]
+    table = cw.LabelSets.from_frame(written[1])
+    assert table.describe()["answers"] == 4 and table.labels.tolist() == ["x, y", "z"]
+    other = frame.assign(**{column: "[sic] x|y"})
+    assert cw.LabelSets.from_frame(other, delimiter="|").labels.tolist() == ["[sic] x", "y"]
+
+
 def test_reads_files(tmp_path):
     (tmp_path / "sets.csv").write_text("item,annotator,labels\n7,a,x|y\n7,b,\n8,a,none\n", encoding="utf-8")
     answers = read_label_sets(tmp_path / "sets.csv")

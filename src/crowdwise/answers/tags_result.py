@@ -20,7 +20,7 @@ from crowdwise.data.boundary import guarded
 from crowdwise.data.tag_schemes import Spans
 from crowdwise.data.tags import Tags
 from crowdwise.data.truth import truth_by_token
-from crowdwise.errors import InputError, LabelError
+from crowdwise.errors import InputError, LabelError, listing
 from crowdwise.kernels import chains
 
 
@@ -199,7 +199,7 @@ def checked_truth(tags: Tags, gold: Ints) -> Ints:
     if len(bad):
         at = bad[0]
         raise LabelError(
-            f"The truth gives token {tags.votes.items[at]!r} the tag {tags.classes[gold[at]]!r}, which goes on with a "
+            f"The truth gives token {tags.votes.items[at]!r} the tag {listing(tags.classes[[gold[at]]])}, which goes on with a "
             "span that is not there. Mend it, or make the tags with scheme='plain'."
         )
     return gold

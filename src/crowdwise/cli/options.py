@@ -254,7 +254,7 @@ def fitted(
 
     answers = answers or reading.answers
     note_export(path)
-    note_guess(answer_type_of(path, answers, method, question=reading.question)[1])
+    note_guess(answer_type_of(path, answers, method, question=reading.question, reading=reading.options())[1])
     task = api.prepare(path, method, params, answers=answers, graph=graph, inputs=inputs, reading=reading.options())
     with show.progress(task.method) as callback:
         return task.fit(gold=gold, truth=truth, max_seconds=max_seconds, callback=callback, progress=say)
@@ -277,7 +277,7 @@ def load(path: Path, reading: Reading = AS_USUAL) -> Answers:
     from crowdwise.reading import answer_type_of, read
 
     note_export(path)
-    note_guess(answer_type_of(path, reading.answers, question=reading.question)[1])
+    note_guess(answer_type_of(path, reading.answers, question=reading.question, reading=reading.options())[1])
     return read(path, reading.answers, reading=reading.options())
 
 
@@ -297,7 +297,7 @@ def check_votes(path: Path, reading: Reading) -> None:
     from crowdwise.reading import answer_type_of
 
     note_export(path)
-    found, guess = answer_type_of(path, reading.answers, question=reading.question)
+    found, guess = answer_type_of(path, reading.answers, question=reading.question, reading=reading.options())
     if found != registry.VOTES:
         raise other_answers(path, found, "" if guess is None else f", since {guess.reason}")
     note_guess(guess)

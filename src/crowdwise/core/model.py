@@ -34,7 +34,7 @@ from crowdwise.core.vote_parts import IN_PARTS, Totals, VotePart, VoteParts, sta
 from crowdwise.data.boundary import guarded
 from crowdwise.data.encoding import CLASSES
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, LabelError, NotFittedError, Option, ParameterError, Remedy
+from crowdwise.errors import InputError, LabelError, NotFittedError, Option, ParameterError, Remedy, listing
 
 __all__ = [
     "Callback", "EMFit", "EMModel", "Family", "Floats", "Ints", "Model", "Outcome", "Params", "Part", "Rounds",
@@ -382,7 +382,7 @@ def check_classes(votes: Votes, what: str = "votes") -> None:
     """Refuse votes of which all are the same because there is no other class."""
     if votes.n_classes < 2:
         raise LabelError(
-            f"All {what} are {votes.classes[0]!r}: with a single class there is nothing to decide.",
+            f"All {what} are {listing(votes.classes[:1])}: with a single class there is nothing to decide.",
             remedy=Remedy("If there are other classes that nobody chose, declare them: {}.", CLASSES),
         )
 
@@ -390,7 +390,7 @@ def check_classes(votes: Votes, what: str = "votes") -> None:
 def check_several(answers: Any, key: str, remedy: str) -> None:
     """Refuse the answers of a single annotator."""
     if answers.n_annotators < 2:
-        who = f"is a single annotator, {answers.annotators[0]!r}" if answers.n_annotators else "are no annotators"
+        who = f"is a single annotator, {listing(answers.annotators[:1])}" if answers.n_annotators else "are no annotators"
         raise InputError(
             f"There {who}: {key} learns the reliability of annotators from agreement, and there is nobody to agree "
             f"with. {remedy}"

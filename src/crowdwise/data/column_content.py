@@ -7,6 +7,8 @@ do not decide: no annotator is called ``comments`` or ``created_at``.
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -62,6 +64,41 @@ def is_row_id(column: pl.Series) -> bool:
     simple = column.dtype == pl.String or column.dtype.is_integer()
     filled = column.drop_nulls()
     return named_like_an_id(column.name) and simple and len(filled) >= ENOUGH and filled.n_unique() == len(filled)
+
+
+def lists_in(cells: Iterable[Any]) -> list[list[Any]] | None:
+    """Cells of text that are all lists, as JSON or Python writes them; an empty one is an empty list. ``None`` where
+    one of them is something else, or none is a list.
+
+    >>> lists_in(['["cat", "dog"]', "['cat']", ""])
+    [['cat', 'dog'], ['cat'], []]
+    >>> lists_in(["cat|dog"]), lists_in(["[sic] cat"])
+    (None, None)
+    """
+    out: list[list[Any]] = []
+    some = False
+    for cell in cells:
+        text = cell.strip() if isinstance(cell, str) else ""
+        if not text and (cell is None or isinstance(cell, str)):
+            out.append([])
+            continue
+        if not (text[:1] in "[({" and text[-1:] in "])}" and text):
+            return None
+        try:
+            found = json.loads(text)
+        except ValueError:
+            try:
+                found = ast.literal_eval(text)
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                return None
+        if found and not isinstance(found, (list, tuple, set)):
+            return None
+        names = sorted(found, key=str) if isinstance(found, set) else list(found)
+        if any(not isinstance(name, (str, int)) for name in names):
+            return None
+        some = True
+        out.append(names)
+    return out if some else None
 
 
 def as_numbers(column: pl.Series) -> pl.Series:

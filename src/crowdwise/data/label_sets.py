@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, encoding, frames, schema, spellings
+from crowdwise.data import assemble, column_content, encoding, frames, schema, spellings
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.readable import reader
 from crowdwise.data.rows import blocks, columns_of, spread
@@ -55,6 +55,9 @@ def _sets(source: Source, part: str, delimiter: str | None) -> Sets:
     if isinstance(cells.dtype, pl.List) and not cells.explode().dtype.is_nested():
         return [[] if cell is None else list(dict.fromkeys(cell)) for cell in cells.to_list()]
     text = source.flat(part, "text, or a list of labels").cast(pl.String).fill_null("")
+    written = None if delimiter else column_content.lists_in(text)
+    if written is not None:
+        return [list(dict.fromkeys(some)) for some in written]
     found = delimiter or next((d for d in DELIMITERS if bool(text.str.contains(d, literal=True).any())), "|")
     out = []
     for cell in text.to_list():
@@ -96,9 +99,10 @@ class LabelSets(ByItem):
         schema.on_missing("an item or annotator (an empty cell of labels is the empty set)"), spellings.NORMALISE,
     )  # fmt: skip
     _forms: ClassVar[str] = (
-        "Either one row per answer, with a column of sets (``labels``: lists, or text such as ``cat|dog``); or one row "
-        "per chosen label (``label``), with an empty cell where somebody chose none. ``offered`` is a column with the "
-        "labels that were on offer for the item, written like the sets; without it all labels were."
+        "Either one row per answer, with a column of sets (``labels``: lists, or text such as ``cat|dog`` or "
+        "``['cat', 'dog']``); or one row per chosen label (``label``), with an empty cell where somebody chose none. "
+        "``offered`` is a column with the labels that were on offer for the item, written like the sets; without it "
+        "all labels were."
     )
     _by_item: ClassVar[tuple[str, ...]] = ("truth", "known", "offered")
     _truths: ClassVar[tuple[str, ...]] = ("labels", "truth", "label")
@@ -134,6 +138,8 @@ class LabelSets(ByItem):
         long = value == "label" and not isinstance(source[value].dtype, pl.List)
         if long and delimiter is None:
             cells = source.flat(value, "a label").to_list()
+            long = column_content.lists_in(cells) is None
+        if long and delimiter is None:
             sets = [[] if cell is None or str(cell).strip().lower() in EMPTY else [cell] for cell in cells]
         else:
             sets = _sets(source, value, delimiter)

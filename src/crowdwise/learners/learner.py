@@ -24,7 +24,7 @@ from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result
 from crowdwise.core.unseen import recode
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, LabelError
+from crowdwise.errors import InputError, LabelError, listing
 from crowdwise.learners.estimator import Estimator
 from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.named_inputs import answers_in, one_each
@@ -61,7 +61,7 @@ def as_votes(y: Any) -> Votes:
         votes = Votes.from_dense(dense, annotators=["labels"] if labels.ndim == 1 else None, items=items)
     if votes.n_classes < 2:
         raise LabelError(
-            f"All votes say {votes.classes[0]!r}: with one class there is nothing to learn. "
+            f"All votes say {listing(votes.classes[:1])}: with one class there is nothing to learn. "
             "If there are other classes that nobody chose, declare them: classes=[...]."
         )
     return votes

@@ -123,7 +123,8 @@ def _of_two(
     one, two = _annotator_pairs(some)
     if not len(one):
         raise InputError(
-            f"{votes.annotators[a]!r} and {votes.annotators[b]!r} have no item in common: there is nothing to compare."
+            f"{listing(votes.annotators[[a]])} and {listing(votes.annotators[[b]])} have no item in common: there is "
+            "nothing to compare."
         )
     one, two = (one, two) if a < b else (two, one)
     times = np.bincount(some.label[one] * K + some.label[two], minlength=K * K)

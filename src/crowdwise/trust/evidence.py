@@ -122,7 +122,7 @@ def positive_code(classes: npt.NDArray[Any], positive: Any) -> int:
     if positive is None:
         if len(classes) != 2:
             raise ParameterError(
-                f"There are {len(classes)} classes: name the positive one, positive={classes[0]!r} say."
+                f"There are {len(classes)} classes: name the positive one, positive={listing(classes[:1])} say."
             )
         return 1
     found = [k for k, name in enumerate(classes.tolist()) if name == positive]
