@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,31 @@ def test_rankings_come_out_as_they_went_in(tmp_path: Path) -> None:
     assert (cw.read_rankings(file).item == table.item).all()
     shuffled = cw.Rankings.from_records(BALLOTS[::-1])
     assert (shuffled.item == table.item).all() and (shuffled.indptr == table.indptr).all()
+
+
+@pytest.mark.parametrize("written", [str, ">".join, " > ".join, "|".join, ", ".join, json.dumps, list])
+def test_a_ranking_in_one_cell(tmp_path: Path, written: Any) -> None:
+    orders = [["tea", "milk", "water"], ["milk", "tea"], ["water", "milk"]]
+    frame = {"annotator": ["ann", "bob", "ann"], "ranking": [written(some) for some in orders]}
+    tables = [cw.Rankings.from_frame(frame)]
+    if written is not list:
+        pl.DataFrame(frame).write_csv(tmp_path / "ballots.csv", separator="\t")
+        tables.append(cw.read_rankings(tmp_path / "ballots.csv"))
+        assert cw.aggregate(tmp_path / "ballots.csv").answer_type == "rankings"
+    for table in tables:
+        said = sorted([str(table.items[i]) for i in table.item[lo:hi]] for lo, hi in pairwise(table.indptr))
+        assert said == sorted(orders) and table.annotators.tolist() == ["ann", "bob"]
+
+
+def test_a_ranking_beside_what_was_asked_and_ranks_of_that_name() -> None:
+    ballots = cw.Rankings.from_frame({"item": ["q1", "q2"], "annotator": ["ann"] * 2, "ranking": ["2>10>3", "3>2"]})
+    assert ballots.questions.tolist() == ["q1", "q2"] and ballots.items.tolist() == [2, 3, 10]
+    rows = {"item": ["a", "b"], "annotator": ["ann"] * 2, "ranking": [2, 1]}
+    assert [cw.Rankings.from_frame(rows).items[i] for i in cw.Rankings.from_frame(rows).item] == ["b", "a"]
+    with pytest.raises(LabelError, match="1 row has no rank"):
+        cw.Rankings.from_frame({"annotator": ["ann", "bob"], "ranking": ["a > b", None]})
+    with pytest.raises(InputError, match="names 'a' twice"):
+        cw.Rankings.from_frame({"annotator": ["ann", "bob"], "ranking": ["a > b", "a>a"]})
 
 
 def test_rankings_select_and_turn_into_comparisons() -> None:

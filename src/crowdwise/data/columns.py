@@ -56,7 +56,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "chosen": "chosen, winning item, better",
         "rejected": "rejected, loser, losing item, worse",
         "question": "question, prompt, context, instruction, topic, group, ballot",
-        "rank": "rank, place, position, order",
+        "rank": "rank, place, position, order, ranking",
     }.items()
 }  # fmt: skip
 """What readers accept for each part, the preferred word first.

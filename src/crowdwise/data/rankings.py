@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, encoding, schema
+from crowdwise.data import assemble, column_content, encoding, schema
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.places import called, counted_as
@@ -37,6 +37,34 @@ from crowdwise.data.source import Source
 from crowdwise.data.table import Table
 from crowdwise.data.truth import encode_numbers, numbers_in
 from crowdwise.errors import InputError, LabelError, listing
+
+if TYPE_CHECKING:
+    import polars as pl
+
+BETWEEN = (">", "|", ";", ",")
+"""What may stand between the items of a ranking that is written as text."""
+
+
+def _orders(source: Source) -> pl.Series | None:
+    """The column with the items of each ranking in order, as lists; ``None`` where it holds the rank of an item."""
+    import polars as pl
+
+    if "rank" not in source:
+        return None
+    column = source["rank"]
+    if isinstance(column.dtype, pl.List):
+        return column
+    if column.dtype != pl.String or column_content.numbers_in(column.drop_nulls()) is not None:
+        return None
+    cells = column.to_list()
+    lists = column_content.lists_in(cells)
+    between = BETWEEN[:1] if "item" in source else BETWEEN
+    sign = next((sign for sign in between if any(cell is not None and sign in cell for cell in cells)), None)
+    if lists is None and sign is None:
+        return None
+    if lists is None:
+        lists = [[word.strip() for word in (cell or "").split(str(sign)) if word.strip()] for cell in cells]
+    return pl.Series(column.name, [[str(name) for name in some] or None for some in lists], dtype=pl.List(pl.String))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,7 +92,9 @@ class Rankings(Table):
     _truth_in: ClassVar[Any] = staticmethod(numbers_in)
     _forms: ClassVar[str] = (
         "One row for each ranked item, with its rank (1, or the smallest number, is the best); those with the same "
-        "annotator and question are one ranking. Without an annotator column all are by one, called ``everyone``."
+        "annotator and question are one ranking. Or one row for each ranking: a column ``ranking`` with a list of its "
+        "items, the best first, or text such as ``tea > milk > water``. Without an annotator column all are by one, "
+        "called ``everyone``."
     )
 
     indptr: Counts
@@ -81,6 +111,9 @@ class Rankings(Table):
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Rankings:
+        orders = _orders(source)
+        if orders is not None:
+            return cls._from_orders(source, orders, options)
         source.require(cls._needed())
         also = [part for part in ("annotator", "question") if part in source]
         source.complete([*cls._needed(), *also], options["on_missing"])
@@ -106,6 +139,24 @@ class Rankings(Table):
         return cls.from_codes(
             np.append(first, len(key)), item[order], annotator[order][first],
             items=items, annotators=annotators, question=question[order][first], questions=questions, **beside,
+        )  # fmt: skip
+
+    @classmethod
+    def _from_orders(cls, source: Source, orders: pl.Series, options: Mapping[str, Any]) -> Rankings:
+        """One row for each ranking. An item column beside it says what was asked, as a question does."""
+        if "question" not in source:
+            source.parts["question"] = source.parts["item"]
+        source.table = source.table.with_columns(orders)
+        also = [part for part in ("annotator", "question") if part in source]
+        source.complete(["rank", *also], options["on_missing"])
+        lists = source["rank"].to_list()
+        item, items = encoding.encode(source["rank"].explode())
+        item, items = encoding.integers_in_text(item, items)
+        annotator, annotators = source.coded_or("annotator")
+        question, questions = source.coded("question") if "question" in source else (None, None)
+        return cls.from_codes(
+            np.concatenate([[0], np.cumsum([len(some) for some in lists])]), item, annotator, items=items,
+            annotators=annotators, question=question, questions=questions, **source.beside(),
         )  # fmt: skip
 
     @classmethod
