@@ -14,6 +14,7 @@ from crowdwise.cli.campaign_files import FolderArgument, counted, opened, read_a
 from crowdwise.cli.cmd_campaign_changes import CHANGES
 from crowdwise.cli.options import FixedSeedOption, JsonOption, SetOption, StreamMethodOption, assignments, option
 from crowdwise.cli.outputs import check_outputs, emit, emit_table, say, write_table
+from crowdwise.cli.piped import piped
 from crowdwise.errors import LabelError, ParameterError, ReadError, listing
 
 DEFAULT = "one-coin"
@@ -115,7 +116,12 @@ def init(
     )
 
 
-VotesArgument = Annotated[Path, typer.Argument(help="A file of votes: item, annotator, label (and vote_id).")]
+VotesArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="A file of votes: item, annotator, label (and vote_id). - is standard input.", callback=piped
+    ),
+]
 
 
 @campaign.command("add")

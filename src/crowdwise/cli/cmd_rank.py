@@ -13,6 +13,7 @@ from crowdwise.answers.comparisons_scales import Scale
 from crowdwise.cli import options as opt
 from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_results, write_table
+from crowdwise.cli.piped import piped
 from crowdwise.data.comparisons import Comparisons, OnSelf
 from crowdwise.data.folders import check_target
 from crowdwise.errors import ColumnError, InputError, ParameterError, listing, suggestion
@@ -21,8 +22,9 @@ PathArgument = Annotated[
     Path,
     typer.Argument(
         help="A file of comparisons: two items and the better one on each line (or chosen and rejected). Or of "
-        "rankings: item and rank.",
+        "rankings: item and rank. - is standard input.",
         show_default=False,
+        callback=piped,
     ),
 ]
 MethodOption = Annotated[

@@ -14,6 +14,7 @@ import typer
 
 from crowdwise import registry
 from crowdwise.cli.outputs import say
+from crowdwise.cli.piped import piped
 from crowdwise.data.schema import Form, OnDuplicate, OnMissing
 from crowdwise.errors import InputError, Option, ParameterError, Setting
 
@@ -39,9 +40,10 @@ PathArgument = Annotated[
     typer.Argument(
         help=(
             "A file of answers (.csv, .tsv, .xlsx, .json, .jsonl, .parquet, .arrow; text also .gz; one of them in a "
-            ".zip) or a dataset folder with labels.csv."
+            ".zip) or a dataset folder with labels.csv; - is standard input."
         ),
         show_default=False,
+        callback=piped,
     ),
 ]
 AnswersOption = Annotated[

@@ -186,6 +186,8 @@ def _check_there(path: Path) -> None:
         raise ReadError(loop + (f" The folder holds {', '.join(near)}." if near else ""))
     if path.is_dir():
         raise ReadError(f"{path} is a folder: name the file inside it (in Python, read_dataset reads a whole folder).")
+    if not path.is_file():
+        raise ReadError(f"{path} is a pipe or a device, which can be read once: write what it gives to a file first.")
     if path.stat().st_size == 0:
         raise ReadError(f"{path} is empty (0 bytes): expected a table with named columns.")
 
