@@ -392,6 +392,14 @@ def test_what_cannot_follow_a_stream_says_so() -> None:
         cw.Online(cw.DawidSkene()).partial_fit([("a", "ann", "x")])  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("row", [(1, "ann", "x"), ("c", 1, "x"), ("c", "ann", 1), ("c", "ann", True)])
+def test_names_of_another_kind_are_refused_and_change_nothing(row: tuple[Any, ...]) -> None:
+    online = cw.Online(cw.DawidSkene()).partial_fit(cw.Votes.from_records([("a", "ann", "x"), ("b", "bob", "y")]))
+    with pytest.raises(InputError, match=r"are of one kind: '\w+' came before, and (1|True) is of another"):
+        online.partial_fit(cw.Votes.from_records([row]))
+    assert online.consensus().items["item"].to_list() == ["a", "b"]
+
+
 # -- gold whenever it comes --------------------------------------------------------------------------------------------
 
 

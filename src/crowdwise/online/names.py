@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.numerics import Ints
+from crowdwise.errors import InputError
 
 __all__ = ["Names"]
 
@@ -48,6 +49,15 @@ class Names:
         new = np.flatnonzero(codes < 0)
         codes[new] = len(self.names) + np.arange(len(new))
         return codes, [given[place] for place in new.tolist()]
+
+    def check_kind(self, new: Iterable[Any], what: str) -> None:
+        """Raise an error where new names are of another kind than those that are here: text and integers do not mix."""
+        for name in new if self.names else ():
+            if type(name) is not type(self.names[0]):
+                raise InputError(
+                    f"Names of {what} are of one kind: {self.names[0]!r} came before, and {name!r} is of another. Give "
+                    "all as text, or all as integers. Nothing was added."
+                )
 
     def array(self) -> npt.NDArray[Any]:
         """All names: ``array()[codes]`` are the names behind some codes."""

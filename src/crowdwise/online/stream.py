@@ -161,10 +161,14 @@ class Online(CorrectedStream):
         ``gold``: the class of some items, for the model to use: of these votes, of earlier ones, or of later ones.
         """
         if not isinstance(votes, Votes):
-            raise InputError(f"Expected Votes and found {type(votes).__name__}: make them with Votes.from_records.")
+            made = "make them with Votes.from_frame or Votes.from_records"
+            raise InputError(f"Expected Votes and found {type(votes).__name__}: {made}.")
         items, new_items = self.item_names.encode(votes.items)
         annotators, new_annotators = self.annotator_names.encode(votes.annotators)
         classes, new_classes = self.class_names.encode(votes.classes)
+        self.item_names.check_kind(new_items, "items")
+        self.annotator_names.check_kind(new_annotators, "annotators")
+        self.class_names.check_kind(new_classes, "classes")
         batch = Batch(items, annotators, votes.item, votes.annotator, classes[votes.label], votes.weight)
         said = [*self.class_names.names, *new_classes]
         known = {} if gold is None else self._known(gold, votes.items[:1].tolist(), said, votes)
