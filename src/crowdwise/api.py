@@ -51,13 +51,14 @@ def aggregate(
     ----------
     answers
         A table of answers (:class:`~crowdwise.Votes`, :class:`~crowdwise.Ratings`, ...); a file or a dataset folder; or
-        a dataframe that :meth:`~crowdwise.Votes.from_frame` (or its like of another answer type) takes. With ``out``: a Parquet or CSV file of votes, a
-        pattern (``"votes/*.parquet"``), a folder of such files, or a list of them.
+        a dataframe that :meth:`~crowdwise.Votes.from_frame` (or its like of another answer type) takes. With ``out``: a
+        Parquet or CSV file of votes, a pattern (``"votes/*.parquet"``), a folder of such files, or a list of them.
     method
         A key of ``crowdwise methods``; by default that of the answer type.
     answer_type
         A key of ``crowdwise.ANSWER_TYPES``. By default that of the table or of the method; of a file or a dataframe it
-        is guessed from its columns. ``"auto"`` takes labels that look like numbers on a scale for ratings; else they are an error.
+        is guessed from its columns. ``"auto"`` takes labels that look like numbers on a scale for ratings; else they
+        are an error.
     gold
         The truth of the items where it is known, for the method to use: a mapping from item to class, or N class codes
         with -1 for unknown. The truth that lies with the answers is not looked at.

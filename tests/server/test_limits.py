@@ -115,7 +115,7 @@ def test_items_come_in_as_tables(site: Site, kind: str, form: bool) -> None:
         ("text/csv", b"name\na\n", "no column item"),
         ("application/json", b"[{", "not a list of items"),
         ("application/json", b'[{"item": "a"}, {"item": "a"}]', "given twice"),
-        ("application/json", b'[{"item": "a", "gold": "hawk"}]', "says 'hawk'"),
+        ("application/json", b'[{"item": "a", "gold": "hawk"}]', "is 'hawk'"),
         ("application/vnd.apache.parquet", b"PAR1nonsense", "The upload"),
         ("text/plain", b"a", "Content-Type 'text/plain'"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,38 @@ def test_bulk_votes_are_added_all_or_none(site: Site) -> None:
     assert "says 'hawk', and the classes are 'wren', 'robin'" in found["detail"]
     assert "Unknown items: 'nowhere'" in site.votes(campaign, ("nowhere", "ann", "wren"), code=404)["detail"]
     assert site.call("GET", f"/campaigns/{campaign}")["votes"] == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("votes", {"item": "p0", "annotator": "ann"}, "body.label: is missing"),
+        ("votes", {"votes": [{"item": "p0", "label": None}]}, "body.votes.0.label: expected text, a whole number, a"),
+        ("votes", {"item": "p0", "lable": "wren"}, "body.label: is missing; body.lable: is not known here"),
+        ("votes", [], "body: expected an object, {...}, and found a list"),
+        ("annotators", ["ann"], "body.0: expected an object, {...}, and found 'ann'"),
+        ("items", ["p9"], 'such as {"item": "photo1"}: 0: expected an object, {...}, and found \'p9\''),
+        ("items", [{"item": "p9", "gold": "hawk"}], "The known answer (gold) of 'p9' is 'hawk', and the classes are"),
+        ("votes", "{bad", "body: this is no JSON: Expecting property name"),
+    ],
+)
+def test_a_request_that_is_wrong_says_where_in_plain_words(site: Site, path: str, body: Any, said: str) -> None:
+    campaign = site.campaign()
+    raw = {"content": body, "headers": {**site.admin, "content-type": "application/json"}}
+    sent = raw if isinstance(body, str) else {"json": body}
+    detail = site.call("POST", f"/campaigns/{campaign}/{path}", 422, **sent)["detail"]
+    assert said in detail and "Input should" not in detail and "function" not in detail
+
+
+def test_classes_that_are_none_and_names_that_are_not_there(site: Site) -> None:
+    for classes, said in ((["a", ""], "body.classes.1: expected text, a whole"), ("a,b", "expected a list, and found")):
+        assert said in site.call("POST", "/campaigns", 422, json={"name": "n", "classes": classes})["detail"]
+    campaign = site.campaign()
+    found = site.call("GET", f"/campaigns/{campaign}/next?annotator=dan", 404)["detail"]
+    assert found == "Unknown annotators: 'dan'. Nothing was changed. Declare them first: POST .../annotators."
+    headers = {**site.admin, "content-type": "text/plain"}
+    sent = site.call("POST", "/campaigns", 422, content="name=n", headers=headers)
+    assert "Send JSON, with content-type: application/json" in sent["detail"]
 
 
 def test_whoever_asks_again_gets_the_same_question_and_nobody_else_does(site: Site) -> None:

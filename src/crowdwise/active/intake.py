@@ -164,7 +164,11 @@ def _of_rows(rows: list[tuple[Any, ...]], classes: list[Any]) -> Columns:
     return items, people, labels
 
 
-def class_code(label: Any, item: Any, classes: list[Any]) -> int:
+VOTE, GOLD = "A vote on {!r} says", "The known answer (gold) of {!r} is"
+"""How an error about an answer begins."""
+
+
+def class_code(label: Any, item: Any, classes: list[Any], about: str = VOTE) -> int:
     """The code of a class that was declared: by its name, or by the same text (classes 1, 2 of a command line are text,
     and those of Python are often numbers)."""
     known = [json.dumps(c) for c in classes]
@@ -177,13 +181,13 @@ def class_code(label: Any, item: Any, classes: list[Any]) -> int:
             return words.index(plain)
     near = suggestion(str(label), [str(c) for c in classes])
     raise LabelError(
-        f"A vote on {item!r} says {label!r}, and the classes are {listing(classes, 10)}.{near} Nothing was added."
+        f"{about.format(item)} {label!r}, and the classes are {listing(classes, 10)}.{near} Nothing was added."
     )
 
 
 def class_codes(gold: Mapping[Any, Any] | None, classes: list[Any]) -> dict[Any, int]:
     """Item -> the code of its known class."""
-    return {item: class_code(label, item, classes) for item, label in (gold or {}).items()}
+    return {item: class_code(label, item, classes, GOLD) for item, label in (gold or {}).items()}
 
 
 def _new_among(

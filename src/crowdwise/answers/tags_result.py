@@ -199,8 +199,8 @@ def checked_truth(tags: Tags, gold: Ints) -> Ints:
     if len(bad):
         at = bad[0]
         raise LabelError(
-            f"The truth gives token {tags.votes.items[at]!r} the tag {listing(tags.classes[[gold[at]]])}, which goes on with a "
-            "span that is not there. Mend it, or make the tags with scheme='plain'."
+            f"The truth gives token {tags.votes.items[at]!r} the tag {listing(tags.classes[[gold[at]]])}, which goes on "
+            "with a span that is not there. Mend it, or make the tags with scheme='plain'."
         )
     return gold
 

@@ -390,7 +390,8 @@ def check_classes(votes: Votes, what: str = "votes") -> None:
 def check_several(answers: Any, key: str, remedy: str) -> None:
     """Refuse the answers of a single annotator."""
     if answers.n_annotators < 2:
-        who = f"is a single annotator, {listing(answers.annotators[:1])}" if answers.n_annotators else "are no annotators"
+        one = f"is a single annotator, {listing(answers.annotators)}"
+        who = one if answers.n_annotators else "are no annotators"
         raise InputError(
             f"There {who}: {key} learns the reliability of annotators from agreement, and there is nobody to agree "
             f"with. {remedy}"

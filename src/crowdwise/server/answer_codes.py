@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from crowdwise.active.intake import class_code
+from crowdwise.active.intake import VOTE, class_code
 from crowdwise.core.constraints import is_number
 from crowdwise.errors import LabelError
 from crowdwise.server.campaign_rows import CampaignRow
@@ -23,24 +23,24 @@ def side_name(side: Any) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def answer_text(row: CampaignRow, answer: Any, item: Any) -> str:
+def answer_text(row: CampaignRow, answer: Any, item: Any, about: str = VOTE) -> str:
     """The JSON text of an answer on an item; an error where it is none that the campaign takes."""
     if row.answer_type in ("votes", "ordinal"):
-        return json.dumps(row.classes[class_code(answer, item, row.classes)])
+        return json.dumps(row.classes[class_code(answer, item, row.classes, about)])
     if row.answer_type == "label-sets":
         if not isinstance(answer, (list, tuple)):
-            raise LabelError(f"A vote on {item!r} says {answer!r}: expected a list of classes. Nothing was added.")
-        codes = sorted({class_code(one, item, row.classes) for one in answer})
+            raise LabelError(f"{about.format(item)} {answer!r}: expected a list of classes. Nothing was added.")
+        codes = sorted({class_code(one, item, row.classes, about) for one in answer})
         return json.dumps([row.classes[k] for k in codes])
     if row.answer_type == "ratings":
         scale = row.settings["scale"]
         if not (is_number(answer) and math.isfinite(answer) and scale["min"] <= answer <= scale["max"]):
             raise LabelError(
-                f"A vote on {item!r} says {answer!r}: expected a number from {scale['min']:g} to {scale['max']:g}. "
+                f"{about.format(item)} {answer!r}: expected a number from {scale['min']:g} to {scale['max']:g}. "
                 "Nothing was added."
             )
         return json.dumps(float(answer))
     sides = (*SIDES, TIE) if row.settings["ties"] else SIDES
     if answer not in sides:
-        raise LabelError(f"A vote on {item!r} says {answer!r}: expected {' or '.join(sides)}. Nothing was added.")
+        raise LabelError(f"{about.format(item)} {answer!r}: expected {' or '.join(sides)}. Nothing was added.")
     return json.dumps(answer)

@@ -272,4 +272,5 @@ class CampaignClosed(CrowdwiseError):
 
 
 def unknown_names(what: str, names: list[Any]) -> NotThere:
-    return NotThere(f"Unknown {what}: {listing(names)}. Nothing was added.")
+    """The error about items or annotators that a campaign does not have."""
+    return NotThere(f"Unknown {what}: {listing(names)}. Nothing was changed. Declare them first: POST .../{what}.")

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from crowdwise.errors import CrowdwiseError, DuplicateError, InternalError, NotFittedError, OutputError, SizeError
 from crowdwise.server.campaign_rows import CampaignClosed, NotThere
+from crowdwise.server.validation_words import in_words
 
 STATUS: tuple[tuple[type[CrowdwiseError], int], ...] = (
     (NotThere, 404), (DuplicateError, 409), (CampaignClosed, 409), (NotFittedError, 409), (SizeError, 413),
@@ -77,10 +78,12 @@ async def http_problem(_: Request, error: Exception) -> JSONResponse:
     )
 
 
-async def _invalid(_: Request, error: Exception) -> JSONResponse:
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    found = [{"where": ".".join(map(str, one["loc"])), "what": one["msg"]} for one in error.errors()[:20]]
+    found = in_words(error.errors())
     detail = "; ".join(f"{one['where']}: {one['what']}" for one in found[:3])
+    if found[0]["where"] == "body" and "json" not in request.headers.get("content-type", ""):
+        detail += ". Send JSON, with content-type: application/json"
     return problem(422, "Not as the interface says", detail, errors=found)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crowdwise.active.canonical import name_text
+from crowdwise.active.intake import GOLD
 from crowdwise.core.constraints import is_number
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.server.answer_codes import SIDES, answer_text, side_name
@@ -73,7 +74,7 @@ def _values(row: CampaignRow, one: ItemGiven) -> dict[str, Any]:
             )
     return {
         "payload": json.dumps(one.payload, separators=(",", ":")),
-        "gold": None if one.gold is None else answer_text(row, one.gold, one.item),
+        "gold": None if one.gold is None else answer_text(row, one.gold, one.item, GOLD),
         "grp": None if one.group is None else name_text(one.group, "group", booleans=True),
         "priority": _checked_priority(one.priority),
     }
@@ -91,7 +92,7 @@ def change_items(
     if priority is not None:
         values["priority"] = _checked_priority(priority)
     if gold is not None:
-        values["gold"] = answer_text(row, gold, names[0] if names else "")
+        values["gold"] = answer_text(row, gold, names[0] if names else "", GOLD)
     if not values:
         raise ParameterError("Say what is changed: closed, priority or gold.")
     version = bump(conn, row.id)

@@ -20,6 +20,7 @@ from crowdwise.data.parquet_footer import Claims, check_parquet
 from crowdwise.errors import ColumnError, InputError, ReadError, SizeError, listing
 from crowdwise.server.api_messages import Item
 from crowdwise.server.item_rows import ItemGiven
+from crowdwise.server.validation_words import in_words
 
 ENDINGS = {
     "application/json": ".json", "application/x-ndjson": ".jsonl", "application/jsonl": ".jsonl", "text/csv": ".csv",
@@ -179,7 +180,9 @@ def _of_json(path: Path) -> list[ItemGiven]:
     try:
         found = _ITEMS.validate_json(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InputError(f"The upload is not a list of items: {where}: {first['msg']}. Nothing was added.") from None
+        first = in_words([dict(one) for one in error.errors()])[0]
+        raise InputError(
+            f"The upload is not a list of items such as {{\"item\": \"photo1\"}}: {first['where']}: {first['what']}. "
+            "Nothing was added."
+        ) from None
     return [ItemGiven(one.item, one.payload, one.gold, one.group, one.priority) for one in found]
