@@ -26,7 +26,7 @@ from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 from crowdwise import errors
-from crowdwise.errors import CrowdwiseError, InputError, OutputError, ParameterError
+from crowdwise.errors import CrowdwiseError, InputError, OutputError, ParameterError, several_names
 
 BUSY = (429, 502, 503, 504)
 """Answers after which a call is repeated: nothing was done."""
@@ -165,7 +165,7 @@ class Client:
 
     def create_campaign(self, name: str, *, classes: Sequence[Any] | None = None, **settings: Any) -> RemoteCampaign:
         """Make a campaign; settings as in the API: ``budget``, ``target``, ``answer_type``, ``instructions``, ..."""
-        given = {"name": name, "classes": None if classes is None else list(classes), **settings}
+        given = {"name": name, "classes": None if classes is None else several_names(classes, "classes"), **settings}
         made = self.call("POST", "/campaigns", given)
         return RemoteCampaign(self, made["id"], name)
 
@@ -205,6 +205,7 @@ class RemoteCampaign:
         payloads: Mapping[Any, Mapping[str, Any]] | None = None,
     ) -> int:  # fmt: skip
         """Declare items, with known answers, groups and what is shown of them (name -> payload); how many are new."""
+        items = several_names(items, "items")
         gold, groups, payloads = gold or {}, groups or {}, payloads or {}
         rows = [
             {"item": one, "gold": gold.get(one), "group": groups.get(one), "payload": dict(payloads.get(one, {}))}
@@ -214,7 +215,7 @@ class RemoteCampaign:
 
     def close_items(self, items: Iterable[Any], closed: bool = True) -> None:
         """Ask nothing more about some items, and refuse votes on them (or open them again)."""
-        self._call("PATCH", "/items", {"items": list(items), "closed": closed})
+        self._call("PATCH", "/items", {"items": several_names(items, "items"), "closed": closed})
 
     def set_gold(self, item: Any, answer: Any) -> None:
         """Say what the answer on an item is."""
@@ -222,7 +223,8 @@ class RemoteCampaign:
 
     def add_annotators(self, annotators: Mapping[Any, float] | Iterable[Any]) -> int:
         """Declare annotators (names, or names with the price of a vote), or change prices; how many are new."""
-        prices = annotators if isinstance(annotators, Mapping) else dict.fromkeys(annotators)
+        own = isinstance(annotators, Mapping)
+        prices = dict(annotators) if own else dict.fromkeys(several_names(annotators, "annotators"))
         rows = [{"annotator": name, "price": price} for name, price in prices.items()]
         return int(self._call("POST", "/annotators", rows, repeatable=True)["new"]) if rows else 0
 
@@ -288,12 +290,12 @@ class RemoteCampaign:
 
     def release(self, annotator: Any = None, items: Iterable[Any] | None = None) -> int:
         """Take back open questions of an annotator, about some items, or both; how many there were."""
-        given = {"annotator": annotator, "items": None if items is None else list(items)}
+        given = {"annotator": annotator, "items": None if items is None else several_names(items, "items")}
         return int(self._call("POST", "/release", given, repeatable=True)["released"])
 
     def skip(self, annotator: Any, items: Iterable[Any], skipped: bool = True, reason: str = "") -> None:
         """Never ask an annotator about some items again (or ask again)."""
-        for item in items:
+        for item in several_names(items, "items"):
             given = {"annotator": annotator, "item": item, "reason": reason, "skipped": skipped}
             self._call("POST", "/skip", given, repeatable=True)
 

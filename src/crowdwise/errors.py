@@ -199,6 +199,22 @@ def either(words: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
+def several_names(names: Any, what: str) -> list[Any]:
+    """Names as a list. A text alone (whose letters would be names) and a table (its columns) are errors.
+
+    >>> several_names(("a", "b"), "items")
+    ['a', 'b']
+    """
+    if isinstance(names, (str, bytes)):
+        raise InputError(f"Expected a list of {what} and found {names!r}: write [{names!r}]. Nothing was added.")
+    if hasattr(names, "columns"):
+        raise InputError(
+            f"Expected a list of {what} and found a table: give its column of names, such as table[{what[:-1]!r}]. "
+            "Nothing was added."
+        )
+    return list(names)
+
+
 def suggestion(word: str, known: Sequence[str]) -> str:
     """`` Did you mean 'x'?`` where something known is close to the word, else nothing."""
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)

@@ -92,6 +92,27 @@ def test_what_is_refused_leaves_nothing_behind(
     assert campaign.add([("i7", "ann", "x")]).added == 1
 
 
+def test_a_text_or_a_table_is_no_list_of_names(tmp_path: Path) -> None:
+    """The letters of a text, and the columns of a table, were names."""
+    import polars as pl
+
+    for given in ({"items": "photo"}, {"annotators": "ann"}, {"classes": "xy"}):
+        with pytest.raises((InputError, ParameterError), match=r"found 'photo'|found 'ann'|classes='xy'"):
+            make(tmp_path / "a", **given)
+    table = pl.DataFrame({"item": ["a"], "text": ["b"]})
+    with make(tmp_path / "b") as campaign:
+        for call in (campaign.add_items, campaign.close_items, lambda some: campaign.release(items=some)):
+            with pytest.raises(InputError, match="write \\['i1'\\]"):
+                call("i1")
+            with pytest.raises(InputError, match="found a table: give its column of names, such as table\\['item'\\]"):
+                call(table)
+        with pytest.raises(InputError, match="write \\['dan'\\]"):
+            campaign.add_annotators("dan")
+        with pytest.raises(InputError, match="The item ' ' cannot be kept"):
+            campaign.add_items([" "])
+        assert campaign.add_items(table["item"]) == 1 == campaign.add_annotators(["dan"])
+
+
 def test_unknown_ones_may_be_added(tmp_path: Path) -> None:
     campaign = make(tmp_path, unknown="add", price=3.0)
     campaign.add([("new", "dee", "x")])

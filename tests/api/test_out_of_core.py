@@ -91,9 +91,13 @@ def test_weights_duplicates_and_empty_cells_are_those_of_memory(tmp_path):
         compare(pattern, double, tmp_path / "c.parquet", "one-coin", on_duplicate=choice)
     with pytest.raises(DuplicateError, match="50 duplicated votes"):
         cw.aggregate(pattern, out=tmp_path / "d.parquet")
-    holes = frame.drop("weight").with_columns(
-        pl.when(pl.int_range(pl.len()) % 9 == 0).then(None).otherwise(pl.col("label")).alias("label")
-    ).with_columns(pl.when(pl.int_range(pl.len()) % 18 == 0).then(pl.lit(" ")).otherwise(pl.col("label")).alias("label"))
+    holes = (
+        frame.drop("weight")
+        .with_columns(pl.when(pl.int_range(pl.len()) % 9 == 0).then(None).otherwise(pl.col("label")).alias("label"))
+        .with_columns(
+            pl.when(pl.int_range(pl.len()) % 18 == 0).then(pl.lit(" ")).otherwise(pl.col("label")).alias("label")
+        )
+    )
     for kind in ("parquet", "csv"):
         pattern = written(tmp_path / f"holes-{kind}", holes, kind)
         with pytest.raises(LabelError, match="178 without a label"):

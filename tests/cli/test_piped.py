@@ -12,8 +12,8 @@ from unittest import mock
 
 import polars as pl
 import pytest
-from command_line import run
 
+from command_line import run
 from crowdwise.cli.piped import ending_of
 from crowdwise.data.votes import read_votes
 from crowdwise.errors import ReadError

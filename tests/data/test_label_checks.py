@@ -146,6 +146,16 @@ def test_spellings_are_pointed_out_and_merged(tmp_path: Path) -> None:
     assert cw.aggregate(SPELLED, "majority", normalise_labels=True).labels.tolist() == ["yes", "No"]
 
 
+def test_letters_that_look_alike_are_pointed_out_and_merged() -> None:
+    """An accent as a sign of its own (as a Mac writes names of files), and a sign without width."""
+    rows = [("a", "ann", "caf\u00e9"), ("a", "bob", "cafe\u0301"), ("b", "ann", "x"), ("b", "bob", "x\u200b")]
+    with pytest.warns(InputWarning, match=r"signs of Unicode that look alike\) are different classes: 'cafe\\u0301'"):
+        assert cw.Votes.from_records(rows).n_classes == 4
+    assert cw.Votes.from_records(rows, normalise_labels=True).classes.tolist() == ["caf\u00e9", "x"]
+    with pytest.warns(InputWarning, match="names of some items differ only in blanks .or in signs of Unicode"):
+        cw.Votes.from_records([("caf\u00e9.jpg", "ann", "x"), ("cafe\u0301.jpg", "ann", "y")])
+
+
 def test_spellings_in_sets_of_labels() -> None:
     rows = {"item": [1, 1], "annotator": ["a", "b"], "labels": [["Cat", "dog"], ["cat", "Dog "]]}
     with pytest.warns(InputWarning, match="differ only in case or blanks"):

@@ -126,7 +126,9 @@ def test_an_enum_in_parquet_declares_the_classes(tmp_path: Path):
 
 
 PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1, max_size=5).filter(
-    lambda t: t.strip() and t not in files.NULLS and not re.fullmatch(r"[+-]?\d+", t) and t.lower() not in ("true", "false")
+    lambda t: (
+        t.strip() and t not in files.NULLS and not re.fullmatch(r"[+-]?\d+", t) and t.lower() not in ("true", "false")
+    )
 )
 
 
@@ -276,6 +278,16 @@ def test_blanks_are_no_label_and_no_name(write: Write, empty: str):
     assert Votes.from_dense(cells).n_votes == 3 == Votes.from_dense(np.array(cells)).n_votes
     known = Votes.from_frame(frame | {"label": ["x", "x", "y", "y"], "truth": ["x", "x", empty, empty]})
     assert known.truth.tolist() == [0, -1]
+
+
+def test_a_file_without_a_header_is_told_so(write: Write):
+    with pytest.raises(
+        ColumnError, match=r"The first line must hold the names of the columns\. The table has 'q1', 'w'"
+    ):
+        read_votes(write("a.csv", "q1,w,yes\nq1,u,no\n"))
+    with pytest.raises(ColumnError) as error:
+        read_votes(write("b.csv", "item,who,said\nq1,u,no\n"))
+    assert "first line" not in str(error.value)
 
 
 def test_optional_columns_and_options(write: Write):

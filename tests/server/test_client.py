@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import crowdwise as cw
@@ -74,6 +75,16 @@ def test_errors_are_those_of_the_library(client: cw.Client, server: tuple[str, s
         cw.Client(server[0], "cw_forged").campaigns()
     with pytest.raises(ParameterError, match="no address"):
         cw.Client("labels.example.org", "x")
+
+
+def test_a_text_or_a_table_is_no_list_of_names(client: cw.Client) -> None:
+    with pytest.raises(InputError, match=r"write \['wren'\]"):
+        client.create_campaign("birds", classes="wren")
+    campaign = client.create_campaign("birds", classes=["wren", "robin"])
+    with pytest.raises(InputError, match=r"write \['ann'\]"):
+        campaign.add_annotators("ann")
+    with pytest.raises(InputError, match="found a table"):
+        campaign.add_items(pl.DataFrame({"item": ["a"]}))
 
 
 def test_a_call_is_repeated_where_the_connection_fails(server: tuple[str, str]) -> None:

@@ -39,7 +39,7 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Count, CountFromZero, Positive, RandomState, checked, fixed_seed
 from crowdwise.core.model import EMModel
 from crowdwise.data.votes import Votes
-from crowdwise.errors import NotFittedError, OutputError, ParameterError, Remedy
+from crowdwise.errors import NotFittedError, OutputError, ParameterError, Remedy, several_names
 from crowdwise.online.stream import Online
 
 NO_VOTES = "No votes have come in yet: hand some over with campaign.add(votes), or crowdwise campaign add."
@@ -145,7 +145,8 @@ class Campaign:
             "unknown": unknown, "patience": float(patience), "price": float(price), "seed": fixed_seed(random_state),
             "proposals": 0, "method": model.key, "params": kept_params(model), "gap": gap,
         }  # fmt: skip
-        people = dict(annotators) if isinstance(annotators, Mapping) else dict.fromkeys(annotators, price)
+        items = several_names(items, "items")
+        people = _with_prices(annotators, price)
         made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -201,7 +202,7 @@ class Campaign:
     ) -> int:
         """Declare more items, with their classes where these are known (questions that test) and their groups; how many
         are new. Classes and groups may be of earlier items, too; of unknown items they are an error."""
-        known = class_codes(gold, self.classes)
+        items, known = several_names(items, "items"), class_codes(gold, self.classes)
         with self.journal.writing():
             new = self.roster.add_items(items, known, groups or {})
             self.journal.log("add items", {"new": new, "gold": len(known), "groups": len(groups or {})})
@@ -212,8 +213,7 @@ class Campaign:
         """Declare more annotators (names, or names with the price of a vote), or change prices; how many are new."""
         with self.journal.writing():
             before = self.journal.count("annotators")
-            if not isinstance(annotators, Mapping):
-                annotators = dict.fromkeys(annotators, self.settings.price)
+            annotators = _with_prices(annotators, self.settings.price)
             self.roster.set_prices(annotators)
             self.journal.log("annotators", {str(name): {"price": price} for name, price in annotators.items()})
             return self.journal.count("annotators") - before
@@ -240,7 +240,7 @@ class Campaign:
     @alone
     def close_items(self, items: Iterable[Any], closed: bool = True) -> None:
         """Ask nothing more about some items, and refuse votes on them (or open them again)."""
-        items = list(items)
+        items = several_names(items, "items")
         with self.journal.writing():
             self.roster.close_items(items, closed)
             self.journal.log("close items" if closed else "reopen items", [str(item) for item in items])
@@ -356,13 +356,13 @@ class Campaign:
             )
         with self.journal.writing():
             who = None if annotator is None else self.roster.find("annotators", [annotator])[0]
-            codes = None if items is None else self.roster.find("items", items)
+            codes = None if items is None else self.roster.find("items", several_names(items, "items"))
             return self.asking.open.release(codes, who)
 
     @alone
     def skip(self, annotator: Any, items: Iterable[Any], skipped: bool = True) -> None:
         """Never ask an annotator about some items again (or ask again); a vote that comes all the same counts."""
-        items = list(items)
+        items = several_names(items, "items")
         with self.journal.writing():
             who = self.roster.find("annotators", [annotator])[0]
             self.asking.open.skip(self.roster.find("items", items), who, skipped)
@@ -400,3 +400,10 @@ class Campaign:
         if table is None:
             raise NotFittedError(NO_VOTES)
         return table
+
+
+def _with_prices(annotators: Mapping[Any, float] | Iterable[Any], price: float) -> dict[Any, float]:
+    """Annotators with the price of a vote; that of the campaign where they are names alone."""
+    if isinstance(annotators, Mapping):
+        return dict(annotators)
+    return dict.fromkeys(several_names(annotators, "annotators"), price)

@@ -27,7 +27,7 @@ def name_text(name: Any, what: str, *, booleans: bool = False) -> str:
     elif isinstance(value, int):
         known = -(2**63) <= value < 2**63
     else:
-        known = isinstance(value, str) and value != "" and _is_unicode(value)
+        known = isinstance(value, str) and value.strip() != "" and _is_unicode(value)
     if not known:
         raise InputError(
             f"The {what} {name!r} cannot be kept: expected text or an integer of at most 64 bits. Nothing was added."

@@ -33,6 +33,8 @@ __all__ = ["CHANGEABLE", "Classes", "Settings", "change_settings", "kept_params"
 
 
 def _differ(names: Any) -> bool:
+    if isinstance(names, (str, bytes)):  # a text has letters, not classes
+        return False
     try:
         texts = [name_text(name, "class", booleans=True) for name in names]
         one_kind(texts, "classes")

@@ -198,8 +198,9 @@ def checked_truth(tags: Tags, gold: Ints) -> Ints:
     bad = tag_schemes.invalid(np.where(known, gold, 0), tags.opens & known, follows, tags.classes, tags.scheme)
     if len(bad):
         at = bad[0]
+        tag = listing(tags.classes[[gold[at]]])
         raise LabelError(
-            f"The truth gives token {tags.votes.items[at]!r} the tag {listing(tags.classes[[gold[at]]])}, which goes on "
+            f"The truth gives token {tags.votes.items[at]!r} the tag {tag}, which goes on "
             "with a span that is not there. Mend it, or make the tags with scheme='plain'."
         )
     return gold

@@ -118,9 +118,7 @@ def init(
 
 VotesArgument = Annotated[
     Path,
-    typer.Argument(
-        help="A file of votes: item, annotator, label (and vote_id). - is standard input.", callback=piped
-    ),
+    typer.Argument(help="A file of votes: item, annotator, label (and vote_id). - is standard input.", callback=piped),
 ]
 
 

@@ -22,7 +22,7 @@ def piped(path: Path) -> Path:
     if str(path) == "-":
         source = sys.stdin.buffer
     elif path.is_fifo() or path.parts[:2] == ("/", "dev"):
-        source = path.open("rb")  # type: ignore[assignment]
+        source = path.open("rb")
     else:
         return path
     with source:

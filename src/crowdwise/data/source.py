@@ -91,6 +91,8 @@ class Source:
             names = "; ".join(f"{part} (also {', '.join(columns.ALIASES[part][1:5])}, ...)" for part in missing)
             name, wider = Option(missing[0]), [Option("form", "wide")] if wide else []
             advice = "Name the columns, e.g. {}" + ", or pass {} if each annotator has a column" * wide + "."
+            if self.from_text and len(missing) == len(parts) > 1:
+                also += ". The first line must hold the names of the columns"
             raise ColumnError(
                 f"No column found for: {names}{also}. The table has {listing(self.table.columns, 12)}.",
                 remedy=Remedy(advice, name, *wider, command="Rename them."),

@@ -1,10 +1,14 @@
 """Labels that differ only in case or blanks: ``yes``, ``Yes`` and ``yes `` are one class, spelled in three ways.
 
+So are letters that Unicode can write in two ways (``é`` as one sign, or as ``e`` and an accent: files of a Mac have
+these), and signs without width.
+
 Names of annotators and items may be spelled in two ways as well. That is said, and nothing is changed.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -28,9 +32,17 @@ MOST_NAMES = 200_000
 MERGE = Remedy("Merge them with {}.", Option("normalise_labels", True, command=""))
 
 
+UNSEEN = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))
+"""Signs that nobody sees."""
+
+
 def folded(name: Any) -> Any:
-    """A name without what does not tell labels apart; names that are no text as they are."""
-    return " ".join(name.split()).casefold() if isinstance(name, str) else name
+    """A name without what does not tell labels apart; names that are no text as they are.
+
+    >>> folded(" Yes "), folded("cafe\u0301") == folded("Caf\u00e9")
+    ('yes', True)
+    """
+    return str(_tidy(name)).casefold() if isinstance(name, str) else name
 
 
 def variants(counts: Mapping[Any, int]) -> dict[Any, list[Any]]:
@@ -57,7 +69,9 @@ def merged(counts: Mapping[Any, int], declared: Iterable[Any] = ()) -> dict[Any,
 
 
 def _tidy(name: Any) -> Any:
-    return " ".join(name.split()) if isinstance(name, str) else name
+    if not isinstance(name, str):
+        return name
+    return " ".join((name if name.isascii() else unicodedata.normalize("NFC", name).translate(UNSEEN)).split())
 
 
 def same_spelling(names: Iterable[Any], known: Iterable[Any]) -> dict[Any, Any]:
@@ -72,9 +86,16 @@ def point_out(counts: Mapping[Any, int]) -> None:
     """Say which labels differ only in case or blanks."""
     found = list(variants(counts).values()) if len(counts) <= MOST else []
     if found:
-        pairs = "; ".join(listing(names) for names in found[:3])
-        more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
-        warn(f"Labels that differ only in case or blanks are different classes: {pairs}{more}.", remedy=MERGE)
+        pairs, more = _in_pairs(found)
+        warn(f"Labels that differ only in case or blanks{more} are different classes: {pairs}.", remedy=MERGE)
+
+
+def _in_pairs(found: list[list[Any]]) -> tuple[str, str]:
+    """Some of the names that are spelled in several ways; and what else they differ in, where nobody can see it."""
+    unseen = any(not name.isascii() and _tidy(name) != " ".join(name.split()) for names in found for name in names)
+    pairs = "; ".join(", ".join(map(ascii, names)) if unseen else listing(names) for names in found[:3])
+    more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+    return pairs + more, " (or in signs of Unicode that look alike)" if unseen else ""
 
 
 def point_out_names(names: Vocabulary, what: str) -> None:
@@ -89,10 +110,9 @@ def point_out_names(names: Vocabulary, what: str) -> None:
     found = [spelled for spelled in groups.values() if len(spelled) > 1]
     if found:
         how = "case or blanks" if what == "annotators" else "blanks"
-        pairs = "; ".join(listing(spelled) for spelled in found[:3])
-        more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+        pairs, more = _in_pairs(found)
         warn(
-            f"The names of some {what} differ only in {how}, and count as different {what}: {pairs}{more}. If they are "
+            f"The names of some {what} differ only in {how}{more}, and count as different {what}: {pairs}. If they are "
             "the same, spell them alike."
         )
 

@@ -161,8 +161,7 @@ class Online(CorrectedStream):
         ``gold``: the class of some items, for the model to use: of these votes, of earlier ones, or of later ones.
         """
         if not isinstance(votes, Votes):
-            made = "make them with Votes.from_frame or Votes.from_records"
-            raise InputError(f"Expected Votes and found {type(votes).__name__}: {made}.")
+            raise InputError(f"Expected Votes and found {type(votes).__name__}: make them with Votes.from_frame.")
         items, new_items = self.item_names.encode(votes.items)
         annotators, new_annotators = self.annotator_names.encode(votes.annotators)
         classes, new_classes = self.class_names.encode(votes.classes)

@@ -182,7 +182,7 @@ def _of_json(path: Path) -> list[ItemGiven]:
     except ValidationError as error:
         first = in_words([dict(one) for one in error.errors()])[0]
         raise InputError(
-            f"The upload is not a list of items such as {{\"item\": \"photo1\"}}: {first['where']}: {first['what']}. "
+            f'The upload is not a list of items such as {{"item": "photo1"}}: {first["where"]}: {first["what"]}. '
             "Nothing was added."
         ) from None
     return [ItemGiven(one.item, one.payload, one.gold, one.group, one.priority) for one in found]
