@@ -79,7 +79,7 @@ def answer_type_of(
 
 def _guess(source: Any, reading: Mapping[str, Any]) -> Guess | None:
     """The type of answers in a dataframe or a file (or a dataset folder), by its first rows; ``None`` where these
-    cannot be read, or have a column for each annotator."""
+    cannot be read."""
     from crowdwise.data.dataset import Dataset, find_table
     from crowdwise.data.guess import Guess, glance, glance_at, guess
 
@@ -93,7 +93,7 @@ def _guess(source: Any, reading: Mapping[str, Any]) -> Guess | None:
         head = glance(file) if file is not None and file.is_file() else None
     else:
         head = None if isinstance(source, Dataset) else glance_at(source)
-    if head is None or reading.get("form") == "wide":
+    if head is None:
         return None
     given = {part: reading.get(part) for part in ("item", "annotator", "label")}
     return guess(head.columns, {name: head[name].to_list() for name in head.columns}, given)
