@@ -13,6 +13,7 @@ import crowdwise as cw
 from crowdwise.core import dependence
 from crowdwise.core.dependence import Dependence, correct, estimate, excess_agreement, expected_accuracy, shrunk
 from crowdwise.core.em import Params, Part, expect
+from crowdwise.core.vote_parts import VotePart, VoteParts
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 
@@ -253,6 +254,18 @@ def test_a_few_items_leave_the_crowd_at_what_crowds_are_like():
         found = cw.aggregate(votes).dependence
         assert found.rho == pytest.approx(dependence.PRIOR_RHO, abs=0.005) and found.weight > 0.98
         assert "too few, or too much alike" in found.reason
+
+
+def test_single_votes_are_said_to_be_no_estimates():
+    """Nothing confirms them; second votes or gold labels do."""
+    rows = [(n, n % 7, "xyz"[n * n % 3]) for n in range(60)]
+    alone, said = cw.Votes.from_records(rows), "probabilities are no estimates"
+    found = cw.aggregate(alone)
+    assert "no item has votes of two annotators" in found.dependence.reason and said in " ".join(found.notes)
+    assert found.dependence == Dependence.of(found.dependence.plain())
+    assert said not in " ".join(cw.aggregate(alone, gold={0: "x", 1: "y"}).notes)
+    assert said not in " ".join(cw.aggregate(cw.Votes.from_records([*rows, (0, 5, "x")])).notes)
+    assert said in " ".join(cw.Auto().fit_in_parts(VoteParts.of([VotePart(alone)])).notes)
 
 
 def test_tiny_tables_are_not_too_sure():

@@ -121,6 +121,8 @@ class Dependence:
         How many gold labels.
     shared_prior
         Whether the prior of items was learned from votes of the same annotators, and is divided like one more vote.
+    pairs
+        Whether some item has votes of two annotators.
     """
 
     rho: float = 0.0
@@ -133,6 +135,7 @@ class Dependence:
     bias: tuple[float, ...] = ()
     n_gold: int = 0
     shared_prior: bool = False
+    pairs: bool = True
 
     @property
     def reason(self) -> str:
@@ -155,15 +158,18 @@ class Dependence:
                 f"{self.weight:.2f}."
             )
         else:
-            what += (
-                "It was not measured (no item has votes of two annotators, or there are too many classes): "
-                "that is the usual correlation of real crowds."
-            )
+            why = "there are too many classes" if self.pairs else "no item has votes of two annotators"
+            what += f"It was not measured ({why}): that is the usual correlation of real crowds."
         if self.source == "gold":
             what += f" By {self.n_gold:,} gold labels, log-odds are then multiplied by {self.power:.2f}"
             what += " and shifted by class." if max(self.bias) - min(self.bias) >= MIN_SHIFT else "."
         if self.shared_prior:
             what += " What inputs say was learned from the same annotators, and counts as one more of the votes."
+        elif not self.pairs and self.source != "gold":
+            what += (
+                " Nothing among the votes says how often they are right, so that probabilities are no estimates: "
+                "second votes on some items, or gold labels, would show it."
+            )
         return what
 
     def counted(self, n: Floats) -> Floats:
@@ -205,6 +211,8 @@ class Dependence:
 
 NONE, SHARES = Dependence(), Dependence(source="shares")
 UNSEEN = Dependence(PRIOR_RHO, "votes", shape=SHAPE)
+"""Where it cannot be measured."""
+ALONE = replace(UNSEEN, pairs=False)
 """Where there are no pairs of votes to see it from."""
 
 
@@ -335,11 +343,11 @@ def estimate_all(
 ) -> Dependence:  # fmt: skip
     """As :func:`estimate`, from some items (``rows``), or all where each has several votes."""
     M, K = votes.n_annotators, votes.n_classes
+    found = ALONE
     if K < 2 or M * K * K > MAX_CELLS:
-        rows = np.empty(0, np.int64)
+        rows, found = np.empty(0, np.int64), UNSEEN
     rows = np.arange(len(votes)) if rows is None else rows
     known = np.empty(0, np.int64) if gold is None else np.flatnonzero(gold >= 0)
-    found = UNSEEN
     if len(rows):
         found, taught = _by_votes(votes, q, rows, gold, item_prior)
         if len(known) and free is None:

@@ -270,7 +270,7 @@ def _several_answers(part: VotePart) -> tuple[int, int]:
 def _of_sample(sample: list[tuple[VotePart, Floats, Ints]]) -> Dependence:
     """The dependence that some items (a mask) of some parts with their posterior show."""
     if not sample:
-        return dependence.UNSEEN
+        return dependence.ALONE
     chosen = [part for part, _, _ in sample]
     q, rows = (np.concatenate([found[i] for found in sample]) for i in (1, 2))
     votes = joined([part.votes for part in chosen])
