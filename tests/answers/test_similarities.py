@@ -165,6 +165,34 @@ def test_all_the_same_and_all_different():
     assert len(np.unique(many.clusters)) == 8
 
 
+@pytest.mark.parametrize("annotators", ["x", "xyz"])
+@pytest.mark.parametrize("kinds", [[0, 1], [0, 1, 2], [0, 0, 1], [0, 0, 0, 1, 1, 2], list(range(8)), [0, 0, 0]])
+def test_answers_that_all_agree_are_the_clusters(kinds, annotators):
+    """Nobody is wrong there, however few they are: not even where all are different, or an item is alone."""
+    pairs = [(a, b) for a in range(len(kinds)) for b in range(a)]
+    for names in (range(len(kinds)), [f"i{(7 * n) % 11}" for n in range(len(kinds))]):
+        rows = [(names[a], names[b], m, kinds[a] == kinds[b]) for a, b in pairs for m in annotators]
+        found = cw.aggregate(cw.Similarities.from_records(rows, items=list(names)))
+        assert metrics.adjusted_rand(found, dict(zip(names, kinds, strict=True)), resamples=2).value == 1.0
+        assert found.posterior.shape[1] == len(set(kinds)) and not found.notes
+        if len(annotators) == 3:
+            assert found.posterior.max(axis=1).min() > 0.85
+
+
+def test_more_clusters_than_are_tried_are_pointed_out():
+    rows = [(a, b, m, False) for a in range(8) for b in range(a) for m in "xyz"]
+    found = cw.aggregate(cw.Similarities.from_records(rows), max_clusters=5)
+    assert "any number of clusters up to 5: there are more" in found.notes[0]
+
+
+def test_few_pairs_do_not_make_one_cluster_of_all():
+    """Four kinds, ten pairs an item: by the bound alone these crowds were a single cluster."""
+    for seed in (0, 3):
+        crowd = cw.simulate.similarities(200, n_clusters=4, pairs_per_item=10, random_state=seed)
+        found = cw.aggregate(crowd.answers, restarts=2)
+        assert metrics.adjusted_rand(found, crowd.truth, resamples=2).value > 0.25
+
+
 def test_weights_count_like_repeated_answers():
     crowd = cw.simulate.similarities(40, n_clusters=2, pairs_per_item=12, random_state=1)
     table = crowd.answers.to_frame("dict")

@@ -23,8 +23,13 @@ a, b             ``hyper``      2 x 2     Beta prior of the rates of all annotat
       + log B(1 + sum_i phi[i]) / B(1)  +  H(phi)  +  log p(a, b)
 
 is a lower bound of the log probability of the answers. Items are updated in colours: no two items of a colour share a
-pair, so a whole colour moves at once and J still never falls. With the number of clusters left open, the one with the
-largest J + log(number of ways to number its clusters) is taken.
+pair, so a whole colour moves at once and J still never falls.
+
+**The number of clusters**, where it is left open, is the one with the largest J + log(number of ways to number its
+clusters), of those under which answers mean what they say. J alone would take items that everybody calls different for
+a single cluster that no annotator ever recognises. Answers mean what they say if most of those on pairs in one cluster
+are "the same", or clearly more of them than of those on other pairs (by ``CLEAR`` standard errors). Where there is no
+such fit, items are grouped as most answers say. Clusters that no item is in are left out at the end.
 
 When it fails: no answer says whether items in different connected parts of the graph of pairs belong together; mean
 field makes the probabilities of items with few pairs too sure; below some density of pairs (about one informative
@@ -61,6 +66,8 @@ SOFT = 0.1
 """The share of a start's probability that is spread over all clusters."""
 FIXED_RATES = 10
 """Passes before the rates of annotators are estimated."""
+CLEAR = 2.0
+"""Standard errors between two shares that are clearly different."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,20 @@ class Graph:
         for t, share in enumerate((1.0 - p, p)):
             out[:, t] = np.bincount(self.cell, weights=self.weight * share, minlength=2 * self.M).reshape(-1, 2)
         return out
+
+    def meant(self, q: Floats) -> bool:
+        """Whether answers mean what they say, each item in its likeliest cluster: see the module."""
+        code = q.argmax(axis=1)
+        together = (code[self.pairs[:, 0]] == code[self.pairs[:, 1]]).astype(np.float64)
+        (apart, apart_same), (different, same) = self.counts(together).sum(axis=0)
+        if same >= different:
+            return True
+        n, m = same + different, apart + apart_same
+        if not m:
+            return False
+        share = (same + apart_same) / (n + m)
+        error = np.sqrt(share * (1.0 - share) * (1.0 / n + 1.0 / m))
+        return bool(same / n - apart_same / m > CLEAR * error)
 
 
 def colours(pairs: Ints, N: int) -> list[Ints]:
@@ -212,6 +233,17 @@ def kmeans(x: Floats, K: int, rng: np.random.Generator | None = None, steps: int
     return code
 
 
+def as_said(answers: Similarities) -> Ints:
+    """Items in one group where a chain of pairs joins them that most answers call the same."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    N, sign = len(answers), np.where(answers.same, 1.0, -1.0)
+    joined = np.bincount(answers.pair, weights=answers.weights * sign, minlength=answers.n_pairs) > 0.0
+    a, b = answers.pairs[joined].T
+    return np.asarray(connected_components(csr_array((np.ones(len(a)), (a, b)), shape=(N, N)))[1], dtype=np.int64)
+
+
 def soft(code: Ints, K: int) -> Floats:
     """N x K: nearly all on the given cluster."""
     q = np.full((len(code), K), SOFT / K)
@@ -227,6 +259,8 @@ class Fit:
     counts: Floats
     hyper: Floats
     rounds: Rounds
+    meant: bool
+    """Whether answers mean what they say."""
 
     @property
     def objective(self) -> float:
@@ -240,6 +274,12 @@ class Fit:
         K = self.q.shape[1]
         used = len(np.unique(self.q.argmax(axis=1)[self.q.max(axis=1) > 0.5]))  # none where all items are undecided
         return self.objective + float(gammaln(K + 1) - gammaln(K - used + 1))
+
+
+def better(one: Fit, other: Fit) -> Fit:
+    """The first of two fits with the same number of clusters, unless the second has answers that mean what they say and
+    the first has not, or the larger objective."""
+    return other if (other.meant, other.objective) > (one.meant, one.objective) else one
 
 
 @declared
@@ -284,11 +324,17 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
         if self.n_clusters is not None and self.n_clusters > len(answers):
             raise InputError(f"n_clusters={self.n_clusters} is more than the {len(answers)} items.")
         graph = Graph.of(answers)
+        notes = []
         if self.n_clusters is not None:
             best = self._best(graph, answers, int(self.n_clusters), callback, self.restarts)
             tried: dict[int, float] = {}
         else:
             best, tried = self._search(graph, answers, callback)
+            if not best.meant:
+                notes.append(
+                    "Most answers about items in one cluster say that these are different, with any number of clusters "
+                    f"up to {max(tried)}: there are more, or the answers say little."
+                )
         q = best.q[:, canonical(best.q)]
         post = best.counts + best.hyper
         rate = post / post.sum(axis=2, keepdims=True)
@@ -297,7 +343,7 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
             "prior": (1.0 + q.sum(axis=0)) / (q.shape[1] + len(q)), "sensitivity": rate[:, 1, 1].copy(),
             "specificity": rate[:, 0, 0].copy(), **agreements(answers, q),
             "tried": np.array(list(tried), dtype=np.int64),
-            "evidence": np.array(list(tried.values()), dtype=np.float64), **best.rounds.outcome,
+            "evidence": np.array(list(tried.values()), dtype=np.float64), "notes": notes, **best.rounds.outcome,
         }  # fmt: skip
 
     def _search(self, graph: Graph, answers: Similarities, callback: Callback | None) -> tuple[Fit, dict[int, float]]:
@@ -305,10 +351,10 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
         most = min(self.max_clusters, len(answers))
         fits: dict[int, Fit] = {}
 
-        def evidence(K: int) -> float:
+        def evidence(K: int) -> tuple[bool, float]:
             if K not in fits:
                 fits[K] = self._best(graph, answers, K, callback, min(self.restarts, SEARCH_RESTARTS))
-            return fits[K].evidence
+            return fits[K].meant, fits[K].evidence
 
         ladder = sorted({1, most, *(2**n for n in range(1, most.bit_length()) if 2**n <= most)})
         best = max(ladder, key=evidence)
@@ -317,18 +363,40 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
             step = (step + 1) // 2
             best = max([K for K in (best, best - step, best + step) if 1 <= K <= most], key=evidence)
         again = self._best(graph, answers, best, callback, self.restarts)
-        if again.objective > fits[best].objective:
-            fits[best] = again
-        return fits[best], {K: fits[K].evidence for K in sorted(fits)}
+        fits[best] = better(fits[best], again)
+        found = self._without_empty(graph, fits[best], callback)
+        if not found.meant:
+            said = self._as_said(graph, answers, callback)
+            found = said if said.meant and said.q.shape[1] <= most else found
+        return found, {K: fits[K].evidence for K in sorted(fits)}
+
+    def _as_said(self, graph: Graph, answers: Similarities, callback: Callback | None) -> Fit:
+        """The groups that most answers say, with the rates that annotators have by these, estimated once."""
+        code = as_said(answers)
+        q = np.eye(int(code.max()) + 1)[code]
+        log_rate = rates(graph.counts(graph.together(q)), FIRST_HYPER)
+        rounds = Rounds(1, float(graph.weight.sum()), callback, 0)
+        for _ in rounds:
+            sweep(graph, q, log_rate)
+            counts = graph.counts(graph.together(q))
+            rounds.reached(bound(q, counts, FIRST_HYPER, bool(self.pool)), converged=True)
+        return Fit(q, counts, FIRST_HYPER, rounds, graph.meant(q))
+
+    def _without_empty(self, graph: Graph, fit: Fit, callback: Callback | None) -> Fit:
+        """The fit with as many clusters as are in use: an item alone would be in either of two empty ones."""
+        used, code = np.unique(fit.q.argmax(axis=1), return_inverse=True)
+        if len(used) == fit.q.shape[1]:
+            return fit
+        again = self._run(graph, code, len(used), callback, 0)
+        same = (again.q.argmax(axis=1) == code).all()
+        return again if same and again.meant >= fit.meant else fit
 
     def _best(self, graph: Graph, answers: Similarities, K: int, callback: Callback | None, restarts: int) -> Fit:
         x = embed(answers, K)
         best = self._run(graph, kmeans(x, K), K, callback, 0)
         rng = np.random.default_rng(self.random_state)
         for restart in range(1, (restarts if K > 1 else 0) + 1):
-            again = self._run(graph, kmeans(x, K, rng), K, callback, restart)
-            if again.objective > best.objective:
-                best = again
+            best = better(best, self._run(graph, kmeans(x, K, rng), K, callback, restart))
         return best
 
     def _run(self, graph: Graph, code: Ints, K: int, callback: Callback | None, restart: int) -> Fit:
@@ -348,4 +416,4 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
             if self.pool:
                 hyper = learn_hyper(counts, hyper)
             rounds.reached(bound(q, counts, hyper, bool(self.pool)), below=self.tol)
-        return Fit(q, counts, hyper, rounds)
+        return Fit(q, counts, hyper, rounds, graph.meant(q))
