@@ -167,7 +167,7 @@ def test_errors_name_the_rows_that_the_spreadsheet_shows(tmp_path: Path) -> None
     rows = [["item", "annotator", "value"], ["a", "ann", 1], [None] * 3, ["b", "ann", "much"]]
     with pytest.raises(LabelError, match=r"value in sheet row 4 \(column 'value'\) is 'much'"):
         cw.read_ratings(write_xlsx(tmp_path / "c.xlsx", {"S": rows}))
-    rows = [list(NAMES), ["a", "ann", "x"], [" "] * 3, ["b", "ann", None]]  # blanks are a name where "" is no null
+    rows = [list(NAMES), ["a", "ann", "x"], [" "] * 3, ["b", "ann", None]]  # blanks are empty, whatever else is
     with pytest.raises(LabelError, match=r"no label .* sheet row 4\."):
         cw.read_votes(write_xlsx(tmp_path / "d.xlsx", {"S": rows}), null_values=("NA",))
 

@@ -72,11 +72,11 @@ def _cells(book: Any, name: str, null_values: Sequence[str], n_rows: int | None)
 
 
 def _nulled(table: pl.DataFrame, null_values: Sequence[str]) -> pl.DataFrame:
-    """The table with null for the words that stand for an empty cell, blanks around them or not."""
+    """The table with null for blanks and for the words that stand for an empty cell, blanks around them or not."""
     import polars as pl
 
     text = pl.col(pl.String)
-    return table.with_columns(pl.when(~text.str.strip_chars().is_in(list(null_values))).then(text))
+    return table.with_columns(pl.when(~text.str.strip_chars().is_in([*null_values, ""])).then(text))
 
 
 def _filled_rows() -> pl.Expr:
