@@ -203,6 +203,18 @@ def test_positions_are_estimated_where_they_can_be(leaning_crowd: Any) -> None:
         fit(replace(table, placed=False), "crowd-bt", position=True)
 
 
+@pytest.mark.parametrize("method", ["bradley-terry", "crowd-bt", "position-bt"])
+def test_an_order_that_depends_on_the_items_is_pointed_out(method: str) -> None:
+    """The new model is always shown first: whether it is better, or its place, cannot be told."""
+    rng, said = np.random.default_rng(0), "of a preference for the first place cannot be told from scores"
+    rows = [("new", "old", f"j{n % 3}", "new" if won else "old") for n, won in enumerate(rng.random(60) < 0.7)]
+    assert f"100% {said}" in " ".join(fit(cw.Comparisons.from_records(rows), method).notes)
+    both = [row if n % 2 else (row[1], row[0], *row[2:]) for n, row in enumerate(rows)]
+    assert said not in " ".join(fit(cw.Comparisons.from_records(both), method).notes)
+    if method != "position-bt":
+        assert said not in " ".join(fit(cw.Comparisons.from_records(rows, placed=False), method).notes)
+
+
 def test_no_position_costs_little() -> None:
     crowd = cw.simulate.comparisons(12, n_annotators=10, n_comparisons=3000, honest=(8.0, 2.0), random_state=5)
     without, both = (fit(crowd.comparisons, "crowd-bt", position=p) for p in (False, "auto"))

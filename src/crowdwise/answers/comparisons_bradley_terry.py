@@ -46,7 +46,7 @@ from crowdwise.answers.comparisons_base import ScoreModel, annotator_counts, ite
 from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective, split
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import Solution, maximise, separated
-from crowdwise.answers.comparisons_order import positions_known
+from crowdwise.answers.comparisons_order import order_note, positions_known
 from crowdwise.answers.comparisons_uncertainty import evidence
 from crowdwise.core.constraints import Check, Count, Positive, is_number
 from crowdwise.core.loop import Callback
@@ -99,7 +99,7 @@ class PairModel(ScoreModel[Comparisons]):
     ) -> dict[str, Any]:
         """The fields of the result: what was found, and what is counted."""
         part = comparisons_connectivity.components(table.left, table.right, table.n_items)
-        notes = [*(notes or ()), *leaning_note(table, found["scores"], "position" in found)]
+        notes = [*(notes or ()), *leaning_note(table, found["scores"], "position" in found), *order_note(table)]
         return found | self._connected(table.items, matches, part, notes) | {
             "counts": item_counts(table), "annotator_counts": annotator_counts(table, found["scores"]),
             "placed": table.placed,

@@ -27,7 +27,7 @@ MIN_REPEATED, BOTH = 20, 0.2
 CONFOUNDED = 0.5
 """The largest share of positions that scores may stand for."""
 
-__all__ = ["in_one_order", "positions_known"]
+__all__ = ["in_one_order", "order_note", "positions_known"]
 
 
 def positions_known(table: Comparisons) -> Mask:
@@ -41,6 +41,21 @@ def positions_known(table: Comparisons) -> Mask:
     if not known.any():
         return none
     return known if _stood_for(table, known[table.annotator]) <= CONFOUNDED else none
+
+
+def order_note(table: Comparisons) -> list[str]:
+    """A sentence where scores could stand for most of a preference for the item shown first, and for much more of it
+    than they could of an order drawn by lot: (N - 1) / n, as many as there are scores for n comparisons."""
+    if not table.placed or table.n_answers < MIN_PLACED:
+        return []
+    share = min(_stood_for(table, np.ones(table.n_answers, dtype=bool)), 1.0)
+    by_lot = (table.n_items - 1) / table.n_answers
+    if share <= CONFOUNDED * (1.0 + by_lot):
+        return []
+    return [
+        f"Which item comes first depends on the items. If that is the order in which they were shown, {share:.0%} of a "
+        "preference for the first place cannot be told from scores: compare the pairs in both orders."
+    ]
 
 
 def in_one_order(table: Comparisons, who: Ints, M: int) -> Mask:
