@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -12,7 +14,7 @@ from crowdwise.answers import ratings_gaussian, ratings_gaussian_steps, ratings_
 from crowdwise.answers.ratings_information import additive_part, precision_power
 from crowdwise.answers.ratings_shared import counts, hedged, standardise, weighted_median
 from crowdwise.core.estimates import Estimates
-from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError, ReadError
+from crowdwise.errors import ConvergenceWarning, InputError, InputWarning, NotFittedError, ParameterError, ReadError
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 KEYS = [key for key, entry in registry.ANSWER_METHODS.items() if entry.answer_type == "ratings" and not entry.inputs]
@@ -185,6 +187,31 @@ def test_other_tables_are_refused_and_nothing_is_seen_before_a_fit():
 
 
 # -------------------------------------------------------------------- mean and median
+
+
+@pytest.mark.parametrize("key", ["gaussian", "mean"])
+@pytest.mark.parametrize("times", [20.0, 0.2])
+def test_annotators_on_another_scale_are_pointed_out(key, times):
+    """Percent, or shares, among stars; biased, reversed, constant and noisy ones rate on the same scale."""
+    rng = np.random.default_rng(0)
+    true = rng.uniform(1.0, 5.0, 30)
+    said = {
+        m: np.clip(np.round(true + bias + rng.normal(0.0, 0.5, 30)), 1, 5)
+        for m, bias in (("a", -1), ("b", 0), ("c", 1))
+    }
+    same = {"back": 6 - true, "same": np.full(30, 3.0), "noisy": rng.normal(3.0, 20.0, 30)}
+    slip = {"dan": np.where(np.arange(30) == 0, times * true, 3.0)}
+
+    def fit(by):
+        rows = [(n, m, float(x)) for m, values in by.items() for n, x in enumerate(values)]
+        return cw.aggregate(cw.Ratings.from_records(rows), key)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InputWarning)
+        fit(said | same)
+        fit(said | slip)
+    with pytest.warns(InputWarning, match=r"Ratings of 'dan' seem to be on another scale: .* between 1 and 5"):
+        fit(said | {"dan": times * true})
 
 
 def test_weighted_median_by_definition():

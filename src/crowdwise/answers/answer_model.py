@@ -50,12 +50,16 @@ class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
             raise InputError(f"{self.key} expects {self.table.__name__} and found {type(answers).__name__}.")
         if answers.n_answers == 0:
             raise InputError(f"No {answers.answer_type}: the table has items and annotators, and no row is left.")
+        self._point_out(answers)
         began = time.perf_counter()
         with shown(self.key, verbose, callback) as report:
             found = self._fit(answers, report)
         self.consensus_ = self.result.of(self, answers, seconds=time.perf_counter() - began, **found)  # type: ignore[assignment]
         warn_unconverged(self.consensus_)
         return self
+
+    def _point_out(self, answers: Answers) -> None:
+        """Warn of what the answers themselves show to be wrong."""
 
     @abstractmethod
     def _fit(self, answers: Answers, callback: Callback | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crowdwise.answers.answer_model import AnswerModel
+from crowdwise.answers.ratings_scales import point_out_scales
 from crowdwise.core.estimates import Estimates
 from crowdwise.core.model import check_several
 from crowdwise.core.numerics import Floats, Ints, maximise_1d
@@ -170,6 +171,9 @@ class RatingModel(AnswerModel[Ratings, Estimates]):
 
     table: ClassVar[type] = Ratings
     result: ClassVar[type] = Estimates
+
+    def _point_out(self, answers: Ratings) -> None:
+        point_out_scales(answers)
 
     def _check_several(self, ratings: Ratings) -> None:
         check_several(ratings, self.key, "Use the mean.")
