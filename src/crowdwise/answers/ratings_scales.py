@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -29,7 +31,7 @@ def other_scales(ratings: Ratings) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
         return np.empty(0, np.int64), np.empty((0, 2)), np.empty((0, 2))
     order = np.argsort(ratings.annotator, kind="stable")
     rows = np.split(ratings.value[order], np.cumsum(n)[:-1])
-    own = np.array([np.sort(rows[m])[[-(-n[m] // 10), n[m] // 2, n[m] - 1 - -(-n[m] // 10)]] for m in who])
+    own = np.array([inner(rows[m]) for m in who])
     low, middle, high = own.T
     if len(who) <= MANY:
         usual = np.array([np.median(np.delete(own[:, ::2], m, axis=0), axis=0) for m in range(len(who))])
@@ -41,6 +43,12 @@ def other_scales(ratings: Ratings) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
     narrow = (high - low < reach / NARROW) & ((high < below) | (low > above))
     found = np.flatnonzero((reach > 0.0) & (outside | narrow))
     return who[found], own[found][:, ::2], usual[found]
+
+
+def inner(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The ends of the middle 80 % with the median between them; one number or more is left out at either end."""
+    x, cut = np.sort(values), math.ceil(len(values) / 10)
+    return x[[cut, len(x) // 2, -1 - cut]]
 
 
 def point_out_scales(ratings: Ratings) -> None:
