@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 from crowdwise import __version__
 from crowdwise.cli.options import flag
 from crowdwise.cli.outputs import emit, say, spreadsheet_safe
+from crowdwise.cli.piped import as_typed
 from crowdwise.data import disk
 from crowdwise.errors import (
     ConnectionWarning,
@@ -90,7 +91,7 @@ class Commands(TyperGroup):
             ctx.exit(3)
         except CrowdwiseError as error:
             self.trace(ctx, error)
-            say(f"Error: {worded(error, options)}")
+            say(f"Error: {as_typed(worded(error, options))}")
             ctx.exit(2 if isinstance(error, ParameterError) else 1)
         except KeyboardInterrupt:
             say(f"Interrupted. {written()}")

@@ -6,6 +6,7 @@ import atexit
 import gzip
 import io
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 
 HEAD = 65536
 """How many bytes are looked at, to tell what they are."""
-NAME = "standard-input"
+FOLDER, NAME = "crowdwise-", "standard-input"
 MAGIC = ((b"PAR1", ".parquet"), (b"ARROW1", ".arrow"), (b"\x28\xb5\x2f\xfd", ".csv.zst"))
 
 
@@ -27,12 +28,22 @@ def piped(path: Path) -> Path:
         return path
     with source:
         head = source.read(HEAD)
-        folder = Path(tempfile.mkdtemp(prefix="crowdwise-"))
+        folder = Path(tempfile.mkdtemp(prefix=FOLDER))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         with (folder / (NAME + ending_of(head))).open("wb") as target:
             target.write(head)
             shutil.copyfileobj(source, target)
     return Path(target.name)
+
+
+def as_typed(message: str) -> str:
+    """A message that says standard input where it names the file that was written.
+
+    >>> as_typed("/tmp/crowdwise-a1_b2/standard-input.csv.gz is empty")
+    'Standard input is empty'
+    """
+    said = re.sub(rf"\S*{FOLDER}\w+[/\\]{NAME}(\.\w+)*", "standard input", message)
+    return said if said == message else said[:1].upper() + said[1:]
 
 
 def ending_of(head: bytes) -> str:
