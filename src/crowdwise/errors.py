@@ -206,11 +206,11 @@ def several_names(names: Any, what: str) -> list[Any]:
     ['a', 'b']
     """
     if isinstance(names, (str, bytes)):
-        raise InputError(f"Expected a list of {what} and found {names!r}: write [{names!r}]. Nothing was added.")
+        raise InputError(f"Expected a list of {what} and found {names!r}: write [{names!r}]. Nothing was changed.")
     if hasattr(names, "columns"):
         raise InputError(
             f"Expected a list of {what} and found a table: give its column of names, such as table[{what[:-1]!r}]. "
-            "Nothing was added."
+            "Nothing was changed."
         )
     return list(names)
 

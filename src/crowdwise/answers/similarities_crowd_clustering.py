@@ -365,14 +365,14 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
         again = self._best(graph, answers, best, callback, self.restarts)
         fits[best] = better(fits[best], again)
         found = self._without_empty(graph, fits[best], callback)
-        if not found.meant:
-            said = self._as_said(graph, answers, callback)
-            found = said if said.meant and said.q.shape[1] <= most else found
+        code = as_said(answers)
+        if not found.meant and code.max() < most:
+            said = self._once(graph, code, callback)
+            found = said if said.meant else found
         return found, {K: fits[K].evidence for K in sorted(fits)}
 
-    def _as_said(self, graph: Graph, answers: Similarities, callback: Callback | None) -> Fit:
-        """The groups that most answers say, with the rates that annotators have by these, estimated once."""
-        code = as_said(answers)
+    def _once(self, graph: Graph, code: Ints, callback: Callback | None) -> Fit:
+        """Given groups, with the rates that annotators have by these, estimated once."""
         q = np.eye(int(code.max()) + 1)[code]
         log_rate = rates(graph.counts(graph.together(q)), FIRST_HYPER)
         rounds = Rounds(1, float(graph.weight.sum()), callback, 0)
